@@ -16,6 +16,8 @@ from gpudoctor.requirement import parse
 from gpudoctor.suites import image_checks, machine_checks
 from tests.documentation import PAGES, ROOT, pages, program
 from tests.documentation.blocks import remade
+from tests.documentation.screens import screen
+from tests.support.check_cases import matrix
 
 REFERENCE = ROOT / "docs" / "reference"
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -86,7 +88,17 @@ def test_every_check_exists(page: Path) -> None:
     named = set(re.findall(r"GPD\d{3}", page.read_text()))
     assert named <= {check.id for check in checks}
     explained = {words[1] for words in pages.command_lines(page) if words[:1] == ["explain"] and len(words) > 1}
-    assert explained <= {name for check in checks for name in (check.id, check.slug)} | {"ID|SLUG|TEXT"}
+    named = {name for check in checks for name in (check.id, check.slug)}
+    others = explained - named - {"ID|SLUG|TEXT", "SLUG", "MESSAGE", "-"}
+    assert [text for text in others if not matrix().messages_in(text)] == []
+
+
+@every_page
+def test_every_command_that_is_typed_starts(page: Path) -> None:
+    """Those without a screen: none ends as a wrong command line does."""
+    for line in pages.typed_without_screen(page):
+        if line.startswith(("gpudoctor ", "eval ")):
+            screen("anywhere", line)
 
 
 @every_page

@@ -107,19 +107,20 @@ def _tell_messages(text: str, messages: tuple[Message, ...], suite: Suite[Situat
     if style == "json":
         _print_json([(one.id, one.meaning, one.causes, one.ask) for one in messages])
     elif messages:
-        titles = _titles(suite)
-        _print_markdown("\n\n".join(_explanation(message, titles) for message in messages))
+        titles = titles_of(suite)
+        _print_markdown("\n\n".join(message_explained(message, titles) for message in messages))
     else:
         click.echo(_unknown(text, suite))
     return 0 if messages else _UNKNOWN
 
 
-def _titles(suite: Suite[Situation]) -> dict[str, str]:
+def titles_of(suite: Suite[Situation]) -> dict[str, str]:
     """What each cause is, by its slug."""
     return OTHER_CAUSES | {check.slug: check.title for check in suite}
 
 
-def _explanation(message: Message, titles: dict[str, str]) -> str:
+def message_explained(message: Message, titles: dict[str, str]) -> str:
+    """A message in Markdown: what it means, its causes, what decides, what helps."""
     parts = [f"# {message.id}", f"    {printable(message.line)[:_LINE]}", f"It means: {message.meaning}."]
     if message.causes:
         heading = "Possible causes, most likely first" if len(message.causes) > 1 else "The cause"

@@ -61,6 +61,12 @@ def links(page: Path) -> list[Path]:
     return [page.parent / target for target in targets if target and "://" not in target]
 
 
+def typed_without_screen(page: Path) -> list[str]:
+    """What a person types in console blocks that show no answer."""
+    blocks = re.findall(r"^```console\n((?:\$ .*\n)+)```$", page.read_text(), re.MULTILINE)
+    return [line[2:] for block in blocks for line in block.splitlines()]
+
+
 def _typed_lines(page: Path) -> Iterator[str]:
     """What a person types or writes into a file; what the program answers is left out."""
     for block in _FENCED.finditer(page.read_text()):

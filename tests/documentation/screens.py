@@ -16,7 +16,7 @@ import msgspec
 
 from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.testing import with_torch
-from tests.support.environments import write_torch, write_venv
+from tests.support.environments import shared_library, write_torch, write_venv
 from tests.support.fleets import FOR_NVIDIA, KINDS
 from tests.support.hosts import Host
 
@@ -61,6 +61,48 @@ def project(folder: Path) -> dict[str, str]:
     return _root(Host(folder / "project").ubuntu())
 
 
+def container(folder: Path) -> dict[str, str]:
+    """A container that was started without its GPU."""
+    host = Host(folder / "container").ubuntu().docker()
+    host.pci("0000:01:00.0", "10de", "2684", driver="nvidia").torch("2.9.1+cu128")
+    return _root(host.file("/sys/module/nvidia/version", "580.95.05\n"))
+
+
+def jax(folder: Path) -> dict[str, str]:
+    """JAX without its GPU plugin beside an RTX 4090."""
+    host = Host(folder / "jax").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05")
+    return _root(host.package("jax", "0.7.2").package("jaxlib", "0.7.2"))
+
+
+def wsl(folder: Path) -> dict[str, str]:
+    """WSL with the driver of Windows, and a Linux driver that was installed over it."""
+    host = Host(folder / "wsl").ubuntu(kernel="5.15.167.4-microsoft-standard-WSL2").node("/dev/dxg")
+    host.file("/proc/version", "Linux version 5.15 microsoft\n")
+    host.file("/etc/ld.so.conf.d/ld.wsl.conf", "/usr/lib/wsl/lib\n")
+    for name in ("libcuda.so.1.1", "libnvidia-ml.so.1", "libdxcore.so"):
+        host.file(f"/usr/lib/wsl/lib/{name}", shared_library())
+    host.link("/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so.1.1").nvidia_libraries("535.183.01")
+    host.environ(LD_LIBRARY_PATH=host.lib)
+    host.command(
+        "nvidia-smi",
+        "| NVIDIA-SMI 580.65.05              Driver Version: 580.88         CUDA Version: 13.0     |\n"
+        "|   0  NVIDIA GeForce RTX 4070        On  |   00000000:01:00.0  On |                  N/A |\n",
+    )
+    return _root(host.torch("2.9.1+cu128"))
+
+
+def anywhere(folder: Path) -> dict[str, str]:
+    """The running machine, with the files and the environment that commands without a screen name."""
+    snapshot(folder)
+    for name in ("issue.md", "comfyui.log", "ollama.log", "log.txt"):
+        (folder / name).write_text(
+            "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+        )
+    project(folder)
+    write_torch(write_venv(folder / "ComfyUI" / "venv"), version="2.6.0+cu124", cuda="12.4", python="3.12")
+    return {"VIRTUAL_ENV": str(folder / "ComfyUI" / "venv")}
+
+
 def fleet(folder: Path) -> dict[str, str]:
     """The folder results/ with snapshots of eight nodes, of which two have another NCCL and one an old torch."""
     nodes = {f"gpu{number:02d}": KINDS["h100"] for number in range(1, 9)}
@@ -78,6 +120,10 @@ _MACHINES: dict[str, Callable[[Path], dict[str, str]]] = {
     "snapshot": snapshot,
     "image": image,
     "project": project,
+    "container": container,
+    "jax": jax,
+    "wsl": wsl,
+    "anywhere": anywhere,
     "fleet": fleet,
 }
 

@@ -1,0 +1,66 @@
+"""One small file for each fault of images, compose files and pasted texts, by its slug."""
+
+from __future__ import annotations
+
+from gpudoctor.dockerfile.compose import read_compose
+from gpudoctor.dockerfile.image import Image, read_dockerfile
+from gpudoctor.dockerfile.recipe import Recipe, Started
+from gpudoctor.intake.described import imagined
+from gpudoctor.intake.description import Description
+from tests.support.check_cases import matrix
+from tests.support.pasted import DMESG, TWO_MACHINES, WINDOWS
+
+_CU121 = "--index-url https://download.pytorch.org/whl/cu121"
+
+DOCKERFILES: dict[str, str] = {
+    "image-installs-driver": "FROM ubuntu:22.04\nRUN apt-get update && apt-get install -y nvidia-driver-550",
+    "image-torch-without-index": "FROM python:3.12\nRUN pip install torch==2.6.0+cu124",
+    "image-cuda-older-than-wheel": "FROM nvidia/cuda:11.8.0-devel-ubuntu22.04\nRUN pip install torch==2.6.0\n"
+    "RUN pip install --no-build-isolation pytorch3d",
+    "image-torch-other-vendor": "FROM rocm/dev-ubuntu-22.04:6.4\nRUN pip install torch",
+    "image-no-torch-wheel": f"FROM python:3.12\nRUN pip install torch==2.6.0 {_CU121}",
+    "image-hides-gpus": "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nENV NVIDIA_DRIVER_CAPABILITIES=graphics,utility",
+    "image-bakes-gfx-override": "FROM rocm/dev-ubuntu-22.04:6.4\nENV HSA_OVERRIDE_GFX_VERSION=10.3.0",
+    "image-stub-libcuda": "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\n"
+    "ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH",
+    "image-compat-library": "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\n"
+    "ENV LD_LIBRARY_PATH=/usr/local/cuda/compat:$LD_LIBRARY_PATH",
+    "image-breaks-system-packages": "FROM debian:bookworm\nRUN pip install --break-system-packages torch",
+    "image-too-new-for-driver": "FROM nvidia/cuda:13.0.1-base-ubuntu22.04",
+    "image-for-other-cards": "FROM nvidia/cuda:12.4.1-base-ubuntu22.04",
+}
+COMPOSE_FILES: dict[str, str] = {
+    "compose-no-device": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime",
+    "compose-device-access": "services:\n  train:\n    image: rocm/pytorch:latest\n    user: app\n"
+    "    devices: [/dev/kfd, /dev/dri]\n    shm_size: 8g",
+    "compose-small-shm": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
+    "    gpus: all",
+}
+TEXTS: dict[str, str] = {
+    "text-incomplete": "Since the update my RTX 4090 is not used any more, please help!",
+    "text-contradictory": "PyTorch version: 2.5.1+cu124\nNvidia driver version: 550.90.07\n\n"
+    "| NVIDIA-SMI 570.133.07    Driver Version: 570.133.07    CUDA Version: 12.8 |\n" + DMESG,
+    "text-of-several-machines": TWO_MACHINES,
+    "text-from-another-system": WINDOWS,
+}
+DESCRIBED: dict[str, tuple[str, str]] = {
+    "image-too-new-for-driver": ("RTX 4090", "550.54.15"),
+    "image-for-other-cards": ("RX 7900 XTX", ""),
+}
+"""GPU and driver of the machine that an image is judged for."""
+
+
+def recipe(slug: str) -> Recipe:
+    """The Dockerfile or compose file with that fault, read."""
+    if slug in COMPOSE_FILES:
+        started = []
+        for service in read_compose("compose.yaml", COMPOSE_FILES[slug]):
+            facts = matrix().base_image(service.image or "")
+            started.append(
+                Started(service, Image("compose.yaml", "", service.image, service.line, facts, "linux-x86_64"))
+            )
+        return Recipe(matrix(), (), tuple(started))
+    gpu, driver = DESCRIBED.get(slug, ("", ""))
+    gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus if gpu else ()
+    image = read_dockerfile("Dockerfile", DOCKERFILES[slug], matrix(), {}.get, {})
+    return Recipe(matrix(), (image,), (), gpus, driver)
