@@ -395,16 +395,53 @@ def test_the_torch_of_an_image(text: str, torch: tuple[str, str]):
         ("(a||b)&&c", "b"),
         ("a && b || c; d", "c"),
         ("a || b | c && d", "b c"),
-        ("[ -n x ] && a && b || c && d", "a b c"),
-        ("[ -n x ] || a && b", "a"),
+        ("[ -f x ] && a && b || c && d", "a b c"),
+        ("[ -f x ] || a && b", "a"),
+        ('[ -n "x" ] && a && b || c && d', "c"),
+        ('if [ -n "$X" ]; then a; elif [ "$X" = b ]; then b; else c; fi; d', "a b c"),
+        ('[ -n "$KNOWN" ] && a; [ "$KNOWN" = cu124 ] && b || c; d', "c"),
+        ('if [ "$KNOWN" = "cu124" ] && [ -f x ]; then a; else b; fi; c', "a b"),
         ("! test -e x && (a; b) && c; d", "a b c"),
         ("if a; then b && c; fi && d", "a b c"),
         ("a & b |& c", ""),
     ],
 )
 def test_a_command_is_conditional_where_others_decide_whether_it_runs(commands: str, conditional: str):
-    steps = image_of(f"FROM x\nRUN {commands}").steps
+    steps = image_of(f"FROM x\nARG KNOWN=cu124\nRUN {commands}").steps
     assert [step.command.argv[0] for step in steps if step.command.maybe] == conditional.split()
+
+
+@pytest.mark.parametrize(
+    "commands, run",
+    [
+        ('if [ "$KNOWN" = cu124 ]; then a; else b; fi; c', "a c"),
+        ('if [ -z "$KNOWN" ]; then a; elif [ "${KNOWN}" != "cu118" ]; then b; else c; fi', "b"),
+        ('if [ "$KNOWN" = cu118 ]; then if [ -f x ]; then a; fi; b; fi; c', "c"),
+        ('[ "$KNOWN" = cu118 ] && a; b', "b"),
+        ("[ x = y ] && { a; b; }; c", "c"),
+        ('if ! [ "$KNOWN" = cu118 ]; then a; fi', "a"),
+        ("<<EOF\nif [ $KNOWN = cu118 ]; then\n  a\nelse\n  b\nfi\nc\nEOF", "b c"),
+    ],
+)
+def test_a_test_of_known_values_decides_which_commands_run(commands: str, run: str):
+    steps = image_of(f"FROM x\nARG KNOWN=cu124\nRUN {commands}").steps
+    tests = ("[", "if", "elif", "!")
+    assert [(step.command.argv[0], step.command.maybe) for step in steps if step.command.argv[0] not in tests] == [
+        (name, False) for name in run.split()
+    ]
+
+
+def test_a_variable_without_quotes_is_split_at_blanks():
+    lines = "FROM python:3.12\nARG WHAT='torch==2.6.0  torchvision'\nRUN "
+    (install,) = (step.pip for step in image_of(f"{lines}pip install $WHAT {CU124}").steps)
+    assert install is not None and [one.name for one in install.requirements] == ["torch", "torchvision"]
+    (step,) = image_of(lines + 'echo "$WHAT"').steps
+    assert step.command.argv == ("echo", "torch==2.6.0  torchvision")
+
+
+def test_a_here_document_may_have_a_blank_before_its_word():
+    image = image_of("FROM x\nRUN cat > /x <<  'EOF'\necho 1\nEOF\nRUN a")
+    assert [step.command.argv[0] for step in image.steps][-1] == "a"
 
 
 # --- described GPUs ------------------------------------------------------------------------------------

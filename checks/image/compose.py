@@ -145,7 +145,9 @@ def _vendor(recipe: Recipe, started: Started) -> Vendor | None:
 
 def _given(started: Started, vendor: Vendor) -> bool:
     service = started.service
-    return service.privileged or (service.nvidia if vendor == "nvidia" else service.kfd and service.render)
+    return service.privileged or (
+        service.nvidia if vendor == "nvidia" else service.amd or (service.kfd and service.render)
+    )
 
 
 def _vendors(started: Started) -> tuple[Vendor, ...]:

@@ -89,7 +89,7 @@ def for_other_gpus(recipe: Recipe) -> Verdicts:
     Another base image, or an exact torch from a named index, changes nothing on the host.
     """
     for started in recipe.services:
-        if started.image is None and (started.service.nvidia or started.service.kfd):
+        if started.image is None and started.service.given_gpus:
             name = started.service.image or "an unknown image"
             yield from _unknown(recipe, f"which torch {name} of service {started.service.name} contains")
     for image in recipe.images:
@@ -153,7 +153,7 @@ def _unknown(recipe: Recipe, why: str) -> Iterator[NotJudged]:
 def _without_gpu(recipe: Recipe, image: Image) -> bool:
     """Whether only services without a GPU run the image, and nothing says that it is made for one."""
     services = [started.service for started in recipe.services if started.image is image]
-    given = any(service.nvidia or service.kfd or service.privileged or service.open for service in services)
+    given = any(service.given_gpus or service.privileged or service.open for service in services)
     return bool(services) and not given and recipe.vendor(image) is None
 
 

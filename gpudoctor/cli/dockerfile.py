@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpudoctor.dockerfile.image import Image
     from gpudoctor.dockerfile.recipe import Recipe
     from gpudoctor.engine import FailOn
-    from gpudoctor.finding import Finding
+    from gpudoctor.finding import Finding, Fix, ReplaceTorch
     from gpudoctor.machine import Machine
     from gpudoctor.render.lines import Line
 
@@ -109,9 +109,21 @@ def _machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str
     python = python_of(image) or ""
     description = Description(gpus=gpus, driver=driver, torch=f"{held.version}+{held.build}", python_version=python)
     try:
-        return imagined(description, {}, recipe.matrix)
+        machine = imagined(description, {}, recipe.matrix)
     except InputError:  # a build that is none, which the image's own checks tell
         return None
+    if held.asked is None and image.facts and image.facts.origin == "amd":
+        return _with_amds_own_torch(machine)
+    return machine
+
+
+def _with_amds_own_torch(machine: Machine) -> Machine:
+    """The machine with the torch of AMD's images, which is no wheel of an index."""
+    environment, torch = machine.environment.value, machine.torch
+    if environment is None or torch is None:
+        return machine
+    own = environment.with_torch(replace(environment.torch, value=replace(torch, origin="amd")))
+    return replace(machine, environment=replace(machine.environment, value=own))
 
 
 def _on_that_machine(recipe: Recipe, image: Image, machine: Machine, plugins: tuple[str, ...]) -> list[Finding]:
@@ -131,8 +143,7 @@ def _on_that_machine(recipe: Recipe, image: Image, machine: Machine, plugins: tu
 
 def _placed(recipe: Recipe, finding: Finding, image: Image, line: int) -> Finding:
     """A finding on the described machine, with the line of the image that it comes from, and its repair there."""
-    from gpudoctor.dockerfile.proposals import install_line
-    from gpudoctor.dockerfile.recipe import change, line_of
+    from gpudoctor.dockerfile.recipe import line_of
     from gpudoctor.finding import ReplaceTorch
 
     fixes = []
@@ -141,10 +152,21 @@ def _placed(recipe: Recipe, finding: Finding, image: Image, line: int) -> Findin
         if not torches:
             fixes.append(fix)
         for remedy in torches[:1]:
-            text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
-            fixes.append(change(f"Install torch {remedy.version}+{remedy.build}", text))
+            fixes.append(_change_torch(recipe, image, line, remedy))
     where = line_of(image, line, image.base or "" if line == image.base_line else "the torch of the image")
     return replace(finding, evidence=(where, *finding.evidence), fixes=tuple(fixes))
+
+
+def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch) -> Fix:
+    """The fix that writes another torch into the file: where it is installed, or where its base image is named."""
+    from gpudoctor.dockerfile.proposals import install_line
+    from gpudoctor.dockerfile.recipe import change
+
+    build = f"{remedy.version}+{remedy.build}"
+    if line == image.base_line:
+        return change(f"Use a base image with torch {build}", f"{image.at(line)}: FROM an image with torch {build}")
+    text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
+    return change(f"Install torch {build}", text)
 
 
 def _table(recipe: Recipe, described: Machine | None) -> tuple[Line, ...]:
