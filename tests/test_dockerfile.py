@@ -408,7 +408,8 @@ def test_the_torch_of_an_image(text: str, torch: tuple[str, str]):
 )
 def test_a_command_is_conditional_where_others_decide_whether_it_runs(commands: str, conditional: str):
     steps = image_of(f"FROM x\nARG KNOWN=cu124\nRUN {commands}").steps
-    assert [step.command.argv[0] for step in steps if step.command.maybe] == conditional.split()
+    names = [step.command.argv[0] for step in steps if step.command.maybe]
+    assert [name for name in names if name != "["] == conditional.split()
 
 
 @pytest.mark.parametrize(
@@ -425,10 +426,8 @@ def test_a_command_is_conditional_where_others_decide_whether_it_runs(commands: 
 )
 def test_a_test_of_known_values_decides_which_commands_run(commands: str, run: str):
     steps = image_of(f"FROM x\nARG KNOWN=cu124\nRUN {commands}").steps
-    tests = ("[", "if", "elif", "!")
-    assert [(step.command.argv[0], step.command.maybe) for step in steps if step.command.argv[0] not in tests] == [
-        (name, False) for name in run.split()
-    ]
+    names = [(step.command.argv[0], step.command.maybe) for step in steps]
+    assert [one for one in names if one[0] != "["] == [(name, False) for name in run.split()]
 
 
 def test_a_variable_without_quotes_is_split_at_blanks():

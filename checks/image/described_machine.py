@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dockerfile.commands import in_turn
+from gpudoctor.dockerfile.commands import Command, in_turn
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.installs import conda_packages
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
@@ -174,6 +174,8 @@ def _why_unknown(recipe: Recipe, image: Image) -> str:
         return f"which torch remains of that in {image.base}"
     dependents = {row.package for row in recipe.matrix.tables.torch_dependents}
     for step in image.steps:
+        if _installs_gpudoctor(image, step.command):
+            continue
         named = {one.name for one in step.pip.requirements} if step.pip else set()
         conda = {name for name in conda_packages(step.command) if "torch" in name}
         unread = step.pip is not None and step.pip.incomplete and not step.pip.elsewhere
@@ -184,6 +186,23 @@ def _why_unknown(recipe: Recipe, image: Image) -> str:
         if copied.origin and re.search(r"venv|site-packages|conda", " ".join((*copied.sources, copied.target))):
             return f"which torch line {copied.line} copies"
     return ""
+
+
+def _installs_gpudoctor(image: Image, command: Command) -> bool:
+    """Whether it installs the wheels of gpudoctor alone, which bring no torch: by their names, or those of the files
+    that were copied to the folder."""
+    wheels = [word for word in command.argv[1:] if word.endswith(".whl")]
+    names = [name for wheel in wheels for name in _files_named(image, wheel)]
+    others = [word for word in command.argv if word[:2] in ("-r", "-e", "-c") or word.startswith("--re")]
+    return bool(names) and not others and all(name.startswith("gpudoctor_cli-") for name in names)
+
+
+def _files_named(image: Image, path: str) -> tuple[str, ...]:
+    folder, _, name = path.rpartition("/")
+    if "*" not in name:
+        return (name,)
+    sources = [source for one in image.copied if one.target.rstrip("/") == folder for source in one.sources]
+    return tuple(source.rpartition("/")[2] for source in sources) or (name,)
 
 
 def _syncs(text: str) -> bool:

@@ -33,7 +33,7 @@ _OF_INSTALLERS = (
     "UV_INDEX_STRATEGY",
     "FLASH_ATTENTION_FORCE_BUILD",
 )
-_WORDS = (*KEYWORDS, "exec", "sudo", "command", "set")
+_WORDS = (*KEYWORDS, "!", "exec", "sudo", "command", "set")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _DEPTH = 4
 _SIGN = re.compile(r"&&|\|\||\|&|[;&|()]")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 _OPENING, _CLOSING = ("if", "for", "while", "until", "case"), ("fi", "done", "esac")
-KEYWORDS = (*_OPENING, *_CLOSING, "then", "else", "elif", "do", "!", "{", "}", "time")
+KEYWORDS = (*_OPENING, *_CLOSING, "then", "else", "elif", "do", "{", "}", "time")
 _TESTS = ("[", "[[", "test")
 
 Answer = bool | None
