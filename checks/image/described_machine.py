@@ -4,28 +4,18 @@ An image whose torch is known is checked as a machine."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dockerfile.commands import Command, in_turn
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.installs import conda_packages
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.unread import copies_environment, installs_unread
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.isa import Answer, cuda_runs
 from gpudoctor.machine import Gpu, Torch
 
 _KIND = {"nvidia": "CUDA", "amd": "ROCm"}
-_PIP = re.compile(r"\bpip[\d.]* install\b")
-_CONDA = re.compile(r"\b(conda|mamba|micromamba)\b")
-_LOCKED = (
-    (re.compile(r"\b(poetry|pdm|pipenv) (install|sync)\b|\bpixi install\b"),),
-    (re.compile(r"\bsetup\.py (install|develop|bdist_wheel)\b"),),
-    (_PIP, re.compile(r"\.whl( |$)| (\.|\./\S+|-e|--editable)( |\[|$)")),
-    (_CONDA, re.compile(r" (env|-f|--file)\b")),
-)
-"""Commands that install what another file names. The patterns of one command must match one after the other."""
 
 
 @check("GPD611", "image-too-new-for-driver", "image")
@@ -174,42 +164,9 @@ def _why_unknown(recipe: Recipe, image: Image) -> str:
         return f"which torch remains of that in {image.base}"
     dependents = {row.package for row in recipe.matrix.tables.torch_dependents}
     for step in image.steps:
-        if _installs_gpudoctor(image, step.command):
-            continue
         named = {one.name for one in step.pip.requirements} if step.pip else set()
         conda = {name for name in conda_packages(step.command) if "torch" in name}
-        unread = step.pip is not None and step.pip.incomplete and not step.pip.elsewhere
-        locked = _syncs(step.command.text) or any(in_turn(step.command.text, *patterns) for patterns in _LOCKED)
-        if "torch" in named or conda or unread or named & dependents or locked or step.script:
+        if "torch" in named or conda or named & dependents or installs_unread(image, step):
             return f"which torch line {step.command.line} installs ({step.command.text[:60]})"
-    for copied in image.copied:
-        if copied.origin and re.search(r"venv|site-packages|conda", " ".join((*copied.sources, copied.target))):
-            return f"which torch line {copied.line} copies"
-    return ""
-
-
-def _installs_gpudoctor(image: Image, command: Command) -> bool:
-    """Whether it installs the wheels of gpudoctor alone, which bring no torch: by their names, or those of the files
-    that were copied to the folder."""
-    wheels = [word for word in command.argv[1:] if word.endswith(".whl")]
-    names = [name for wheel in wheels for name in _files_named(image, wheel)]
-    others = [word for word in command.argv if word[:2] in ("-r", "-e", "-c") or word.startswith("--re")]
-    return bool(names) and not others and all(name.startswith("gpudoctor_cli-") for name in names)
-
-
-def _files_named(image: Image, path: str) -> tuple[str, ...]:
-    folder, _, name = path.rpartition("/")
-    if "*" not in name:
-        return (name,)
-    sources = [source for one in image.copied if one.target.rstrip("/") == folder for source in one.sources]
-    return tuple(source.rpartition("/")[2] for source in sources) or (name,)
-
-
-def _syncs(text: str) -> bool:
-    """Whether this is a `uv sync`, with or without options between the two words."""
-    after_uv = False
-    for word in text.split():
-        if after_uv and word == "sync":
-            return True
-        after_uv = word == "uv" or word.endswith("/uv") or (after_uv and word.startswith("-"))
-    return False
+    line = copies_environment(image)
+    return f"which torch line {line} copies" if line is not None else ""

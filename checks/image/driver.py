@@ -108,9 +108,10 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
     (CUDA driver is a stub library) instead of the GPU.
 
     ## How it is judged
-    The check reads ENV LD_LIBRARY_PATH of the stage that is built. It also finds the stub linked or copied as
-    libcuda.so.1 to another folder, or its folder written to ld.so.conf, unless a later command removes it.
-    LIBRARY_PATH, or a variable of one RUN, are the right places for the stub.
+    The check reads ENV LD_LIBRARY_PATH of the stage that is built: a warning, because the stub's name there is
+    libcuda.so, and most programs open libcuda.so.1. It is an error if the stub is linked or copied as libcuda.so.1
+    to another folder, or its folder written to ld.so.conf, unless a later command removes it. LIBRARY_PATH, or a
+    variable of one RUN, are the right places for the stub.
 
     ## Fix safety
     Linking needs only LIBRARY_PATH.
@@ -122,9 +123,9 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
             yield setting_finding(
                 image,
                 setting,
-                "error",
-                f"LD_LIBRARY_PATH of the image names {stubs[0]}: programs load the stub of libcuda instead of the "
-                "host's driver.",
+                "warning",
+                f"LD_LIBRARY_PATH of the image names {stubs[0]}: programs that open libcuda.so (Numba, Warp) load "
+                "the stub instead of the host's driver.",
                 "no stubs in LD_LIBRARY_PATH",
                 f"ENV LIBRARY_PATH={stubs[0]}",
             )
