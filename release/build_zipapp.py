@@ -5,8 +5,8 @@
     python release/build_zipapp.py dist/gpudoctor_cli-*.whl -o dist/gpudoctor.pyz
 
 msgspec, psutil and the decompressor are compiled, one file for each Python, and no Python imports such a file from a
-zip. So the archive holds them for every Python, and what they need is unpacked for the run (`zipapp_main.py`). The same
-wheel and the same wheels of its requirements give the same bytes.
+zip. So the archive holds them for every Python, and what one needs is unpacked for the run (`zipapp_main.py`). The
+same wheel and the same wheels of its requirements give the same bytes.
 """
 
 from __future__ import annotations
@@ -61,9 +61,13 @@ def _write(output: Path, trees: dict[str, dict[str, bytes]], machine: str) -> No
     files = {f"all/{name}": first[name] for name in shared}
     for python, tree in trees.items():
         files |= {f"{python}/{name}": content for name, content in tree.items() if name not in shared}
-    start = START.read_text().replace("{pythons}", " ".join(trees)).replace("{machine}", machine)
+    start = (
+        START.read_text()
+        .replace('"{pythons}"', ", ".join(f'"{python}"' for python in trees))
+        .replace("{machine}", machine)
+    )
     files["__main__.py"] = start.encode()
-    moment = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), 315532800))[:6]  # a zip begins in 1980
+    moment = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800))[:6]  # a zip begins in 1980
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("wb") as file:
         file.write(b"#!/usr/bin/env python3\n")

@@ -8,13 +8,13 @@ import sys
 import tempfile
 import zipfile
 
-PYTHONS = "{pythons}".split()
+PYTHONS = ["{pythons}"]
 MACHINE = "{machine}"
 
 
 def main():
     """Run gpudoctor; its exit code is that of the command."""
-    python = "%d.%d" % sys.version_info[:2]
+    python = ".".join(map(str, sys.version_info[:2]))
     refused = ""
     if not sys.platform.startswith("linux"):
         refused = "gpudoctor runs on Linux only (x86-64, aarch64, WSL2)."
