@@ -364,6 +364,8 @@ def test_compat_is_an_error_on_a_geforce_and_nothing_on_a_data_centre_gpu():
     text = "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nENV LD_LIBRARY_PATH=/usr/local/cuda/compat"
     assert told(text, gpu="RTX 4090", driver="535.104.05") == [("image-compat-library", "error")]
     assert told(text, gpu="H100 PCIe", driver="535.104.05") == []
+    for base in ("dustynv/l4t-pytorch:r36.2.0", "$BASE"):
+        assert told(f"FROM {base}\nENV LD_LIBRARY_PATH=/usr/local/cuda/compat") == []
 
 
 @pytest.mark.parametrize(

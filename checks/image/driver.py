@@ -25,6 +25,7 @@ _LIBRARY = re.compile(r"lib(cuda|nvidia-ml)\.so[\w.*]*$")
 _MOST_NAMED = 20
 _PATTERNS = 50
 """How many patterns of `rm` are compared with a path; nobody writes more."""
+_JETSON = re.compile(r"l4t|jetson|tegra")
 _KERNEL_MODULE = re.compile(r"(amdgpu|rocm)-dkms$")
 
 
@@ -195,7 +196,8 @@ def compat_library(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     ENV LD_LIBRARY_PATH of the stage that is built names .../compat. It is an error if a described GPU does not
-    support forward compatibility, else a warning. A base image that merely contains the package is not reported.
+    support forward compatibility, else a warning. A base image that merely contains the package is not reported, nor
+    one for Jetson, where the library works, or one that is not known.
 
     ## Fix safety
     The container toolkit adds the compat library by itself where it helps.
@@ -203,7 +205,7 @@ def compat_library(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         setting = image.settings.get("LD_LIBRARY_PATH")
         found = [part for part in _paths(setting) if re.search(r"/compat/?$", part)]
-        if setting is None or not found:
+        if setting is None or not found or image.base is None or _JETSON.search(image.base):
             continue
         others = [gpu.name for gpu in recipe.gpus if gpu.vendor == "nvidia" and not gpu.datacenter]
         if recipe.gpus and not others:

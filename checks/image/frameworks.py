@@ -31,7 +31,7 @@ _BESIDE = frozenset({"numpy", "pip", "setuptools", "wheel", "scipy", "pillow", "
 
 @check("GPD650", "image-framework-libraries-missing", "image")
 def framework_libraries_missing(recipe: Recipe) -> Verdicts:
-    """A framework of the image needs CUDA libraries that the image does not have.
+    """A framework needs CUDA libraries that the image does not have.
 
     ## Why it matters
     onnxruntime-gpu, TensorFlow, CuPy and others need the CUDA of one major release, and some cuDNN. They do not bring
