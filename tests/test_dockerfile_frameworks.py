@@ -21,7 +21,7 @@ SLIM = "FROM python:3.12-slim\n"
 
 MISSING, VENDOR = "image-framework-libraries-missing", "image-framework-other-vendor"
 FAULTY = {
-    "onnxruntime-gpu without any CUDA": (SLIM + "RUN pip install onnxruntime-gpu==1.31.1 numpy", MISSING, "error"),
+    "onnxruntime-gpu without any CUDA": (SLIM + "RUN pip install onnxruntime-gpu==1.31.1", MISSING, "error"),
     "onnxruntime-gpu that is too new": (CUDA12 + "RUN pip install onnxruntime-gpu", MISSING, "warning"),
     "onnxruntime-gpu beside a torch of another CUDA": (
         SLIM + "RUN pip install torch==2.6.0\nRUN pip install onnxruntime-gpu==1.31.1", MISSING, "warning",

@@ -25,8 +25,6 @@ from gpudoctor.matrix.rows import FrameworkBuild
 _MAKER = {"nvidia": "CUDA", "amd": "ROCm"}
 _CUDA = re.compile(r"cuda|cudnn|cublas|nvidia|tensorrt|conda|mamba|spack", re.IGNORECASE)
 _LIBRARY_PATH = re.compile(r"nvidia|site-packages|dist-packages|conda|cudnn")
-_BESIDE = frozenset({"numpy", "pip", "setuptools", "wheel", "scipy", "pillow", "fastapi", "uvicorn", "requests"})
-"""Packages that bring no CUDA library; any other may bring torch, and with it CUDA."""
 
 
 @check("GPD650", "image-framework-libraries-missing", "image")
@@ -41,7 +39,7 @@ def framework_libraries_missing(recipe: Recipe) -> Verdicts:
     The matrix says for which CUDA a build was made and which cuDNN it opens; the name of the base image tells what
     that has. Nothing is reported if torch brings the same CUDA, or if any line may install CUDA: conda, packages of
     the distribution or of pip, a script or a file that cannot be read. It is a warning if the file leaves the version
-    open, or if it installs packages that may bring CUDA libraries.
+    open, or if it installs other packages, which may bring CUDA libraries.
 
     ## Fix safety
     A release for the image's CUDA, or the extra that brings the libraries, changes only this package.
@@ -54,7 +52,7 @@ def framework_libraries_missing(recipe: Recipe) -> Verdicts:
             if not missing or one.build is None or _torch_brings(recipe, image, one.build):
                 continue
             others = {package.name for place in packages_of(image) for package in place}
-            sure = one.certain and others <= {*one.row.packages, *_BESIDE}
+            sure = one.certain and others <= set(one.row.packages)  # any other may bring torch, and with it CUDA
             have = f"CUDA {image.facts.cuda}" if image.facts.cuda else "no CUDA"
             have += f" and cuDNN {image.facts.cudnn}" if image.facts.cudnn else ""
             has = f"{image.base} has {have}{'' if image.facts.libraries or not image.facts.cuda else ' without them'}"
