@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -58,6 +59,24 @@ def test_the_sdist_holds_what_a_build_and_a_test_run_need(built: tuple[Path, Pat
     assert needed <= names
     assert {"tests/test_packaging.py", "docs/reference/README.md", "examples/compose.yaml", ".ci/run"} <= names
     assert "gpudoctor/compat_matrix.json" not in names
+
+
+def test_wheel_and_sdist_are_the_same_bytes_from_another_folder_at_another_time(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with tarfile.open(built[0]) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    for path in source.rglob("*"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        path.chmod(path.stat().st_mode & 0o700)  # another umask
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(source)],
+        capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "TZ": "Asia/Tokyo"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    for file in built:
+        assert (tmp_path / "dist" / file.name).read_bytes() == file.read_bytes(), file.name
 
 
 def test_the_wheel_has_a_command_of_its_own_name_too(built: tuple[Path, Path]) -> None:

@@ -74,7 +74,7 @@ def framework_cpu_only(situation: Situation) -> Verdicts:
     gpus = _gpus_to_use(situation)
     shared = _sharing(situation)
     for one in situation.others if gpus else ():
-        if one.vendor is not None or one.row is None or one.name in shared:
+        if one.vendor is not None or one.row is None or not one.has_cpu_build or one.name in shared:
             continue
         served = tuple(gpu for gpu in gpus if builds_for(situation, one.name, (gpu,)))
         brought = one.row.gpu == "sometimes" and not (one.files and one.files.requested)

@@ -13,6 +13,7 @@ _NVIDIA = """    deploy:
       resources:
         reservations:
           devices: [{driver: nvidia, count: all, capabilities: [gpu]}]"""
+_HIDING = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 _AMD = """    devices: [/dev/kfd, /dev/dri]"""
 
 
@@ -24,9 +25,11 @@ def no_device(recipe: Recipe) -> Verdicts:
     Without a reservation (NVIDIA) or the device nodes (AMD) a container has no GPU, whatever its image contains.
 
     ## How it is judged
-    The service's image is known to be for CUDA or ROCm, by its name or by its Dockerfile. Nothing is reported if
-    another service with the same image has the device (this one may migrate a database), or if the service is scaled
-    to none, is privileged, extends another service, or gets the device from another compose file in the folder.
+    The service's image is known to be for CUDA or ROCm, by its name or by its Dockerfile; the package index's own
+    torch alone does not tell that. Nothing is reported if another service with the same image has the device (this
+    one may migrate a database), or if the service is scaled to none, is privileged, extends another service, gets the
+    device from another compose file in the folder, or is called a CPU service. It is a warning, because an engine may
+    give GPUs to every container; an error if GPUs are described, or if one of AMD's two devices is given.
 
     ## Fix safety
     The lines give the container the host's GPUs. The host needs nvidia-container-toolkit or the amdgpu driver.
@@ -35,7 +38,7 @@ def no_device(recipe: Recipe) -> Verdicts:
     for started in recipe.services:
         vendor = _vendor(recipe, started)
         service = started.service
-        if vendor is None or service.scaled_to_none or _given(started, vendor):
+        if vendor is None or service.scaled_to_none or _given(started, vendor) or _for_cpus(recipe, started):
             continue
         if any((vendor, source) in given for source in _sources(started)):
             continue
@@ -46,7 +49,7 @@ def no_device(recipe: Recipe) -> Verdicts:
         what = "CUDA" if vendor == "nvidia" else "ROCm"
         missing = "/dev/kfd" if vendor == "amd" and service.render else "/dev/dri" if service.kfd else "a GPU"
         yield Finding(
-            severity="error",
+            severity="error" if recipe.gpus or missing != "a GPU" else "warning",
             confidence="likely",
             message=f"Service {service.name} runs an image for {what} but is not given {missing}.",
             saw="no device lines" if missing == "a GPU" else f"devices without {missing}",
@@ -139,13 +142,32 @@ def small_shm(recipe: Recipe) -> Verdicts:
             )
 
 
+def _for_cpus(recipe: Recipe, started: Started) -> bool:
+    """Whether the service may run on CPUs: its names or variables say so, or nothing but the package index's torch,
+    which is a CUDA build, is for a GPU."""
+    service, image = started.service, started.image
+    names = (service.name, service.image or "", service.dockerfile, service.target, image.name if image else "")
+    if any(re.search(r"(^|[^a-z])cpu([^a-z]|$)", name, re.IGNORECASE) for name in names):
+        return True
+    values = service.environment.items()
+    if any(
+        value.strip().lower() == "cpu" or (name in _HIDING and value.strip() in ("", "-1")) for name, value in values
+    ):
+        return True
+    held = recipe.torch(image) if image else None
+    made_for = image.facts.vendor if image and image.facts else None
+    return made_for is None and held is not None and held.source == "package index"
+
+
 def _vendor(recipe: Recipe, started: Started) -> Vendor | None:
     return recipe.vendor(started.image) if started.image is not None else None
 
 
 def _given(started: Started, vendor: Vendor) -> bool:
     service = started.service
-    return service.privileged or (service.nvidia if vendor == "nvidia" else service.kfd and service.render)
+    return service.privileged or (
+        service.nvidia if vendor == "nvidia" else service.amd or (service.kfd and service.render)
+    )
 
 
 def _vendors(started: Started) -> tuple[Vendor, ...]:

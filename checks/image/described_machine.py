@@ -4,28 +4,18 @@ An image whose torch is known is checked as a machine."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dockerfile.commands import in_turn
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.installs import conda_packages
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.unread import copies_environment, installs_unread
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.isa import Answer, cuda_runs
 from gpudoctor.machine import Gpu, Torch
 
 _KIND = {"nvidia": "CUDA", "amd": "ROCm"}
-_PIP = re.compile(r"\bpip[\d.]* install\b")
-_CONDA = re.compile(r"\b(conda|mamba|micromamba)\b")
-_LOCKED = (
-    (re.compile(r"\b(poetry|pdm|pipenv) (install|sync)\b|\bpixi install\b"),),
-    (re.compile(r"\bsetup\.py (install|develop|bdist_wheel)\b"),),
-    (_PIP, re.compile(r"\.whl( |$)| (\.|\./\S+|-e|--editable)( |\[|$)")),
-    (_CONDA, re.compile(r" (env|-f|--file)\b")),
-)
-"""Commands that install what another file names. The patterns of one command must match one after the other."""
 
 
 @check("GPD611", "image-too-new-for-driver", "image")
@@ -89,7 +79,7 @@ def for_other_gpus(recipe: Recipe) -> Verdicts:
     Another base image, or an exact torch from a named index, changes nothing on the host.
     """
     for started in recipe.services:
-        if started.image is None and (started.service.nvidia or started.service.kfd):
+        if started.image is None and started.service.given_gpus:
             name = started.service.image or "an unknown image"
             yield from _unknown(recipe, f"which torch {name} of service {started.service.name} contains")
     for image in recipe.images:
@@ -153,7 +143,7 @@ def _unknown(recipe: Recipe, why: str) -> Iterator[NotJudged]:
 def _without_gpu(recipe: Recipe, image: Image) -> bool:
     """Whether only services without a GPU run the image, and nothing says that it is made for one."""
     services = [started.service for started in recipe.services if started.image is image]
-    given = any(service.nvidia or service.kfd or service.privileged or service.open for service in services)
+    given = any(service.given_gpus or service.privileged or service.open for service in services)
     return bool(services) and not given and recipe.vendor(image) is None
 
 
@@ -176,21 +166,7 @@ def _why_unknown(recipe: Recipe, image: Image) -> str:
     for step in image.steps:
         named = {one.name for one in step.pip.requirements} if step.pip else set()
         conda = {name for name in conda_packages(step.command) if "torch" in name}
-        unread = step.pip is not None and step.pip.incomplete and not step.pip.elsewhere
-        locked = _syncs(step.command.text) or any(in_turn(step.command.text, *patterns) for patterns in _LOCKED)
-        if "torch" in named or conda or unread or named & dependents or locked or step.script:
+        if "torch" in named or conda or named & dependents or installs_unread(image, step):
             return f"which torch line {step.command.line} installs ({step.command.text[:60]})"
-    for copied in image.copied:
-        if copied.origin and re.search(r"venv|site-packages|conda", " ".join((*copied.sources, copied.target))):
-            return f"which torch line {copied.line} copies"
-    return ""
-
-
-def _syncs(text: str) -> bool:
-    """Whether this is a `uv sync`, with or without options between the two words."""
-    after_uv = False
-    for word in text.split():
-        if after_uv and word == "sync":
-            return True
-        after_uv = word == "uv" or word.endswith("/uv") or (after_uv and word.startswith("-"))
-    return False
+    line = copies_environment(image)
+    return f"which torch line {line} copies" if line is not None else ""

@@ -25,6 +25,7 @@ _LIBRARY = re.compile(r"lib(cuda|nvidia-ml)\.so[\w.*]*$")
 _MOST_NAMED = 20
 _PATTERNS = 50
 """How many patterns of `rm` are compared with a path; nobody writes more."""
+_JETSON = re.compile(r"l4t|jetson|tegra")
 _KERNEL_MODULE = re.compile(r"(amdgpu|rocm)-dkms$")
 
 
@@ -108,9 +109,10 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
     (CUDA driver is a stub library) instead of the GPU.
 
     ## How it is judged
-    The check reads ENV LD_LIBRARY_PATH of the stage that is built. It also finds the stub linked or copied as
-    libcuda.so.1 to another folder, or its folder written to ld.so.conf, unless a later command removes it.
-    LIBRARY_PATH, or a variable of one RUN, are the right places for the stub.
+    The check reads ENV LD_LIBRARY_PATH of the stage that is built: a warning, because the stub's name there is
+    libcuda.so, and most programs open libcuda.so.1. It is an error if the stub is linked or copied as libcuda.so.1
+    to another folder, or its folder written to ld.so.conf, unless a later command removes it. LIBRARY_PATH, or a
+    variable of one RUN, are the right places for the stub.
 
     ## Fix safety
     Linking needs only LIBRARY_PATH.
@@ -122,9 +124,9 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
             yield setting_finding(
                 image,
                 setting,
-                "error",
-                f"LD_LIBRARY_PATH of the image names {stubs[0]}: programs load the stub of libcuda instead of the "
-                "host's driver.",
+                "warning",
+                f"LD_LIBRARY_PATH of the image names {stubs[0]}: programs that open libcuda.so (Numba, Warp) load "
+                "the stub instead of the host's driver.",
                 "no stubs in LD_LIBRARY_PATH",
                 f"ENV LIBRARY_PATH={stubs[0]}",
             )
@@ -194,7 +196,8 @@ def compat_library(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     ENV LD_LIBRARY_PATH of the stage that is built names .../compat. It is an error if a described GPU does not
-    support forward compatibility, else a warning. A base image that merely contains the package is not reported.
+    support forward compatibility, else a warning. A base image that merely contains the package is not reported, nor
+    one for Jetson, where the library works, or one that is not known.
 
     ## Fix safety
     The container toolkit adds the compat library by itself where it helps.
@@ -202,7 +205,7 @@ def compat_library(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         setting = image.settings.get("LD_LIBRARY_PATH")
         found = [part for part in _paths(setting) if re.search(r"/compat/?$", part)]
-        if setting is None or not found:
+        if setting is None or not found or image.base is None or _JETSON.search(image.base):
             continue
         others = [gpu.name for gpu in recipe.gpus if gpu.vendor == "nvidia" and not gpu.datacenter]
         if recipe.gpus and not others:

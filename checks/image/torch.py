@@ -9,9 +9,18 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.proposals import install_line, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
-from gpudoctor.dockerfile.torch import Held, cuda_of, outrun, python_of, wheels_for
+from gpudoctor.dockerfile.torch import (
+    Held,
+    asked_for,
+    cuda_of,
+    outrun,
+    python_of,
+    required_by,
+    required_torch,
+    wheels_for,
+)
 from gpudoctor.finding import Finding, Severity
-from gpudoctor.matrix.versions import figures, minor
+from gpudoctor.matrix.versions import figures, minor, package_matches
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchBuild
@@ -204,3 +213,49 @@ def _of_vendor(recipe: Recipe, image: Image, held: Held) -> TorchBuild | None:
         return not limit or minor(own) <= minor(limit), figures(own)
 
     return max(same, key=fits, default=None)
+
+
+@check("GPD654", "image-package-requires-other-torch", "image")
+def requires_other_torch(recipe: Recipe) -> Verdicts:
+    """A package requires another torch than the image installs.
+
+    ## Why it matters
+    vLLM and xformers are compiled for one release of torch and require it. In the same command pip finds no solution,
+    and the build of the image fails. In a later command pip replaces torch by that release, from whatever index that
+    command names: often with another CUDA.
+
+    ## How it is judged
+    The matrix has the torch that exact versions of these packages require. It is an error if one command asks for
+    both, a warning if a later command replaces a torch whose version the file pins.
+
+    ## Fix safety
+    With one torch in all commands nothing is replaced.
+    """
+    for image in recipe.images:
+        for step in image.steps:
+            if step.pip is None or step.command.maybe or "--no-deps" in step.pip.flags:
+                continue
+            asked = next((one for one in asked_for(image) if one.line == step.command.line), None)
+            for one in step.pip.requirements:
+                torch = required_torch(one, recipe.matrix)
+                if asked is None or not torch or not asked.pinned or package_matches(torch, asked.pinned):
+                    continue
+                yield torch_finding(
+                    image, asked, "error",
+                    f"{one.name} {one.specifier[2:]} requires torch {torch[2:]}, and the same command asks for "
+                    f"{asked.pinned}: the build fails here.",
+                    f"torch{asked.requirement.specifier}", f"torch{torch}",
+                    (change(f"Ask for torch {torch[2:]}", f"{image.at(asked.line)}: torch{torch}"),), certain=False,
+                )  # fmt: skip
+        for later in required_by(image, recipe.matrix):
+            before = [one for one in asked_for(image) if one.line < later.line]
+            if not before or later.maybe or not before[-1].pinned or before[-1].pinned == later.pinned:
+                continue
+            place = image.at(before[-1].line)
+            yield torch_finding(
+                image, later, "warning",
+                f"{later.by} requires torch {later.pinned}: pip replaces torch {before[-1].pinned} of line "
+                f"{before[-1].line}.",
+                f"torch{before[-1].requirement.specifier}", f"torch{later.requirement.specifier}",
+                (change(f"Install torch {later.pinned} at once", f"{place}: torch=={later.pinned}"),), certain=False,
+            )  # fmt: skip

@@ -15,7 +15,7 @@ from gpudoctor.command_line.options import DRIVER, GPU
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
-    from gpudoctor.dockerfile.image import Image
+    from gpudoctor.dockerfile.frameworks import ImageFramework
     from gpudoctor.dockerfile.recipe import Recipe
     from gpudoctor.engine import FailOn
     from gpudoctor.finding import Finding
@@ -46,6 +46,7 @@ def dockerfile(
     Example:
       gpudoctor dockerfile Dockerfile --gpu H100 --driver 550.54.15
     """
+    from gpudoctor.cli.described_image import findings_on, machine_of
     from gpudoctor.command_line.reporting import give
     from gpudoctor.dockerfile.reading import read_recipe
     from gpudoctor.dockerfile.recipe import Recipe
@@ -67,10 +68,10 @@ def dockerfile(
     also: list[Finding] = []
     machine = described or Machine()
     for image in images if described else ():
-        with_torch = _machine_of(recipe, image, gpus, driver)
-        if with_torch is not None:
-            also += _on_that_machine(recipe, image, with_torch, shown.plugins)
-            machine = with_torch if len(images) == 1 else machine
+        running = machine_of(recipe, image, gpus, driver)
+        if running is not None:
+            also += findings_on(recipe, image, running, shown.plugins)
+            machine = running if len(images) == 1 else machine
     judgement = judge_recipe(
         recipe,
         image_checks(shown.plugins),
@@ -97,56 +98,6 @@ def _given(pairs: tuple[str, ...]) -> dict[str, str]:
     return given
 
 
-def _machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str) -> Machine | None:
-    """The described machine with the image's torch and Python; None where the torch is not known."""
-    from gpudoctor.dockerfile.torch import python_of
-    from gpudoctor.host import InputError
-    from gpudoctor.intake.described import imagined
-
-    held = recipe.torch(image)
-    if held is None or not held.known:
-        return None
-    python = python_of(image) or ""
-    description = Description(gpus=gpus, driver=driver, torch=f"{held.version}+{held.build}", python_version=python)
-    try:
-        return imagined(description, {}, recipe.matrix)
-    except InputError:  # a build that is none, which the image's own checks tell
-        return None
-
-
-def _on_that_machine(recipe: Recipe, image: Image, machine: Machine, plugins: tuple[str, ...]) -> list[Finding]:
-    """What the checks of machines say of the image's torch on the described GPUs."""
-    from gpudoctor.engine import judge
-    from gpudoctor.suites import machine_checks
-
-    held = recipe.torch(image)
-    assert held is not None
-    found = judge(machine, recipe.matrix, machine_checks(plugins)).findings
-    return [
-        replace(_placed(recipe, one, image, held.line), confidence=one.confidence if held.certain else "likely")
-        for one in found
-        if one.severity != "note"
-    ]
-
-
-def _placed(recipe: Recipe, finding: Finding, image: Image, line: int) -> Finding:
-    """A finding on the described machine, with the line of the image that it comes from, and its repair there."""
-    from gpudoctor.dockerfile.proposals import install_line
-    from gpudoctor.dockerfile.recipe import change, line_of
-    from gpudoctor.finding import ReplaceTorch
-
-    fixes = []
-    for fix in finding.fixes:
-        torches = [remedy for remedy in fix.remedies if isinstance(remedy, ReplaceTorch)]
-        if not torches:
-            fixes.append(fix)
-        for remedy in torches[:1]:
-            text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
-            fixes.append(change(f"Install torch {remedy.version}+{remedy.build}", text))
-    where = line_of(image, line, image.base or "" if line == image.base_line else "the torch of the image")
-    return replace(finding, evidence=(where, *finding.evidence), fixes=tuple(fixes))
-
-
 def _table(recipe: Recipe, described: Machine | None) -> tuple[Line, ...]:
     """What each image is made of, for a person."""
     lines: list[Line] = []
@@ -158,8 +109,17 @@ def _table(recipe: Recipe, described: Machine | None) -> tuple[Line, ...]:
         if torch:
             newest = "" if held and held.certain else ", as far as known"
             lines.append([("    torch  ", "dim"), (f"{torch}{newest}", "")])
+        for one in recipe.frameworks(image):
+            lines.append([("    ", ""), (f"{one.row.title}  ", "dim"), (_shown(one), "")])
     for started in recipe.services:
         lines.append([("  service ", "dim"), (started.service.name, "")])
     for gpu in described.gpus if described else ():
         lines.append([("  for     ", "dim"), (f"{gpu.name} ({gpu.arch.value})", "")])
     return tuple(lines)
+
+
+def _shown(framework: ImageFramework) -> str:
+    """ "0.12.0.1 cuda12, as far as known"."""
+    build = "CPU" if framework.cpu else framework.build.package if framework.build else ""
+    known = " ".join(filter(None, (framework.version, build))) or framework.package.name
+    return known if framework.certain or not framework.version else f"{known}, as far as known"

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from msgspec import Struct
 
 from gpudoctor.dockerfile.bounds import Bounds
+from gpudoctor.dockerfile.conditions import KEYWORDS, Conditions
 from gpudoctor.dockerfile.syntax import Instruction
 from gpudoctor.dockerfile.variables import partly_expanded
-from gpudoctor.dockerfile.words import Sign, UnclosedError, shell_words
+from gpudoctor.dockerfile.words import Quoted, Sign, UnclosedError, shell_words
 
 SHELLS = ("sh", "bash", "dash", "ash", "zsh")
 INDEX_VARIABLES = (
@@ -32,11 +33,9 @@ _OF_INSTALLERS = (
     "UV_INDEX_STRATEGY",
     "FLASH_ATTENTION_FORCE_BUILD",
 )
-_OPENING, _CLOSING = ("if", "for", "while", "until", "case"), ("fi", "done", "esac")
-_WORDS = (*_OPENING, *_CLOSING, "then", "else", "elif", "do", "!", "{", "}", "time", "exec", "sudo", "command", "set")
+_WORDS = (*KEYWORDS, "!", "exec", "sudo", "command", "set")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _DEPTH = 4
-_TESTS = ("[", "[[", "test")
 _SIGN = re.compile(r"&&|\|\||\|&|[;&|()]")
 
 
@@ -61,7 +60,7 @@ def commands(run: Instruction, variables: Mapping[str, str], bounds: Bounds) -> 
     if run.argv is not None:
         yield from shell.called(run.argv, run.line, False, 0)
         return
-    yield from shell.of_text(run.text, run.line, False, 0)
+    yield from shell.of_text(run.text, run.line, False, 0, Conditions())
     for document in run.documents:
         yield from shell.of_script(document.text, document.line)
 
@@ -78,7 +77,7 @@ class _Shell:
         if text.startswith("#!") and not re.match(r"#!\S*(?:/|env )\w*sh\b", text):
             return
         pending: list[str] = []
-        first, depth = line, 0
+        first, conditions = line, Conditions()
         for number, part in enumerate(text.split("\n"), start=line):
             if not pending:
                 first = number
@@ -88,17 +87,13 @@ class _Shell:
                 continue
             whole = "".join(pending)
             pending = []
-            if not whole.strip():
-                continue
-            words = re.findall(r"(?:^|[;&|]\s*)(\w+)", whole)
-            opened = depth + sum(word in _OPENING for word in words)
-            yield from self.of_text(whole, first, opened > 0, 0)
-            depth = max(0, opened - sum(word in _CLOSING for word in words))
+            if whole.strip():
+                yield from self.of_text(whole, first, False, 0, conditions)
 
-    def of_text(self, text: str, line: int, maybe: bool, level: int) -> Iterator[Command]:
+    def of_text(self, text: str, line: int, maybe: bool, level: int, conditions: Conditions) -> Iterator[Command]:
         """The commands of one command list."""
         words: list[str] = []
-        at, depth, lists = line, 0, _Lists()
+        at = line
         tokens = itertools.chain(shell_words(text, line, self._bounds), ((Sign(), line),))
         try:
             for token, place in tokens:
@@ -108,17 +103,17 @@ class _Shell:
                     words.append(token)
                     continue
                 if words:
-                    depth += words[0] in _OPENING
-                    lists.command(words)
-                    yield from self._simple(tuple(words), at, maybe or depth > 0 or lists.conditional, level)
-                    depth = max(0, depth - (words[0] in _CLOSING))
+                    conditions.command(words, [self._whole(word) for word in words])
+                    if conditions.runs is not False:
+                        yield from self._simple(tuple(words), at, maybe or conditions.runs is None, level)
                     words = []
                 signs = _SIGN.findall(token)
                 self._bounds.words.spend(len(signs))
                 for sign in signs:
-                    lists.sign(sign)
+                    conditions.sign(sign)
         except UnclosedError:
-            return
+            pass
+        conditions.sign(";")
 
     def _simple(self, words: tuple[str, ...], line: int, maybe: bool, level: int) -> Iterator[Command]:
         """One simple command, without the keywords, redirections and assignments before it."""
@@ -143,15 +138,27 @@ class _Shell:
             self._known.update(assigned)
             return
         scope = ChainMap(assigned, self._known) if assigned else self._known
-        argv = tuple(partly_expanded(word, scope, self._bounds) for word in rest[first:])
+        argv = tuple(part for word in rest[first:] for part in self._parts(word, scope))
         for command in self.called(argv, line, maybe, level):
             yield Command(
                 command.argv, command.line, command.maybe, _installer_variables(scope), command.text, _written(words)
             )
 
+    def _whole(self, word: str) -> str:
+        return partly_expanded(word, self._known, self._bounds)
+
+    def _parts(self, word: str, scope: Mapping[str, str]) -> tuple[str, ...]:
+        """The words that a word becomes: what a variable holds is split at blanks, unless it is quoted."""
+        text = partly_expanded(word, scope, self._bounds)
+        if isinstance(word, Quoted) or text == word:
+            return (text,)
+        parts = tuple(text.split())
+        self._bounds.words.spend(len(parts))
+        return parts
+
     def _assign(self, word: str, assigned: MutableMapping[str, str]) -> None:
         name, _, value = word.partition("=")
-        assigned[name] = partly_expanded(value, self._known, self._bounds)
+        assigned[name] = self._whole(value)
 
     def called(self, argv: tuple[str, ...], line: int, maybe: bool, level: int) -> Iterator[Command]:
         """The command itself, or the commands of the text that it passes to a shell."""
@@ -160,7 +167,7 @@ class _Shell:
         if os.path.basename(argv[0]) in SHELLS and level < _DEPTH:
             for number, word in enumerate(argv[1:], start=1):
                 if re.fullmatch(r"-[a-z]*c", word) and number + 1 < len(argv):
-                    yield from self.of_text(argv[number + 1], line, maybe, level + 1)
+                    yield from self.of_text(argv[number + 1], line, maybe, level + 1, Conditions())
                     return
         self._bounds.commands.spend()
         yield Command(argv, line, maybe, _installer_variables(self._known), " ".join(argv))
@@ -168,45 +175,6 @@ class _Shell:
 
 def _installer_variables(known: Mapping[str, str]) -> dict[str, str]:
     return {name: known[name] for name in _OF_INSTALLERS if name in known}
-
-
-class _Lists:
-    """The position of the next command in lists of `&&`, `||` and `;`, and in groups of these."""
-
-    def __init__(self) -> None:
-        self._test = self._after_or = self._after_test = False
-        self._groups: list[tuple[bool, bool]] = []
-        self._conditional_groups = 0
-
-    @property
-    def conditional(self) -> bool:
-        """Whether the command runs only if others fail, or if a test is true. A command after `a || b &&` runs in
-        either case: if both fail, the build fails too."""
-        return self._after_or or self._after_test or self._conditional_groups > 0
-
-    def command(self, words: list[str]) -> None:
-        """A command begins, or a group if the word is a brace."""
-        if words[0] == "{":
-            self.sign("(")
-        elif words[0] == "}":
-            self.sign(")")
-        self._test = next((word for word in words if word != "!"), "") in _TESTS
-
-    def sign(self, sign: str) -> None:
-        """An operator or a parenthesis."""
-        if sign == "(":
-            self._groups.append((self._after_or, self._after_test))
-            self._conditional_groups += any(self._groups[-1])
-            self._after_or = self._after_test = False
-        elif sign == ")":
-            self._after_or, self._after_test = self._groups.pop() if self._groups else (False, False)
-            self._conditional_groups -= self._after_or or self._after_test
-        elif sign == "&&":
-            self._after_or, self._after_test = False, self._after_test or self._test
-        elif sign == "||":
-            self._after_or, self._after_test = True, False
-        elif sign in (";", "&"):
-            self._after_or = self._after_test = False
 
 
 def _without_redirections(words: tuple[str, ...]) -> Iterator[str]:

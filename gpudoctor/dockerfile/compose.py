@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -13,7 +13,11 @@ from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.dockerfile.variables import expanded
 
+if TYPE_CHECKING:
+    from gpudoctor.machine import Vendor
+
 _SERVICES = 1000
+_DRIVERS = ("nvidia", "cdi", "amd", "rocm")
 
 
 class Service(Struct, frozen=True):
@@ -30,6 +34,8 @@ class Service(Struct, frozen=True):
     arguments: dict[str, str] = {}
     nvidia: bool = False
     """Whether it is given NVIDIA GPUs, in any way."""
+    amd: bool = False
+    """Whether AMD GPUs are reserved for it; engines may also be given their device nodes."""
     kfd: bool = False
     render: bool = False
     """/dev/dri, or a node in it."""
@@ -41,6 +47,11 @@ class Service(Struct, frozen=True):
     environment: dict[str, str] = {}
     scaled_to_none: bool = False
     open: str = ""
+
+    @property
+    def given_gpus(self) -> bool:
+        """Whether it is given GPUs of any vendor."""
+        return self.nvidia or self.amd or self.kfd
 
     @property
     def place(self) -> str:
@@ -86,6 +97,7 @@ def _service(
     deploy = deploy if isinstance(deploy, dict) else {}
     devices = [_device(device) for device in _list(given.get("devices"))]
     environment = _mapping(given.get("environment"))
+    reserved = _reserved_vendors(given, deploy)
     image = given.get("image")
     return Service(
         file=file,
@@ -96,10 +108,10 @@ def _service(
         dockerfile=str(build.get("dockerfile") or ""),
         target=str(build.get("target") or ""),
         arguments={key: value for key, value in _mapping(build.get("args")).items() if "$" not in value},
-        nvidia=_reserved(deploy)
-        or bool(given.get("gpus"))
+        nvidia="nvidia" in reserved
         or given.get("runtime") == "nvidia"
         or any("nvidia" in device or device.startswith("/dev/dxg") for device in devices),
+        amd="amd" in reserved,
         kfd=any(device in ("/dev/kfd", "/dev", "/dev/dxg") or "amd.com/gpu" in device for device in devices),
         render=any(device.startswith(("/dev/dri", "/dev/dxg")) or device == "/dev" for device in devices),
         shared_memory=bool(given.get("shm_size"))
@@ -115,22 +127,30 @@ def _service(
     )
 
 
-def _reserved(deploy: Any) -> bool:
-    """Whether devices are reserved: by a driver, or with the capability gpu."""
+def _reserved_vendors(given: dict[str, Any], deploy: dict[str, Any]) -> set[Vendor]:
+    """Whose GPUs are reserved. A reservation that names no vendor is for the GPUs of the host."""
     resources = deploy.get("resources")
     reservations = resources.get("reservations") if isinstance(resources, dict) else None
-    if not isinstance(reservations, dict):
-        return False
-    generic = str(reservations.get("generic_resources") or "")
-    if re.search("gpu", generic, re.IGNORECASE):
-        return True
-    for device in _list(reservations.get("devices")):
-        if isinstance(device, dict) and (
-            "gpu" in [str(one) for one in _list(device.get("capabilities"))]
-            or str(device.get("driver")) in ("nvidia", "cdi")
-        ):
-            return True
-    return False
+    reservations = reservations if isinstance(reservations, dict) else {}
+    wanted = given.get("gpus")
+    wanted = ["all"] if isinstance(wanted, str) and wanted else _list(wanted)
+    vendors: set[Vendor] = set()
+    for device in (*wanted, *_list(reservations.get("devices"))):
+        one = device if isinstance(device, dict) else {"capabilities": ["gpu"]}
+        driver = str(one.get("driver") or "")
+        of_gpus = "gpu" in [str(name) for name in _list(one.get("capabilities"))] or device in wanted
+        if of_gpus or driver in _DRIVERS:
+            vendors |= _of_name(driver if driver != "cdi" else str(one.get("device_ids")))
+    if re.search("gpu", generic := str(reservations.get("generic_resources") or ""), re.IGNORECASE):
+        vendors |= _of_name(generic)
+    return vendors
+
+
+def _of_name(text: str) -> set[Vendor]:
+    """The vendors that a driver, or the name of a device, may stand for."""
+    if "nvidia" in text.lower():
+        return {"nvidia"}
+    return {"amd"} if re.search(r"amd|rocm", text, re.IGNORECASE) else {"nvidia", "amd"}
 
 
 def _device(device: Any) -> str:

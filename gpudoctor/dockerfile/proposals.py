@@ -10,7 +10,10 @@ from gpudoctor.finding import Finding, Fix, Severity
 
 def install_line(recipe: Recipe, image: Image, line: int, version: str, build: str, url: str, extra: str = "") -> str:
     """The line to write: torch and the companions that the file installs, from one index. Other packages of the same
-    command stay in a command of their own."""
+    command stay in a command of their own. A package that requires its torch has to be another release."""
+    held = recipe.torch(image)
+    if held is not None and held.asked is not None and held.asked.by and held.line == line:
+        return f"{image.at(line)}: another release of {held.asked.by}, for torch {version}+{build}"
     local = f"+{build}" if url and not extra else ""
     tool = next((step.pip.tool for step in image.steps if step.pip and step.command.line == line), "pip")
     words = ["uv pip install" if tool == "uv" else "pip install"]

@@ -108,7 +108,7 @@ class _Reader:
                 found = read_compose(other, self._text(other), self._bounds)
             except (RecipeError, InputError):
                 continue
-            names |= {service.name for service in found if service.nvidia or service.kfd}
+            names |= {service.name for service in found if service.given_gpus}
         return names
 
     def _of_service(self, service: Service, folder: str) -> Image | None:

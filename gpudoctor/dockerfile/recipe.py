@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpudoctor.dockerfile.compose import Service
+from gpudoctor.dockerfile.frameworks import ImageFramework, frameworks_of
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.torch import Held, torch_of
 from gpudoctor.finding import Evidence, Fix, Manual
@@ -36,12 +37,19 @@ class Recipe:
     ) -> None:
         self.matrix, self.images, self.services, self.gpus, self.driver = matrix, images, services, gpus, driver
         self._torches: dict[Image, Held | None] = {}
+        self._frameworks: dict[Image, tuple[ImageFramework, ...]] = {}
 
     def torch(self, image: Image) -> Held | None:
         """The torch of an image."""
         if image not in self._torches:
             self._torches[image] = torch_of(image, self.matrix)
         return self._torches[image]
+
+    def frameworks(self, image: Image) -> tuple[ImageFramework, ...]:
+        """The frameworks beside torch that an image installs."""
+        if image not in self._frameworks:
+            self._frameworks[image] = tuple(frameworks_of(image, self.matrix))
+        return self._frameworks[image]
 
     def vendor(self, image: Image) -> Vendor | None:
         """The vendor whose GPUs an image is made for; None if that is unknown, or if there is none."""

@@ -35,7 +35,8 @@ INSTRUCTIONS = frozenset(
         "WORKDIR",
     ]
 )
-_HEREDOC = re.compile(r"(?<!<)<<(?!<)(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_.]*)\2")
+_HEREDOC = re.compile(r"(?<!<)<<(?!<)(-?)[ \t]*(['\"]?)([A-Za-z_][A-Za-z0-9_.]*)\2")
+"""Builders accept blanks before the word since BuildKit 0.22 (moby/buildkit#5817)."""
 _WITH_HEREDOC = ("RUN", "COPY", "ADD")
 _FLAG = re.compile(r"\s*(--[a-z-]+(?:=(?:\"[^\"]*\"|\S)*)?)(?=\s|$)")
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.dockerfile.commands import EXTRA_VARIABLES, INDEX_VARIABLES, Command, in_turn
 from gpudoctor.dockerfile.image import Image, Step
@@ -22,6 +23,8 @@ _OTHER_PYTHON = re.compile(
     r"[Pp]ython-?3\.\d+|altinstall|deadsnakes|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
 )
 
+_PINNING = ("vllm-torch-abi", "xformers-mismatch")
+"""Rows whose packages require exactly that torch in their metadata."""
 _UNINSTALLED = re.compile(r"\bpip[\d.]* uninstall\b"), re.compile(r"\storch(\s|$)")
 _CONFIGURED = re.compile(r"\bpip[\d.]* config |pip\.conf|uv\.toml")
 
@@ -42,6 +45,8 @@ class Asked(Struct, frozen=True):
     build: str = ""
     """The build that this index has: cu128, rocm6.4, cpu."""
     maybe: bool = False
+    by: str = ""
+    """The package that requires it, if the command does not name torch: "vllm 0.11.2"."""
 
     @property
     def pinned(self) -> str:
@@ -205,13 +210,50 @@ def torch_of(image: Image, matrix: Matrix) -> Held | None:
     uninstalls = [step.command.line for step in image.steps if in_turn(step.command.text, *_UNINSTALLED)]
     if held is not None and uninstalls:
         held = None
-    for asked in asked_for(image):
+    for asked in sorted((*asked_for(image), *required_by(image, matrix)), key=lambda asked: asked.line):
         if asked.maybe:
             return None
         if held is not None and _satisfied(held, asked):
             continue
         held = _installed_by(image, matrix, asked)
     return held
+
+
+@lru_cache
+def required_by(image: Image, matrix: Matrix) -> tuple[Asked, ...]:
+    """Commands that install a package which requires exactly one torch (vLLM, xformers), after those that name torch
+    themselves: pip installs that torch along."""
+    configured = _configured_from(image)
+    found = []
+    for step in image.steps:
+        install = step.pip
+        if install is None or install.elsewhere or install.asks_for("torch") or "--no-deps" in install.flags:
+            continue
+        for one in install.requirements:
+            torch = required_torch(one, matrix)
+            if torch:
+                requirement = Requirement("torch", torch, file=one.file)
+                found.append(
+                    replace(
+                        _asked(step, install, requirement, image, configured),
+                        by=f"{one.name} {one.specifier.lstrip('=')}",
+                    )
+                )
+    return tuple(found)
+
+
+def required_torch(requirement: Requirement, matrix: Matrix) -> str:
+    """The one torch that a requirement of an exact version brings: "==2.9.0"; "" if none is known."""
+    found = re.fullmatch(r"={2,3}([^*,+]+)", requirement.specifier)
+    rows = matrix.tables.torch_dependents if found else ()
+    exact = (
+        row.torch
+        for row in rows
+        if row.package == requirement.name
+        and row.slug in _PINNING
+        and package_matches(row.version, found[1] if found else "")
+    )
+    return next((torch for torch in exact if re.fullmatch(r"==[\d.]+", torch)), "")
 
 
 def _base_build(image: Image) -> str:

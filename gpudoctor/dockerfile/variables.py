@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from gpudoctor.dockerfile.bounds import Bounds
 
 _REFERENCE = re.compile(
-    r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])([^{}$]*|\$\{?\w+\}?))?\}|\{[^}]*\}?)"
+    r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])((?:[^{}$]|\$\w+|\$\{\w+\})*))?\}|\{[^}]*\}?)"
 )
 _NAMED = re.compile(r"\$\{?(\w+)(?:[^}$]*\})?")
 

@@ -20,6 +20,12 @@ class Sign(str):
     __slots__ = ()
 
 
+class Quoted(str):
+    """A word with quotes: the shell does not split what its variables hold."""
+
+    __slots__ = ()
+
+
 class UnclosedError(ValueError):
     """A quote that is never closed, or a backslash at the end: no shell accepts the text."""
 
@@ -36,7 +42,7 @@ def shell_words(text: str, line: int, bounds: Bounds) -> Iterator[tuple[str, int
 
 def _split(text: str, line: int, pattern: re.Pattern[str], bounds: Bounds) -> Iterator[tuple[str, int]]:
     word: list[str] = []
-    begun, at, position = False, line, 0
+    begun, quoted, at, position = False, False, line, 0
     while position < len(text):
         found = pattern.match(text, position)
         if found is None:
@@ -45,16 +51,21 @@ def _split(text: str, line: int, pattern: re.Pattern[str], bounds: Bounds) -> It
         if kind in ("space", "sign"):
             if begun:
                 bounds.words.spend()
-                yield "".join(word), at
-            word, begun = [], False
+                yield _word(word, quoted), at
+            word, begun, quoted = [], False, False
             if kind == "sign":
                 yield Sign(found[0]), line
         else:
             if not begun:
                 at, begun = line, True
             part = found[kind]
+            quoted = quoted or kind in ("single", "double")
             word.append(re.sub(r'\\(["\\])', r"\1", part) if kind == "double" and "\\" in part else part)
         line += found[0].count("\n")
     if begun:
         bounds.words.spend()
-        yield "".join(word), at
+        yield _word(word, quoted), at
+
+
+def _word(parts: list[str], quoted: bool) -> str:
+    return Quoted("".join(parts)) if quoted else "".join(parts)

@@ -124,6 +124,9 @@ def _version(framework: InstalledFramework, build: FrameworkBuild) -> str | None
         return None
     newest = build.newest or installed
     version = min(installed, newest, key=figures)
+    another = framework.distribution is not None and framework.distribution.name != build.install
+    if another and build.version is None and version != newest:
+        return newest  # another project: which releases of it there are is not known
     of_its_own = build.package.startswith(build.framework)  # else the specifier is about another project's package
     return None if of_its_own and build.version and not package_matches(build.version, version) else version
 

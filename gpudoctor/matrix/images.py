@@ -27,7 +27,7 @@ class ImageQuestions(Gpus):
                 groups = found.groupdict()
                 told = {key: value for key, value in groups.items() if key in _TOLD_BY_THE_TAG and value}
                 python = told.get("python") or row.python or self._python_of(groups.get("distribution"))
-                return replace(row, **{**told, "python": python})
+                return replace(row, **{**told, "python": python, "cudnn": _cudnn(groups, row)})
         return None
 
     def libc_of(self, os: Os) -> str | None:
@@ -70,6 +70,14 @@ class ImageQuestions(Gpus):
 
     def _distribution(self, name: str) -> Distribution | None:
         return next((row for row in self.tables.distributions if re.fullmatch(row.distribution, name)), None)
+
+
+def _cudnn(groups: dict[str, str | None], row: BaseImage) -> str | None:
+    """cuDNN's major release: of the tag's number, or the row's for a tag without one."""
+    if "cudnn" not in groups:
+        return row.cudnn
+    tag = groups["cudnn"]
+    return tag.strip("cudn-") or row.cudnn if tag else None
 
 
 def _plain(name: str) -> str:

@@ -54,6 +54,9 @@ class BaseImage(Row, frozen=True, kw_only=True):
     """The publisher's own number of the image (NGC)."""
     origin: Literal["pypi", "download.pytorch.org", "ngc", "amd", "unknown"] = "unknown"
     """The origin of its torch."""
+    cudnn: str | None = None
+    """Major release of its cuDNN; in a row, that of a tag with `cudnn` and no number. The pattern's group `cudnn`
+    finds it in the tag."""
     has_torch: bool = False
     compiler: bool = False
     """It has nvcc."""

@@ -1,0 +1,109 @@
+"""An image on the machine that `--gpu` and `--driver` describe: the checks of machines over the frameworks that it
+installs, with fixes for its file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpudoctor.dockerfile.frameworks import distributions
+from gpudoctor.dockerfile.proposals import install_line
+from gpudoctor.dockerfile.recipe import change, line_of
+from gpudoctor.dockerfile.torch import python_of
+from gpudoctor.engine import judge
+from gpudoctor.finding import Finding, Fix, Remedy, RemovePackage, ReplacePackage, ReplaceTorch
+from gpudoctor.host import InputError
+from gpudoctor.intake.described import imagined
+from gpudoctor.intake.description import Description
+from gpudoctor.suites import machine_checks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpudoctor.dockerfile.image import Image
+    from gpudoctor.dockerfile.recipe import Recipe
+    from gpudoctor.machine import Machine
+
+
+def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str) -> Machine | None:
+    """The described machine with the image's frameworks and Python; None where none of them is known."""
+    held = recipe.torch(image)
+    torch = f"{held.version}+{held.build}" if held is not None and held.known else ""
+    packages = tuple(text for one in recipe.frameworks(image) for text in distributions(one))
+    if not torch and not packages:
+        return None
+    python = python_of(image) or ""
+    description = Description(gpus=gpus, driver=driver, torch=torch, packages=packages, python_version=python)
+    try:
+        machine = imagined(description, {}, recipe.matrix)
+    except InputError:  # a build that is none, which the image's own checks tell
+        return None
+    if held is not None and held.asked is None and image.facts and image.facts.origin == "amd":
+        return _with_amds_own_torch(machine)
+    return machine
+
+
+def _with_amds_own_torch(machine: Machine) -> Machine:
+    """The machine with the torch of AMD's images, which is no wheel of an index."""
+    environment, torch = machine.environment.value, machine.torch
+    if environment is None or torch is None:
+        return machine
+    own = environment.with_torch(replace(environment.torch, value=replace(torch, origin="amd")))
+    return replace(machine, environment=replace(machine.environment, value=own))
+
+
+def findings_on(recipe: Recipe, image: Image, machine: Machine, plugins: tuple[str, ...]) -> Iterator[Finding]:
+    """What the checks of machines say of the image's frameworks on the described GPUs."""
+    for finding in judge(machine, recipe.matrix, machine_checks(plugins)).findings:
+        if finding.severity != "note":
+            line, what, certain = _place(recipe, image, finding)
+            fixes = tuple(_in_the_file(recipe, image, line, fix) for fix in finding.fixes)
+            yield replace(
+                finding,
+                evidence=(line_of(image, line, what), *finding.evidence),
+                confidence=finding.confidence if certain else "likely",
+                fixes=fixes,
+            )
+
+
+def _place(recipe: Recipe, image: Image, finding: Finding) -> tuple[int, str, bool]:
+    """The line that a finding comes from, what it installs, and whether that is certain."""
+    held, others = recipe.torch(image), recipe.frameworks(image)
+    other = next((one for one in others if one.row.framework == finding.framework), None)
+    if other is None and (held is None or not held.known) and others:
+        other = others[0]
+    if other is not None:
+        return other.line, other.text, other.certain
+    assert held is not None
+    what = image.base or "" if held.line == image.base_line else "the torch of the image"
+    return held.line, what, held.certain
+
+
+def _in_the_file(recipe: Recipe, image: Image, line: int, fix: Fix) -> Fix:
+    """The fix as a person writes it into the file."""
+    torch = next((remedy for remedy in fix.remedies if isinstance(remedy, ReplaceTorch)), None)
+    if torch is not None:
+        return _change_torch(recipe, image, line, torch)
+    packages = [text for remedy in fix.remedies for text in _package_words(remedy)]
+    if not packages or len(packages) != len(fix.remedies):
+        return fix
+    return change(fix.title, *(f"{image.at(line)}: {text}" for text in packages))
+
+
+def _package_words(remedy: Remedy) -> Iterator[str]:
+    if isinstance(remedy, RemovePackage):
+        yield f"leave out {remedy.name}"
+    elif isinstance(remedy, ReplacePackage):
+        extra = f"[{remedy.extra}]" if remedy.extra else ""
+        index = f"--index-url {remedy.index_url} " if remedy.index_url else ""
+        yield f"RUN pip install {index}'{remedy.name}{extra}{remedy.specifier}'"
+
+
+def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch) -> Fix:
+    """The fix that writes another torch into the file: where it is installed, or where its base image is named."""
+    build = f"{remedy.version}+{remedy.build}"
+    if line == image.base_line:
+        return change(f"Use a base image with torch {build}", f"{image.at(line)}: FROM an image with torch {build}")
+    text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
+    return change(f"Install torch {build}", text)

@@ -1,0 +1,126 @@
+"""Which commands of a shell text run: `if`, loops, lists with `&&` and `||`, and tests of known values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+_OPENING, _CLOSING = ("if", "for", "while", "until", "case"), ("fi", "done", "esac")
+KEYWORDS = (*_OPENING, *_CLOSING, "then", "else", "elif", "do", "{", "}", "time")
+_TESTS = ("[", "[[", "test")
+
+Answer = bool | None
+"""Whether a command runs, or a test is true; None: unknown."""
+
+
+class _Construct(Struct):
+    """An open `if`, loop or `case`."""
+
+    runs: Answer = None
+    """Its current branch."""
+    done: Answer = False
+    """Whether one of its branches before was the one that runs."""
+    testing: bool = False
+    """The commands between `if` and `then`."""
+
+
+class Conditions:
+    """The position of the next command in constructs, and in lists of `&&`, `||` and `;`."""
+
+    def __init__(self) -> None:
+        self._open: list[_Construct] = []
+        self._test: Answer = True
+        self._is_test = self._after_or = False
+        self._after_test: Answer = True
+        self._groups: list[tuple[bool, Answer]] = []
+
+    @property
+    def runs(self) -> Answer:
+        """Whether the next command runs and has to succeed. One after `a || b &&` does: if both fail, the build
+        fails, too. One between `if` and `then` may fail."""
+        answers = [None if one.testing else one.runs for one in self._open]
+        answers += [answer for pair in (*self._groups, (self._after_or, self._after_test)) for answer in _of(pair)]
+        return False if False in answers else None if None in answers else True
+
+    def command(self, words: list[str], expanded: Sequence[str]) -> None:
+        """A command begins; `expanded` are its words with the known variables replaced."""
+        while words and words[0] in KEYWORDS:
+            self._keyword(words[0])
+            words, expanded = words[1:], expanded[1:]
+        negated = False
+        while words and words[0] == "!":
+            negated, words, expanded = not negated, words[1:], expanded[1:]
+        self._is_test = bool(words) and words[0] in _TESTS
+        answer = _tested(expanded) if self._is_test else None
+        self._test = answer if answer is None else answer is not negated
+        if self._open and self._open[-1].testing and words:
+            one = self._open[-1]
+            one.runs = self._test if one.runs is True else None
+
+    def _keyword(self, word: str) -> None:
+        if word == "if":
+            self._open.append(_Construct(runs=True, testing=True))
+        elif word in _OPENING:
+            self._open.append(_Construct())
+        elif word in _CLOSING and self._open:
+            self._open.pop()
+        elif word == "{":
+            self.sign("(")
+        elif word == "}":
+            self.sign(")")
+        elif self._open:
+            one = self._open[-1]
+            if word == "then" and one.testing:
+                one.testing = False
+                one.runs, one.done = _but_not(one.runs, one.done), _either(one.runs, one.done)
+            elif word == "elif":
+                one.runs, one.testing = True, True
+            elif word == "else":
+                one.runs = _but_not(True, one.done)
+
+    def sign(self, sign: str) -> None:
+        """An operator or a parenthesis."""
+        if sign == "(":
+            self._groups.append((self._after_or, self._after_test))
+            self._after_or, self._after_test = False, True
+        elif sign == ")":
+            self._after_or, self._after_test = self._groups.pop() if self._groups else (False, True)
+        elif sign == "&&":
+            test = self._test if self._is_test else True
+            self._after_or, self._after_test = False, _both(self._after_test, test)
+        elif sign == "||":
+            self._after_or, self._after_test = True, True
+        elif sign in (";", "&"):
+            self._after_or, self._after_test = False, True
+        if sign in ("&&", "||", ";", "&"):
+            self._is_test = False
+
+
+def _of(pair: tuple[bool, Answer]) -> tuple[Answer, Answer]:
+    after_or, after_test = pair
+    return (None if after_or else True), after_test
+
+
+def _both(one: Answer, other: Answer) -> Answer:
+    return False if False in (one, other) else None if None in (one, other) else True
+
+
+def _either(one: Answer, other: Answer) -> Answer:
+    return True if True in (one, other) else None if None in (one, other) else False
+
+
+def _but_not(one: Answer, other: Answer) -> Answer:
+    return _both(one, None if other is None else not other)
+
+
+def _tested(words: Sequence[str]) -> Answer:
+    """Whether a test of strings is true; None for other tests, unknown values and patterns."""
+    inner = list(words[1:-1] if words[0] in ("[", "[[") else words[1:])
+    if any(set(word) & set("$`*?") for word in inner):
+        return None
+    if len(inner) == 2 and inner[0] in ("-n", "-z"):
+        return (inner[1] == "") is (inner[0] == "-z")
+    if len(inner) == 3 and inner[1] in ("=", "==", "!="):
+        return (inner[0] == inner[2]) is (inner[1] != "!=")
+    return None

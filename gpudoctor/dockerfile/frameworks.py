@@ -1,0 +1,195 @@
+"""The frameworks beside torch that an image's commands install, by the rows of the matrix: which build of each, and
+whether its CUDA libraries come along."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpudoctor.dockerfile.image import Image, Step
+from gpudoctor.dockerfile.installs import Requirement
+from gpudoctor.dockerfile.torch import python_of
+from gpudoctor.matrix.versions import figures, package_matches
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import Framework, FrameworkBuild
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+
+
+class InstalledPackage(Struct, frozen=True):
+    """One package that a command installs, and that no later one removes."""
+
+    requirement: Requirement
+    step: Step
+    order: int
+    """The number of its command."""
+
+    @property
+    def name(self) -> str:
+        return self.requirement.name
+
+    @property
+    def pinned(self) -> str:
+        """Its exact version; "" if it is open."""
+        found = re.fullmatch(r"={2,3}([^*,]+)", self.requirement.specifier)
+        return found[1] if found else ""
+
+
+class ImageFramework(Struct, frozen=True):
+    """A framework of an image."""
+
+    row: Framework
+    package: InstalledPackage
+    build: FrameworkBuild | None
+    """Its GPU build; None: a CPU build, or unknown."""
+    version: str = ""
+    """The exact version, or the newest that the matrix knows; "" if unknown."""
+    whole: bool = False
+    """Whether the CUDA libraries that it needs come with it."""
+    cpu: bool = False
+    """Whether it is a CPU build for certain."""
+
+    @property
+    def line(self) -> int:
+        return self.package.step.command.line
+
+    @property
+    def certain(self) -> bool:
+        """Whether the file pins its version."""
+        return bool(self.package.pinned)
+
+    @property
+    def text(self) -> str:
+        return f"{self.row.title} {self.version}".strip()
+
+
+def packages_of(image: Image) -> tuple[tuple[InstalledPackage, ...], ...]:
+    """What pip and uv install, environment by environment, without what a later command removes or may or may not
+    install."""
+    environments: dict[str, dict[str, InstalledPackage]] = {}
+    for order, step in enumerate(image.steps):
+        command, install = step.command, step.pip
+        place = environments.setdefault(os.path.dirname(command.argv[0]) if command.argv else "", {})
+        if install is not None and not install.elsewhere:
+            for requirement in install.requirements:
+                if command.maybe:
+                    place.pop(requirement.name, None)
+                else:
+                    place[requirement.name] = InstalledPackage(requirement, step, order)
+        elif "uninstall" in command.argv:
+            for word in command.argv[command.argv.index("uninstall") + 1 :]:
+                found = _NAME.match(word)
+                place.pop(re.sub(r"[-_.]+", "-", found[0]).lower() if found else "", None)
+    return tuple(tuple(place.values()) for place in environments.values() if place)
+
+
+def frameworks_of(image: Image, matrix: Matrix) -> Iterator[ImageFramework]:
+    """The frameworks that the image's commands install, in the matrix's order."""
+    python = python_of(image)
+    for place in packages_of(image):
+        by_name = {one.name: one for one in place}
+        for row in matrix.tables.frameworks:
+            found = _framework(row, by_name, image, python, matrix)
+            if found is not None:
+                yield found
+
+
+def _framework(
+    row: Framework, by_name: dict[str, InstalledPackage], image: Image, python: str | None, matrix: Matrix
+) -> ImageFramework | None:
+    there = [by_name[name] for name in row.packages if name in by_name]
+    if not there:
+        return None
+    package = there[0]
+    local = "+" in package.requirement.specifier or package.requirement.specifier.startswith("@")
+    extras = set(re.findall(r"[\w.-]+", package.requirement.extras))
+    builds = [one for one in matrix.builds_of(row.framework) if image.platform in one.platforms]
+    direct = [one for one in builds if one.package in by_name]
+    brought = [one for one in builds if one.install == package.name and one.package != package.name]
+    brought = [one for one in brought if any(extra.startswith(one.extra) for extra in extras)]
+    if local or any(one.file for one in direct):
+        return ImageFramework(row, package, None)
+    if not direct and not brought:
+        return ImageFramework(row, package, None, package.pinned, cpu=not extras and row.gpu != "always")
+    own = by_name.get(direct[0].package, package) if direct else package
+    build = _chosen(direct or brought, own, python)
+    if build is None:
+        return ImageFramework(row, package, None)
+    needed = set(build.extra.split(",")) if build.extra else set()
+    # An extra such as cuda12-local brings the build without its libraries.
+    whole = bool(needed) and all(
+        any(re.fullmatch(rf"{one}(_pip|-pip)?", extra) for extra in extras) for one in needed
+    )
+    version = package.pinned or (build.newest if build.install == package.name else None) or ""
+    return ImageFramework(row, package, build, version, whole)
+
+
+def _chosen(rows: list[FrameworkBuild], package: InstalledPackage, python: str | None) -> FrameworkBuild | None:
+    """The build that pip installs: that of the exact version, or the newest with wheels for the image's Python."""
+    if package.pinned:
+        # A row without versions that serves CPUs, too, tells nothing of old releases.
+        of_version = (
+            row for row in rows if (package_matches(row.version, package.pinned) if row.version else not row.default)
+        )
+        return next(of_version, None)
+    specifier = package.requirement.specifier
+    if all(row.version is None and not row.pythons for row in rows):
+        return rows[0]
+    fitting = [
+        row
+        for row in rows
+        if row.newest
+        and (not specifier or package_matches(specifier, row.newest))
+        and (not row.pythons or python is None or python in row.pythons)
+    ]
+    if not fitting or (python is None and len({major(row.cuda) for row in rows}) > 1):
+        return None
+    return max(fitting, key=lambda row: figures(row.newest or ""))
+
+
+def major(cuda: str | None) -> str:
+    """ "12" of CUDA 12.4."""
+    return (cuda or "").partition(".")[0]
+
+
+def cudnn_of(build: FrameworkBuild) -> str | None:
+    """The major release of the cuDNN that a build opens."""
+    found = (name.removeprefix("libcudnn.so.") for name in build.opens if name.startswith("libcudnn.so."))
+    return next(found, None)
+
+
+def missing_libraries(image: Image, framework: ImageFramework, matrix: Matrix) -> tuple[str, ...]:
+    """The CUDA libraries that a framework needs and its base image does not have, as people call them: "CUDA 13",
+    "cuDNN 9". Empty if it brings them, or if that is unknown."""
+    build, facts = framework.build, image.facts
+    if build is None or build.vendor != "nvidia" or not build.cuda or facts is None or facts.vendor == "amd":
+        return ()
+    rows = matrix.builds_of(framework.row.framework)
+    if framework.whole or not any(row.extra or row.opens for row in rows):
+        return ()
+    if facts.cuda is None and (build.default or facts.vendor is not None):
+        return ()  # for CPUs, or an image whose tag does not tell its CUDA
+    missing = []
+    if not facts.libraries or major(facts.cuda) != major(build.cuda):
+        missing.append(f"the libraries of CUDA {major(build.cuda)}")
+    cudnn = cudnn_of(build)
+    if cudnn is not None and facts.cudnn != cudnn:
+        missing.append(f"cuDNN {cudnn}")
+    return tuple(missing)
+
+
+def distributions(framework: ImageFramework) -> tuple[str, ...]:
+    """What a description says of it: "jax==0.12.0.1", "jax-cuda12-plugin==0.12.0.1"."""
+    build, version = framework.build, framework.version
+    if not version or (build is None and not framework.cpu):
+        return ()
+    own = f"{framework.package.name}=={version}"
+    if build is None or build.package == framework.package.name:
+        return (own,)
+    return (own, f"{build.package}=={version}") if build.package.startswith(build.framework) else ()

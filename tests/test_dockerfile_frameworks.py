@@ -1,0 +1,193 @@
+"""Frameworks beside torch in Dockerfiles: which build a line installs, and whether the image has what it needs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpudoctor.cli.dockerfile import dockerfile
+from gpudoctor.dockerfile.compose import read_compose
+from gpudoctor.dockerfile.frameworks import frameworks_of
+from tests.support.check_cases import matrix
+from tests.test_dockerfile import findings, image_of, lines, told
+
+CUDA12 = "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu24.04\n"
+CUDA11 = "FROM nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu22.04\n"
+ROCM = "FROM rocm/dev-ubuntu-24.04:6.4-complete\n"
+SLIM = "FROM python:3.12-slim\n"
+
+MISSING, VENDOR = "image-framework-libraries-missing", "image-framework-other-vendor"
+FAULTY = {
+    "onnxruntime-gpu without any CUDA": (SLIM + "RUN pip install onnxruntime-gpu==1.31.1", MISSING, "error"),
+    "onnxruntime-gpu that is too new": (CUDA12 + "RUN pip install onnxruntime-gpu", MISSING, "warning"),
+    "onnxruntime-gpu beside a torch of another CUDA": (
+        SLIM + "RUN pip install torch==2.6.0\nRUN pip install onnxruntime-gpu==1.31.1", MISSING, "warning",
+    ),
+    "TensorFlow for another CUDA": (CUDA11 + "RUN pip install tensorflow==2.18.0", MISSING, "error"),
+    "TensorFlow without cuDNN": (
+        "FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04\nRUN pip install tensorflow==2.18.0", MISSING, "error",
+    ),
+    "CuPy for another CUDA": (CUDA11 + "RUN pip install cupy-cuda12x==13.6.0", MISSING, "error"),
+    "JAX for the CUDA of the image": (CUDA12 + "RUN pip install 'jax[cuda13-local]'", MISSING, "warning"),
+    "CTranslate2 in an image of CUDA 11": (CUDA11 + "RUN pip install ctranslate2 faster-whisper", MISSING, "warning"),
+    "JAX for CUDA in an image for ROCm": (ROCM + "RUN pip install 'jax[cuda12]'", VENDOR, "error"),
+    "CuPy for CUDA in an image for ROCm": (ROCM + "RUN pip install cupy-cuda12x", VENDOR, "error"),
+    "ONNX Runtime for AMD in an image for CUDA": (CUDA12 + "RUN pip install onnxruntime-migraphx", VENDOR, "error"),
+    "both ONNX Runtimes in one command": (
+        SLIM + "RUN pip install onnxruntime 'onnxruntime-gpu[cuda,cudnn]'", "image-packages-overwrite", "warning",
+    ),
+    "the CPU's ONNX Runtime last": (
+        SLIM + "RUN pip install 'onnxruntime-gpu[cuda,cudnn]' && pip install onnxruntime",
+        "image-packages-overwrite", "error",
+    ),
+    "JAX for CPUs in an image for CUDA": (CUDA12 + "RUN pip install jax flax", "image-framework-cpu-only", "warning"),
+    "vLLM beside another torch": (
+        SLIM + "RUN pip install torch==2.6.0 vllm==0.11.2", "image-package-requires-other-torch", "error",
+    ),
+    "xformers that replaces torch": (
+        SLIM + "RUN pip install torch==2.9.1\nRUN pip install xformers==0.0.29.post3",
+        "image-package-requires-other-torch", "warning",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTY)
+def test_each_fault_is_told_alone(case: str):
+    text, slug, severity = FAULTY[case]
+    assert told(text) == [(slug, severity)]
+
+
+HEALTHY = {
+    "onnxruntime-gpu of the image's CUDA": CUDA12 + "RUN pip install onnxruntime-gpu==1.22.0",
+    "a Python too old for the newest": "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\n"
+    "RUN pip install onnxruntime-gpu",
+    "libraries by an extra": SLIM + "RUN pip install 'onnxruntime-gpu[cuda,cudnn]'",
+    "libraries of torch": SLIM + "RUN pip install torch onnxruntime-gpu",
+    "libraries of wheels": SLIM + "RUN pip install onnxruntime-gpu nvidia-cublas-cu12 nvidia-cudnn-cu12",
+    "libraries by apt": SLIM + "RUN apt-get install -y libcudnn9-cuda-12\nRUN pip install onnxruntime-gpu",
+    "libraries of another stage": "FROM nvidia/cuda:13.0.1-cudnn-runtime-ubuntu24.04 AS cuda\n" + SLIM
+    + "COPY --from=cuda /usr/local/cuda /usr/local/cuda\nRUN pip install onnxruntime-gpu",
+    "a file that is not there": SLIM + "RUN pip install onnxruntime-gpu\nRUN pip install -r requirements.txt",
+    "the other package removed": SLIM + "RUN pip install onnxruntime\n"
+    "RUN pip uninstall -y onnxruntime && pip install 'onnxruntime-gpu[cuda,cudnn]'",
+    "the GPU's package last": SLIM + "RUN pip install onnxruntime\nRUN pip install 'onnxruntime-gpu[cuda,cudnn]'",
+    "two environments": SLIM + "RUN /a/bin/pip install 'onnxruntime-gpu[cuda,cudnn]'\n"
+    "RUN /b/bin/pip install onnxruntime",
+    "ONNX Runtime for CPUs beside torch": CUDA12 + "RUN pip install torch==2.6.0 onnxruntime",
+    "TensorFlow for CPUs": SLIM + "RUN pip install tensorflow",
+    "TensorFlow with its CUDA": CUDA11 + "RUN pip install 'tensorflow[and-cuda]==2.18.0'",
+    "TensorFlow of the image's CUDA": CUDA11 + "RUN pip install tensorflow==2.14.0",
+    "CuPy of the image's CUDA": CUDA12 + "RUN pip install cupy-cuda12x",
+    "old CTranslate2 in an image of CUDA 11": CUDA11 + "RUN pip install ctranslate2==3.24.0",
+    "JAX with CUDA": CUDA12 + "RUN pip install -U 'jax[cuda12]' flax",
+    "JAX beside torch": CUDA12 + "RUN pip install torch==2.6.0\nRUN pip install jax",
+    "old JAX": CUDA11 + "RUN pip install 'jax[cuda11_pip]==0.4.13' -f https://example.com/jax.html",
+    "TensorRT by its own name": CUDA12 + "RUN pip install tensorrt==10.12.0.36",
+    "llama-cpp-python that is compiled": CUDA12 + "RUN CMAKE_ARGS=-DGGML_CUDA=on pip install llama-cpp-python",
+    "vLLM's own torch": SLIM + "RUN pip install torch==2.9.0 vllm==0.11.2",
+    "vLLM without its requirements": SLIM + "RUN pip install torch==2.6.0\nRUN pip install --no-deps vllm==0.11.2",
+    "vLLM over the torch of the base image": "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel\n"
+    "RUN pip install vllm==0.11.2",
+    "an image that is not known": "FROM example.com/team/base:1\nRUN pip install onnxruntime-gpu jax cupy-cuda12x",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HEALTHY)
+def test_good_images_are_silent(case: str):
+    assert [one for one in told(HEALTHY[case]) if one[1] != "note"] == []
+
+
+def test_the_release_for_the_images_cuda_is_proposed_first():
+    (finding,) = findings(CUDA12 + "RUN pip install onnxruntime-gpu")
+    assert lines(finding) == "Dockerfile:2: RUN pip install onnxruntime-gpu==1.26.0"
+
+
+def test_what_finds_its_libraries_itself_is_given_its_extra():
+    (finding,) = findings("FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04\nRUN uv pip install tensorflow==2.18.0")
+    assert lines(finding) == "Dockerfile:2: RUN uv pip install 'tensorflow[and-cuda]==2.18.0'"
+
+
+@pytest.mark.parametrize(
+    "text, build, version",
+    [
+        ("FROM python:3.12\nRUN pip install jax[cuda12]", "jax-cuda12-plugin", "0.12.0.1"),
+        ("FROM python:3.12\nRUN pip install jax jax-cuda13-plugin==0.8.0", "jax-cuda13-plugin", "0.12.0.1"),
+        ("FROM python:3.12\nRUN pip install 'onnxruntime-gpu<1.27'", "onnxruntime-gpu", "1.26.0"),
+        ("FROM python:3.12\nRUN pip install tensorflow", "tensorflow", "2.21.0"),
+        ("FROM python:3.10\nRUN pip install onnxruntime-gpu", None, ""),
+    ],
+)
+def test_the_build_that_a_line_installs(text: str, build: str | None, version: str):
+    (one,) = frameworks_of(image_of(text), matrix())
+    assert (one.build.package if one.build else None, one.version) == (build, version)
+
+
+def run(tmp_path: Path, text: str, *words: str) -> list[dict[str, object]]:
+    (tmp_path / "Dockerfile").write_text(text)
+    result = CliRunner().invoke(dockerfile, [str(tmp_path / "Dockerfile"), *words, "--format", "json"])
+    found: list[dict[str, object]] = json.loads(result.output)["findings"]
+    return [one for one in found if one["severity"] != "note"]
+
+
+def test_a_framework_is_judged_on_the_described_gpu(tmp_path: Path):
+    old = ("--gpu", "RTX 4090", "--driver", "550.54.15")
+    (one,) = run(tmp_path, SLIM + "RUN pip install 'jax[cuda13]'", *old)
+    assert (one["slug"], one["framework"]) == ("driver-too-old", "jax")
+    assert run(tmp_path, SLIM + "RUN pip install 'jax[cuda12]'", *old) == []
+    (one,) = run(tmp_path, SLIM + "RUN pip install 'jax[cuda12]'", "--gpu", "MI300X")
+    assert one["slug"] == "framework-other-vendor"
+
+
+def test_the_torch_that_vllm_brings_is_judged_on_the_described_gpu(tmp_path: Path):
+    text = SLIM + "RUN pip install torch==2.5.1 --index-url https://download.pytorch.org/whl/cu118\n"
+    assert run(tmp_path, text, "--gpu", "RTX 5090")[0]["slug"] == "torch-no-arch-for-gpu"
+    found = run(tmp_path, text + "RUN pip install vllm==0.11.2", "--gpu", "RTX 5090", "--driver", "580.82.07")
+    assert [one["slug"] for one in found] == ["image-package-requires-other-torch"]
+
+
+def test_a_torch_of_the_base_image_is_changed_by_another_base_image(tmp_path: Path):
+    text = "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\nRUN pip install transformers"
+    (one,) = run(tmp_path, text, "--gpu", "RTX 5090", "--driver", "580.82.07")
+    assert ":1: FROM an image with torch 2." in json.dumps(one["fixes"])
+
+
+def test_the_torch_of_amds_images_is_no_wheel_that_is_missing(tmp_path: Path):
+    text = "FROM rocm/pytorch:rocm7.2_ubuntu24.04_py3.12_pytorch_release_2.7.1\n"
+    assert run(tmp_path, text, "--gpu", "MI300X") == []
+
+
+def test_two_findings_do_not_propose_two_indexes_for_a_described_gpu(tmp_path: Path):
+    text = SLIM + "RUN pip install torch --extra-index-url https://download.pytorch.org/whl/cu118"
+    assert [one["slug"] for one in run(tmp_path, text)] == ["image-torch-without-index"]
+    found = run(tmp_path, text, "--gpu", "RTX 5090", "--driver", "570.133.07")
+    assert [one["slug"] for one in found] == ["driver-too-old"]
+
+
+@pytest.mark.parametrize(
+    "reservation, vendors",
+    [
+        ("{driver: nvidia, count: all, capabilities: [gpu]}", "nvidia"),
+        ("{driver: rocm, count: all, capabilities: [gpu, video]}", "amd"),
+        ("{driver: cdi, device_ids: ['amd.com/gpu=all'], capabilities: [gpu]}", "amd"),
+        ("{driver: cdi, device_ids: ['nvidia.com/gpu=0']}", "nvidia"),
+        ("{capabilities: [gpu]}", "nvidia amd"),
+        ("{capabilities: [tpu]}", ""),
+    ],
+)
+def test_a_reservation_is_for_the_vendor_that_it_names(reservation: str, vendors: str):
+    text = (
+        f"services:\n  a:\n    image: x\n    deploy: {{resources: {{reservations: {{devices: [{reservation}]}}}}}}\n"
+    )
+    (service,) = read_compose("compose.yaml", text)
+    assert [name for name in ("nvidia", "amd") if getattr(service, name)] == vendors.split()
+
+
+def test_a_service_of_an_image_for_amd_needs_its_devices(tmp_path: Path):
+    file = tmp_path / "compose.yaml"
+    for image, slugs in (("ollama/ollama:rocm", ["compose-no-device"]), ("ollama/ollama:latest", [])):
+        file.write_text(f"services:\n  a: {{image: '{image}'}}\n")
+        result = CliRunner().invoke(dockerfile, [str(file), "--format", "json"])
+        assert [one["slug"] for one in json.loads(result.output)["findings"]] == slugs
