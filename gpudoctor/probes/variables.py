@@ -54,6 +54,7 @@ _WITH_ADDRESSES = frozenset((
     "NCCL_COMM_ID", "NCCL_DEBUG_FILE", "NCCL_HOSTID", "NCCL_IB_ADDR_RANGE", "NCCL_RAS_ADDR", "UCX_LOG_FILE",
 ))  # fmt: skip
 """Of these, the ones that hold addresses, host names, or names of files for each host."""
+_SECRETS = ("AUTH", "CREDENTIAL", "KEY", "PASS", "SECRET", "TOKEN")
 _ADDRESS = r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|(?<![\w:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])"
 _OF_ONE_GPU = r"HSA_OVERRIDE_GFX_VERSION_\d{1,4}"
 _LONGEST_VALUE = 1 << 15
@@ -71,5 +72,6 @@ def probe_variables(host: Host, also: Iterable[str] = ()) -> dict[str, str]:
 
 
 def is_relevant(name: str) -> bool:
-    """Whether a variable steers how GPUs of several processes communicate, and holds no address."""
-    return name.startswith(_OF_COMMUNICATION) and name not in _WITH_ADDRESSES
+    """Whether a variable steers how GPUs of several processes communicate, and is named like no address and no secret."""
+    ours = name.startswith(_OF_COMMUNICATION) and name not in _WITH_ADDRESSES
+    return ours and not any(word in name for word in _SECRETS)
