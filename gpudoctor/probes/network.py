@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from gpudoctor.host import Host
-from gpudoctor.machine import Fact, Interface, Network, SettingsFile, known, unknown
-from gpudoctor.probes.rdma import probe_rdma
+from gpudoctor.machine import Fact, Interface, Network, RdmaDevice, SettingsFile, absent, known, unknown
 from gpudoctor.probes.variables import is_relevant
 
+INFINIBAND = "/sys/class/infiniband"
 INTERFACES = "/sys/class/net"
 ASKING = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 """Variables that name interfaces."""
@@ -24,13 +24,24 @@ def probe_network(host: Host) -> Network:
     """RDMA devices and NCCL's files; the interfaces only where one of them, or a variable, makes them matter."""
     settings = _settings(host)
     asked = {**{name: value for file in reversed(settings) for name, value in file.values.items()}, **host.environ}
-    rdma = probe_rdma(host, asked.get("NCCL_IB_GID_INDEX", ""))
+    rdma = _rdma(host, asked.get("NCCL_IB_GID_INDEX", ""))
     wanted = bool(rdma.value) or any(asked.get(name) for name in ASKING)
     return Network(
         rdma=rdma,
         interfaces=read_interfaces(host) if wanted else unknown("not read: nothing asks for them", INTERFACES),
         settings=settings,
     )
+
+
+def _rdma(host: Host, gid_index: str) -> Fact[tuple[RdmaDevice, ...]]:
+    names = host.names(INFINIBAND)
+    if names.value is None:
+        return Fact(state=names.state, source=names.source, why=names.why)
+    if not names.value:
+        return absent(INFINIBAND, "there is no RDMA device")
+    from gpudoctor.probes.rdma import read_devices  # few machines have any
+
+    return known(read_devices(host, INFINIBAND, names.value, gid_index), INFINIBAND)
 
 
 def read_interfaces(host: Host) -> Fact[tuple[Interface, ...]]:

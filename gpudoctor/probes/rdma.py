@@ -1,7 +1,6 @@
 """RDMA devices, from /sys/class/infiniband.
 
-A machine without them costs the listing of one folder. GUIDs, GIDs and `node_desc`, which holds the host's name, are
-not read.
+GUIDs, GIDs and `node_desc`, which holds the host's name, are not read.
 """
 
 from __future__ import annotations
@@ -9,10 +8,9 @@ from __future__ import annotations
 import re
 
 from gpudoctor.host import Host
-from gpudoctor.machine import Fact, RdmaDevice, RdmaPort, absent, known
+from gpudoctor.machine import RdmaDevice, RdmaPort
 from gpudoctor.probes.pci_address import normal_address
 
-CLASS = "/sys/class/infiniband"
 _VERBS = "/sys/class/infiniband_verbs"
 _MOST_DEVICES = 64
 _MOST_PORTS = 4
@@ -21,16 +19,11 @@ _EMPTY_IN_A_ROW = 6
 """The kernel fills the GID table from below, with few holes; the table may have hundreds of entries."""
 
 
-def probe_rdma(host: Host, gid_index: str = "") -> Fact[tuple[RdmaDevice, ...]]:
-    """The RDMA devices by name. `gid_index` is an index that somebody asks for: it is looked at in any case."""
-    names = host.names(CLASS)
-    if names.value is None:
-        return Fact(state=names.state, source=names.source, why=names.why)
-    if not names.value:
-        return absent(CLASS, "there is no RDMA device")
+def read_devices(host: Host, folder: str, names: tuple[str, ...], gid_index: str = "") -> tuple[RdmaDevice, ...]:
+    """The devices of that folder. `gid_index` is an index that somebody asks for: it is looked at in any case."""
     nodes = _nodes(host)
     asked = int(gid_index) if re.fullmatch("[0-9]{1,3}", gid_index) else -1
-    return known(tuple(_device(host, name, nodes, asked) for name in names.value[:_MOST_DEVICES]), CLASS)
+    return tuple(_device(host, f"{folder}/{name}", name, nodes, asked) for name in names[:_MOST_DEVICES])
 
 
 def _nodes(host: Host) -> dict[str, str]:
@@ -43,8 +36,7 @@ def _nodes(host: Host) -> dict[str, str]:
     return found
 
 
-def _device(host: Host, name: str, nodes: dict[str, str], asked: int) -> RdmaDevice:
-    folder = f"{CLASS}/{name}"
+def _device(host: Host, folder: str, name: str, nodes: dict[str, str], asked: int) -> RdmaDevice:
     event = _pairs(host.text(f"{folder}/device/uevent", 4096).value or "")
     numbers = [int(port) for port in host.names(f"{folder}/ports").value or () if re.fullmatch("[0-9]{1,3}", port)]
     ports = tuple(_port(host, f"{folder}/ports/{number}", number, asked) for number in sorted(numbers)[:_MOST_PORTS])

@@ -72,6 +72,6 @@ def probe_variables(host: Host, also: Iterable[str] = ()) -> dict[str, str]:
 
 
 def is_relevant(name: str) -> bool:
-    """Whether a variable steers how GPUs of several processes communicate, and is named like no address and no secret."""
+    """Whether a variable steers how GPUs of several processes communicate, and holds no address and no secret."""
     ours = name.startswith(_OF_COMMUNICATION) and name not in _WITH_ADDRESSES
     return ours and not any(word in name for word in _SECRETS)
