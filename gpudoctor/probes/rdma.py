@@ -49,14 +49,15 @@ def _device(host: Host, folder: str, name: str, nodes: dict[str, str], asked: in
         bdf=normal_address(event.get("PCI_SLOT_NAME", "")) or "",
         board=_line(host, f"{folder}/board_id"),
         firmware=_line(host, f"{folder}/fw_ver"),
-        node=_node_is_here(host, nodes.get(name)),
+        node=_node_is_here(host, nodes.get(name, "")),
         ports=ports,
     )
 
 
-def _node_is_here(host: Host, path: str | None) -> bool | None:
-    if path is None:
-        return None
+def _node_is_here(host: Host, path: str) -> bool | None:
+    """Without a node of its class no program can use a device; a recording need not hold that class."""
+    if not path:
+        return False if host.live else None
     found = host.stat(path)
     return None if found.undecided else found.known
 
