@@ -83,7 +83,10 @@ def test_an_index_far_up_in_the_table_is_read_if_a_variable_names_it(tmp_path: P
     host = device(Host(tmp_path).ubuntu(), "mlx5_0", "Ethernet")
     gids(host, "mlx5_0", "IB/RoCE v1", "RoCE v2").file(f"{IB}/mlx5_0/ports/1/gid_attrs/types/101", "RoCE v2\n")
     assert devices(host)[0].ports[0].roce_v2 == (1,)
-    assert devices(host.environ(NCCL_IB_GID_INDEX="101"))[0].ports[0].roce_v2 == (1, 101)
+    host.environ(HOME="/root").file("/root/.nccl.conf", "NCCL_IB_GID_INDEX=101\n")
+    host.file("/etc/nccl.conf", "NCCL_IB_GID_INDEX=102\n")
+    assert devices(host)[0].ports[0].roce_v2 == (1, 101)
+    assert devices(host.environ(NCCL_IB_GID_INDEX="1"))[0].ports[0].roce_v2 == (1,)
 
 
 def test_efa_and_omni_path(tmp_path: Path) -> None:
