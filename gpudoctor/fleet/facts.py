@@ -223,7 +223,9 @@ FACTS: tuple[ComparedFact, ...] = (
 
 def compared(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     """Each known fact of a machine with its value."""
-    for fact in FACTS:
+    from gpudoctor.fleet.platform_facts import PLATFORM_FACTS  # it takes its types from here
+
+    for fact in (*FACTS, *PLATFORM_FACTS):
         if (value := fact.read(machine)) is not None:
             yield fact, value
     yield from _packages(machine)
