@@ -312,6 +312,16 @@ def test_efa_needs_it_too_and_roce_alone_is_a_note() -> None:
     assert only("rdma-memlock-small", with_limit(machine(roce(), NCCL_IB_HCA="mlx5"), 8 << 20)).severity == "warning"
 
 
+def test_a_mistaken_list_of_devices_hides_no_other_problem() -> None:
+    own = without_peermem(
+        machine(infiniband(), NCCL_IB_HCA="=mlx5_7", NCCL_NET_GDR_LEVEL="PHB", flavour="proprietary")
+    )
+    assert not silent("rdma-memlock-small", with_limit(own, 8 << 20))
+    assert not silent("gpudirect-unavailable", own)
+    chosen = machine(infiniband(), NCCL_IB_HCA="^mlx5")
+    assert silent("rdma-memlock-small", with_limit(chosen, 8 << 20)), "a list that excludes is a choice"
+
+
 def test_limits_that_are_enough_or_do_not_count() -> None:
     ib = machine(infiniband())
     assert silent("rdma-memlock-small", with_limit(ib, None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.situation import Situation
-from gpudoctor.situation.network import Selected, all_ports, selected_ports, setting, uses_own_transport
+from gpudoctor.situation.network import Selected, active_ports, all_ports, setting, uses_own_transport
 
 _LARGEST_DEFAULT = 64 << 20
 """The kernel's default is 64 KiB or 8 MiB; systemd gives 64 MiB to what it starts. Larger ones were chosen."""
@@ -61,11 +61,11 @@ def rdma_memlock_small(situation: Situation) -> Verdicts:
 
 def _usable_ports(situation: Situation) -> tuple[Selected, ...]:
     """Active ports that a run on several nodes would use."""
-    active = [one for one in all_ports(situation.machine) if one.port.active and one.device.node is not None]
-    efa = tuple(one for one in active if one.device.is_efa)
-    if efa or not uses_own_transport(situation):
-        return efa
-    return tuple(one for one in active if one in selected_ports(situation.machine))
+    machine = situation.machine
+    ports = tuple(one for one in all_ports(machine) if one.device.is_efa and one.port.active)
+    if not ports and uses_own_transport(situation):
+        ports = active_ports(machine)
+    return tuple(one for one in ports if one.device.node)
 
 
 def _without_limit(situation: Situation) -> Fix:

@@ -10,7 +10,6 @@ from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, UnsetV
 from gpudoctor.machine import Interface
 from gpudoctor.situation import Situation
 from gpudoctor.situation.network import (
-    NCCL_LINKS,
     NameFilter,
     Selected,
     Setting,
@@ -20,6 +19,7 @@ from gpudoctor.situation.network import (
     selected_ports,
     setting,
     uses_own_transport,
+    working,
 )
 
 _DOWN = ("down", "notpresent", "lowerlayerdown", "dormant")
@@ -99,7 +99,6 @@ def _no_interface(
         saw=f"{found.name}={found.value}",
         want=f"interfaces that are here: {_listed(here)}",
         subject=found.name,
-        confidence="likely",
         evidence=(
             Evidence(found.name, found.value, found.source),
             Evidence("network.interfaces", _listed([one.name for one in interfaces]), "/sys/class/net"),
@@ -137,7 +136,7 @@ def nccl_rdma_device_missing(situation: Situation) -> Verdicts:
     hcas = read_filter(found.value)
     if hcas.excludes or not hcas.entries or rdma.undecided:
         return
-    if not active_ports(machine):
+    if not working(selected_ports(machine)):
         yield _no_port(situation, found, hcas)
         return
     missing = [
@@ -159,7 +158,7 @@ def nccl_rdma_device_missing(situation: Situation) -> Verdicts:
 def _no_port(situation: Situation, found: Setting, hcas: NameFilter) -> Finding:
     machine = situation.machine
     chosen = selected_ports(machine)
-    usable = [one.name for one in all_ports(machine) if one.port.active and one.port.link_layer in NCCL_LINKS]
+    usable = [one.name for one in working(all_ports(machine))]
     rdma = machine.network.rdma
     where = f" (in {found.source})" if found.in_file else ""
     closed = [device.name for device in rdma.value or () if device.node is False]
@@ -253,7 +252,7 @@ def nccl_gid_index_wrong(situation: Situation) -> Verdicts:
         saw=f"{found.name}={found.value}",
         want="not set" if _finds_the_gid(situation) else f"a GID of RoCE v2: {_indexes(ports)}",
         subject=found.name,
-        confidence="likely",
+        confidence="likely" if situation.in_container else "certain",
         evidence=(
             Evidence(found.name, found.value, found.source),
             *(_gids(one) for one in (gone or old)[:2]),

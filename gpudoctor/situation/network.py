@@ -6,6 +6,7 @@ The rules are those of NVIDIA/nccl: src/misc/socket.cc, src/misc/utils.cc, src/t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -119,6 +120,12 @@ def selected_ports(machine: Machine) -> tuple[Selected, ...]:
     return tuple(one for one in all_ports(machine) if hcas.selects(one.device.name, one.port.number))
 
 
+def working(ports: Iterable[Selected]) -> tuple[Selected, ...]:
+    """Those that NCCL's own transport could use now."""
+    return tuple(one for one in ports if one.port.active and one.port.link_layer in NCCL_LINKS)
+
+
 def active_ports(machine: Machine) -> tuple[Selected, ...]:
-    """The ports that NCCL would use by itself."""
-    return tuple(one for one in selected_ports(machine) if one.port.active and one.port.link_layer in NCCL_LINKS)
+    """The ports that NCCL is meant to use: all active ones where NCCL_IB_HCA is mistaken and leaves none."""
+    mistaken = not read_filter(value_of(machine, "NCCL_IB_HCA")).excludes
+    return working(selected_ports(machine)) or (working(all_ports(machine)) if mistaken else ())
