@@ -172,6 +172,7 @@ def test_the_board_of_an_amd_gpu(tmp_path: Path) -> None:
         power_limit=750, power_limit_default=750,
     )  # fmt: skip
     assert amd_board(recorded(host), gpu) == found
+    assert amd_board(recorded(host), gpu, 7).links_up == 7
     asleep = Gpu(vendor="amd", name="AMD Instinct MI300X", bdf=GPU, suspended=True)
     assert amd_board(recorded(host), asleep) == Board()
     host.file(f"{folder}/current_link_speed", "Unknown\n").file(f"{folder}/current_link_width", "255x\n")

@@ -25,8 +25,9 @@ _GENERATIONS = {
 _MICROWATTS = 1_000_000
 
 
-def amd_board(host: Host, gpu: Gpu) -> Board:
-    """VBIOS, PCIe link and power limit. A suspended GPU is not asked: that would wake it."""
+def amd_board(host: Host, gpu: Gpu, xgmi_links: int = 0) -> Board:
+    """VBIOS, links and power limit. A suspended GPU is not asked: that would wake it. KFD lists the xgmi links that
+    work, not the others."""
     if not gpu.bdf or gpu.suspended:
         return Board()
     folder = f"{DEVICES}/{gpu.bdf}"
@@ -39,6 +40,7 @@ def amd_board(host: Host, gpu: Gpu) -> Board:
         pcie_width_max=_number(host, f"{folder}/max_link_width"),
         power_limit=_watts(host, f"{power}/power1_cap"),
         power_limit_default=_watts(host, f"{power}/power1_cap_default"),
+        links_up=xgmi_links or None,
     )
 
 

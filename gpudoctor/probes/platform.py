@@ -27,5 +27,9 @@ def with_platform(host: Host, machine: Machine) -> Machine:
     )
     if not network.interfaces.known:
         network = replace(network, interfaces=read_interfaces(host))
-    boards = tuple(replace(gpu, amd_board=amd_board(host, gpu)) if gpu.vendor == "amd" else gpu for gpu in gpus)
+    links = {node.node: node.xgmi_links for node in machine.amd.topology.value or ()}
+    boards = tuple(
+        replace(gpu, amd_board=amd_board(host, gpu, links.get(gpu.kfd_node or 0, 0))) if gpu.vendor == "amd" else gpu
+        for gpu in gpus
+    )
     return replace(machine, system=system, network=network, gpus=boards)
