@@ -10,9 +10,20 @@ import pytest
 from gpudoctor.fleet.documents import Document
 from gpudoctor.fleet.facts import compared
 from gpudoctor.fleet.merge import merge
-from gpudoctor.machine import Board, Clock, Machine, NvmlDevice, ProcessLimits, SettingsFile, absent, known
+from gpudoctor.machine import (
+    Board,
+    Clock,
+    Library,
+    LoadPath,
+    Machine,
+    NvmlDevice,
+    ProcessLimits,
+    SettingsFile,
+    absent,
+    known,
+)
 from tests.support.check_cases import matrix
-from tests.support.machines import change, nvidia_gpu, nvidia_machine, with_stack, with_system
+from tests.support.machines import change, nvidia_gpu, nvidia_machine, with_environment, with_stack, with_system
 from tests.support.networks import roce, with_network
 
 NODES = 5
@@ -35,6 +46,7 @@ def node(*, interfaces: dict[str, int] | None = None, devices: Any = None, **boa
     )  # fmt: skip
     mtus = {"lo": 65536, "eth0": 1500, "eth_mlx5_0": 9000, "eth_mlx5_1": 9000, **(interfaces or {})}
     own = with_network(nvidia_machine(*gpus), *(devices or (roce("mlx5_0"), roce("mlx5_1"))), interfaces=mtus)
+    own = with_environment(own, libraries=LoadPath(complete=known(True, "no LD_LIBRARY_PATH")))
     own = with_stack(own, gpudirect_modules=known(("nvidia_peermem",), "/proc/modules"))
     return with_system(
         own,
@@ -54,6 +66,12 @@ def system(**parts: Any) -> Machine:
 def settings() -> Machine:
     own = node()
     return change(own, network=change(own.network, settings=(SettingsFile("/etc/nccl.conf", {"NCCL_ALGO": "Ring"}),)))
+
+
+PRELOADED = LoadPath(
+    found=(Library("libnccl.so.2", "/opt/nccl/libnccl.so.2", "2.29.2", "toolkit", "LD_PRELOAD", wins=True),),
+    complete=known(True, "LD_PRELOAD"),
+)
 
 
 def odd_facts(odd: Machine) -> dict[str, str]:
@@ -92,6 +110,7 @@ ODD: dict[str, Callable[[], Machine]] = {
     "clock.synchronized": lambda: system(clock=known(Clock("chronyd", synchronized=False), "adjtimex")),
     "clock.error": lambda: system(clock=known(Clock("chronyd", True, 2_500_000), "adjtimex")),
     "clock.service": lambda: system(clock=known(Clock("ntpd", True, 420), "adjtimex")),
+    "nccl": lambda: with_environment(node(), libraries=PRELOADED),
     "nccl.files": settings,
 }
 
@@ -120,4 +139,4 @@ def test_a_snapshot_of_an_older_gpudoctor_lacks_these_facts_and_is_not_odd() -> 
     old = nvidia_machine(*(change(gpu, nvml=NvmlDevice(index=gpu.index or 0)) for gpu in node().gpus))
     assert odd_facts(old) == {}
     names = [fact.name for fact, _ in compared(old)]
-    assert not [name for name in names if name.startswith(("board.", "rdma.", "clock.", "limits.", "nccl."))]
+    assert not [name for name in names if name.startswith(("board.", "rdma.", "clock.", "limits.", "nccl"))]

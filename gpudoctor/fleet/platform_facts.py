@@ -153,13 +153,22 @@ def _settings(machine: Machine) -> str | None:
     return "; ".join(f"{name}={value}" for file in files for name, value in sorted(file.values.items())) or "none"
 
 
+def _nccl(machine: Machine) -> str | None:
+    """The NCCL that torch loads if variables bring one of their own; the wheel's is compared as a package."""
+    environment = machine.environment.value
+    if environment is None or environment.libraries.complete.undecided:
+        return None
+    found = next((one for one in environment.libraries.found if one.name.startswith("libnccl.")), None)
+    return f"{found.version or 'another one'} ({found.via})" if found and found.wins is not False else "torch's own"
+
+
 PLATFORM_FACTS: tuple[ComparedFact, ...] = (
     ComparedFact("board.vbios", "VBIOS", _of_boards(lambda gpu: gpu.board.vbios or None), "model"),
     ComparedFact("board.inforom", "InfoROM", _of_boards(lambda gpu: gpu.board.inforom or None), "model"),
     ComparedFact(
         "board.gsp_firmware", "GSP firmware", _of_boards(lambda gpu: gpu.board.gsp_firmware or None), "model"
     ),
-    ComparedFact("board.nvlinks", "NVLinks", _of_boards(_links), "model", layers=("driver",)),
+    ComparedFact("board.nvlinks", "NVLink and xGMI links", _of_boards(_links), "model", layers=("driver",)),
     ComparedFact("board.pcie_width", "PCIe lanes", _of_boards(lambda gpu: gpu.board.pcie_width), "model"),
     ComparedFact(
         "board.pcie_generation",
@@ -213,5 +222,6 @@ PLATFORM_FACTS: tuple[ComparedFact, ...] = (
         lambda m: (m.system.clock.value.service if m.system.clock.value else "") or None,
         severity="note",
     ),
+    ComparedFact("nccl", "NCCL that torch loads", _nccl, layers=("runtime",)),
     ComparedFact("nccl.files", "NCCL's own files", _settings, layers=("runtime",)),
 )
