@@ -180,9 +180,9 @@ def _python(machine: Machine) -> str | None:
 
 
 FACTS: tuple[ComparedFact, ...] = (
-    ComparedFact("gpus", "GPUs", gpus, "model", "error", ("driver", "access")),
-    ComparedFact("mig", "MIG mode", _mig, "model", "error"),
-    ComparedFact("ecc", "GPU memory errors", _ecc, "model", "warning", ("driver",)),
+    ComparedFact("gpus", "GPUs", gpus, "model", layers=("driver", "access")),
+    ComparedFact("mig", "MIG mode", _mig, "model"),
+    ComparedFact("ecc", "GPU memory errors", _ecc, "model", layers=("driver",)),
     ComparedFact("peers", "GPUs that each GPU reaches directly", _peers, "model"),
     ComparedFact("nvidia.driver", "NVIDIA driver", _nvidia_driver, layers=("driver", "framework")),
     ComparedFact("nvidia.modules", "NVIDIA kernel modules", _nvidia_flavour, "model", layers=("driver",)),
