@@ -121,13 +121,15 @@ def _usable(machine: Machine) -> bool:
 def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probing) -> Machine:
     """Everything that level static reads: no command, no library opened."""
     from gpudoctor.host import LiveHost
-    from gpudoctor.machine import AmdStack, LoadPath, NvidiaStack, System
+    from gpudoctor.machine import AmdStack, LoadPath, Network, NvidiaStack, System
     from gpudoctor.probes.amd import probe_amd
     from gpudoctor.probes.frameworks import FrameworkRows
     from gpudoctor.probes.kernel_log import probe_kernel_log
     from gpudoctor.probes.load_path import driver_libraries, userland_version
+    from gpudoctor.probes.network import probe_network
     from gpudoctor.probes.nvidia import probe_nvidia
     from gpudoctor.probes.pci import probe_pci
+    from gpudoctor.probes.process_limits import probe_limits
     from gpudoctor.probes.python_environment import probe_environment
     from gpudoctor.probes.system import probe_system
     from gpudoctor.probes.variables import probe_variables
@@ -135,6 +137,9 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     system = probing("system", lambda: probe_system(host), System())
     no_variables: dict[str, str] = {}
     variables = probing("variables", lambda: probe_variables(host, matrix.variables), no_variables)
+    network = probing("network", lambda: probe_network(host), Network())
+    rdma, in_group = bool(network.rdma.value), system.container.known or system.job.known
+    limits = probing("limits", lambda: probe_limits(host, rdma=rdma, in_group=in_group), unknown("the probe crashed"))
     load_path = probing("load path", lambda: driver_libraries(host, variables), LoadPath())
     pci = probing("pci", lambda: probe_pci(host), unknown("the PCI probe crashed"))
     nvidia = probing("nvidia", lambda: probe_nvidia(host, pci, system, load_path), NvidiaStack())
@@ -158,7 +163,8 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
         nothing,
     )
     machine = Machine(
-        system=system,
+        system=replace(system, limits=limits),
+        network=network,
         nvidia=replace(nvidia, userland=userland),
         amd=amd,
         load_path=load_path,
@@ -237,6 +243,7 @@ def _ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing
     """Level driver: timed children that initialise NVML, libcuda and the HSA runtime."""
     from gpudoctor.probes.amd_driver import ask_hsa
     from gpudoctor.probes.nvidia_driver import ask_nvidia
+    from gpudoctor.probes.platform import with_platform
 
     recorded = not host.live  # asking a recording costs nothing: what it has of the tools' output is read
     if recorded or _worth_asking_nvidia(machine):
@@ -249,7 +256,7 @@ def _ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing
         hsa = probing("hsa runtime", lambda: ask_hsa(host, path, DRIVER_SECONDS, torch=torch), unknown("not asked"))
         machine = replace(machine, amd=replace(machine.amd, hsa=hsa))
         machine = _with_gpus(host, matrix, machine, probing)
-    return machine
+    return probing("platform", lambda: with_platform(host, machine), machine)
 
 
 def _with_recorded_answers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing) -> Machine:

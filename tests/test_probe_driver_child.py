@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import Fact, Library, LoadPath, NvidiaApi, Torch
+from gpudoctor.machine import Board, Fact, Library, LoadPath, NvidiaApi, Torch
 from gpudoctor.probes.amd_driver import LIBRARY, ask_hsa
 from gpudoctor.probes.nvidia_driver import Answers, ask_nvidia
 from tests.support.smoke_children import processes_with
@@ -84,6 +84,22 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *h, unsigned i, void **m) {
   if ((int)i >= num("STUB_MIG", 0)) return 6;
   *m = (void *)(long)(101 + i); return 0;
 }
+static int text(char *b, unsigned n, const char *t) { snprintf(b, n, "%s", t); return 0; }
+int nvmlDeviceGetVbiosVersion(void *h, char *b, unsigned n) { return text(b, n, "96.00.A5.00.01"); }
+int nvmlDeviceGetInforomImageVersion(void *h, char *b, unsigned n) { return text(b, n, "G520.0200.00.05"); }
+int nvmlDeviceGetGspFirmwareVersion(void *h, char *b) { return text(b, 64, "580.95.05"); }
+int nvmlDeviceGetCurrPcieLinkGeneration(void *h, unsigned *n) { *n = 1; return 0; }
+int nvmlDeviceGetMaxPcieLinkGeneration(void *h, unsigned *n) { *n = 5; return 0; }
+int nvmlDeviceGetCurrPcieLinkWidth(void *h, unsigned *n) { *n = 8; return 0; }
+int nvmlDeviceGetMaxPcieLinkWidth(void *h, unsigned *n) { *n = 16; return 0; }
+int nvmlDeviceGetEnforcedPowerLimit(void *h, unsigned *n) { *n = 650000; return 0; }
+int nvmlDeviceGetPowerManagementDefaultLimit(void *h, unsigned *n) { *n = 700000; return 0; }
+int nvmlDeviceGetPersistenceMode(void *h, unsigned *n) { *n = 1; return 0; }
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *h, unsigned long long *n) { *n = 0x45; return 0; }
+int nvmlDeviceGetNvLinkState(void *h, unsigned link, unsigned *n) {
+  if (link >= 18 || getenv("STUB_NO_NVLINK")) return 3;
+  *n = link != 4; return 0;
+}
 struct fabric { unsigned char cluster[16]; int status; unsigned clique; unsigned char state; };
 int nvmlDeviceGetGpuFabricInfo(void *h, struct fabric *f) { memset(f, 0, sizeof *f); f->state = 2; return 0; }
 int nvmlDeviceGetVirtualizationMode(void *h, unsigned *m) { *m = num("STUB_VIRTUAL", 0); return 0; }
@@ -116,7 +132,9 @@ int cuDeviceGetCount(int *n) { *n = 1; return 0; }
 int cuDeviceGet(int *d, int i) { *d = i; return 0; }
 int cuDeviceGetName(char *b, int n, int d) { snprintf(b, n, "NVIDIA H100 80GB HBM3"); return 0; }
 int cuDeviceGetPCIBusId(char *b, int n, int d) { snprintf(b, n, "0000:AC:00.0"); return 0; }
-int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 9 : 0; return 0; }
+int cuDeviceGetAttribute(int *v, int a, int d) {
+  *v = a == 75 ? 9 : a == 124 ? is("STUB_DMA_BUF", "1") : 0; return 0;
+}
 int cuDeviceTotalMem_v2(size_t *n, int d) { *n = 80ull << 30; return 0; }
 """
 
@@ -212,6 +230,21 @@ def test_two_gpus_that_answer(stubs: Path) -> None:
         ("NVIDIA H100 80GB HBM3", "9.0", 80 << 30)
     ]
     assert smi.state == "unknown", "nvidia-smi is not asked where NVML answered"
+
+
+def test_the_boards(stubs: Path) -> None:
+    (device,) = value(ask(stubs)[0]).devices or ()
+    assert device.board == Board(
+        vbios="96.00.A5.00.01", inforom="G520.0200.00.05", gsp_firmware="580.95.05", pcie_generation=1,
+        pcie_generation_max=5, pcie_width=8, pcie_width_max=16, power_limit=650, power_limit_default=700,
+        throttled=("power-cap", "hardware-thermal"), persistence=True, links=18, links_up=17,
+    )  # fmt: skip
+    (without,) = value(ask(stubs, STUB_NO_NVLINK="1")[0]).devices or ()
+    assert (without.board.links, without.board.links_up) == (None, None)
+
+
+def test_a_dma_buf_of_gpu_memory(stubs: Path) -> None:
+    assert [(value(ask(stubs, STUB_DMA_BUF=on)[1]).devices or ())[0].dma_buf for on in ("1", "0")] == [True, False]
 
 
 def test_a_vgpu_and_its_licence(stubs: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -221,9 +222,17 @@ FACTS: tuple[ComparedFact, ...] = (
 """Facts that every machine has at most once; packages and variables come beside them, by name."""
 
 
+@cache
+def table() -> tuple[ComparedFact, ...]:
+    """These, and the rows of `platform_facts`, which takes its types from here."""
+    from gpudoctor.fleet.platform_facts import PLATFORM_FACTS
+
+    return (*FACTS, *PLATFORM_FACTS)
+
+
 def compared(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     """Each known fact of a machine with its value."""
-    for fact in FACTS:
+    for fact in table():
         if (value := fact.read(machine)) is not None:
             yield fact, value
     yield from _packages(machine)

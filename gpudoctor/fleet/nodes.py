@@ -85,7 +85,8 @@ class Reader:
 
     def _judge(self, machine: Machine) -> Judged:
         """By the engine. Two machines that are equal but for what no check asks for get one answer."""
-        same = replace(machine, system=replace(machine.system, suspends=type(machine.system)().suspends))
+        nothing = type(machine.system)()
+        same = replace(machine, system=replace(machine.system, suspends=nothing.suspends, clock=nothing.clock))
         key = hashlib.blake2b(msgspec.json.encode(same), digest_size=16).digest()
         if key not in self._judged:
             self._judged[key] = judge_machine(machine, self.matrix)

@@ -12,6 +12,7 @@ from msgspec import field
 from msgspec.structs import force_setattr, replace
 
 from gpudoctor.machine.amd import AmdStack, HsaAgent, HsaApi, KfdNode, RocmInstall, SmiGpu
+from gpudoctor.machine.board import Board
 from gpudoctor.machine.environment import (
     WORKING_FOLDER,
     Constraint,
@@ -31,6 +32,7 @@ from gpudoctor.machine.environment import (
 )
 from gpudoctor.machine.facts import Fact, FactState, Record, Vendor, absent, denied, known, unknown
 from gpudoctor.machine.gpu import Firmware, Gpu
+from gpudoctor.machine.network import Interface, Network, RdmaDevice, RdmaPort, SettingsFile
 from gpudoctor.machine.nvidia import (
     CdiSpec,
     Fabric,
@@ -48,6 +50,7 @@ from gpudoctor.machine.smoke import LISTING, Smoke, SmokeDevice, SmokeKernel, Sm
 from gpudoctor.machine.system import (
     BatchJob,
     BlockedModule,
+    Clock,
     DeviceNode,
     DkmsModule,
     InstalledModule,
@@ -59,6 +62,7 @@ from gpudoctor.machine.system import (
     LogFault,
     Opening,
     Os,
+    ProcessLimits,
     System,
     User,
 )
@@ -69,7 +73,6 @@ from gpudoctor.machine.torch import (
     DamagedFile,
     FileProblem,
     ImportTrial,
-    ProcessLimits,
     SuspectFile,
     Torch,
     TorchCopy,
@@ -85,7 +88,9 @@ __all__ = [
     "AmdStack",
     "BatchJob",
     "BlockedModule",
+    "Board",
     "CdiSpec",
+    "Clock",
     "CodeArchs",
     "Constraint",
     "DamagedFile",
@@ -109,6 +114,7 @@ __all__ = [
     "InstalledModule",
     "InstallerSettings",
     "Installers",
+    "Interface",
     "Jetson",
     "KernelLog",
     "KfdNode",
@@ -122,6 +128,7 @@ __all__ = [
     "MigDevice",
     "MissingLibrary",
     "MissingSymbols",
+    "Network",
     "NvidiaApi",
     "NvidiaModule",
     "NvidiaStack",
@@ -132,8 +139,11 @@ __all__ = [
     "ProcGpu",
     "ProcessLimits",
     "PythonEnvironment",
+    "RdmaDevice",
+    "RdmaPort",
     "Record",
     "RocmInstall",
+    "SettingsFile",
     "ShadowingModule",
     "SmiGpu",
     "Smoke",
@@ -174,6 +184,7 @@ class Machine(Record, frozen=True):
     amd: AmdStack = AmdStack()
     load_path: LoadPath = LoadPath()
     """Driver libraries: libcuda.so.1, libnvidia-ml.so.1, libhsa-runtime64.so.1 ..."""
+    network: Network = Network()
     environment: Fact[PythonEnvironment] = unknown("not probed")
     variables: dict[str, str] = field(default_factory=dict)
     """Relevant environment variables of the examined process."""

@@ -25,6 +25,8 @@ class KfdNode(Record, frozen=True):
     unique_id: str = ""
     io_links: tuple[str, ...] = ()
     """Kinds of links to other nodes: pcie, xgmi."""
+    xgmi_links: int = 0
+    """How many of them are xgmi."""
     readable: bool = True
     """False if the node's properties may not be read (a container's cgroup hides it)."""
 

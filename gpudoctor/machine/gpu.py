@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudoctor.machine.board import Board
 from gpudoctor.machine.facts import Fact, Record, Vendor, unknown
 from gpudoctor.machine.nvidia import NvmlDevice
 
@@ -52,6 +53,8 @@ class Gpu(Record, frozen=True):
     kfd_node: int | None = None
     uuid: str = ""
     nvml: NvmlDevice | None = None
+    amd_board: Board = Board()
+    """What amdgpu states; NVIDIA's driver states it in `nvml`."""
     source: str = ""
     ordinal: int = 0
     """Which one it is of several that no address, UUID or index tells apart: the Machine counts them."""
@@ -60,6 +63,11 @@ class Gpu(Record, frozen=True):
     def reserved(self) -> bool:
         """Whether it is held for a virtual machine: a choice, never a problem."""
         return self.driver.value in _RESERVING
+
+    @property
+    def board(self) -> Board:
+        """Its firmware, links and power, whichever driver states them."""
+        return self.nvml.board if self.nvml else self.amd_board
 
     def firmware_version(self, name: str) -> int | None:
         """Version of a firmware that the GPU runs; None if unknown."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gpudoctor.machine.board import Board
 from gpudoctor.machine.facts import Fact, Record, unknown
 from gpudoctor.machine.system import BlockedModule, DeviceNode, DkmsModule, InstalledModule
 
@@ -58,6 +59,9 @@ class NvmlDevice(Record, frozen=True):
     """Whether a vGPU has its software licence; None: not asked, or it needs none."""
     peers: tuple[int, ...] | None = None
     """Indices of the GPUs whose memory it can reach directly; only libcuda tells."""
+    dma_buf: bool | None = None
+    """Whether its memory can be given to an RDMA device as a dma-buf; only libcuda tells."""
+    board: Board = Board()
     lost: bool = False
     """The driver lists it, but it does not answer (GPU is lost)."""
     why: str = ""
@@ -114,6 +118,8 @@ class NvidiaStack(Record, frozen=True):
     module: Fact[NvidiaModule] = unknown("not probed")
     modules_loaded: Fact[tuple[str, ...]] = unknown("not probed")
     """nvidia, nvidia_uvm, nvidia_modeset, nvidia_vgpu_vfio, nouveau, nova_core, nvgpu: the loaded ones."""
+    gpudirect_modules: Fact[tuple[str, ...]] = unknown("not probed")
+    """nvidia_peermem, nv_peer_mem, gdrdrv: the loaded ones of those that give RDMA devices GPU memory."""
     modules_installed: Fact[tuple[InstalledModule, ...]] = unknown("not probed")
     dkms: Fact[tuple[DkmsModule, ...]] = unknown("not probed")
     blocked: Fact[tuple[BlockedModule, ...]] = unknown("not probed")

@@ -48,6 +48,37 @@ class User(Record, frozen=True):
     source: str = ""
 
 
+class ProcessLimits(Record, frozen=True):
+    """What the examined process may use; None: no limit, or unknown."""
+
+    address_space: int | None = None
+    """RLIMIT_AS (`ulimit -v`), in bytes."""
+    processes: int | None = None
+    """RLIMIT_NPROC (`ulimit -u`), or the control group's pids.max: processes and threads."""
+    memory: int | None = None
+    """The control group's, in bytes."""
+    memory_kills: int | None = None
+    """How many processes the kernel killed in the control group because memory ran out."""
+    locked_memory: int | None = None
+    """RLIMIT_MEMLOCK (`ulimit -l`), in bytes."""
+    locks_any_memory: bool = False
+    """It has CAP_IPC_LOCK, for which the kernel does not apply that limit."""
+    open_files: int | None = None
+    """RLIMIT_NOFILE (`ulimit -n`)."""
+    cpus: int | None = None
+    """How many processors it may run on: cpuset and affinity."""
+
+
+class Clock(Record, frozen=True):
+    """How well the system's clock agrees with others: its time service, and what the kernel knows of the error."""
+
+    service: str = ""
+    """systemd-timesyncd, chronyd, ntpd; "" if none is seen."""
+    synchronized: bool | None = None
+    error: int | None = None
+    """The kernel's bound of the error, in microseconds."""
+
+
 class System(Record, frozen=True):
     """Kernel, distribution, processor, and where this runs (WSL2, virtual machine, container, job)."""
 
@@ -63,11 +94,21 @@ class System(Record, frozen=True):
     memory: Fact[int] = unknown("not probed")
     shm: Fact[int] = unknown("not probed")
     """Size of /dev/shm."""
+    hugepages: Fact[int] = unknown("not probed")
+    """Bytes that are reserved as huge pages of the default size."""
+    limits: Fact[ProcessLimits] = unknown("not probed")
     secure_boot: Fact[bool] = unknown("not probed")
     lockdown: Fact[str] = unknown("not probed")
     """Mode of the kernel's lockdown: "none", "integrity" or "confidentiality"; absent if the kernel has none."""
     kernel_options: Fact[tuple[str, ...]] = unknown("not probed")
     """Options of the kernel command line that affect GPUs, modules or the IOMMU."""
+    iommu: Fact[str] = unknown("not probed")
+    """How the IOMMU translates for the GPUs: "identity", "DMA", "DMA-FQ"; absent if it does not."""
+    acs: Fact[tuple[str, ...]] = unknown("not probed")
+    """PCI bridges above GPUs whose access control (ACS) sends transfers between GPUs up to the processor."""
+    clock_source: Fact[str] = unknown("not probed")
+    """tsc, kvm-clock, hpet ..."""
+    clock: Fact[Clock] = unknown("not probed")
     wsl: Fact[str] = unknown("not probed")
     """The WSL kernel release; absent elsewhere."""
     jetson: Fact[Jetson] = unknown("not probed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gpudoctor.machine.facts import Fact, Record, unknown
+from gpudoctor.machine.system import ProcessLimits
 
 
 class DamagedFile(Record, frozen=True):
@@ -67,19 +68,6 @@ class SuspectFile(Record, frozen=True):
     """What it was made for ("Python 3.11", "aarch64"); the specifier of what is not installed (">=4.10")."""
     standard: bool = False
     """Part of the interpreter's standard library."""
-
-
-class ProcessLimits(Record, frozen=True):
-    """What the examined process may use; None: no limit, or unknown."""
-
-    address_space: int | None = None
-    """RLIMIT_AS (`ulimit -v`), in bytes."""
-    processes: int | None = None
-    """RLIMIT_NPROC (`ulimit -u`), or the control group's pids.max: processes and threads."""
-    memory: int | None = None
-    """The control group's, in bytes."""
-    memory_kills: int | None = None
-    """How many processes the kernel killed in the control group because memory ran out."""
 
 
 NOT_STARTED = "the interpreter itself did not start"

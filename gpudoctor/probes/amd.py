@@ -108,6 +108,7 @@ def _node(host: Host, folder: str, number: int) -> KfdNode:
         return KfdNode(node=number, readable=False)
     properties = _properties(text.value)
     gpu = properties.get("simd_count", 0) > 0
+    links = _links(host, folder) if gpu else []
     return KfdNode(
         node=number,
         gfx=gfx_of(properties["gfx_target_version"]) if gpu and "gfx_target_version" in properties else None,
@@ -120,7 +121,8 @@ def _node(host: Host, folder: str, number: int) -> KfdNode:
         simd_count=properties.get("simd_count", 0),
         firmware=properties.get("fw_version") if gpu else None,
         unique_id=str(properties.get("unique_id") or ""),
-        io_links=_links(host, folder) if gpu else (),
+        io_links=tuple(sorted(set(links))),
+        xgmi_links=links.count("xgmi"),
     )
 
 
@@ -160,12 +162,13 @@ def _video_memory(host: Host, folder: str, properties: dict[str, int]) -> int | 
     return total or properties.get("local_mem_size") or None
 
 
-def _links(host: Host, folder: str) -> tuple[str, ...]:
-    kinds = set()
+def _links(host: Host, folder: str) -> list[str]:
+    """The kind of each link to another node."""
+    kinds = []
     for link in host.names(f"{folder}/io_links").value or ():
         text = host.text(f"{folder}/io_links/{link}/properties", 4096).value or ""
-        kinds.add(_LINKS.get(_properties(text).get("type", 0), "other"))
-    return tuple(sorted(kinds))
+        kinds.append(_LINKS.get(_properties(text).get("type", 0), "other"))
+    return kinds
 
 
 # --- ROCm and firmware of the system -----------------------------------------------------------------

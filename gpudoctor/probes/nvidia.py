@@ -28,6 +28,7 @@ MODULES = (
     *("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvgpu", "nouveau", "nova_core", "nova_drm"),
     "nvidia_vgpu_vfio",
 )
+_GPUDIRECT = ("nvidia_peermem", "nv_peer_mem", "gdrdrv")
 _ON_DISK = ("nvidia", "nouveau", "nova_core")
 _NODE = r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|nvidia-nvswitch\w+|dxg|nvhost-.+|nvmap|nvgpu"
 _FIRMWARE = "/lib/firmware"
@@ -44,11 +45,13 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, l
     """Everything that files tell; level driver fills in `nvml`, `cuda` and `smi`."""
     listed = host.names(f"{PROC}/gpus")
     gpus = tuple(_proc_detail(host, name) for name in listed.value or ())
-    loaded = loaded_modules(host, MODULES)
+    present = loaded_modules(host, (*MODULES, *_GPUDIRECT))
+    loaded, gpudirect = _only(present, MODULES), _only(present, _GPUDIRECT)
     module = _module(host, loaded)
     return NvidiaStack(
         module=module,
         modules_loaded=loaded,
+        gpudirect_modules=gpudirect,
         modules_installed=installed_modules(host, system.kernel.value, _ON_DISK),
         dkms=dkms_modules(host, "nvidia"),
         blocked=blocked_modules(host, MODULES),
@@ -63,6 +66,12 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, l
         ptxas=_ptxas(host),
         cdi=probe_cdi(host, system),
     )
+
+
+def _only(present: Fact[tuple[str, ...]], names: tuple[str, ...]) -> Fact[tuple[str, ...]]:
+    if present.value is None:
+        return present
+    return known(tuple(name for name in present.value if name in names), present.source)
 
 
 def _listing(listed: Fact[tuple[str, ...]], addresses: tuple[str, ...]) -> Fact[tuple[str, ...]]:

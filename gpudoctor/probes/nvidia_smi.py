@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from gpudoctor.machine import FabricState, MigDevice, NvidiaApi, NvmlDevice, Virtualization
+from gpudoctor.probes.nvidia_smi_board import smi_board
 from gpudoctor.probes.pci import normal_bdf
 
 _MIB = 1 << 20
@@ -166,6 +167,7 @@ def _device(index: int, address: str, pairs: Pairs, profiles: tuple[MigDevice, .
         fabric=_fabric(first.get("fabric.state")),
         virtualization=_virtualization(first.get("gpu_virtualization_mode.virtualization_mode")),
         licensed=_licensed(first),
+        board=smi_board(first),
         lost=bool(lost),
         why=lost[0] if lost else "",
     )

@@ -1,17 +1,43 @@
-"""What processes may use here: `ulimit`, and the limits of the control group (cgroups(7)).
+"""What processes may use here: `ulimit`, the processors, and the limits of the control group (cgroups(7)).
 
 An import that a limit ends looks like a fault of what was being imported.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
+import re
 import resource
 
+from msgspec.structs import replace
+
 from gpudoctor.host import Host
-from gpudoctor.machine import ProcessLimits
+from gpudoctor.machine import Fact, ProcessLimits, known, unknown
+from gpudoctor.probes.mounts import process_files
 
 _ROOT = "/sys/fs/cgroup"
+_IPC_LOCK = 1 << 14
+_ALL_IDS = "0 0 4294967295"
+_LIMITS = {"Max locked memory": "locked_memory", "Max open files": "open_files"}
+
+
+def probe_limits(host: Host, *, rdma: bool, in_group: bool) -> Fact[ProcessLimits]:
+    """The limits of the examined processes. Files are read only where RDMA asks for the right to lock memory, and
+    where a control group was made for these processes."""
+    if not host.live:
+        return _recorded_limits(host)
+    limits = ProcessLimits(
+        locked_memory=_soft(resource.RLIMIT_MEMLOCK),
+        open_files=_soft(resource.RLIMIT_NOFILE),
+        cpus=len(os.sched_getaffinity(0)),
+    )
+    if rdma and limits.locked_memory is not None:
+        limits = replace(limits, locks_any_memory=_has_ipc_lock(host, "/proc/self"))
+    if in_group:
+        memory = _lowest(host, _own_group(host), "memory", "memory.max", "memory.limit_in_bytes")
+        limits = replace(limits, memory=memory)
+    return known(limits, "getrlimit")
 
 
 def process_limits(host: Host) -> ProcessLimits:
@@ -24,6 +50,33 @@ def process_limits(host: Host) -> ProcessLimits:
         memory=_lowest(host, folder, "memory", "memory.max", "memory.limit_in_bytes"),
         memory_kills=_memory_kills(host, folder),
     )
+
+
+def _recorded_limits(host: Host) -> Fact[ProcessLimits]:
+    """Those of a process of the recording; the first process of a system is no measure for a job's."""
+    path = next((path for path in process_files(host, "limits") if path.startswith("/proc/self/")), "")
+    text = host.text(path, 1 << 16) if path else unknown("no process of its own is recorded", "/proc/self/limits")
+    if text.value is None:
+        return Fact(state=text.state, source=text.source, why=text.why)
+    found: dict[str, int | None] = {}
+    for line in text.value.splitlines():
+        match = re.match(r"(Max [a-z ]+?) {2,}(\d{1,19}|unlimited) ", line)
+        if match and match[1] in _LIMITS:
+            found[_LIMITS[match[1]]] = None if match[2] == "unlimited" else int(match[2])
+    if not found:
+        return unknown("no limit can be read in it", text.source)
+    exempt = _has_ipc_lock(host, "/proc/self")
+    return known(replace(ProcessLimits(locks_any_memory=exempt), **found), text.source)
+
+
+def _has_ipc_lock(host: Host, process: str) -> bool:
+    """Whether the kernel applies no limit of locked memory: the capability counts in the first user namespace."""
+    status = host.text(f"{process}/status", 1 << 16).value or ""
+    capabilities = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.MULTILINE)
+    if capabilities is None or not int(capabilities[1], 16) & _IPC_LOCK:
+        return False
+    ids = host.text(f"{process}/uid_map", 4096).value
+    return ids is None or " ".join(ids.split()) == _ALL_IDS
 
 
 def _soft(limit: int) -> int | None:

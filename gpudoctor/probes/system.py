@@ -70,7 +70,7 @@ def probe_system(host: Host) -> System:
     arch = read_arch(host)
     flags = read_cpu_flags(host)
     wsl = probe_wsl(host, kernel)
-    memory = _memory(host)
+    memory, hugepages = _memory(host)
     numbers = _group_numbers(host)
     return System(
         kernel=kernel,
@@ -81,6 +81,7 @@ def probe_system(host: Host) -> System:
         cpu_flags=flags,
         memory=memory,
         shm=_shm(host, memory),
+        hugepages=hugepages,
         secure_boot=probe_secure_boot(host),
         lockdown=probe_lockdown(host),
         kernel_options=_kernel_options(host),
@@ -198,19 +199,33 @@ def _distribution_of_package() -> Fact[Os]:
 # --- memory ------------------------------------------------------------------------------------------
 
 
-def _memory(host: Host) -> Fact[int]:
+def _memory(host: Host) -> tuple[Fact[int], Fact[int]]:
+    """The memory, and how much of it is reserved as huge pages."""
     text = host.text("/proc/meminfo", 1 << 16)
-    total = next((line.split() for line in (text.value or "").splitlines() if line.startswith("MemTotal:")), [])
-    if len(total) == 3 and total[1].isdecimal() and len(total[1]) <= 15 and total[2] == "kB":
-        return known(int(total[1]) * 1024, text.source)
+    lines = (line.partition(":") for line in (text.value or "").splitlines())
+    stated = {name: value.split() for name, _, value in lines}
+    total, pages, size = (stated.get(name, []) for name in ("MemTotal", "HugePages_Total", "Hugepagesize"))
+    hugepages = unknown(text.why or "not stated", text.source)
+    if _is_count(pages[:1]) and _is_kilobytes(size):
+        hugepages = known(int(pages[0]) * int(size[0]) * 1024, text.source)
+    if _is_kilobytes(total):
+        return known(int(total[0]) * 1024, text.source), hugepages
     if host.live:
         try:
             import psutil
 
-            return known(int(psutil.virtual_memory().total), "psutil")
+            return known(int(psutil.virtual_memory().total), "psutil"), hugepages
         except Exception as error:  # it reads the same kind of files
-            return unknown(f"psutil: {error}", "psutil")
-    return unknown(text.why or "no MemTotal", text.source)
+            return unknown(f"psutil: {error}", "psutil"), hugepages
+    return unknown(text.why or "no MemTotal", text.source), hugepages
+
+
+def _is_kilobytes(words: list[str]) -> bool:
+    return len(words) == 2 and words[1] == "kB" and _is_count(words[:1])
+
+
+def _is_count(words: list[str]) -> bool:
+    return len(words) == 1 and words[0].isdecimal() and words[0].isascii() and len(words[0]) <= 15
 
 
 def _shm(host: Host, memory: Fact[int]) -> Fact[int]:

@@ -27,9 +27,9 @@ NAMES = frozenset({
     "HSA_XNACK", "MIOPEN_FIND_MODE", "ROCBLAS_TENSILE_LIBPATH", "ROCBLAS_USE_HIPBLASLT", "ROCM_HOME",
     "ROCM_PATH",
     # Communication between GPUs.
-    "NCCL_ALGO", "NCCL_CUMEM_ENABLE", "NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_NVLS_ENABLE",
-    "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_PROTO", "NCCL_SHM_DISABLE", "OMPI_COMM_WORLD_SIZE",
-    "RCCL_MSCCL_ENABLE",
+    "GLOO_SOCKET_IFNAME", "NCCL_ALGO", "NCCL_CUMEM_ENABLE", "NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_NET_GDR_LEVEL",
+    "NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_PROTO", "NCCL_SHM_DISABLE",
+    "OMPI_COMM_WORLD_SIZE", "RCCL_MSCCL_ENABLE", "TP_SOCKET_IFNAME",
     # Frameworks, compilers and extensions.
     "BNB_CUDA_VERSION", "DISABLE_ADDMM_CUDA_LT", "FLASH_ATTENTION_TRITON_AMD_ENABLE", "JAX_PLATFORMS",
     "JAX_PLATFORM_NAME", "NUMBA_DISABLE_CUDA", "NUMBA_ENABLE_CUDASIM", "PYTORCH_ALLOC_CONF",
@@ -52,6 +52,14 @@ NAMES = frozenset({
     "APPTAINER_CONTAINER", "RAY_JOB_ID", "SINGULARITY_CONTAINER", "SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS",
     "SLURM_JOB_ID", "SLURM_STEP_GPUS", "WSL_DISTRO_NAME", "container",
 })  # fmt: skip
+_OF_COMMUNICATION = ("FI_", "NCCL_", "RCCL_", "TORCH_NCCL_", "UCX_")
+"""NCCL and RCCL, torch's use of them, libfabric, UCX: a fleet compares all their settings."""
+_WITH_ADDRESSES = frozenset((
+    "NCCL_COMM_ID", "NCCL_DEBUG_FILE", "NCCL_HOSTID", "NCCL_IB_ADDR_RANGE", "NCCL_RAS_ADDR", "UCX_LOG_FILE",
+))  # fmt: skip
+"""Of these, the ones that hold addresses, host names, or names of files for each host."""
+_SECRETS = ("AUTH", "CREDENTIAL", "KEY", "PASS", "SECRET", "TOKEN")
+_ADDRESS = r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|(?<![\w:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])"
 _OF_ONE_GPU = r"HSA_OVERRIDE_GFX_VERSION_\d{1,4}"
 _LONGEST_VALUE = 1 << 15
 
@@ -63,5 +71,11 @@ def probe_variables(host: Host, also: Iterable[str] = ()) -> dict[str, str]:
     return {
         name: value[:_LONGEST_VALUE]
         for name, value in sorted(host.environ.items())
-        if name in names or re.fullmatch(_OF_ONE_GPU, name)
+        if name in names or re.fullmatch(_OF_ONE_GPU, name) or (is_relevant(name) and not re.search(_ADDRESS, value))
     }
+
+
+def is_relevant(name: str) -> bool:
+    """Whether a variable steers how GPUs of several processes communicate, and holds no address and no secret."""
+    ours = name.startswith(_OF_COMMUNICATION) and name not in _WITH_ADDRESSES
+    return ours and not any(word in name for word in _SECRETS)

@@ -11,6 +11,7 @@ from gpudoctor.machine import (
     AmdStack,
     BatchJob,
     BlockedModule,
+    Board,
     CdiSpec,
     CodeArchs,
     DamagedFile,
@@ -55,6 +56,7 @@ from tests.support.machines import (
     with_system,
     with_torch,
 )
+from tests.support.networks import infiniband, roce, with_limit, with_network
 
 RUNNING, BEFORE = "6.8.0-60-generic", "6.8.0-59-generic"
 SITE = "/venv/lib/python3.12/site-packages"
@@ -144,6 +146,13 @@ def _ran(machine: Machine, **result: Any) -> Machine:
     return change(machine, smoke=Smoke(level="quick", devices=(device,), kernels=(kernel,)))
 
 
+def _linked(*up: int) -> Machine:
+    """Eight-link GPUs of one model, each with so many NVLinks up."""
+    devices = (NvmlDevice(index=place, board=Board(links=18, links_up=count)) for place, count in enumerate(up))
+    gpus = (change(H100, index=device.index, bdf=f"0000:0{device.index}:00.0", nvml=device) for device in devices)
+    return nvidia_machine(*gpus)
+
+
 def _beside_torch(packages: dict[str, str], **parts: Any) -> Machine:
     """Frameworks without torch."""
     return nvidia_machine(torch=None, packages=packages, **parts)
@@ -177,6 +186,29 @@ MACHINES: dict[str, Machine] = {
     ),
     "nvlink-error": nvidia_machine(
         **log("NVRM: Xid (PCI:0000:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000)")  # type: ignore[arg-type]
+    ),
+    "nvlink-down": _linked(18, 18, 18, 17),
+    "pcie-acs-redirects": with_system(
+        nvidia_machine(nvidia_gpu(), nvidia_gpu(index=1, bdf="0000:02:00.0")),
+        acs=known(("0000:00:01.0",), "/sys/bus/pci/devices"),
+    ),
+    "rdma-port-down": with_network(nvidia_machine(H100), infiniband(state="INIT")),
+    "rdma-mtu-differs": with_network(
+        nvidia_machine(H100, variables={"NCCL_IB_HCA": "=mlx5_0,mlx5_1"}),
+        *(roce("mlx5_0"), roce("mlx5_1")),
+        interfaces={"eth0": 1500, "eth_mlx5_0": 9000, "eth_mlx5_1": 1500},
+    ),
+    "rdma-memlock-small": with_limit(with_network(nvidia_machine(H100), infiniband()), 8 << 20),
+    "nccl-interface-missing": with_network(nvidia_machine(H100, variables={"NCCL_SOCKET_IFNAME": "ens"})),
+    "nccl-rdma-device-missing": with_network(
+        nvidia_machine(H100, variables={"NCCL_IB_HCA": "=mlx5_7"}), infiniband()
+    ),
+    "nccl-gid-index-wrong": with_network(nvidia_machine(H100, variables={"NCCL_IB_GID_INDEX": "5"}), roce()),
+    "gpudirect-unavailable": with_stack(
+        with_network(
+            nvidia_machine(H100, flavour="proprietary", variables={"NCCL_NET_GDR_LEVEL": "PHB"}), infiniband()
+        ),
+        gpudirect_modules=known((), "/proc/modules"),
     ),
     "amd-gpu-hang": amd_machine(
         **log("amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=3, emitted seq=5")  # type: ignore[arg-type]

@@ -126,6 +126,10 @@ def _unblocked(machine: Machine, module: str) -> Machine:
 def _loaded(machine: Machine, module: str, situation: Situation) -> Machine | None:
     if module.startswith("amd"):
         return _amd_driven(machine)
+    if module == "nvidia_peermem":
+        before = machine.nvidia.gpudirect_modules.value or ()
+        loaded = known((*before, module), _SOURCE)
+        return replace(machine, nvidia=replace(machine.nvidia, gpudirect_modules=loaded))
     if not module.startswith("nvidia"):
         return None
     version, flavour, _ = kernel_driver(situation)

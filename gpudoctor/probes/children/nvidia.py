@@ -55,6 +55,16 @@ SUCCESS, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE, LOST, RESET_REQUIRED = 0, 
 NO_FUNCTION = 13
 COMPUTE_MODES = {0: "default", 1: "exclusive", 2: "prohibited", 3: "exclusive"}
 VIRTUALIZATION = {0: "none", 1: "pass-through", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}
+THROTTLE_REASONS = {
+    0x4: "power-cap",
+    0x8: "hardware",
+    0x10: "sync-boost",
+    0x20: "thermal",
+    0x40: "hardware-thermal",
+    0x80: "power-brake",
+}
+"""Why the clocks are lower than they could be; an idle GPU and chosen clocks are no reason to tell."""
+MOST_LINKS = 36
 FABRIC_STATES = {0: "not-supported", 1: "not-started", 2: "in-progress", 3: "completed"}
 
 
@@ -198,7 +208,49 @@ def nvml_device(nvml: Nvml, index: int) -> dict[str, Any]:
     if nvml.call("nvmlDeviceGetGpuFabricInfo", handle, byref(fabric)) == SUCCESS:
         device["fabric"] = FABRIC_STATES.get(fabric.state)
     device.update(nvml_virtualization(nvml, handle))
+    device["board"] = nvml_board(nvml, handle)
     return device
+
+
+def nvml_board(nvml: Nvml, handle: Any) -> dict[str, Any]:
+    """Firmware, PCIe link, power and NVLinks, in the shape of gpudoctor.machine.Board."""
+    enforced = nvml.number("nvmlDeviceGetEnforcedPowerLimit", handle)
+    default = nvml.number("nvmlDeviceGetPowerManagementDefaultLimit", handle)
+    persistence = nvml.number("nvmlDeviceGetPersistenceMode", handle)
+    return {
+        "vbios": nvml.text("nvmlDeviceGetVbiosVersion", handle),
+        "inforom": nvml.text("nvmlDeviceGetInforomImageVersion", handle),
+        "gsp_firmware": nvml.text("nvmlDeviceGetGspFirmwareVersion", handle),
+        "pcie_generation": nvml.number("nvmlDeviceGetCurrPcieLinkGeneration", handle),
+        "pcie_generation_max": nvml.number("nvmlDeviceGetMaxPcieLinkGeneration", handle),
+        "pcie_width": nvml.number("nvmlDeviceGetCurrPcieLinkWidth", handle),
+        "pcie_width_max": nvml.number("nvmlDeviceGetMaxPcieLinkWidth", handle),
+        "power_limit": None if enforced is None else round(enforced / 1000),
+        "power_limit_default": None if default is None else round(default / 1000),
+        "throttled": nvml_throttling(nvml, handle),
+        "persistence": None if persistence is None else persistence == 1,
+        **nvml_links(nvml, handle),
+    }
+
+
+def nvml_throttling(nvml: Nvml, handle: Any) -> list[str]:
+    """Why the GPU runs slower than it could now; the function has two names."""
+    reasons = c_ulonglong()
+    for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
+        if nvml.call(name, handle, byref(reasons)) == SUCCESS:
+            return [reason for bit, reason in THROTTLE_REASONS.items() if reasons.value & bit]
+    return []
+
+
+def nvml_links(nvml: Nvml, handle: Any) -> dict[str, int]:
+    """How many NVLinks the GPU has, and how many are up."""
+    states = []
+    for link in range(MOST_LINKS):
+        active = c_uint()
+        if nvml.call("nvmlDeviceGetNvLinkState", handle, c_uint(link), byref(active)) != SUCCESS:
+            break
+        states.append(active.value)
+    return {"links": len(states), "links_up": sum(state == 1 for state in states)} if states else {}
 
 
 def nvml_virtualization(nvml: Nvml, handle: Any) -> dict[str, Any]:
@@ -292,6 +344,8 @@ def nvml_mig(nvml: Nvml, handle: Any) -> dict[str, Any]:
 
 # --- libcuda ---------------------------------------------------------------------------------------
 
+DMA_BUF_SUPPORTED = 124
+
 
 def cuda_version(number: int) -> str:
     """13020 is "13.2"."""
@@ -362,6 +416,9 @@ def cuda_device(cuda: Any, index: int) -> dict[str, Any]:
         and cuda.cuDeviceGetAttribute(byref(minor), 76, device) == SUCCESS
     ):
         found["capability"] = f"{major.value}.{minor.value}"
+    dma_buf = ctypes.c_int()
+    if cuda.cuDeviceGetAttribute(byref(dma_buf), DMA_BUF_SUPPORTED, device) == SUCCESS:
+        found["dma_buf"] = dma_buf.value == 1
     memory = ctypes.c_size_t()
     if cuda.cuDeviceTotalMem_v2(byref(memory), device) == SUCCESS:
         found["memory"] = memory.value

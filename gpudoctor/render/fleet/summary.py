@@ -35,9 +35,9 @@ class Problem(Struct, frozen=True):
 
 def title_of(fact: str) -> str:
     """What people call a fact: "NVIDIA driver", "NCCL_DEBUG"."""
-    from gpudoctor.fleet.facts import FACTS
+    from gpudoctor.fleet.facts import table
 
-    named = {one.name: one.title for one in FACTS}
+    named = {one.name: one.title for one in table()}
     return named.get(fact, fact.partition(".")[2] or fact)
 
 

@@ -1,0 +1,227 @@
+"""Compared facts of boards, RDMA, limits and clock: rows of the table of `facts`.
+
+The PCIe generation of the moment is not here: an idle GPU lowers it. Neither is what a GPU throttles for because it
+works hard (its power limit), nor interfaces that containers bring and take.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from gpudoctor.fleet.facts import ComparedFact, each_gpu, value_of
+from gpudoctor.machine import Gpu, Machine, RdmaDevice, RdmaPort
+
+_HEAT = ("hardware", "hardware-thermal", "power-brake", "thermal")
+_OF_CONTAINERS = r"(lo|veth|cali|docker|br-|virbr|lxc|tap|vnet|cni|flannel|tunl|nodelocaldns|kube-|ifb|dummy)"
+_SECOND = 1_000_000
+
+
+def _counted(values: Iterable[str]) -> str:
+    """ "8 x 400 Gb/sec (4X NDR)"; the most frequent first."""
+    rows = sorted(Counter(values).items(), key=lambda row: (-row[1], row[0]))
+    return ", ".join(f"{count} x {value}" for value, count in rows) or "none"
+
+
+# --- boards ------------------------------------------------------------------------------------------
+
+
+def _links(gpu: Gpu) -> str | None:
+    return None if gpu.board.links_up is None else f"{gpu.board.links_up} up"
+
+
+def _throttled(gpu: Gpu) -> str | None:
+    """For heat and power supply; None where nobody asked the driver for anything of the board."""
+    if not gpu.board.vbios:
+        return None
+    return ", ".join(reason for reason in gpu.board.throttled if reason in _HEAT) or "no"
+
+
+def _persistence(gpu: Gpu) -> str | None:
+    return None if gpu.board.persistence is None else "on" if gpu.board.persistence else "off"
+
+
+def _of_boards(read: Callable[[Gpu], object]) -> Callable[[Machine], str | None]:
+    return lambda machine: each_gpu(machine, read)
+
+
+# --- RDMA --------------------------------------------------------------------------------------------
+
+
+def _of_devices(read: Callable[[RdmaDevice], str]) -> Callable[[Machine], str | None]:
+    def value(machine: Machine) -> str | None:
+        rdma = machine.network.rdma
+        return value_of(rdma) if rdma.value is None else _counted(read(one) for one in rdma.value)
+
+    return value
+
+
+def _of_ports(read: Callable[[RdmaPort], str | None]) -> Callable[[Machine], str | None]:
+    """What the ports have of it; None where no port has any."""
+
+    def value(machine: Machine) -> str | None:
+        ports = (port for device in machine.network.rdma.value or () for port in device.ports)
+        found = [text for port in ports if (text := read(port))]
+        return _counted(found) if found else None
+
+    return value
+
+
+def _gids(port: RdmaPort) -> str | None:
+    if not port.active or not (port.roce_v1 or port.roce_v2):
+        return None
+    return f"RoCE v2 at {' '.join(map(str, port.roce_v2)) or 'none'}"
+
+
+def _port_mtus(machine: Machine) -> str | None:
+    mtus = {one.name: one.mtu for one in machine.network.interfaces.value or ()}
+    ports = (port for device in machine.network.rdma.value or () for port in device.ports if port.active)
+    found = [str(mtu) for port in ports if (mtu := mtus.get(port.interface))]
+    return _counted(found) if found else None
+
+
+def _interfaces(machine: Machine) -> str | None:
+    listed = machine.network.interfaces.value or ()
+    own = sorted(f"{one.name} {one.mtu}" for one in listed if one.mtu and not re.match(_OF_CONTAINERS, one.name))
+    return ", ".join(own) or None
+
+
+def _dma_buf(machine: Machine) -> str | None:
+    cuda = machine.nvidia.cuda.value
+    told = {device.dma_buf for device in (cuda.devices if cuda else None) or ()} - {None}
+    return None if not told else "yes" if told == {True} else "no" if told == {False} else "some GPUs"
+
+
+def _acs(machine: Machine) -> str | None:
+    bridges = machine.system.acs.value
+    return None if bridges is None else f"redirects in {len(bridges)} bridges" if bridges else "off"
+
+
+# --- limits and clock --------------------------------------------------------------------------------
+
+
+def _locked_memory(machine: Machine) -> str | None:
+    limits = machine.system.limits.value
+    if limits is None:
+        return None
+    return "unlimited" if limits.locked_memory is None or limits.locks_any_memory else _size(limits.locked_memory)
+
+
+def _open_files(machine: Machine) -> str | None:
+    limits = machine.system.limits.value
+    return None if limits is None else "unlimited" if limits.open_files is None else str(limits.open_files)
+
+
+def _group_memory(machine: Machine) -> str | None:
+    limits = machine.system.limits.value
+    return _size(limits.memory) if limits and limits.memory is not None else None
+
+
+def _cpus(machine: Machine) -> str | None:
+    limits = machine.system.limits.value
+    return str(limits.cpus) if limits and limits.cpus is not None else None
+
+
+def _hugepages(machine: Machine) -> str | None:
+    size = machine.system.hugepages.value
+    return None if size is None else _size(size) if size else "none"
+
+
+def _size(number: int) -> str:
+    return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
+
+
+def _synchronized(machine: Machine) -> str | None:
+    clock = machine.system.clock.value
+    return None if clock is None or clock.synchronized is None else "yes" if clock.synchronized else "no"
+
+
+def _clock_error(machine: Machine) -> str | None:
+    """The figure itself differs on every node."""
+    clock = machine.system.clock.value
+    if clock is None or clock.error is None:
+        return None
+    return "more than 1 s" if clock.error > _SECOND else "less than 1 s"
+
+
+def _settings(machine: Machine) -> str | None:
+    """What NCCL's own files set; None if nobody looked for them."""
+    if machine.network.rdma.undecided:
+        return None
+    files = machine.network.settings
+    return "; ".join(f"{name}={value}" for file in files for name, value in sorted(file.values.items())) or "none"
+
+
+def _nccl(machine: Machine) -> str | None:
+    """The NCCL that torch loads if variables bring one of their own; the wheel's is compared as a package."""
+    environment = machine.environment.value
+    if environment is None or environment.libraries.complete.undecided:
+        return None
+    found = next((one for one in environment.libraries.found if one.name.startswith("libnccl.")), None)
+    return f"{found.version or 'another one'} ({found.via})" if found and found.wins is not False else "torch's own"
+
+
+PLATFORM_FACTS: tuple[ComparedFact, ...] = (
+    ComparedFact("board.vbios", "VBIOS", _of_boards(lambda gpu: gpu.board.vbios or None), "model"),
+    ComparedFact("board.inforom", "InfoROM", _of_boards(lambda gpu: gpu.board.inforom or None), "model"),
+    ComparedFact(
+        "board.gsp_firmware", "GSP firmware", _of_boards(lambda gpu: gpu.board.gsp_firmware or None), "model"
+    ),
+    ComparedFact("board.nvlinks", "NVLink and xGMI links", _of_boards(_links), "model", layers=("driver",)),
+    ComparedFact("board.pcie_width", "PCIe lanes", _of_boards(lambda gpu: gpu.board.pcie_width), "model"),
+    ComparedFact(
+        "board.pcie_generation",
+        "PCIe generation at most",
+        _of_boards(lambda gpu: gpu.board.pcie_generation_max),
+        "model",
+    ),
+    ComparedFact("board.power_limit", "power limit in watts", _of_boards(lambda gpu: gpu.board.power_limit), "model"),
+    ComparedFact("board.throttled", "throttled by heat or power supply", _of_boards(_throttled), "model"),
+    ComparedFact("board.persistence", "persistence mode", _of_boards(_persistence), "model", "note"),
+    ComparedFact(
+        "rdma.devices", "RDMA devices", _of_devices(lambda one: one.board or one.driver or "RDMA device"), "model"
+    ),
+    ComparedFact(
+        "rdma.firmware",
+        "firmware of RDMA devices",
+        _of_devices(lambda one: f"{one.firmware} ({one.board or one.driver})"),
+        "model",
+    ),
+    ComparedFact("rdma.ports", "RDMA ports", _of_ports(lambda port: port.state), "model", layers=("driver",)),
+    ComparedFact(
+        "rdma.rates",
+        "rates of active RDMA ports",
+        _of_ports(lambda port: port.rate if port.active else None),
+        "model",
+    ),
+    ComparedFact("rdma.gids", "GIDs of active RoCE ports", _of_ports(_gids), "model", layers=("runtime",)),
+    ComparedFact("rdma.mtu", "MTU of active RDMA ports", _port_mtus, "model", layers=("driver",)),
+    ComparedFact("interfaces", "network interfaces and MTU", _interfaces, "model", "note"),
+    ComparedFact(
+        "gpudirect.modules",
+        "GPUDirect modules",
+        lambda machine: value_of(machine.nvidia.gpudirect_modules),
+        "model",
+        layers=("runtime",),
+    ),
+    ComparedFact("gpudirect.dma_buf", "dma-buf of GPU memory", _dma_buf, "model", layers=("runtime",)),
+    ComparedFact("iommu", "IOMMU", lambda machine: value_of(machine.system.iommu), "model"),
+    ComparedFact("acs", "ACS of PCI bridges", _acs, "model", layers=("driver",)),
+    ComparedFact("limits.locked_memory", "limit of locked memory", _locked_memory, layers=("access",)),
+    ComparedFact("limits.open_files", "limit of open files", _open_files, severity="note"),
+    ComparedFact("limits.memory", "memory of the control group", _group_memory, "model", "note"),
+    ComparedFact("limits.cpus", "processors that a process may use", _cpus, "model", "note"),
+    ComparedFact("hugepages", "huge pages", _hugepages, "model"),
+    ComparedFact("clock.source", "clock source", lambda machine: value_of(machine.system.clock_source), "model"),
+    ComparedFact("clock.synchronized", "clock synchronized", _synchronized),
+    ComparedFact("clock.error", "error of the clock", _clock_error),
+    ComparedFact(
+        "clock.service",
+        "time service",
+        lambda m: (m.system.clock.value.service if m.system.clock.value else "") or None,
+        severity="note",
+    ),
+    ComparedFact("nccl", "NCCL that torch loads", _nccl, layers=("runtime",)),
+    ComparedFact("nccl.files", "NCCL's own files", _settings, layers=("runtime",)),
+)
