@@ -165,6 +165,7 @@ def _skipped(rows: Iterable[tuple[SmokeKernel, ...]]) -> Iterator[Line]:
 
 
 def device_title(name: str, devices: tuple[SmokeDevice, ...]) -> str:
+    """ "cuda:0  NVIDIA GeForce RTX 4090, sm_89, 24 GiB"."""
     device = next((device for device in devices if device.name == name), None)
     if device is None:
         return name

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _LIMIT, _DECADE = 75, 15
 """Where the tolerance is on the scale of errors, and how far a factor of ten reaches, in percent."""
+_ORDER = ("pass", "skipped")
+"""After what failed."""
 _STATES = {"pass": "ok", "skipped": "neutral"}
 
 
@@ -31,9 +33,7 @@ def kernel_plots(smoke: Smoke) -> Iterator[Markup]:
     """For each device a table: kernel, outcome, error, time."""
     for device in dict.fromkeys(kernel.device for kernel in smoke.kernels):
         groups = list(equal_results(kernel for kernel in smoke.kernels if kernel.device == device))
-        groups.sort(
-            key=lambda group: ("pass", "skipped").index(group[0].status) if group[0].status in _STATES else -1
-        )
+        groups.sort(key=lambda group: _ORDER.index(group[0].status) if group[0].status in _ORDER else -1)
         head = element(
             "thead",
             element(
@@ -67,13 +67,9 @@ def _row(group: tuple[SmokeKernel, ...]) -> Markup:
 def _error_bar(group: tuple[SmokeKernel, ...]) -> Markup:
     shares = [k.error / k.tolerance for k in group if k.error is not None and k.tolerance]
     share = max(shares, default=0.0)
-    place = (
-        0.0
-        if share <= 0
-        else min(100.0, max(0.0, _LIMIT + _DECADE * math.log10(share)))
-        if share < math.inf
-        else 100.0
-    )
+    if share <= 0:
+        return _bar(0, _LIMIT)
+    place = _LIMIT + _DECADE * math.log10(share) if share < math.inf else 100
     return _bar(place, _LIMIT, wrong=share > 1 or math.isnan(share))
 
 
@@ -107,6 +103,7 @@ def _rate_row(measured: tuple[SmokeKernel, str, float, float | None], widest: fl
 def _bar(percent: float, limit: float | None, *, wrong: bool = False) -> Markup:
     """A bar whose meaning stands as a figure beside it."""
     width = 0.0 if math.isnan(percent) else min(100.0, max(0.0, percent))
-    bar = f'<rect width="{width:.1f}%" height="100%"{' class="wrong"' if wrong else ""}/>'
+    kind = "wrong" if wrong else "right"
+    bar = f'<rect class="{kind}" width="{width:.1f}%" height="100%"/>'
     line = "" if limit is None else f'<line x1="{limit:.1f}%" x2="{limit:.1f}%" y1="0" y2="100%"/>'
     return Markup(f'<svg aria-hidden="true">{bar}{line}</svg>')

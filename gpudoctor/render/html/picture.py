@@ -136,7 +136,7 @@ def _parts(report: Report, hurt: set[Layer | None]) -> Iterator[Part]:
 def _gpus(machine: Machine) -> Iterator[str]:
     reasons = {id(standing.gpu): standing.why for standing in standings(machine)}
     for text, gpus in equal_gpus(machine.gpus).items():
-        count = f"{len(gpus)} × " if len(gpus) > 1 else ""
+        count = f"{len(gpus)} x " if len(gpus) > 1 else ""
         which = f"GPU {numbers(gpus)}: " if numbers(gpus) else ""
         yield f"{which}{count}{text}{_unused(gpus, reasons)}"
     if not machine.gpus:
