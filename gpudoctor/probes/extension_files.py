@@ -29,7 +29,7 @@ def read_library(host: Host, package: Distribution, path: str) -> tuple[Extensio
         return None
     with handle:
         try:
-            elf = open_elf(handle.fileno())
+            elf = open_elf(handle)
             needed = elf.needed
             needs = tuple(filter(is_gpu_library, needed))
             of_torch = any(name.partition(".so")[0] in OF_TORCH for name in needed)
@@ -82,7 +82,7 @@ def read_kernels(host: Host, package: Distribution, paths: list[str]) -> Extensi
         if handle is None:
             continue
         with handle:
-            code = read_code(handle.fileno())
+            code = read_code(handle)
         for kind, archs in found.items():
             archs.update(getattr(code, kind))
     sass, ptx, gfx = (tuple(sorted(archs)) for archs in found.values())
