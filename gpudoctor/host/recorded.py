@@ -266,7 +266,8 @@ class RecordedHost(Host):
         beside = self._listed(posixpath.dirname(clean))
         if beside is not None or self._file.asked_only:
             gone = beside is not None and posixpath.basename(clean) not in beside
-            gone = gone or self._is_missing(clean)
+            # Of a folder that is wholly listed, what is missing in it is.
+            gone = gone or self._listed(clean) is not None or self._is_missing(clean)
             return absent(path, "no such file or directory") if gone else unknown("not in this recording", path)
         tree = next((tree for tree in _TREES if clean == tree or clean.startswith(tree + "/")), None)
         if (tree is not None and clean != tree and self._has(tree)) or self._in_whole_tree(clean):

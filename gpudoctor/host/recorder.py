@@ -20,7 +20,7 @@ LOG = "/var/log/dmesg"
 _LOGS = "/var/log/"
 _OWN_PROCESS = ("/proc/self", "/proc/thread-self")
 """Links of a running system that a recording has as folders."""
-_OF_INIT = r"/proc/1/(?:mountinfo|mounts|cgroup|limits)"
+_OF_INIT = r"/proc/1/(?:mountinfo|mounts|limits)"
 """On a running system they are read of the process itself."""
 _MOST_LINKS = 40
 
@@ -151,7 +151,8 @@ class RecordingHost(Host):
         return self._target(place)
 
     def missing(self, path: str) -> Fact[Any]:
-        return self._note(path, self.source.missing(path)) if not self.source.exists(path) else unknown("", path)
+        found = self.source.missing(path)
+        return found if self.source.exists(path) else self._note(path, found)
 
     def open_binary(self, path: str) -> OpenFile | None:
         file = self.source.open_binary(path)
