@@ -11,13 +11,16 @@ import posixpath
 import re
 from collections.abc import Iterable, Sequence
 
-from gpudoctor.privacy import NOT_A_USER, without_secrets
+from gpudoctor.privacy import NOT_A_USER, public_text, without_secrets
 
 _OF_THE_MACHINE = ("/proc/", "/sys/", "/dev/", "/etc/", "/var/", "/run/")
 _HOMES = rb"(/(?:home|Users|export/home|var/home)/)([^/\s:\"',;\0\\]+)"
 _END = rb"(?=[/\s:\"',;\0]|$)"
-_UUID = rb"(?i)(?<![0-9a-z])([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})(?![0-9a-z])"
-_GPU = rb"\b((?:MIG-)?(?:GPU|MIG)-)([0-9a-f]{2,32}(?:-[0-9a-f]+)*)"
+_ID = (
+    rb"(?i)(?<![0-9a-z])((?:MIG-)?(?:GPU|MIG)-)?"
+    rb"(?(1)([0-9a-f]{2,32}(?:-[0-9a-f]+)*)|([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}))(?![0-9a-z])"
+)
+"""A UUID; after GPU- or MIG- a shortened one, too."""
 _UNIQUE_ID = rb"(?m)^(unique_id )([1-9][0-9]*)$"
 _NUMBER = rb"(?i)((?:serial(?:[ _]?n(?:umber|o))?|pdi|guid)\s*[:=>]\s*)((?:0x)?(?=[^<\s]*[0-9])[0-9a-z:-]{5,})"
 _MAC = rb"(?i)(?<![0-9a-f:])([0-9a-f]{2}(?::[0-9a-f]{2}){5})(?![0-9a-f:])"
@@ -41,8 +44,13 @@ class Anonymous:
     """Replaces the private details of one machine."""
 
     def __init__(self, home: str, host_name: str, texts: Iterable[bytes], needles: Sequence[str] = ()) -> None:
-        """`texts`: where names of users may stand; `needles`: what the lines of a log hold that are kept."""
-        found = {name for text in texts for _, name in re.findall(_HOMES, text)}
+        """`texts`: where names of users and UUIDs stand; `needles`: what the lines of a log hold that are kept."""
+        found: set[bytes] = set()
+        ids: set[bytes] = set()
+        for text in texts:
+            found.update(name for _, name in re.findall(_HOMES, text))
+            if b"\0" not in text:
+                ids.update(short or whole for _, short, whole in re.findall(_ID, text))
         own = posixpath.basename(home).encode()
         users = sorted(name for name in found | {own} if name and name.decode("utf-8", "replace") not in NOT_A_USER)
         self._users = {name: _stand_in(name, number) for number, name in enumerate(users, 1)}
@@ -51,6 +59,8 @@ class Anonymous:
         self._host = host_name.encode() if len(plain) > 2 and plain.lower() not in _COMMON_NAMES else b""
         self._needles = tuple(needle.encode() for needle in needles)
         self._known: dict[bytes, bytes] = {}
+        for written in sorted(ids, key=lambda one: (-len(one), one)):  # before those that are its beginning
+            self._hex(written)
 
     def path(self, path: str) -> str:
         """A path without the names of users."""
@@ -74,6 +84,8 @@ class Anonymous:
         if not path.startswith(_OF_THE_MACHINE) or b"\0" in content:
             return self._without_secrets(self._without_users(content))
         content = self._of_machine(content)
+        if path.startswith("/var/log/"):
+            content = public_text()(content.decode("utf-8", "replace")).encode()
         if path.startswith(("/var/log/", "/proc/")):
             content = re.sub(_ADDRESS, lambda match: self._numbered(b"ip", match[1], b"192.0.2.%d"), content)
         return content
@@ -94,8 +106,7 @@ class Anonymous:
 
     def _of_machine(self, content: bytes) -> bytes:
         content = self._without_users(content)
-        content = re.sub(_UUID, lambda match: self._hex(match[1]), content)
-        content = re.sub(_GPU, lambda match: match[1] + self._hex(match[2]), content, flags=re.IGNORECASE)
+        content = re.sub(_ID, lambda match: (match[1] or b"") + self._hex(match[2] or match[3]), content)
         content = re.sub(_UNIQUE_ID, lambda match: match[1] + self._decimal(match[2]), content)
         content = re.sub(_NUMBER, lambda match: match[1] + b"0" * len(match[2]), content)
         content = re.sub(_GID, lambda match: match[1] + self._hex(match[2]), content)

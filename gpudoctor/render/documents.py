@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fix.run import RunState
+from gpudoctor.host.recorded import HostFile
 from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.planner.repair import Predicted, State
 from gpudoctor.recommend import Out, Recommended
@@ -253,8 +254,9 @@ DOCUMENTS: dict[str, Any] = {
     "recommend": Recommendations,
     "list": tuple[ListedCheck, ...],
     "smoke-list": Kernels,
+    "host": HostFile,
 }
-"""By the names of their schemas."""
+"""By the names of their schemas; "host" is the gpudoctor-host.json of a recorded folder."""
 
 
 def schema_of(name: str) -> bytes:
