@@ -63,6 +63,7 @@ PRINTED = {
     "env": ("env", "--root", "ROOT", "--shell", "json"),
     "scan": ("scan", "--gpu", "RTX 5090", "--format", "json", "ROOT"),
     "recommend": ("recommend", "--root", "ROOT", "--format", "json"),
+    "variants": ("variants", "--root", "ROOT", "--format", "json"),
     "explain": ("explain", "no kernel image is available", "--format", "json"),
     "list": ("list", "--format", "json"),
     "smoke-list": ("smoke", "--list", "--format", "json"),

@@ -15,6 +15,7 @@ from gpudoctor.host.recorded import HostFile
 from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.planner.repair import Predicted, State
 from gpudoctor.recommend import Out, Recommended
+from gpudoctor.recommend.variants import Installer, VariantProperty
 from gpudoctor.report import Report
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep
 
@@ -206,10 +207,21 @@ class Recommendations(Struct, frozen=True, kw_only=True):
     """What `recommend` prints, the best choice first."""
 
     schema: int = 1
+    framework: str = "torch"
     choices: tuple[Recommended, ...]
     rejected: tuple[Out, ...]
     notes: tuple[str, ...]
     otherwise: tuple[PlannedFix, ...]
+
+
+class AskedOfMachine(Struct, frozen=True, kw_only=True):
+    """What `variants` prints."""
+
+    schema: int = 1
+    installers: tuple[Installer, ...]
+    properties: tuple[VariantProperty, ...]
+    disagreements: tuple[str, ...]
+    unknown: tuple[str, ...]
 
 
 # --- what gpudoctor has ------------------------------------------------------------------------------------
@@ -252,6 +264,7 @@ DOCUMENTS: dict[str, Any] = {
     "explain": Explanation,
     "scan": Scan,
     "recommend": Recommendations,
+    "variants": AskedOfMachine,
     "list": tuple[ListedCheck, ...],
     "smoke-list": Kernels,
     "host": HostFile,
