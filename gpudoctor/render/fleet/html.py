@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from gpudoctor.fleet.names import folded, natural
+from gpudoctor.fleet.operators import ready_lines
+from gpudoctor.render.fleet.summary import headline, silent, title_of
 from gpudoctor.render.html.markup import Markup, element, escaped, prose
 from gpudoctor.render.html.page import copied, fix_element, page, section
 
@@ -20,52 +20,37 @@ _ALL_ROWS = 48
 """So many nodes have a row each; of more, those that are like the others share one."""
 _RANKS = {"error": 0, "unknown": 1, "warning": 2, "note": 3, "ok": 4}
 _MARKS = {"error": "✗", "unknown": "?", "warning": "!", "note": "·", "ok": "✓"}
-_OF_VERDICT = {
-    "error": "with a problem",
-    "unknown": "not known",
-    "warning": "with a warning",
-    "ok": "without a problem",
-}
 
 
-class ReadyLine(Struct, frozen=True):
-    """A command that an operator may take over; it is shown, never run."""
-
-    what: str
-    command: str
-
-
-def fleet_page(report: FleetReport, ready: Sequence[ReadyLine] = ()) -> str:
-    """The document of a fleet."""
-    headline = _headline(report)
+def written(report: FleetReport) -> str:
+    """The document."""
+    title = headline(report)
     hurt = [group for group in report.groups if group.problems or group.fixes]
+    ready = (part for who, line in ready_lines(report) for part in (element("p", who), copied(line)))
     return page(
-        f"gpudoctor fleet: {headline}",
+        f"gpudoctor fleet: {title}",
         element(
             "header",
-            element("h1", headline),
-            element("p", f"{len(report.nodes)} nodes · gpudoctor {report.gpudoctor}", class_="about"),
-            class_=report.verdict,
+            element("h1", title),
+            element("p", f"gpudoctor {report.gpudoctor}", class_="about"),
+            class_=report.verdict if report.nodes else "neutral",
         ),
         section("Problems", *(_group(group) for group in hurt)),
-        section(
-            "Ready lines",
-            *(part for line in ready for part in (element("p", prose(line.what)), copied(line.command))),
-        ),
-        section("Nothing heard of", element("p", folded(report.missing)) if report.missing else None),
+        section("Not known", *_silent(report)),
+        section("To take nodes out of use (nothing of it is run)", *ready),
         section("Nodes and facts", *_table(report)),
         section("Groups", _groups(report.groups)),
         style="fleet.css",
     )
 
 
-def _headline(report: FleetReport) -> str:
-    """ "2 nodes with a problem, 1 missing, 61 without a problem"."""
-    counts: Counter[str] = Counter(node.verdict for node in report.nodes)
-    told = [f"{_nodes(counts[verdict])} {_OF_VERDICT[verdict]}" for verdict in _OF_VERDICT if counts[verdict]]
-    if report.missing:
-        told.insert(1, f"{len(report.missing)} missing")
-    return ", ".join(told) or "No node"
+def _silent(report: FleetReport) -> Iterator[Markup]:
+    """Nodes that gave nothing, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for node in silent(report):
+        reasons.setdefault(node.why, []).append(node.name)
+    for why, names in reasons.items():
+        yield element("p", element("strong", folded(names)), f": {why}")
 
 
 def _nodes(number: int) -> str:
@@ -124,7 +109,7 @@ def _table(report: FleetReport) -> Iterator[Markup]:
         one.fact: {node: value for value, nodes in one.values.items() for node in nodes} for one in report.undecided
     }
     columns = (*facts, *(fact for fact in undecided if fact not in facts))
-    titles = ("Node", "Verdict", *columns)
+    titles = ("Node", "Verdict", *map(title_of, columns))
     head = element("thead", element("tr", *(element("th", *_breakable(title), scope="col") for title in titles)))
     norm = _norm_row(columns, facts)
     rows = [_row(nodes, columns, undecided) for nodes in _rows(report.nodes, undecided)]
