@@ -74,7 +74,6 @@ def _group(group: NodeGroup) -> Markup:
         *(_problem(problem) for problem in group.problems),
         *(fix_element(fix, "Fix") for fix in group.fixes),
         class_=f"problem {worst}",
-        id=f"group-{group.id}",
     )
 
 
