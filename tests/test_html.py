@@ -161,6 +161,12 @@ def test_a_command_is_copied_as_it_is_typed() -> None:
     assert page.texts["code"][:2] == ["echo 'a b' '<c>'", 'name = "x" && y']
 
 
+def test_a_sentence_after_the_content_of_a_file_is_not_copied() -> None:
+    page = check_structure(page_of(MACHINES["nouveau-conflict"]))
+    (content,) = [code for code in page.texts["code"] if "blacklist" in code]
+    assert content == "blacklist nouveau\noptions nouveau modeset=0"
+
+
 def test_the_picture_shows_where_it_does_not_fit() -> None:
     def states(machine: Machine) -> dict[str, str]:
         text = page_of(machine)

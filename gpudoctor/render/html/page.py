@@ -53,12 +53,16 @@ def copied(text: str) -> Markup:
 def fix_element(fix: PlannedFix, label: str) -> Markup:
     """A fix: its title, what is to be done, and what is to be typed."""
     parts: list[Markup] = []
+    before = ""
     for style, group in groupby(_fix_spans(fix), key=lambda span: span[1]):
         texts = [text for text, _ in group]
-        if style in ("command", "verbatim"):
+        if style == "command" or (style == "verbatim" and before.endswith(":")):
             parts.append(copied("\n".join(texts)))
+        elif style == "verbatim":  # other ways to write the same
+            parts.append(element("pre", element("code", "\n".join(texts)), class_="other"))
         else:
             parts += (element("p", prose(text), class_=style or None) for text in texts)
+        before = texts[-1] if not style else ""
     title = element("p", element("strong", f"{label}: "), prose(fix.title))
     return element("div", title, *parts, class_="fix")
 

@@ -39,6 +39,8 @@ class Part(Struct, frozen=True):
     lines: tuple[str, ...]
     layers: tuple[Layer, ...]
     missing: bool = False
+    says: str = ""
+    """What is said of it where no problem was found."""
 
 
 _ICONS = {
@@ -69,7 +71,7 @@ def picture(report: Report, problems: Sequence[ReportedFinding], layers: Mapping
     for part in _parts(report, {layers.get(finding.id) for finding in problems}):
         own = {number: one for number, one in numbered.items() if layers.get(one.id) in part.layers}
         asked = any(one.matters and layers.get(one.id) in part.layers for one in report.not_judged)
-        state = _state(own.values(), asked=asked, healthy=healthy and not part.missing)
+        state = _state(own.values(), asked=asked, healthy=healthy and not part.missing and not part.says)
         boxes.append(_box(part, state, own, waits_for=broken if state in ("ok", "neutral") else ""))
         broken = broken or (part.name if state == "error" else "")
     return element("ol", *boxes, class_="stack")
@@ -87,7 +89,9 @@ def _state(findings: Iterable[ReportedFinding], *, asked: bool, healthy: bool) -
 
 
 def _box(part: Part, state: State, own: Mapping[int, ReportedFinding], waits_for: str) -> Markup:
-    said = "not there" if part.missing and state == "neutral" else _STATES[state]
+    said = _STATES[state]
+    if state in ("ok", "neutral"):
+        said = "not there" if part.missing else part.says or said
     if waits_for and not part.missing:
         said = f"waits for: {waits_for}"
     icon = Markup(f'<svg viewBox="0 0 24 24" aria-hidden="true"><path d="{_ICONS[part.icon]}"/></svg>')
@@ -113,7 +117,10 @@ def _parts(report: Report, hurt: set[Layer | None]) -> Iterator[Part]:
     machine = report.machine
     kernel_drivers = tuple(value for name, value in drivers(machine) if name == "Driver")
     no_hardware = not machine.gpus and not kernel_drivers
-    yield Part("GPU", "gpu", tuple(_gpus(machine)), ("driver",) if no_hardware else (), missing=not machine.gpus)
+    count, all_of = len(usable(report)), len(machine.gpus)
+    says = "" if count == all_of else f"{count} of {all_of} usable" if count else "not usable"
+    layers: tuple[Layer, ...] = ("driver",) if no_hardware else ()
+    yield Part("GPU", "gpu", tuple(_gpus(machine)), layers, missing=not machine.gpus, says=says)
     if not no_hardware:
         yield Part("Driver", "driver", kernel_drivers or ("none",), ("driver",), missing=not kernel_drivers)
     place = place_text(machine)

@@ -47,11 +47,12 @@ def report_page(report: Report, look: Look, checks: Sequence[Check[Any]] = ()) -
 
 def _header(report: Report, head: Line, look: Look) -> Markup:
     label = report.subject.label if report.subject.kind != "machine" else "this machine"
-    about = f"{label} · level {report.machine.level} · {report.created} · gpudoctor {report.gpudoctor}"
+    told = (f"level {report.machine.level}", report.created, f"gpudoctor {report.gpudoctor}")
+    about = (child for text in told for child in (" · ", element("span", text)))
     return element(
         "header",
         element("h1", spans(head)),
-        element("p", about, class_="about"),
+        element("p", label, *about, class_="about"),
         element("p", prose(look.note), class_="about") if look.note else None,
         class_=tone(head),
     )
