@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup, Odd, Undecided
-from gpudoctor.machine import Machine
+from gpudoctor.machine import Machine, unknown
 from gpudoctor.render.fleet.html import written as fleet_page
 from gpudoctor.render.formats import report_text
 from gpudoctor.render.look import Look
@@ -183,6 +183,24 @@ def test_the_picture_shows_where_it_does_not_fit() -> None:
     assert "ok" not in states(no_gpu_machine()).values(), "never green where nothing can be used"
 
 
+def test_a_problem_of_a_check_that_did_not_run_has_its_place_in_the_picture() -> None:
+    error = (
+        "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation"
+    )
+    page = page_of(change(MACHINES["no-gpu"], errors=(error,)))
+    assert '<li class="part error' in page
+    assert page.count('href="#problem-1"') == 1
+
+
+def test_what_is_unknown_is_not_said_to_be_missing() -> None:
+    unread = change(nvidia_machine(), environment=unknown("no Python in this recording"))
+    page = check_structure(page_of(unread))
+    (box,) = [text for text in page.texts["li"] if text.startswith("Framework")]
+    assert "unknown" in box
+    assert "not there" not in box
+    assert "none" not in box
+
+
 def test_the_picture_leads_to_the_problem() -> None:
     page = check_structure(page_of(MACHINES["torch-no-arch-for-gpu"]))
     targets = [given["href"] for tag, given in page.elements if tag == "a"]
@@ -296,6 +314,7 @@ def test_a_fleet_shows_odd_nodes_first_and_only_facts_that_differ() -> None:
     assert [row[:6] for row in rows[:3]] == ["gpu003", "gpu004", "gpu005"]
     assert "2.6.0+cu124" in rows[0]
     assert "no answer within 60 s" in rows[1]
+    assert rows[1].count("?") == 3, "its mark, and two facts of which nothing is known"
     assert "2.9.1+cu128" not in rows[3], "what is like most is left blank"
     assert len(rows) == 8
     assert "pip install torch==2.9.1" in page.texts["code"]

@@ -48,9 +48,9 @@ def record(examined: Examined, variables: dict[str, str], given: str) -> int:
         raise InputError(
             "--files records the environment below --root: name it by --env VIRTUAL_ENV=PATH, not --python"
         )
-    folder = new_folder(given)
     matrix = load_matrix(())
     source = host_of(examined.root, variables)
+    folder = new_folder(given)
     before = _surveyed(source, matrix, examined)
     environ = dict(_environ(source, before.machine, matrix))
     host = RecordingHost(source, environ, commands=examined.level != "static")

@@ -36,7 +36,7 @@ class RecordedUser(Struct, frozen=True):
     gids: tuple[int, ...] = ()
 
 
-class RecordedNode(Struct, frozen=True):
+class RecordedNode(Struct, frozen=True, omit_defaults=True):
     """A path that is more, or less, than a file; `open` is what opening it gives, `mode` octal."""
 
     mode: str | None = None
@@ -54,7 +54,7 @@ class RecordedPieces(Struct, frozen=True):
     """Offset and length of each piece in the whole file, in order."""
 
 
-class HostFile(Struct, frozen=True):
+class HostFile(Struct, frozen=True, omit_defaults=True):
     """`gpudoctor-host.json` of a recorded folder: what files cannot hold."""
 
     uname: RecordedUname | None = None

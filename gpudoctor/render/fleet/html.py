@@ -112,7 +112,10 @@ def _table(report: FleetReport) -> Iterator[Markup]:
     head = element("thead", element("tr", *(element("th", *_breakable(title), scope="col") for title in titles)))
     norm = _norm_row(columns, facts)
     rows = [_row(nodes, columns, undecided) for nodes in _rows(report.nodes, undecided)]
-    yield element("p", "Blank: like most nodes of its kind. Only facts in which a node differs have a column.")
+    yield element(
+        "p",
+        "Blank: like most nodes of its kind; ?: nothing is known. Only facts in which a node differs have a column.",
+    )
     table = element("table", head, element("tbody", norm, *rows))
     yield element("div", table, class_="heat", tabindex="0", role="region", aria_label="Nodes and facts")
 
@@ -170,7 +173,8 @@ def _row(nodes: Sequence[FleetNode], columns: Sequence[str], undecided: dict[str
             mark = Markup(f"{_MARKS[odd[fact].severity]}&nbsp;")
             cells.append(element("td", mark, odd[fact].value, class_=f"odd {odd[fact].severity}"))
         else:
-            cells.append(element("td", undecided.get(fact, {}).get(first.name, ""), class_="dim"))
+            told = undecided.get(fact, {}).get(first.name, "" if first.group else "?")
+            cells.append(element("td", told, class_="dim"))
     verdict = element("strong", f"{_MARKS[first.verdict]} {first.verdict} ")
     return element(
         "tr",

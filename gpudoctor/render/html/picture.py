@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, Machine
     from gpudoctor.report import Report, ReportedFinding
 
+_UNKNOWN = "unknown"
 State = Literal["error", "warning", "unknown", "ok", "neutral"]
 
 
@@ -91,7 +92,7 @@ def _state(findings: Iterable[ReportedFinding], *, asked: bool, healthy: bool) -
 def _box(part: Part, state: State, own: Mapping[int, ReportedFinding], waits_for: str) -> Markup:
     said = _STATES[state]
     if state in ("ok", "neutral"):
-        said = "not there" if part.missing else part.says or said
+        said = part.says or ("not there" if part.missing else said)
     if waits_for and not part.missing:
         said = f"waits for: {waits_for}"
     icon = Markup(f'<svg viewBox="0 0 24 24" aria-hidden="true"><path d="{_ICONS[part.icon]}"/></svg>')
@@ -120,7 +121,10 @@ def _parts(report: Report, hurt: set[Layer | None]) -> Iterator[Part]:
     count, all_of = len(usable(report)), len(machine.gpus)
     says = "" if count == all_of else f"{count} of {all_of} usable" if count else "not usable"
     layers: tuple[Layer, ...] = ("driver",) if no_hardware else ()
-    yield Part("GPU", "gpu", tuple(_gpus(machine)), layers, missing=not machine.gpus, says=says)
+    unread = not machine.gpus and not machine.buses.known
+    yield Part(
+        "GPU", "gpu", tuple(_gpus(machine)), layers, missing=not machine.gpus, says=_UNKNOWN if unread else says
+    )
     if not no_hardware:
         yield Part("Driver", "driver", kernel_drivers or ("none",), ("driver",), missing=not kernel_drivers)
     place = place_text(machine)
@@ -134,7 +138,10 @@ def _parts(report: Report, hurt: set[Layer | None]) -> Iterator[Part]:
     yield Part("Python", "packages", (python_text(machine),), ("packages",), missing=environment is None)
     installed = [f"{name} {value}" for name, value in frameworks(environment)] if environment else []
     has = _has_framework(machine)
-    yield Part("Framework", "framework", tuple(installed) or ("none",), ("framework",), missing=not has)
+    unread = not has and not (environment is not None and environment.torch.absent)
+    says = _UNKNOWN if unread else ""
+    lines = tuple(installed) or (says or "none",)
+    yield Part("Framework", "framework", lines, ("framework",), missing=not has, says=says)
     if machine.smoke is not None:
         summary = smoke_summary(machine.smoke, report.timings_ms.get("smoke"))
         yield Part("Kernels", "kernels", (summary,), ("smoke",), missing=not machine.smoke.kernels)

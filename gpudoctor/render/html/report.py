@@ -37,7 +37,7 @@ def report_page(report: Report, look: Look, checks: Sequence[Check[Any]] = ()) -
         section("Problems", *(_problem(number, one, report) for number, one in enumerate(problems, 1))),
         section("Could not check", _questions(report)),
         section("Next", *_next(report, look)),
-        section("Machine", *_machine(report, look, problems, checks)),
+        section("Image" if look.about == "image" else "Machine", *_machine(report, look, problems, checks)),
         section("Smoke kernels", *(kernel_plots(smoke) if smoke else ())),
         section("Measured rates", *(rate_plots(smoke, look.rates) if smoke else ())),
         section("Notes", *(_problem(None, one, report) for one in notes)),
@@ -133,7 +133,10 @@ def _machine(
         yield from (element("p", spans(line)) for line in look.table)
         return
     yield element("p", system_text(report.machine), class_="dim")
-    yield picture(report, problems, {check.id: check.layer for check in checks})
+    from gpudoctor.suites import machine_checks
+
+    # A problem may be told under the id of a check that did not run itself.
+    yield picture(report, problems, {check.id: check.layer for check in (*machine_checks(), *checks)})
     if report.machine.assumed:
         assumed = ", ".join(report.machine.assumed)
         yield element("p", f"Assumed: {assumed}; all else that is not named: healthy.", class_="dim")
