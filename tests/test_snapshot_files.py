@@ -252,6 +252,23 @@ def test_what_was_not_asked_is_unknown_and_what_was_not_there_is_absent(tmp_path
     assert not (tmp_path / "recorded/etc/secret").exists()
 
 
+def test_names_that_json_cannot_hold_are_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "host/usr/lib"
+    folder.mkdir(parents=True)
+    for name in (b"good", b"bad\xff", b"new\nline"):
+        with open(os.path.join(os.fsencode(folder), name), "wb") as file:
+            file.write(b"text")
+    os.symlink(b"bad\xff", os.path.join(os.fsencode(folder), b"link"))
+
+    def ask(host: RecordingHost) -> None:
+        for name in host.names("/usr/lib").value or ():
+            host.text(f"/usr/lib/{name}")
+
+    host = recorded(tmp_path / "host", tmp_path / "recorded", ask)
+    assert host.names("/usr/lib").value == ("good", "link", "new\nline")
+    assert host.text("/usr/lib/good").value == "text"
+
+
 def test_what_refuses_to_be_read_still_refuses(tmp_path: Path) -> None:
     root = tmp_path / "host"
     (root / "etc").mkdir(parents=True)

@@ -62,8 +62,11 @@ class _Root:
         self._files = 0
 
     def write(self) -> Written:
-        files, links = sorted(self._regular()), self._host.links
-        for path in (*self._folders(), *(posixpath.dirname(path) for path in (*files, *links))):
+        files = sorted(filter(_can_be_named, self._regular()))
+        links = {path: target for path, target in self._host.links.items() if _can_be_named(path + target)}
+        for path in filter(
+            _can_be_named, (*self._folders(), *(posixpath.dirname(path) for path in (*files, *links)))
+        ):
             os.makedirs(self._place(path), exist_ok=True)
         for path in files:
             self._write_file(path, self._host.reads.get(path, Reads()), self._host.stats.get(path))
@@ -135,18 +138,23 @@ class _Root:
             uname=RecordedUname(uname.release, uname.machine) if uname else None,
             environ={name: anonymous.text(value) for name, value in host.environ.items()},
             user=RecordedUser(user.uid, user.gids) if user.uid >= 0 else None,
-            nodes={anonymous.path(path): node for path, node in self._nodes()},
+            nodes={anonymous.path(path): node for path, node in self._nodes() if _can_be_named(path)},
             commands={
                 command: CommandResult(anonymous.text(found.stdout), anonymous.text(found.stderr), found.rc)
                 for command, found in host.commands.items()
             },
             asked_only=True,
-            folders={anonymous.path(path): tuple(self._names(path, names)) for path, names in host.folders.items()},
+            folders={
+                anonymous.path(path): tuple(self._names(path, names))
+                for path, names in host.folders.items()
+                if _can_be_named(path)
+            },
             pieces=self._pieces,
         )
 
     def _names(self, folder: str, names: tuple[str, ...]) -> Iterator[str]:
-        return (posixpath.basename(self._anonymous.path(posixpath.join(folder, name))) for name in names)
+        named = (posixpath.join(folder, name) for name in names if _can_be_named(name))
+        return (posixpath.basename(self._anonymous.path(path)) for path in named)
 
     def _nodes(self) -> Iterator[tuple[str, RecordedNode]]:
         yield from ((path, RecordedNode(open=opening)) for path, opening in self._host.refused.items())
@@ -156,3 +164,8 @@ class _Root:
         for path, node in self._host.nodes.items():
             mode = None if node.mode is None else f"{node.mode:04o}"
             yield path, RecordedNode(mode, node.uid, node.gid, node.opened)
+
+
+def _can_be_named(path: str) -> bool:
+    """Whether JSON can hold a name: the bytes of some are no UTF-8."""
+    return path.isprintable() or not any("\ud800" <= c <= "\udfff" for c in path)
