@@ -84,7 +84,7 @@ def _replaced(text: str, rows: Iterable[tuple[tuple[str, ...], str, str]]) -> st
 # --- names -----------------------------------------------------------------------------------------
 
 _HOME = r"(?:/(?:home|Users|export/home|var/home)/|\b[A-Za-z]:\\{1,2}Users\\{1,2})([^/\\\s:\"',;]+)"
-_NOT_A_USER = frozenset({
+NOT_A_USER = frozenset({
     "amdgpu", "bin", "compat", "conda", "cuda", "data", "debian", "home", "lib", "lib64", "linuxbrew", "local",
     "nvidia", "opt", "python", "rocm", "root", "share", "shared", "src", "tmp", "torch", "ubuntu", "usr", "var",
     "venv", "work",
@@ -134,7 +134,7 @@ def users_in(data: Any, home: str) -> frozenset[str]:
         return text
 
     map_texts(data, look)
-    return frozenset(name for name in names if len(name) > 2 and name not in _NOT_A_USER)
+    return frozenset(name for name in names if len(name) > 2 and name not in NOT_A_USER)
 
 
 def map_texts(data: Any, change: Clean) -> Any:

@@ -21,7 +21,7 @@ from gpudoctor.cli.options import (
 from gpudoctor.command_line.arguments import LINE, Examined, Shown
 from gpudoctor.command_line.check import check as judge_and_tell
 from gpudoctor.command_line.options import PRIVATE, WHERE
-from gpudoctor.command_line.reading import Given, complete, words
+from gpudoctor.command_line.reading import Given, Option, complete, words
 from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
 
@@ -86,13 +86,23 @@ def whatif(description: Description, variables: dict[str, str], overlays: tuple[
 @machine_options
 @variable_option
 @option(replace(PRIVATE, variable=""))  # what is made to be passed on
-def snapshot(examined: Examined, variables: dict[str, str], private: bool) -> int:
+@option(Option(("--files",), "files", "Record the files that probes read in DIR, a new folder.", metavar="DIR"))
+def snapshot(examined: Examined, variables: dict[str, str], private: bool, files: str | None) -> int:
     """Print this machine as one JSON document; `check --from FILE` reads it back.
 
+    With --files it becomes a folder instead, which `check --root DIR` reads: to contribute a machine to the tests.
+
     \b
-    Example:
+    Examples:
       gpudoctor snapshot > machine.json
+      gpudoctor snapshot --files machine
     """
+    if files is not None:
+        from gpudoctor.cli.snapshot_files import record
+
+        if private:
+            raise InputError("--files always leaves private details out: it does not go with --private")
+        return record(examined, variables, files)
     from gpudoctor.command_line.examined import probed, with_installers
     from gpudoctor.intake.snapshot import Snapshot
     from gpudoctor.matrix.load import load_matrix

@@ -7,7 +7,8 @@ not a signal, and memory does not grow with the file.
 from __future__ import annotations
 
 import os
-from typing import BinaryIO
+from collections.abc import Callable
+from typing import BinaryIO, Protocol, cast
 
 PAGE = 4096
 READ_LIMIT = 8 << 20
@@ -24,22 +25,35 @@ class NotReadable(Exception):  # noqa: N818 - a state of the file, not a fault o
         self.reason = reason
 
 
+class Positioned(Protocol):
+    """A file that is read by place, such as `gpudoctor.host.open_file.OpenFile`."""
+
+    @property
+    def size(self) -> int: ...
+
+    def pread(self, length: int, offset: int) -> bytes: ...
+
+
+Handle = BinaryIO | int | bytes | Positioned
+"""What holds a file; bytes stand for one that was already read."""
+
+
 class Bounded:
     """A file, or a part of one. Every read gives all that was asked for, or raises NotReadable. Small reads are
     served from a window, so that headers close together cost one `pread`."""
 
-    def __init__(self, handle: BinaryIO | int | bytes) -> None:
-        """The caller keeps `handle` open and closes it; bytes stand for a file that was already read."""
-        self._file: int | None = None
+    def __init__(self, handle: Handle) -> None:
+        """The caller keeps `handle` open and closes it."""
+        self._pread: Callable[[int, int], bytes] | None = None
         self._window = b""
         self._window_start = 0
+        self._handle = handle
         if isinstance(handle, bytes):
             self._window = handle
             self.size = len(handle)
             return
         try:
-            self._file = handle if isinstance(handle, int) else handle.fileno()
-            self.size = os.fstat(self._file).st_size
+            self._pread, self.size = reader_of(handle)
         except (OSError, ValueError) as error:
             raise NotReadable(f"cannot be read: {error}") from None
 
@@ -60,7 +74,7 @@ class Bounded:
 
     def beside(self) -> Bounded:
         """The same file with a window of its own, for reading in two places in turn."""
-        return Bounded(self._window if self._file is None else self._file)
+        return Bounded(self._window if self._pread is None else self._handle)
 
     def skip_zeros(self, at: int, end: int, window: int = PAGE) -> int:
         """The next byte from `at` that is not zero, or `end`: linkers align and pad."""
@@ -76,11 +90,20 @@ class Bounded:
         return at
 
     def _fetch(self, offset: int, length: int) -> bytes:
-        assert self._file is not None  # bytes are their own window
+        assert self._pread is not None  # bytes are their own window
         try:
-            return os.pread(self._file, length, offset)
+            return self._pread(length, offset)
         except OSError as error:
             raise NotReadable(f"cannot be read: {error.strerror}") from None
+
+
+def reader_of(handle: BinaryIO | int | Positioned) -> tuple[Callable[[int, int], bytes], int]:
+    """What reads a length from an offset, and the file's size."""
+    if not isinstance(handle, int) and hasattr(handle, "pread"):
+        file = cast("Positioned", handle)
+        return file.pread, file.size
+    descriptor = handle if isinstance(handle, int) else handle.fileno()
+    return lambda length, offset: os.pread(descriptor, length, offset), os.fstat(descriptor).st_size
 
 
 def c_string(table: bytes, offset: int, limit: int = STRING_LIMIT) -> str:

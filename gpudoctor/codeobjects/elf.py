@@ -8,11 +8,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from functools import cached_property
-from typing import BinaryIO
 
 from msgspec import Struct
 
-from gpudoctor.codeobjects.bounded import STRING_LIMIT, Bounded, NotReadable, c_string
+from gpudoctor.codeobjects.bounded import STRING_LIMIT, Bounded, Handle, NotReadable, c_string
 
 __all__ = ["Elf", "NotReadable", "Section", "Segment", "open_elf"]
 
@@ -296,7 +295,7 @@ class Elf:
         return layout.unpack(self.file.read(at, layout.size))
 
 
-def open_elf(handle: BinaryIO | int | bytes) -> Elf:
+def open_elf(handle: Handle) -> Elf:
     """Read the header of an ELF file that is open for `pread`; the handle must stay open as long as the Elf is used.
     Raises NotReadable, here and from every attribute, for anything but a sound ELF file."""
     return Elf(Bounded(handle))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import BinaryIO
-
 from msgspec import Struct
 
 from gpudoctor.codeobjects import amd, nvidia
 from gpudoctor.codeobjects.amd import AmdCode
-from gpudoctor.codeobjects.bounded import Bounded, NotReadable
+from gpudoctor.codeobjects.bounded import Bounded, Handle, NotReadable
 from gpudoctor.codeobjects.elf import MAGIC, Elf
 from gpudoctor.codeobjects.nvidia import NvidiaCode
 
@@ -46,7 +44,7 @@ class Sample(Struct, frozen=True):
     bundles: int
 
 
-def read_code(handle: BinaryIO | int | bytes | Bounded, sample: Sample | None = None) -> Code:
+def read_code(handle: Handle | Bounded, sample: Sample | None = None) -> Code:
     """Read a file's GPU code from its headers. Never raises because of the file: `reason` says what is wrong.
     `handle` is open for `pread`. With `sample`, code in only few containers may be missed."""
     try:

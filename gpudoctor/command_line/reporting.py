@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpudoctor.finding import NotJudged
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import GpuRates
     from gpudoctor.render.lines import Line
     from gpudoctor.report import Report, Subject
     from gpudoctor.requirement import Requirement
@@ -41,10 +42,16 @@ def present(
     this machine and environment to other commands; `complete`: as `judged` takes it.
     """
     report, judgement = judged(survey, subject, matrix, shown, required, complete)
-    table = _table(survey.machine, matrix, about == "kernels" or shown.verbose)
-    best = _best(report, matrix) if shown.style == "text" and not shown.quiet else None
-    note = _note(report, again) if shown.style == "text" and not shown.quiet else ""
-    give(report, judgement, shown, Look(about=about, table=table, again=again, best=best, note=note))
+    for_people = shown.style in ("text", "html") and not shown.quiet
+    look = Look(
+        about=about,
+        table=_table(survey.machine, matrix, about == "kernels" or shown.verbose),
+        rates=_rates(survey.machine, matrix) if shown.style == "html" else {},
+        again=again,
+        best=_best(report, matrix) if for_people else None,
+        note=_note(report, again) if for_people else "",
+    )
+    give(report, judgement, shown, look)
     return report.exit_code
 
 
@@ -146,6 +153,14 @@ def _table(machine: Machine, matrix: Matrix, wanted: bool) -> tuple[Line, ...]:
     """What the smoke kernels did, where they were run."""
     if machine.smoke is None or not wanted:
         return ()
-    from gpudoctor.render.smoke import rates_on_paper, smoke_table
+    from gpudoctor.render.smoke import smoke_table
 
-    return tuple(smoke_table(machine.smoke, rates_on_paper(machine, matrix)))
+    return tuple(smoke_table(machine.smoke, _rates(machine, matrix)))
+
+
+def _rates(machine: Machine, matrix: Matrix) -> dict[str, GpuRates]:
+    if machine.smoke is None:
+        return {}
+    from gpudoctor.render.smoke import rates_on_paper
+
+    return rates_on_paper(machine, matrix)

@@ -8,14 +8,16 @@ import posixpath
 import stat as stat_bits
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
+from gpudoctor.host.open_file import OpenFile
 from gpudoctor.machine import DeviceNode, Fact, User, denied, known, unknown
 
 TEXT_LIMIT = 1 << 20
 OUTPUT_LIMIT = 1 << 20
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 FileKind = Literal["file", "folder", "char", "block", "link", "other"]
 
@@ -107,7 +109,7 @@ class Host(ABC):
             # Check this first: opening a node or a tape can have effects, and a FIFO waits for its writer.
             if not stat_bits.S_ISREG(os.stat(place).st_mode):
                 return unknown("not a regular file", path)
-            descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            descriptor = os.open(place, _READ)
         except (OSError, ValueError) as error:
             return self._failed(path, error)
         try:
@@ -183,11 +185,11 @@ class Host(ABC):
         except (OSError, ValueError):
             return None
 
-    def open_binary(self, path: str) -> IO[bytes] | None:
+    def open_binary(self, path: str) -> OpenFile | None:
         """A file opened for `pread`, for readers of large libraries; None if it cannot be opened."""
         place = self.place(path) if self.refusal(path) is None else None
         try:
-            return None if place is None or not os.path.isfile(place) else open(place, "rb", buffering=0)
+            return None if place is None or not os.path.isfile(place) else OpenFile(os.open(place, _READ))
         except (OSError, ValueError):
             return None
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from gpudoctor.host.base import CommandResult, FileStat, Host, InputError, Uname
+from gpudoctor.host.base import TEXT_LIMIT, CommandResult, FileStat, Host, InputError, Uname
+from gpudoctor.host.open_file import OpenFile, PiecesOfFile
 from gpudoctor.machine import DeviceNode, Fact, Opening, User, absent, denied, known, unknown
 
 HOST_FILE = "gpudoctor-host.json"
@@ -20,31 +22,56 @@ HOST_FILE_LIMIT = 1 << 26
 _MAX_LINKS = 40
 
 
-class _RecordedUname(Struct, frozen=True):
+class RecordedUname(Struct, frozen=True):
+    """What uname tells."""
+
     release: str
     machine: str
 
 
-class _RecordedUser(Struct, frozen=True):
+class RecordedUser(Struct, frozen=True):
+    """Effective numbers of the examined process."""
+
     uid: int
     gids: tuple[int, ...] = ()
 
 
-class _RecordedNode(Struct, frozen=True):
+class RecordedNode(Struct, frozen=True, omit_defaults=True):
+    """A path that is more, or less, than a file; `open` is what opening it gives, `mode` octal."""
+
     mode: str | None = None
     uid: int | None = None
     gid: int | None = None
     open: Opening = "ok"
 
 
-class HostFile(Struct, frozen=True):
+class RecordedPieces(Struct, frozen=True):
+    """A file of which only pieces are kept: the file in the folder holds them one after the other."""
+
+    size: int
+    """Of the whole file."""
+    at: tuple[tuple[int, int], ...] = ()
+    """Offset and length of each piece in the whole file, in order."""
+
+
+class HostFile(Struct, frozen=True, omit_defaults=True):
     """`gpudoctor-host.json` of a recorded folder: what files cannot hold."""
 
-    uname: _RecordedUname | None = None
+    uname: RecordedUname | None = None
     environ: dict[str, str] = field(default_factory=dict)
-    user: _RecordedUser | None = None
-    nodes: dict[str, _RecordedNode] = field(default_factory=dict)
+    """Variables of the examined process; `--env` overlays them."""
+    user: RecordedUser | None = None
+    nodes: dict[str, RecordedNode] = field(default_factory=dict)
+    """Device nodes, and any path that answers with an error: {"/dev/kfd": {"mode": "0660", "open": "EACCES"}}."""
     commands: dict[str, CommandResult] = field(default_factory=dict)
+    """Output by command line, or by the command's name: "nvidia-smi -q"."""
+    asked_only: bool = False
+    """Whether only what was asked is recorded, as `snapshot --files` does. Then a path that is not here is unknown,
+    unless `nodes` (ENOENT) or `folders` tell that it is missing."""
+    folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """All names in a folder, where not all that they name is recorded."""
+    pieces: dict[str, RecordedPieces] = field(default_factory=dict)
+    """Large files, such as libraries."""
 
 
 # A path that is missing in a recording is known to be absent only below one of these, if the recording has that tree.
@@ -92,8 +119,9 @@ class RecordedHost(Host):
         except (OSError, ValueError, RuntimeError) as error:
             reason = (getattr(error, "strerror", None) or str(error)).lower()
             raise InputError(f"--root {root}: {reason}") from None
-        self._nodes: dict[str, _RecordedNode] = {}
+        self._nodes: dict[str, RecordedNode] = {}
         self._listings: dict[str, frozenset[str]] = {}
+        self._file = HostFile()
         self._file = self._read_host_file()
         self._environ = {**self._file.environ, **(variables or {})}
         self._nodes = {_absolute(path): node for path, node in self._file.nodes.items()}
@@ -128,6 +156,14 @@ class RecordedHost(Host):
         return None
 
     def names(self, path: str) -> Fact[tuple[str, ...]]:
+        listed = self._listed(path)
+        refused = self.refusal(path) if listed is not None or self._file.asked_only else None
+        if refused is not None:
+            return refused
+        if listed is not None:
+            return known(tuple(sorted(listed)), path)
+        if self._file.asked_only:
+            return unknown("not in this recording", path)
         found = super().names(path)
         folder = _absolute(path).rstrip("/") + "/"
         named: set[str] = set()
@@ -154,7 +190,38 @@ class RecordedHost(Host):
         found = super().stat(path)
         if found.value is None and any(name.startswith(clean + "/") for name in self._nodes):
             return known(FileStat(kind="folder", mode=0o755, uid=0, gid=0, size=0), HOST_FILE)
-        return found
+        pieces = self._pieces_of(path)
+        return found if found.value is None or pieces is None else known(replace(found.value, size=pieces.size), path)
+
+    def data(self, path: str, limit: int = TEXT_LIMIT, offset: int = 0) -> Fact[bytes]:
+        if self._pieces_of(path) is None:
+            return super().data(path, limit, offset)
+        file = self.open_binary(path)
+        if file is None:
+            return self.refusal(path) or unknown("not in this recording", path)
+        with file:
+            wanted = min(limit, max(0, file.size - offset))
+            try:
+                content = file.pread(wanted, offset)
+            except OSError as error:
+                return unknown(str(error.strerror), path)
+        return known(content, path) if len(content) == wanted else unknown("only pieces of it are recorded", path)
+
+    def open_binary(self, path: str) -> OpenFile | None:
+        file, pieces = super().open_binary(path), self._pieces_of(path)
+        return file if file is None or pieces is None else PiecesOfFile(file.fileno(), pieces.size, pieces.at)
+
+    def _pieces_of(self, path: str) -> RecordedPieces | None:
+        if not self._file.pieces:
+            return None
+        return self._file.pieces.get(_absolute(path)) or self._file.pieces.get(self.resolve(path) or "")
+
+    def _listed(self, path: str) -> tuple[str, ...] | None:
+        """All names of a folder, where the recording has them."""
+        if not self._file.folders:
+            return None
+        listed = self._file.folders.get(_absolute(path))
+        return self._file.folders.get(self.resolve(path) or "") if listed is None else listed
 
     def place(self, path: str) -> str | None:
         resolved = self.resolve(path)
@@ -196,10 +263,21 @@ class RecordedHost(Host):
 
     def missing(self, path: str) -> Fact[Any]:
         clean = _absolute(path)
+        beside = self._listed(posixpath.dirname(clean))
+        if beside is not None or self._file.asked_only:
+            gone = beside is not None and posixpath.basename(clean) not in beside
+            # Of a folder that is wholly listed, what is missing in it is.
+            gone = gone or self._listed(clean) is not None or self._is_missing(clean)
+            return absent(path, "no such file or directory") if gone else unknown("not in this recording", path)
         tree = next((tree for tree in _TREES if clean == tree or clean.startswith(tree + "/")), None)
         if (tree is not None and clean != tree and self._has(tree)) or self._in_whole_tree(clean):
             return absent(path, "no such file or directory")
         return unknown("not in this recording", path)
+
+    def _is_missing(self, path: str) -> bool:
+        """Whether a node says that a path, or a folder above it, is not there."""
+        refused = self.refusal(path)
+        return refused is not None and refused.absent
 
     def _has(self, tree: str) -> bool:
         """Whether that tree is recorded. An empty one is a mount point with nothing mounted."""

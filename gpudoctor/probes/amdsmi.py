@@ -56,6 +56,6 @@ def _provided(host: Host, path: str) -> frozenset[str] | None:
         return None
     with handle:
         try:
-            return provided(open_elf(handle.fileno()))
+            return provided(open_elf(handle))
         except NotReadable:
             return None

@@ -14,6 +14,7 @@ from gpudoctor.probes.library_search import Asker
 
 if TYPE_CHECKING:
     from gpudoctor.codeobjects.library import Code
+    from gpudoctor.host.open_file import OpenFile
 
 _MOST_TEXT = 4 << 20
 _MOST_CONTAINERS, _MOST_BUNDLES = 2000, 32
@@ -29,7 +30,7 @@ def read_library(host: Host, package: Distribution, path: str) -> tuple[Extensio
         return None
     with handle:
         try:
-            elf = open_elf(handle.fileno())
+            elf = open_elf(handle)
             needed = elf.needed
             needs = tuple(filter(is_gpu_library, needed))
             of_torch = any(name.partition(".so")[0] in OF_TORCH for name in needed)
@@ -40,7 +41,7 @@ def read_library(host: Host, package: Distribution, path: str) -> tuple[Extensio
             asker = Asker(package.name, path, (*needed, *opens), elf.rpath, elf.runpath, of_torch)
         except NotReadable:
             return None
-        code = _code(handle.fileno()) if has_code else None
+        code = _code(handle) if has_code else None
     extension = Extension(
         package=package.name,
         version=package.version,
@@ -55,7 +56,7 @@ def read_library(host: Host, package: Distribution, path: str) -> tuple[Extensio
     return extension, asker
 
 
-def _code(handle: int) -> Code | None:
+def _code(handle: OpenFile) -> Code | None:
     """Its GPU code, if that can be read to its end."""
     from gpudoctor.codeobjects.library import Sample, read_code
 
@@ -82,7 +83,7 @@ def read_kernels(host: Host, package: Distribution, paths: list[str]) -> Extensi
         if handle is None:
             continue
         with handle:
-            code = read_code(handle.fileno())
+            code = read_code(handle)
         for kind, archs in found.items():
             archs.update(getattr(code, kind))
     sass, ptx, gfx = (tuple(sorted(archs)) for archs in found.values())

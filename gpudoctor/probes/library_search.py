@@ -138,7 +138,7 @@ class _Search:
             return ()
         with handle:
             try:
-                return open_elf(handle.fileno()).needed
+                return open_elf(handle).needed
             except NotReadable:
                 return ()
 

@@ -112,6 +112,6 @@ class _Symbols:
             return None
         with handle:
             try:
-                return question(open_elf(handle.fileno()))
+                return question(open_elf(handle))
             except NotReadable:
                 return None

@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from gpudoctor.finding import Verdict
 from gpudoctor.fix.run import RunState
 from gpudoctor.fleet.records import FleetReport
+from gpudoctor.host.recorded import HostFile
 from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.planner.repair import Predicted, State
 from gpudoctor.recommend import Out, Recommended
@@ -268,8 +269,9 @@ DOCUMENTS: dict[str, Any] = {
     "fleet": FleetReport,
     "list": tuple[ListedCheck, ...],
     "smoke-list": Kernels,
+    "host": HostFile,
 }
-"""By the names of their schemas."""
+"""By the names of their schemas; "host" is the gpudoctor-host.json of a recorded folder."""
 
 
 def schema_of(name: str) -> bytes:

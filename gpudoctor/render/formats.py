@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpudoctor.check import Check
     from gpudoctor.report import Report
 
-FORMATS = ("text", "json", "junit", "github", "markdown")
+FORMATS = ("text", "json", "junit", "github", "markdown", "html")
 
 
 def write_report(
@@ -34,6 +34,11 @@ def write_report(
         from gpudoctor.render.public import report_data, to_json
 
         out.write(to_json(report_data(report, private=look.private)))
+    elif style == "html":
+        from gpudoctor.render.html.report import report_page
+        from gpudoctor.render.public import shareable
+
+        out.write(report_page(shareable(report, private=look.private), look, checks))
     else:
         from gpudoctor.render.public import shareable
 

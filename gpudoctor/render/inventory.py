@@ -29,41 +29,52 @@ def inventory(report: Report) -> Iterator[Line]:
 
 def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
     """Name and value of each line."""
+    yield "System", system_text(machine)
+    for text, gpus in equal_gpus(machine.gpus).items():
+        count = f"{len(gpus)} x " if len(gpus) > 1 else ""
+        yield f"GPU {numbers(gpus)}".rstrip(), f"{count}{text}"
+    if not machine.gpus:
+        yield "GPU", no_gpus(machine)
+    yield from drivers(machine)
+    environment = machine.environment.value
+    yield "Python", python_text(machine)
+    if environment is not None:
+        yield from frameworks(environment)
+
+
+def system_text(machine: Machine) -> str:
+    """ "Ubuntu 24.04, kernel 6.8.0-60-generic x86_64, container: docker"."""
     system = machine.system
     os = system.os.value
     os_name = (os.name or os.id or "any distribution") if os else "unknown system"
-    place = next(
-        (
-            f", {name} {fact.value}".rstrip()
-            for name, fact in (
-                ("container:", system.container),
-                ("WSL2", system.wsl),
-                ("VM:", system.virtual_machine),
-            )
-            if fact.known
-        ),
-        "",
-    )
-    yield "System", f"{os_name}, kernel {system.kernel.value or 'unknown'} {system.arch.value or ''}{place}".rstrip()
-    for text, gpus in _equal(machine.gpus).items():
-        count = f"{len(gpus)} x " if len(gpus) > 1 else ""
-        yield f"GPU {_numbers(gpus)}".rstrip(), f"{count}{text}"
-    if not machine.gpus:
-        yield "GPU", "none found" if machine.buses.known else f"unknown ({machine.buses.why})"
-    yield from _drivers(machine)
+    place = place_text(machine)
+    kernel = f"{system.kernel.value or 'unknown'} {system.arch.value or ''}"
+    return f"{os_name}, kernel {kernel}{f', {place}' if place else ''}".rstrip()
+
+
+def place_text(machine: Machine) -> str:
+    """ "container: docker", "WSL2 5.15", "VM: kvm"; "" for bare metal."""
+    system = machine.system
+    places = (("container:", system.container), ("WSL2", system.wsl), ("VM:", system.virtual_machine))
+    return next((f"{name} {fact.value}".rstrip() for name, fact in places if fact.known), "")
+
+
+def no_gpus(machine: Machine) -> str:
+    """What is said of a machine without a GPU."""
+    return "none found" if machine.buses.known else f"unknown ({machine.buses.why})"
+
+
+def python_text(machine: Machine) -> str:
+    """ "3.12 in /venv (venv)"."""
     environment = machine.environment.value
     if environment is None:
-        yield (
-            "Python",
-            f"no environment found ({machine.environment.why})" if machine.environment.why else "none found",
-        )
-        return
+        why = machine.environment.why
+        return f"no environment found ({why})" if why else "none found"
     where = f" in {environment.prefix} ({environment.kind})" if environment.prefix else ""
-    yield "Python", f"{environment.python.value or 'unknown version'}{where}"
-    yield from _frameworks(environment)
+    return f"{environment.python.value or 'unknown version'}{where}"
 
 
-def _frameworks(environment: PythonEnvironment) -> Iterator[tuple[str, str]]:
+def frameworks(environment: PythonEnvironment) -> Iterator[tuple[str, str]]:
     """torch, and the frameworks beside it."""
     torch, others = environment.torch.value, environment.frameworks.others
     if torch is not None:
@@ -77,7 +88,7 @@ def _frameworks(environment: PythonEnvironment) -> Iterator[tuple[str, str]]:
         yield one.name, f"{one.version} ({one.build or 'CPU build'})"
 
 
-def _equal(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
+def equal_gpus(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
     """GPUs that are told by the same words."""
     equal: dict[str, list[Gpu]] = {}
     for gpu in gpus:
@@ -85,13 +96,13 @@ def _equal(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
     return equal
 
 
-def _numbers(gpus: list[Gpu]) -> str:
+def numbers(gpus: list[Gpu]) -> str:
     """ "0-3,6"; "" where one has no number."""
-    numbers = sorted(gpu.index for gpu in gpus if gpu.index is not None)
-    if len(numbers) < len(gpus):
+    found = sorted(gpu.index for gpu in gpus if gpu.index is not None)
+    if len(found) < len(gpus):
         return ""
-    starts = [number for number in numbers if number - 1 not in numbers]
-    ends = [number for number in numbers if number + 1 not in numbers]
+    starts = [number for number in found if number - 1 not in found]
+    ends = [number for number in found if number + 1 not in found]
     return ",".join(f"{start}-{end}" if end > start else f"{start}" for start, end in zip(starts, ends, strict=True))
 
 
@@ -106,7 +117,8 @@ def _gpu(gpu: Gpu) -> str:
     return f"{gpu.name} ({', '.join(filter(None, details))})"
 
 
-def _drivers(machine: Machine) -> Iterator[tuple[str, str]]:
+def drivers(machine: Machine) -> Iterator[tuple[str, str]]:
+    """Kernel drivers and the system's ROCm."""
     module = machine.nvidia.module.value
     if module is not None:
         answer = next((api.value for api in machine.nvidia.answered if api.value and api.value.cuda_version), None)

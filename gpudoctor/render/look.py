@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gpudoctor.render.lines import Line
 
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import GpuRates
+
 
 class Look(Struct, frozen=True):
-    """How a report is to be given. All but `private` is for text."""
+    """How a report is to be given. All but `private` is for people: text and pages."""
 
     private: bool = False
     verbose: bool = False
@@ -20,6 +24,8 @@ class Look(Struct, frozen=True):
     """What is told: a machine, only what smoke kernels did there, or an image."""
     table: tuple[Line, ...] = ()
     """What smoke kernels did, or what an image is built from."""
+    rates: Mapping[str, GpuRates] = field(default_factory=dict)
+    """What the GPUs that computed reach on paper, by torch's device name."""
     again: tuple[str, ...] = ()
     """Options that name the same machine and environment to `fix` and other commands."""
     note: str = ""

@@ -56,18 +56,18 @@ def rates_on_paper(machine: Machine, matrix: Matrix) -> dict[str, GpuRates]:
 def smoke_table(smoke: Smoke, rates: Mapping[str, GpuRates]) -> Iterator[Line]:
     """What each kernel did, by device: dtypes that went alike share a line, those skipped for one reason, too."""
     rows = {
-        device: tuple(_alike(kernel for kernel in smoke.kernels if kernel.device == device))
+        device: tuple(equal_results(kernel for kernel in smoke.kernels if kernel.device == device))
         for device in dict.fromkeys(kernel.device for kernel in smoke.kernels)
     }
     computed = [row for of_device in rows.values() for row in of_device if row[0].status != "skipped"]
     names = max((len(row[0].name) for row in computed), default=0)
-    dtypes = max((len(_dtypes(row)) for row in computed), default=0)
+    dtypes = max((len(dtype_names(row)) for row in computed), default=0)
     widths = (max(names, len("kernel")), max(dtypes, len("dtype")))
     if computed:
         head = f"    {'kernel':<{widths[0]}} {'dtype':<{widths[1]}} {'status':<7} {'ms':>7}  error (tolerance)"
         yield [(head, "dim")]
     for device, of_device in rows.items():
-        yield [(f"  {_device(device, smoke.devices)}", "bold")]
+        yield [(f"  {device_title(device, smoke.devices)}", "bold")]
         for row in of_device:
             if row[0].status != "skipped":
                 yield from _row(row, widths, rates.get(device))
@@ -78,11 +78,11 @@ def smoke_table(smoke: Smoke, rates: Mapping[str, GpuRates]) -> Iterator[Line]:
         yield [(f"  {smoke.why}", "")]
 
 
-def _alike(kernels: Iterable[SmokeKernel]) -> Iterator[tuple[SmokeKernel, ...]]:
+def equal_results(kernels: Iterable[SmokeKernel]) -> Iterator[tuple[SmokeKernel, ...]]:
     """One kernel's results that tell the same but for the dtype: passes, and those skipped for one reason."""
 
     def kind(kernel: SmokeKernel) -> tuple[str, str, str]:
-        return kernel.name, kernel.status, _said(kernel) + str(kernel.measures)
+        return kernel.name, kernel.status, said_by(kernel) + str(kernel.measures)
 
     for (_, status, _), group in groupby(kernels, key=kind):
         members = tuple(group)
@@ -98,16 +98,16 @@ def _row(alike: tuple[SmokeKernel, ...], widths: tuple[int, int], rates: GpuRate
     milliseconds = f"{sum(took):.1f}" if took else ""
     style = _STYLES[first.status]
     yield [
-        (f"    {first.name:<{widths[0]}} {_dtypes(alike):<{widths[1]}} ", ""),
+        (f"    {first.name:<{widths[0]}} {dtype_names(alike):<{widths[1]}} ", ""),
         (f"{first.status:<7}", style),
-        (f" {milliseconds:>7}  {_worst(alike)}".rstrip(), ""),
+        (f" {milliseconds:>7}  {worst_error(alike)}".rstrip(), ""),
     ]
-    told = "; ".join(filter(None, (_said(first), _measured(first, rates))))
+    told = "; ".join(filter(None, (said_by(first), _measured(first, rates))))
     if told:
         yield [(f"      {told}", "dim" if first.status == "pass" else style)]
 
 
-def _worst(alike: tuple[SmokeKernel, ...]) -> str:
+def worst_error(alike: tuple[SmokeKernel, ...]) -> str:
     """Error and tolerance of the one that came nearest to its tolerance."""
     compared = [k for k in alike if k.error is not None and k.tolerance is not None]
     if not compared:
@@ -116,7 +116,7 @@ def _worst(alike: tuple[SmokeKernel, ...]) -> str:
     return "exact" if near.error == near.tolerance == 0 else f"{near.error:.2g} ({near.tolerance:.2g})"
 
 
-def _said(kernel: SmokeKernel) -> str:
+def said_by(kernel: SmokeKernel) -> str:
     """Signal, detail and the last line of the message of a kernel, those that there are, each once."""
     last = kernel.message.rpartition("\n")[2]
     message = last if last not in kernel.detail else ""
@@ -128,21 +128,27 @@ def _measured(kernel: SmokeKernel, rates: GpuRates | None) -> str:
     """The figures, and what share of the data sheet's one is."""
     if not kernel.measures:
         return ""
-    figures = f"measured {', '.join(_figure(name, value) for name, value in kernel.measures.items())}"
-    best = _on_paper(kernel, rates) if rates else None
+    figures = f"measured {', '.join(figure_text(name, value) for name, value in kernel.measures.items())}"
+    best = rate_on_paper(kernel, rates) if rates else None
     if best is None or rates is None:
         return figures
     return f"{figures}: {next(iter(kernel.measures.values())) / best:.0%} of the {best:g} on paper ({rates.product})"
 
 
-def _figure(name: str, value: float) -> str:
-    """ "312 TFLOPS", "to GPU 25.1 GB/s"; a pair of GPUs ("0>1") has GB/s, too."""
-    unit = next(((key, unit) for key, unit in _UNITS if name.endswith(key)), (">", "GB/s"))
-    what = name.removesuffix(unit[0]).replace("_", " ").replace("gpu", "GPU").strip()
-    return f"{what} {value:.4g} {unit[1]}".strip()
+def figure_text(name: str, value: float) -> str:
+    """ "312 TFLOPS", "to GPU 25.1 GB/s"."""
+    key = next((key for key, _ in _UNITS if name.endswith(key)), "")
+    what = name.removesuffix(key).replace("_", " ").replace("gpu", "GPU").strip()
+    return f"{what} {value:.4g} {unit_of(name)}".strip()
 
 
-def _on_paper(kernel: SmokeKernel, rates: GpuRates) -> float | None:
+def unit_of(name: str) -> str:
+    """The unit of a measure; a pair of GPUs ("0>1") has GB/s, too."""
+    return next((unit for key, unit in _UNITS if name.endswith(key)), "GB/s")
+
+
+def rate_on_paper(kernel: SmokeKernel, rates: GpuRates) -> float | None:
+    """What the data sheet has for what a kernel measures."""
     if kernel.name == "memory-rate":
         return rates.gb_per_s
     dtypes = {"matmul-rate": kernel.dtype, "matmul-fp8-rate": "float8"}
@@ -152,13 +158,14 @@ def _on_paper(kernel: SmokeKernel, rates: GpuRates) -> float | None:
 def _skipped(rows: Iterable[tuple[SmokeKernel, ...]]) -> Iterator[Line]:
     reasons: dict[str, list[str]] = {}
     for row in rows:
-        titles = reasons.setdefault(_said(row[0]) or "not told why", [])
-        titles.append(" ".join(filter(None, (row[0].name, _dtypes(row)))))
+        titles = reasons.setdefault(said_by(row[0]) or "not told why", [])
+        titles.append(" ".join(filter(None, (row[0].name, dtype_names(row)))))
     for why, titles in reasons.items():
         yield [("    skipped  ", "dim"), (f"{', '.join(titles)} ({why})", "dim")]
 
 
-def _device(name: str, devices: tuple[SmokeDevice, ...]) -> str:
+def device_title(name: str, devices: tuple[SmokeDevice, ...]) -> str:
+    """ "cuda:0  NVIDIA GeForce RTX 4090, sm_89, 24 GiB"."""
     device = next((device for device in devices if device.name == name), None)
     if device is None:
         return name
@@ -166,10 +173,10 @@ def _device(name: str, devices: tuple[SmokeDevice, ...]) -> str:
     return f"{name:<7} {', '.join(filter(None, (device.product, device.arch, memory)))}".rstrip()
 
 
-def _dtypes(alike: tuple[SmokeKernel, ...]) -> str:
+def dtype_names(alike: tuple[SmokeKernel, ...]) -> str:
     """ "fp32 bf16", "fp8_e4m3fn", "int8"."""
     return " ".join(kernel.dtype.replace("bfloat", "bf").replace("float", "fp") for kernel in alike)
 
 
 def _title(kernel: SmokeKernel) -> str:
-    return " ".join(filter(None, (kernel.name, _dtypes((kernel,)))))
+    return " ".join(filter(None, (kernel.name, dtype_names((kernel,)))))

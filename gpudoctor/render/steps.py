@@ -26,13 +26,14 @@ def fix_lines(fix: PlannedFix, label: str) -> Iterator[Line]:
 
 def step_spans(step: Step) -> Iterator[Span]:
     """The lines of a step: commands, sentences, and what is to be written into a file as it stands."""
-    lines = step_lines(step)
-    for number, line in enumerate(lines):
-        copied = any(earlier.endswith(":") for earlier in lines[:number])
+    copied = False
+    for line in step_lines(step):
         if not isinstance(step, ManualStep) or _is_command(line):
             yield line, "command"
         else:
+            copied = copied and not line.endswith(".")  # a sentence after the content of a file
             yield line, "verbatim" if copied else ""
+        copied = copied or line.endswith(":")
 
 
 def _is_command(line: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from gpudoctor.fleet.records import FleetReport
 
-FORMATS = ("text", "json", "junit", "openmetrics", "markdown")
+FORMATS = ("text", "json", "junit", "openmetrics", "markdown", "html")
 
 
 def write_fleet(report: FleetReport, style: str, out: TextIO, *, color: bool = False, verbose: bool = False) -> None:

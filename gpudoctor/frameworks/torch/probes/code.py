@@ -92,7 +92,7 @@ def _read(host: Host, path: str) -> Code:
     if handle is None:
         return Code(reason="cannot be opened")
     with handle:
-        return read_code(handle.fileno(), sample=_SAMPLE)
+        return read_code(handle, sample=_SAMPLE)
 
 
 class _Pool:

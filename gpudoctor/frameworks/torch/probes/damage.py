@@ -86,7 +86,7 @@ def _is_cut(host: Host, path: str) -> bool:
         return False
     with handle:
         try:
-            elf = open_elf(handle.fileno())
+            elf = open_elf(handle)
             return any(segment.offset + segment.size > elf.file.size for segment in elf.segments)
         except NotReadable as error:
             return error.reason.startswith("truncated")

@@ -59,7 +59,7 @@ class _Tables:
             return []
         with handle:
             try:
-                return [name for name in undefined(open_elf(handle.fileno())) if _OF_TORCH.match(name)]
+                return [name for name in undefined(open_elf(handle)) if _OF_TORCH.match(name)]
             except NotReadable:
                 return []
 
@@ -88,7 +88,7 @@ class _Tables:
             return None
         with handle:
             try:
-                return SymbolHash(open_elf(handle.fileno()))
+                return SymbolHash(open_elf(handle))
             except NotReadable:
                 return None
 

@@ -111,7 +111,7 @@ def read_elf(host: Host, path: str) -> Heads | None:
         return None
     with handle:
         try:
-            elf: Elf = open_elf(handle.fileno())
+            elf: Elf = open_elf(handle)
             name = posixpath.basename(path)
             return Heads(
                 needed=elf.needed,
