@@ -44,8 +44,7 @@ BAG = {"type": "object"}
 REGION = record(
     "startLine", **{name: {"type": "integer", "minimum": 1} for name in ("startLine", "startColumn", "endColumn")}
 )
-# The part of the standard that is written here; of "one of several names" only ours. GitHub requires a place in a file
-# of every result.
+# The part of the standard that is written here. GitHub also requires a place in a file of every result.
 FORM = record(
     "$schema version runs",
     **{"$schema": {"type": "string", "format": "uri"}},

@@ -1,5 +1,5 @@
-"""A report as SARIF 2.1.0, which code scanning services and editors read: a rule for every check that ran, a result for
-each finding and for each question that matters.
+"""A report as SARIF 2.1.0, which code scanning services and editors read: a rule for every check that ran, a result
+for each finding and for each question that matters.
 
 GitHub refuses a whole file in which one result has no place in a file. What was found on a machine gets one that is
 named after what was examined, "this-machine".
