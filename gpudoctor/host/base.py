@@ -12,6 +12,7 @@ from typing import IO, Any, Literal
 
 from msgspec import Struct
 
+from gpudoctor.host.given_file import WITHOUT_WAITING
 from gpudoctor.machine import DeviceNode, Fact, User, denied, known, unknown
 
 TEXT_LIMIT = 1 << 20
@@ -107,13 +108,15 @@ class Host(ABC):
             # Check this first: opening a node or a tape can have effects, and a FIFO waits for its writer.
             if not stat_bits.S_ISREG(os.stat(place).st_mode):
                 return unknown("not a regular file", path)
-            descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            descriptor = os.open(place, os.O_RDONLY | WITHOUT_WAITING)
         except (OSError, ValueError) as error:
             return self._failed(path, error)
         try:
-            content = os.pread(descriptor, limit, offset)
+            if offset:
+                os.lseek(descriptor, offset, os.SEEK_SET)
+            content = os.read(descriptor, limit)
             while len(content) < limit:
-                more = os.pread(descriptor, limit - len(content), offset + len(content))
+                more = os.read(descriptor, limit - len(content))
                 if not more:
                     break
                 content += more

@@ -84,7 +84,7 @@ def _documentation() -> str:
     from importlib.metadata import PackageNotFoundError, metadata
 
     try:
-        links = metadata(_DISTRIBUTION).get_all("Project-URL") or ()
+        links: list[str] = metadata(_DISTRIBUTION).get_all("Project-URL") or []
     except PackageNotFoundError:
         return ""
     named = {name.strip().lower(): url.strip() for name, _, url in (link.partition(",") for link in links)}
