@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpudoctor.check import Check
     from gpudoctor.report import Report
 
-FORMATS = ("text", "json", "junit", "github", "markdown", "sarif")
+FORMATS = ("text", "json", "junit", "github", "markdown", "sarif", "gitlab")
 
 
 def write_report(
@@ -61,6 +61,10 @@ def _writer(style: str) -> Callable[[Report, Sequence[Check[Any]]], str]:
         from gpudoctor.render.github import github
 
         return github
+    if style == "gitlab":
+        from gpudoctor.render.gitlab import gitlab
+
+        return gitlab
     if style == "sarif":
         from gpudoctor.render.sarif import sarif
 

@@ -1,5 +1,5 @@
 """A report as SARIF 2.1.0, which code scanning services and editors read: a rule for every check that ran, a result
-for each finding and for each question that matters.
+for each alert.
 
 GitHub refuses a whole file in which one result has no place in a file. What was found on a machine gets one that is
 named after what was examined, "this-machine".
@@ -8,16 +8,15 @@ named after what was examined, "this-machine".
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpudoctor.render.plain import finding_lines, place_in_project
+from gpudoctor.render.alerts import Alert, alerts, examined
 from gpudoctor.render.public import to_json
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check
-    from gpudoctor.report import Report, ReportedFinding
+    from gpudoctor.report import Report
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _DISTRIBUTION = "gpudoctor-cli"
@@ -28,8 +27,8 @@ Data = dict[str, Any]
 
 def sarif(report: Report, checks: Sequence[Check[Any]]) -> str:
     """The log as JSON: one run."""
-    results = [*_findings(report), *_questions(report)]
-    rules = _rules(checks, results)
+    found = list(alerts(report))
+    rules = _rules(checks, found)
     numbers = {rule["id"]: number for number, rule in enumerate(rules)}
     driver = {"name": "gpudoctor", "version": report.gpudoctor, "semanticVersion": report.gpudoctor, "rules": rules}
     if pages := _documentation():
@@ -37,10 +36,10 @@ def sarif(report: Report, checks: Sequence[Check[Any]]) -> str:
     run = {
         "tool": {"driver": driver},
         # Logs of one category replace each other where they are uploaded: each subject has its own.
-        "automationDetails": {"id": f"gpudoctor/{_uri(_name(report))}/"},
+        "automationDetails": {"id": f"gpudoctor/{_uri(examined(report))}/"},
         "invocations": [_invocation(report)],
         "columnKind": "unicodeCodePoints",
-        "results": [{"ruleIndex": numbers[result["ruleId"]], **result} for result in _with_fingerprints(results)],
+        "results": [_result(alert, numbers[alert.id]) for alert in found],
         "properties": {"verdict": report.verdict, "matrix": report.matrix},
     }
     return to_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
@@ -49,12 +48,12 @@ def sarif(report: Report, checks: Sequence[Check[Any]]) -> str:
 # --- rules -----------------------------------------------------------------------------------------------------
 
 
-def _rules(checks: Sequence[Check[Any]], results: Sequence[Data]) -> list[Data]:
-    """A rule for each check that ran, and for each name of a result that none of them has."""
+def _rules(checks: Sequence[Check[Any]], found: Sequence[Alert]) -> list[Data]:
+    """A rule for each check that ran, and for each id of an alert that none of them has."""
     pages = _documentation()
     rules = {check.id: _rule(check, pages) for check in checks}
-    for result in results:
-        rules.setdefault(result["ruleId"], {"id": result["ruleId"]})
+    for alert in found:
+        rules.setdefault(alert.id, {"id": alert.id})
     return [rules[id] for id in sorted(rules)]
 
 
@@ -94,47 +93,36 @@ def _documentation() -> str:
 # --- results ---------------------------------------------------------------------------------------------------
 
 
-def _findings(report: Report) -> Iterator[Data]:
-    for finding in report.findings:
-        place = place_in_project(finding)
-        yield {
-            "ruleId": finding.id,
-            "level": finding.severity,
-            "message": {"text": "\n".join(finding_lines(finding))},
-            "locations": [_location(report, place, finding.subject)],
-            "properties": {
-                "slug": finding.slug,
-                "confidence": finding.confidence,
-                "evidence": [f"{one.fact} = {one.value} ({one.source})" for one in finding.evidence],
-            },
-            "partialFingerprints": _stable(finding, place),
+def _result(alert: Alert, rule: int) -> Data:
+    """GitHub goes by `primaryLocationLineHash`, which it takes from the lines of a file itself: only what lies in no
+    file needs one from here."""
+    fingerprints = {"gpudoctor/v1": alert.fingerprint}
+    if alert.line is None:
+        fingerprints["primaryLocationLineHash"] = alert.fingerprint
+    result: Data = {
+        "ruleId": alert.id,
+        "ruleIndex": rule,
+        "level": alert.severity,
+        "message": {"text": alert.text},
+        "locations": [_location(alert)],
+        "partialFingerprints": fingerprints,
+    }
+    if finding := alert.finding:
+        result["properties"] = {
+            "slug": finding.slug,
+            "confidence": finding.confidence,
+            "evidence": [f"{one.fact} = {one.value} ({one.source})" for one in finding.evidence],
         }
+    return result
 
 
-def _questions(report: Report) -> Iterator[Data]:
-    """What could not be checked and matters: a log without problems must not look like a machine without."""
-    for question in report.not_judged:
-        if question.matters:
-            yield {
-                "ruleId": question.id,
-                "level": "error" if report.exit_code else "warning",
-                "message": {"text": f"could not check: {question.why}"},
-                "locations": [_location(report, None, _name(report))],
-                "partialFingerprints": {"gpudoctor/v1": _digest(question.id, "not judged", _name(report))},
-            }
-
-
-def _location(report: Report, place: tuple[str, int] | None, subject: str) -> Data:
-    """A place in a file of the project; else a name for what was examined, and what of it is concerned."""
-    if place is None:
-        named = {"artifactLocation": {"uri": _uri(_name(report))}, "region": {"startLine": 1}}
-        return {
-            "physicalLocation": named,
-            "logicalLocations": [{"name": subject or _name(report), "kind": "resource"}],
-        }
-    path, line = place
-    region = {"startLine": line, **_columns(path, line)}
-    return {"physicalLocation": {"artifactLocation": {"uri": _uri(path)}, "region": region}}
+def _location(alert: Alert) -> Data:
+    region = {"startLine": alert.line or 1, **(_columns(alert.path, alert.line) if alert.line else {})}
+    physical = {"artifactLocation": {"uri": _uri(alert.path)}, "region": region}
+    if alert.line is not None:
+        return {"physicalLocation": physical}
+    concerned = {"name": alert.subject or alert.path, "kind": "resource"}
+    return {"physicalLocation": physical, "logicalLocations": [concerned]}
 
 
 def _columns(path: str, line: int) -> dict[str, int]:
@@ -148,49 +136,11 @@ def _columns(path: str, line: int) -> dict[str, int]:
     return {"startColumn": len(text) - len(text.lstrip()) + 1, "endColumn": len(text.rstrip()) + 1} if text else {}
 
 
-def _name(report: Report) -> str:
-    """What was examined, as the name of a file: "this-machine", "docker/Dockerfile"."""
-    return report.subject.label.replace("\\", "/").strip("./ ").replace(" ", "-") or "gpudoctor"
-
-
 def _uri(path: str) -> str:
     from urllib.parse import quote
 
     # A first segment with a colon would be taken for a scheme: quote writes that as %3A.
     return quote(path.replace("\\", "/"), safe="/-._~", errors="replace")
-
-
-# --- fingerprints ----------------------------------------------------------------------------------------------
-
-
-def _stable(finding: ReportedFinding, place: tuple[str, int] | None) -> dict[str, str]:
-    """What tells this finding from others, and stays when lines are added above it: no line number."""
-    if place is None:
-        return {"gpudoctor/v1": _digest(finding.id, finding.slug, finding.subject)}
-    path, line = place
-    at = f"{path}:{line}"
-    said = [one.value for one in finding.evidence if one.source == at]
-    subject = "" if finding.subject == at else finding.subject
-    return {"gpudoctor/v1": _digest(finding.id, finding.slug, subject, path, *said)}
-
-
-def _with_fingerprints(results: Sequence[Data]) -> Iterator[Data]:
-    """Results that are equal are counted. GitHub goes by `primaryLocationLineHash`, and takes it from the lines of a
-    file itself; what lies in no file needs one from here."""
-    seen: Counter[str] = Counter()
-    for result in results:
-        digest = result["partialFingerprints"]["gpudoctor/v1"]
-        seen[digest] += 1
-        prints = {"gpudoctor/v1": f"{digest}:{seen[digest]}"}
-        if "logicalLocations" in result["locations"][0]:
-            prints["primaryLocationLineHash"] = prints["gpudoctor/v1"]
-        yield {**result, "partialFingerprints": prints}
-
-
-def _digest(*parts: str) -> str:
-    from hashlib import sha256
-
-    return sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 # --- the run ---------------------------------------------------------------------------------------------------

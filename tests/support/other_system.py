@@ -12,17 +12,17 @@ import sys
 
 LIBRARIES = (
     "concurrent.futures", "ctypes", "getpass", "importlib.metadata", "inspect", "locale", "logging",
-    "multiprocessing", "platform", "shutil", "socket", "subprocess", "tempfile", "click", "msgspec", "packaging.tags", "psutil",
-    "rich.console",
+    "multiprocessing", "platform", "shutil", "socket", "subprocess", "tempfile", "click", "msgspec", "packaging.tags",
+    "psutil", "rich.console",
 )  # fmt: skip
 
 UNIX = """
 uname getuid geteuid getgid getegid getgroups getresuid getresgid setuid setgid statvfs fstatvfs ST_NOEXEC pread
-pwrite preadv set_blocking get_blocking fork forkpty killpg getpgid getpgrp setpgid setsid getsid sysconf confstr pathconf
-sched_getaffinity sched_setaffinity sched_yield waitid wait wait3 wait4 WNOHANG WNOWAIT WEXITED WSTOPPED P_ALL P_PID
-P_PGID mkfifo mknod chown fchown lchown fchmod fchdir chroot major minor makedev getpriority setpriority PRIO_PROCESS
-nice openpty ttyname tcgetpgrp getloadavg pipe2 posix_spawn register_at_fork getxattr O_NONBLOCK O_NDELAY O_NOCTTY
-O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_PATH O_SYNC O_DSYNC O_NOATIME
+pwrite preadv set_blocking get_blocking fork forkpty killpg getpgid getpgrp setpgid setsid getsid sysconf confstr
+pathconf sched_getaffinity sched_setaffinity sched_yield waitid wait wait3 wait4 WNOHANG WNOWAIT WEXITED WSTOPPED
+P_ALL P_PID P_PGID mkfifo mknod chown fchown lchown fchmod fchdir chroot major minor makedev getpriority setpriority
+PRIO_PROCESS nice openpty ttyname tcgetpgrp getloadavg pipe2 posix_spawn register_at_fork getxattr O_NONBLOCK O_NDELAY
+O_NOCTTY O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_PATH O_SYNC O_DSYNC O_NOATIME
 """
 LINUX = """
 sched_getaffinity sched_setaffinity memfd_create pidfd_open eventfd getxattr listxattr setxattr P_PIDFD ST_NOEXEC

@@ -1,4 +1,4 @@
-"""A report as SARIF: rules, places, fingerprints; the form that the standard and GitHub ask for."""
+"""A report as alerts: SARIF in the form that the standard and GitHub ask for, and GitLab's code quality report."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
+from jsonschema import Draft7Validator
 from msgspec.structs import replace
 
 from gpudoctor.engine import Ignored
@@ -87,20 +87,22 @@ FORM = record(
 )  # fmt: skip
 
 
+_FORM = Draft7Validator(FORM)
+
+
 @cache
-def standard() -> dict[str, Any] | None:
+def standard() -> Draft7Validator | None:
     """The schema of the standard, if GPUDOCTOR_TEST_SARIF_SCHEMA names the file."""
     path = os.environ.get("GPUDOCTOR_TEST_SARIF_SCHEMA")
-    found: dict[str, Any] | None = json.loads(Path(path).read_text()) if path else None
-    return found
+    return Draft7Validator(json.loads(Path(path).read_text())) if path else None
 
 
 def run_of(log: str) -> dict[str, Any]:
     """The only run of a log that has the right form."""
     data = json.loads(log)
-    jsonschema.validate(data, FORM)
+    _FORM.validate(data)
     if schema := standard():
-        jsonschema.validate(data, schema)
+        schema.validate(data)
     (run,) = data["runs"]
     rules = run["tool"]["driver"]["rules"]
     assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
@@ -231,3 +233,36 @@ def test_the_schema_of_the_standard_agrees() -> None:
     if standard() is None:
         pytest.skip("GPUDOCTOR_TEST_SARIF_SCHEMA does not name sarif-schema-2.1.0.json")
     run_of(given_as("sarif", OLD_WHEEL))
+
+
+# --- GitLab ----------------------------------------------------------------------------------------------------
+
+QUALITY = Draft7Validator({"type": "array", "items": record(
+    "description check_name fingerprint severity location",
+    description=text(), check_name=text(True), fingerprint=text(True), content=record("body", body=text()),
+    severity={"enum": ["info", "minor", "major", "critical", "blocker"]},
+    location=record("path lines", path=text(True), lines=record("begin", begin={"type": "integer", "minimum": 1})),
+)})  # fmt: skip
+"""What GitLab reads of Code Climate's form."""
+
+
+def test_gitlab_gets_place_severity_and_the_same_fingerprint(project: Path) -> None:
+    told = gpudoctor("dockerfile", "docker", "--gpu", "RTX 5090", "--driver", "570.133.07", "--format", "gitlab")
+    (entry,) = json.loads(told.stdout)
+    assert entry["location"] == {"path": "docker/Dockerfile", "lines": {"begin": 3}}
+    assert (entry["check_name"], entry["severity"]) == ("GPD402 torch-no-arch-for-gpu", "critical")
+    (result,) = dockerfile("docker")["results"]
+    assert entry["fingerprint"] == result["partialFingerprints"]["gpudoctor/v1"]
+    assert "\n" not in entry["description"] and "torch==2.7.0+cu128" in entry["content"]["body"]
+
+
+def test_gitlab_gets_an_empty_list_where_all_is_well() -> None:
+    assert json.loads(given_as("gitlab", nvidia_machine(), "GPD4")) == []
+
+
+@given(hostile)
+@settings(max_examples=25)
+def test_gitlab_form_is_kept_whatever_a_machine_says(text: str) -> None:
+    entries = json.loads(report_text(made_of(text), "gitlab"))
+    QUALITY.validate(entries)
+    assert len({entry["fingerprint"] for entry in entries}) == len(entries) == 4
