@@ -198,7 +198,7 @@ def test_rules_link_to_the_pages_that_the_distribution_names(monkeypatch: pytest
     driver = run_of(given_as("sarif", OLD_WHEEL))["tool"]["driver"]
     assert driver["informationUri"] == "https://docs.example.org/gpudoctor"
     (rule,) = (rule for rule in driver["rules"] if rule["id"] == "GPD402")
-    assert rule["helpUri"] == "https://docs.example.org/gpudoctor/checks/GPD402/"
+    assert rule["helpUri"] == "https://docs.example.org/gpudoctor/checks/torch-no-arch-for-gpu/"
 
 
 def test_what_could_not_be_checked_is_a_result_and_what_is_ignored_is_told() -> None:

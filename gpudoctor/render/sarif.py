@@ -68,7 +68,7 @@ def _rule(check: Check[Any], pages: str) -> Data:
         "properties": {"tags": sorted({check.layer, check.framework or check.layer})},
     }
     if pages:
-        rule["helpUri"] = f"{pages.rstrip('/')}/checks/{check.id}/"
+        rule["helpUri"] = f"{pages.rstrip('/')}/checks/{check.slug}/"
     return rule
 
 
