@@ -1,6 +1,6 @@
 """Real environments, each broken in a way of its own: what Python does in them, and what gpudoctor says.
 
-    python -m tests.broken_environments [--base KIND=ENV] [--work DIR] [--only REGEX] [--repair] [--format json]
+    python -m tests.broken_environments [--base KIND=ENV] [--work DIR] [--only REGEX] [--repair [--uv]] [--format ...]
 
 Bases (cpu, cuda-new, cuda-old, rocm) that are not given are installed below the work folder from the configured
 package index, and kept for the next run. Copies share their files with the base: the work folder must lie on the
@@ -44,8 +44,8 @@ Row = dict[str, object]
 class Measurement:
     """The entries, one after the other, each in a fresh copy."""
 
-    def __init__(self, bases: dict[str, Path], work: Path, level: str, repair: bool) -> None:
-        self.bases, self.work, self.level, self.repair = bases, work, level, repair
+    def __init__(self, bases: dict[str, Path], work: Path, level: str, *, repair: bool, uv: bool) -> None:
+        self.bases, self.work, self.level, self.repair, self.uv = bases, work, level, repair, uv
         self.before = cache(self._before)
 
     def base(self, kind: str) -> Path:
@@ -84,18 +84,27 @@ class Measurement:
             "seconds": round(answer.seconds, 1),
         }
         if self.repair and entry.repair:
-            row["repair"] = self.repaired(entry, environment)
+            row["repair"], row["undo"] = self.repaired(entry, environment)
         return row
 
-    def repaired(self, entry: Entry, environment: Environment) -> str:
-        """What `gpudoctor fix` made of it, as the real interpreter and a second check see it."""
+    def repaired(self, entry: Entry, environment: Environment) -> tuple[str, str]:
+        """What `gpudoctor fix` made of it, as the real interpreter and a second check see it; and whether a second
+        `fix` is idle and `--undo` brings every byte back."""
+        if self.uv:
+            environment.belong_to_uv()
+        broken = environment.contents()
         fixed = gpudoctor("fix --yes", entry, environment, self.level)
         python, after = reality(entry, environment), said(gpudoctor("check", entry, environment, self.level))
-        return (
-            "repaired"
-            if python == "works" and after.code == 0
-            else f"not (fix {fixed.code}, check {after.code}, Python {python})"
-        )
+        if python != "works" or after.code != 0:
+            return f"not (fix {fixed.code}, check {after.code}, Python {python})", "not tried"
+        repaired = environment.contents()
+        again = gpudoctor("fix --yes", entry, environment, self.level)
+        if again.code != 0 or environment.contents() != repaired:
+            return "repaired", f"not tried: a second fix was not idle (exit {again.code})"
+        gpudoctor("fix --undo --yes", entry, environment, described=False)
+        back = environment.contents()
+        differing = sorted(str(path) for path in broken.keys() | back.keys() if broken.get(path) != back.get(path))
+        return "repaired", f"not exact: {len(differing)} files, {differing[:3]}" if differing else "exact"
 
     def rows(self, entries: list[Entry]) -> Iterator[Row]:
         for entry in entries:
@@ -108,7 +117,7 @@ def line(row: Row) -> str:
     if row["outcome"] == "not tried":
         return f"{head}\n{'':16}{row['why']}"
     doubt = "" if row["expected"] else "   NOT AS EXPECTED"
-    repair = f"\n{'':16}repair: {row['repair']}" if "repair" in row else ""
+    repair = f"\n{'':16}repair: {row['repair']}; undo: {row['undo']}" if "repair" in row else ""
     wanted = ", ".join(map(str, row["causes"])) or "nothing new"  # type: ignore[call-overload]
     return (
         f"{head}\n{'':16}first: {row['first']} (exit {row['exit']}, {row['seconds']} s); acceptable: {wanted}"
@@ -124,6 +133,7 @@ def sums(rows: list[Row]) -> dict[str, object]:
         "broken": dict(Counter(str(row["outcome"]) for row in broken)),
         "controls": dict(Counter(str(row["outcome"]) for row in healthy)),
         "repairs": dict(Counter(str(row["repair"]).split(" ")[0] for row in rows if "repair" in row)),
+        "undone": dict(Counter(str(row["undo"]).split(":")[0] for row in rows if "undo" in row)),
         "not as expected": [row["name"] for row in rows if row.get("expected") is False],
     }
 
@@ -142,13 +152,15 @@ def main(words: list[str]) -> int:
     parser.add_argument("--only", metavar="REGEX", default="", help="entries whose class and name match")
     parser.add_argument("--level", default="", help="the level of gpudoctor for all entries")
     parser.add_argument("--repair", action="store_true", help="apply `gpudoctor fix` where packages repair it")
+    parser.add_argument("--uv", action="store_true", help="repair environments that uv made: they have no pip")
     parser.add_argument("--format", choices=("text", "json"), default="text")
     chosen = parser.parse_args(words)
     entries = [entry for entry in ENTRIES if re.search(chosen.only, f"{entry.rule} {entry.kind} {entry.name}")]
     work = chosen.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     rows = []
-    for row in Measurement(dict(chosen.base), work, chosen.level, chosen.repair).rows(entries):
+    measurement = Measurement(dict(chosen.base), work, chosen.level, repair=chosen.repair, uv=chosen.uv)
+    for row in measurement.rows(entries):
         rows.append(row)
         print(line(row), file=sys.stdout if chosen.format == "text" else sys.stderr, flush=True)
     total = sums(rows)

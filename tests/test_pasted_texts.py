@@ -219,6 +219,36 @@ def test_a_command_that_asks_for_a_package_does_not_say_that_it_is_there() -> No
     assert machine("pip install torch==2.1.0 torchvision==0.16.0\nRUN pip install torch==1.13.1").torch is None
 
 
+def test_a_framework_whose_gpu_package_nobody_named_is_no_cpu_build() -> None:
+    said = "I run jax on my RTX 4090.\njax: 0.4.30\njaxlib: 0.4.30\n"
+    assert problems(said) == []
+    others = "".join(f"package{number}==1.{number}\n" for number in range(15))
+    listed = f"{said}jax==0.4.30\njaxlib==0.4.30\n{others}"
+    assert problems(listed) == ["framework-cpu-only"]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "driver"),
+    [
+        ("RTX 4090, driver 550.54.14 on Arch", "550.54.14"),
+        ("my nvidia drivers are 535.183.01", "535.183.01"),
+        ("it works with driver 550.54.14 on another machine", None),
+        ("I upgraded from driver 550.54.14", None),
+    ],
+)
+def test_a_sentence_names_the_driver(sentence: str, driver: str | None) -> None:
+    from gpudoctor.situation.nvidia_driver import cuda_driver
+
+    assumed = cuda_driver(machine("RTX 4090"))
+    assert cuda_driver(machine(f"I have an RTX 4090.\n{sentence}")) == (driver or assumed)
+
+
+def test_the_folder_of_a_file_tells_the_python() -> None:
+    read = machine('RTX 4090\n  File "/home/me/venv/lib/python3.11/site-packages/torch/cuda/__init__.py", line 9')
+    assert read.environment.value
+    assert read.environment.value.python.value == "3.11"
+
+
 def test_what_two_sources_say_differently_is_ranked_and_told() -> None:
     text = (
         "PyTorch version: 2.6.0\nCUDA used to build PyTorch: 12.6\n["

@@ -344,10 +344,10 @@ def test_json_has_the_contract() -> None:
     assert code == 0
     assert data["schema"] == 1
     choice = data["choices"][0]
-    assert list(choice) == ["torch", "build", "origin", "index_url", "level", "env", "commands", "why"]
+    assert list(choice) == ["torch", "build", "origin", "index_url", "level", "env", "commands", "why", "package"]
     assert choice["commands"]["pip"][-1] == f"torch=={choice['torch']}+{choice['build']}"
     assert {"pip", "uv"} <= set(choice["commands"])
-    assert all(set(row) == {"torch", "build", "why"} for row in data["rejected"])
+    assert all(set(row) == {"torch", "build", "why", "package"} for row in data["rejected"])
 
 
 def test_a_mirror_takes_the_place_of_the_index(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from gpudoctor.cli.command import command
+from gpudoctor.cli.command import command, did_you_mean
 from gpudoctor.cli.options import (
     data_option,
     description_options,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpudoctor.intake.description import Description
     from gpudoctor.machine import Level, Machine
     from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import Framework
 
 
 @command()
@@ -38,6 +39,13 @@ if TYPE_CHECKING:
     type=click.Choice(("torchvision", "torchaudio")),
     help="Install this, too, in the version that pairs. [default: those that are installed]",
 )
+@click.option(
+    "--framework",
+    default="torch",
+    show_default=True,
+    metavar="NAME",
+    help="Choose a build of this framework: torch, jax, onnxruntime, tensorflow, cupy ...",
+)
 @data_option
 @option(verbose("Print all commands of all choices."))
 @option(NO_COLOR)
@@ -47,11 +55,12 @@ def recommend(
     description: Description,
     overlays: tuple[str, ...],
     companions: tuple[str, ...],
+    framework: str,
     style: str | None,
     verbose: bool,
     no_color: bool,
 ) -> int:
-    """Name the best torch build for this machine, the next best, and why not the others.
+    """Name the best build of torch or another framework for this machine, the next best, and why not the others.
 
     --gpu, --driver ... describe what is not to be read from this machine. Exit codes: 0 a build works, 1 none does,
     3 a GPU or the driver is unknown.
@@ -61,17 +70,21 @@ def recommend(
       gpudoctor recommend
       gpudoctor recommend --gpu "RTX 5090" --driver 570.133.07
       gpudoctor recommend --with torchvision -v
+      gpudoctor recommend --framework jax --gpu "RTX 3060"
     """
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend import recommend as choose
+    from gpudoctor.recommend import recommend_framework
     from gpudoctor.render.progress import progress_line
     from gpudoctor.render.recommend import print_recommendation, recommendation_data
     from gpudoctor.situation import Situation
 
     matrix = load_matrix(overlays)
+    other = _other_framework(framework, companions, matrix)
     with progress_line(style or "text") as progress:
-        machine = _machine(examined, variables, description, matrix, progress.stage)
-        answer = choose(Situation(machine, matrix), companions=companions)
+        machine = machine_to_serve(examined, variables, description, matrix, progress.stage)
+        situation = Situation(machine, matrix)
+        answer = recommend_framework(situation, other) if other else choose(situation, companions=companions)
     if style == "json":
         from gpudoctor.render.public import to_json
 
@@ -81,7 +94,21 @@ def recommend(
     return answer.exit_code
 
 
-def _machine(
+def _other_framework(name: str, companions: tuple[str, ...], matrix: Matrix) -> Framework | None:
+    """The framework of that name; None for torch. A usage error if the matrix knows none."""
+    if name == "torch":
+        return None
+    rows = {row.framework: row for row in matrix.tables.frameworks}
+    if name not in rows:
+        known = ("torch", *rows)
+        hint = did_you_mean(name, known) or f". Known: {', '.join(known)}."
+        raise click.BadParameter(f"no framework {name!r} is known{hint}", param_hint="--framework")
+    if companions:
+        raise click.UsageError("--with goes with torch alone.")
+    return rows[name]
+
+
+def machine_to_serve(
     examined: Examined,
     variables: dict[str, str],
     description: Description,

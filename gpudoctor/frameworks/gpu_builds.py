@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import Fix, Manual, RemovePackage, ReplacePackage
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
-from gpudoctor.isa import capability
+from gpudoctor.isa import Answer, capability
 from gpudoctor.machine import Distribution, Gpu, PythonEnvironment, unknown
 from gpudoctor.matrix.rows import FrameworkBuild
 from gpudoctor.matrix.versions import figures, package_matches, public_version
@@ -28,12 +28,18 @@ def supports(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
         return False
     if arch is None:
         return True
-    if build.vendor == "amd":
-        return not build.archs or gfx_answer(situation.matrix, arch, build.archs).runs != "no"
     own, least = capability(arch), capability(build.least)
-    if own and least and own < least:
+    if build.vendor == "nvidia" and own and least and own < least:
         return False
-    return not build.archs or cuda_answer(situation, arch, build.archs, build.ptx, cuda=build.cuda).runs != "no"
+    return not build.archs or answer(situation, build, gpu).runs != "no"
+
+
+def answer(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> Answer:
+    """By which of its code a build with known code runs on a GPU of known architecture."""
+    arch = gpu.arch.value or ""
+    if build.vendor == "amd":
+        return gfx_answer(situation.matrix, arch, build.archs)
+    return cuda_answer(situation, arch, build.archs, build.ptx, cuda=build.cuda)
 
 
 def builds_for(situation: Situation, name: str, gpus: tuple[Gpu, ...]) -> tuple[FrameworkBuild, ...]:
@@ -64,33 +70,45 @@ def install(situation: Situation, framework: InstalledFramework, build: Framewor
     one. What owns the same files goes first."""
     version = _version(framework, build)
     another = version != public_version(framework.version)
-    if version is None or (another and not _has_wheel(situation, build)):
+    if version is None or (another and not has_wheel(situation, build)):
         return None
-    target = _target(build)
-    remedy = ReplacePackage(
-        build.install, f"=={version}", extra=build.extra, why=f"{framework.title} for {target}, with its libraries"
+    return Fix(
+        f"Install {framework.title}'s build for {target_of(build)}",
+        remedies(situation, framework.title, build, version, framework),
     )
+
+
+def remedies(
+    situation: Situation,
+    title: str,
+    build: FrameworkBuild,
+    version: str,
+    installed: InstalledFramework | None = None,
+) -> tuple[RemovePackage | ReplacePackage, ...]:
+    """What installs that version of a build with its libraries. What owns the same files goes first."""
+    target = target_of(build)
     removals = tuple(
         RemovePackage(name, why=f"the build for {target} takes its place")
-        for name in dict.fromkeys(_in_the_way(situation, framework, build))
+        for name in dict.fromkeys(_in_the_way(situation, build, installed))
     )
-    return Fix(f"Install {framework.title}'s build for {target}", (*removals, remedy))
+    why = f"{title} for {target}, with its libraries"
+    return (*removals, ReplacePackage(build.install, f"=={version}", extra=build.extra, why=why))
 
 
-def _has_wheel(situation: Situation, build: FrameworkBuild) -> bool:
+def has_wheel(situation: Situation, build: FrameworkBuild) -> bool:
     """Whether its newest release has one for the examined Python."""
     return not build.pythons or situation.python is None or situation.python in build.pythons
 
 
-def _in_the_way(situation: Situation, framework: InstalledFramework, build: FrameworkBuild) -> Iterator[str]:
+def _in_the_way(situation: Situation, build: FrameworkBuild, installed: InstalledFramework | None) -> Iterator[str]:
     """Packages of the present build that own files of the new one, or would be used beside it."""
-    if framework.build and framework.build.package not in (build.install, build.package):
-        yield framework.build.package
-    there = framework.distribution.name if framework.distribution else ""
+    if installed and installed.build and installed.build.package not in (build.install, build.package):
+        yield installed.build.package
+    there = installed.distribution.name if installed and installed.distribution else ""
     if there not in ("", build.install, build.package):
         yield there
     major = (build.cuda or "").partition(".")[0]
-    others = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.name != framework.name}
+    others = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.name != build.framework}
     listed = situation.environment.distributions.value if situation.environment else None
     for row in situation.matrix.tables.shared_files:
         for one in listed or () if row.framework is None and major else ():
@@ -125,12 +143,13 @@ def _installs(
     found = [fix for build in keeping or ready if (fix := install(situation, framework, build))]
     yield from found if keeping else found[:1]
     if ready and not any(build.install for build in ready):
-        target, package = _target(ready[0]), ready[0].package
+        target, package = target_of(ready[0]), ready[0].package
         text = f"Install {framework.title} for {target}: its GPU code comes with {package}."
         yield Fix(f"Install {framework.title}'s build for {target}", (Manual(text, risk="replaces"),))
 
 
-def _target(build: FrameworkBuild) -> str:
+def target_of(build: FrameworkBuild) -> str:
+    """What it is built for: "CUDA 12", "ROCm 7", "AMD GPUs"."""
     if build.cuda:
         return f"CUDA {build.cuda}"
     return f"ROCm {build.rocm}" if build.rocm else "AMD GPUs" if build.vendor == "amd" else "NVIDIA GPUs"

@@ -1,14 +1,15 @@
-"""The commands that install one torch build, for every common tool, not only the one at hand."""
+"""The commands that install one build of a framework, for every common tool, not only the one at hand."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from enum import Enum
 from typing import Literal
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import AnyRemedy, ReplacePackage, ReplaceTorch
+from gpudoctor.finding import AnyRemedy, RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.machine import InstallerSettings, Machine, unknown
 from gpudoctor.planner import pip_steps, project_steps, python_steps
 from gpudoctor.planner.place import Place, Tool, place
@@ -71,8 +72,8 @@ def commands_for(
     here = _reader(situation.machine)
     if torch.origin == "conda-forge":
         return _conda_forge(here, situation, torch)
-    own_venv = apart or here.tool == "managed" or here.user_site or bool(here.obstacle)
-    here = replace(here, user_site=False, obstacle="", makes_pip=False)
+    here, closed = _writable(here)
+    own_venv = apart or closed
     packages = tuple(remedy for remedy in remedies if isinstance(remedy, ReplacePackage))
     commands: Commands = {}
     in_pip = replace(here, tool="managed" if own_venv else "pip")
@@ -90,6 +91,31 @@ def commands_for(
             commands.setdefault(way, next(iter(_runs(steps)), ()))
     commands.update(_project_files(here, situation, torch, env or {}))
     return {way: _plain(argv) for way, argv in commands.items() if argv}
+
+
+def package_commands(remedies: Sequence[RemovePackage | ReplacePackage], situation: Situation) -> Commands:
+    """The commands that remove and install packages beside torch, in this environment or in a new venv."""
+    here, own_venv = _writable(_reader(situation.machine))
+    packages = tuple(remedy for remedy in remedies if isinstance(remedy, ReplacePackage))
+    removed = [] if own_venv else [remedy.name for remedy in remedies if isinstance(remedy, RemovePackage)]
+    in_pip = replace(here, tool="managed" if own_venv else "pip")
+    inside = replace(here, tool="uv", python=f"{_VENV}/bin/python" if own_venv else here.python)
+    commands: Commands = {
+        Way.PIP_FIRST: pip_steps.uninstall_argv(in_pip, removed) if removed else (),
+        Way.UV_FIRST: pip_steps.uninstall_argv(inside, removed) if removed else (),
+        Way.UV_VENV: ("uv", "venv", _VENV) if own_venv else (),
+        Way.UV: next(iter(_runs(python_steps.replace_packages(inside, situation, packages))), ()),
+    }
+    argvs = _runs(python_steps.replace_packages(in_pip, situation, packages))
+    commands.update(zip((Way.VENV, Way.PIP) if own_venv else (Way.PIP,), argvs, strict=False))
+    return {way: _plain(commands[way]) for way in Way if commands.get(way)}
+
+
+def _writable(here: Place) -> tuple[Place, bool]:
+    """Where a person may install, and whether that is a new venv: another tool owns this environment, or no command
+    can change it."""
+    own_venv = here.tool == "managed" or here.user_site or bool(here.obstacle)
+    return replace(here, user_site=False, obstacle="", makes_pip=False), own_venv
 
 
 def _reader(machine: Machine) -> Place:

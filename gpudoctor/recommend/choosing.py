@@ -21,10 +21,11 @@ from gpudoctor.planner.commands import commands_for
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.recommend.companions import by_hand, left_out, with_companions
+from gpudoctor.recommend.present import driver_fault, driver_refusal, gpus_that_count
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_name, driver_needs, driver_to_install
-from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
+from gpudoctor.situation.nvidia_driver import cuda_driver, no_driver
 from gpudoctor.step import PlannedFix
 
 
@@ -42,12 +43,12 @@ class _Choosing:
         self.matrix = situation.matrix
         self.companions = companions
         self.keep = situation.torch
-        self.present = _gpus_that_count(situation)
+        self.present = gpus_that_count(situation)
         known = tuple(gpu for gpu in self.present if gpu.arch.value)
         self.gpus = gpus_to_serve(situation, known) if known else ()
         self.place = place_of(machine, self.keep)
         self.driver = cuda_driver(machine)
-        self.fault = self._driver_fault()
+        self.fault = driver_fault(situation, self.gpus)
         self.native, self.rejected = self._candidates(self.gpus)
         if self.fault:
             self.native = ()
@@ -275,30 +276,6 @@ class _Choosing:
     def _candidates(self, gpus: tuple[Gpu, ...]) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
         return candidates(self.situation, gpus, driver=self.driver)
 
-    def _driver_fault(self) -> str:
-        """Why no present or possible driver runs all of the GPUs; "" if one does."""
-        for gpu in self.gpus:
-            if why := self._refused(gpu):
-                return why
-        if choice_before_torch(self.situation, self.gpus):
-            return "no single driver supports all of these GPUs"
-        return ""
-
-    def _refused(self, gpu: Gpu) -> str:
-        """Why the present driver does not run a GPU at all; "" if it does."""
-        why = refusal(self.situation, gpu)
-        if why is None:
-            return ""
-        sm, name, version = gpu.arch.value or "", gpu.name, kernel_driver(self.situation)[0]
-        first, last = self.matrix.first_driver(sm, gpu.chip), self.matrix.last_branch(sm)
-        reason = {
-            "driver-too-old": f"does not know {name} (from {first} on)",
-            "nvidia-driver-dropped-gpu": f"has dropped {name} (branch {last} is its last)",
-            "blackwell-open-module": f"has proprietary kernel modules, and {name} needs the open ones",
-            "open-module-unsupported-gpu": f"has open kernel modules, and {name} needs the proprietary ones",
-        }[why]
-        return f"driver {version or 'of unknown version'} {reason}"
-
     def _certain(self) -> bool:
         if self.place in ("jetson", "ngc", "nix") and self.gpus:
             return True
@@ -348,18 +325,9 @@ class _Choosing:
 
     def _without_a_driver(self, gpu: Gpu) -> str:
         """Why a GPU is left out that the present driver does not run, if no driver runs it and the others."""
-        if not (why := self._refused(gpu)):
+        if not (why := driver_refusal(self.situation, gpu)):
             return ""
         return f"{why}; it needs {driver_needs(self.matrix, gpu)}, and no single driver supports all GPUs"
-
-
-def _gpus_that_count(situation: Situation) -> tuple[Gpu, ...]:
-    """The usable ones; else those that a fix could make usable."""
-    return situation.usable or tuple(
-        standing.gpu
-        for standing in situation.standings
-        if standing.granted != "no" and standing.selected != "no" and not standing.gpu.reserved
-    )
 
 
 def _named(torch: Torch | None) -> tuple[str | None, str | None]:

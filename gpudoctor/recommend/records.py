@@ -10,13 +10,15 @@ from gpudoctor.machine import Gpu
 from gpudoctor.planner.commands import Commands
 from gpudoctor.step import PlannedFix
 
-BuildLevel = Literal["native", "ptx", "override", "cpu", "manual"]
-"""native: machine code for every GPU; ptx: the driver compiles it; override: an HSA override replaces native code;
-cpu: no GPU is used; manual: no wheel is right here, `why` says what is."""
+BuildLevel = Literal["native", "ptx", "unmeasured", "override", "cpu", "manual"]
+"""native: machine code for every GPU; ptx: the driver compiles it; unmeasured: the matrix does not hold what device
+code it has; override: an HSA override replaces native code; cpu: no GPU is used; manual: no wheel is right here, and
+`why` says what is."""
 
 
 class Recommended(Struct, frozen=True):
-    """One build to install. `torch` and `build` are null if the place decides them (NGC, Jetson, Nix, conda)."""
+    """One build to install. `torch` and `build` are null if the place decides them (NGC, Jetson, Nix, conda), and for
+    a framework beside torch, which `package` names."""
 
     torch: str | None
     build: str | None
@@ -28,6 +30,8 @@ class Recommended(Struct, frozen=True):
     """Variables that it needs."""
     commands: Commands = field(default_factory=dict)
     why: tuple[str, ...] = ()
+    package: str = ""
+    """Of a framework beside torch: the requirement to install, "jax[cuda12]==0.12.0.1"."""
 
 
 class Out(Struct, frozen=True):
@@ -36,6 +40,8 @@ class Out(Struct, frozen=True):
     torch: str
     build: str
     why: str
+    package: str = ""
+    """Of a framework beside torch: the distribution and its version."""
 
 
 class Recommendation(Struct, frozen=True):
@@ -50,6 +56,8 @@ class Recommendation(Struct, frozen=True):
     otherwise: tuple[PlannedFix, ...] = ()
     certain: bool = True
     """False if a GPU or the driver is unknown."""
+    framework: str = "torch"
+    """As its users call it."""
 
     @property
     def exit_code(self) -> int:

@@ -11,9 +11,11 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fix.run import RunState
+from gpudoctor.fleet.records import FleetReport
 from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.planner.repair import Predicted, State
 from gpudoctor.recommend import Out, Recommended
+from gpudoctor.recommend.variants import Installer, VariantProperty
 from gpudoctor.report import Report
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep
 
@@ -205,10 +207,21 @@ class Recommendations(Struct, frozen=True, kw_only=True):
     """What `recommend` prints, the best choice first."""
 
     schema: int = 1
+    framework: str = "torch"
     choices: tuple[Recommended, ...]
     rejected: tuple[Out, ...]
     notes: tuple[str, ...]
     otherwise: tuple[PlannedFix, ...]
+
+
+class AskedOfMachine(Struct, frozen=True, kw_only=True):
+    """What `variants` prints."""
+
+    schema: int = 1
+    installers: tuple[Installer, ...]
+    properties: tuple[VariantProperty, ...]
+    disagreements: tuple[str, ...]
+    unknown: tuple[str, ...]
 
 
 # --- what gpudoctor has ------------------------------------------------------------------------------------
@@ -251,6 +264,8 @@ DOCUMENTS: dict[str, Any] = {
     "explain": Explanation,
     "scan": Scan,
     "recommend": Recommendations,
+    "variants": AskedOfMachine,
+    "fleet": FleetReport,
     "list": tuple[ListedCheck, ...],
     "smoke-list": Kernels,
 }

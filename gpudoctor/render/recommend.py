@@ -24,7 +24,11 @@ def recommendation_data(answer: Recommendation) -> dict[str, Any]:
 
     data: dict[str, Any] = msgspec.to_builtins(
         Recommendations(
-            choices=answer.choices, rejected=answer.rejected, notes=answer.notes, otherwise=answer.otherwise
+            framework=answer.framework,
+            choices=answer.choices,
+            rejected=answer.rejected,
+            notes=answer.notes,
+            otherwise=answer.otherwise,
         )
     )
     return data
@@ -69,8 +73,9 @@ def _lines(answer: Recommendation, machine: Machine, verbose: bool) -> Iterator[
     for number, choice in enumerate(answer.choices):
         yield []
         yield from _choice(choice, best=number == 0 and (choice in served or answer.exit_code == 0), verbose=verbose)
-    yield []
-    yield [("Why not the others:", "bold")]
+    if answer.rejected:
+        yield []
+        yield [("Why not the others:", "bold")]
     for why, builds in _grouped(answer.rejected).items():
         yield [(f"  {len(builds):>4}  ", ""), (f"{why}: {_named(builds)}", "")]
     yield from _next(answer, machine, served)
@@ -81,7 +86,7 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
         return [("No GPU found: the best build is one for the CPU.", "bold")]
     if not served:
         for_these = "all of these GPUs" if len(answer.gpus) > 1 else answer.gpus[0].name
-        return [(f"No torch build works with {for_these} as it is.", "bold red")]
+        return [(f"No {answer.framework} build works with {for_these} as it is.", "bold red")]
     sure = "" if answer.certain else " (a GPU or its driver is unknown)"
     return [(f"Best build: {_title(served[0])}{sure}", "bold green" if answer.certain else "bold yellow")]
 
@@ -133,6 +138,8 @@ def _choice(choice: Recommended, *, best: bool, verbose: bool) -> Iterator[Line]
 
 
 def _title(choice: Recommended) -> str:
+    if choice.package:
+        return choice.package
     if choice.torch is None:
         return "torch from conda-forge" if choice.origin == "conda-forge" else "by hand"
     name = f"torch {choice.torch}+{choice.build}"
@@ -152,6 +159,6 @@ def _grouped(rejected: Iterable[Out]) -> dict[str, list[Out]]:
 def _named(builds: list[Out]) -> str:
     """The builds of a group: all of a few, else the releases they span and their kinds."""
     if len(builds) <= _SHOWN_BUILDS:
-        return ", ".join(f"{row.torch}+{row.build}" for row in builds)
+        return ", ".join(row.package or f"{row.torch}+{row.build}" for row in builds)
     kinds = ", ".join(sorted({row.build for row in builds}))
     return f"{builds[-1].torch} to {builds[0].torch} ({kinds})"

@@ -28,17 +28,21 @@ Option = tuple[InstallDriver, tuple[Gpu, ...]]
 # --- the driver to install ---------------------------------------------------------------------------
 
 
-def driver_to_install(situation: Situation, gpus: tuple[Gpu, ...] = (), *, why: str = "") -> InstallDriver | None:
+def driver_to_install(
+    situation: Situation, gpus: tuple[Gpu, ...] = (), *, cuda: str | None = None, why: str = ""
+) -> InstallDriver | None:
     """The driver that supports all GPUs that this machine must drive, and `gpus`; preferably one that runs the
-    present torch. None if no one driver supports them all, a GPU is unknown, or no torch build supports any: the
-    driver would help none of them."""
+    present frameworks, and `cuda`. None if no one driver supports them all, a GPU is unknown, or no torch build
+    supports any: the driver would help none of them."""
     driven = gpus_to_drive(situation, gpus)
     if not any(runs_some_build(situation.matrix, gpu) for gpu in driven):
         return None
-    return driver_serving(situation, driven, why=why)
+    return driver_serving(situation, driven, cuda=cuda, why=why)
 
 
-def driver_serving(situation: Situation, gpus: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
+def driver_serving(
+    situation: Situation, gpus: tuple[Gpu, ...], *, cuda: str | None = None, why: str = ""
+) -> InstallDriver | None:
     """The driver that supports exactly these GPUs: of the branches that the distribution ships, if that is known."""
     matrix = situation.matrix
     flavours = flavours_serving(matrix, gpus)
@@ -48,7 +52,7 @@ def driver_serving(situation: Situation, gpus: tuple[Gpu, ...], *, why: str = ""
     firsts = [first for gpu in gpus if (first := matrix.first_driver(gpu.arch.value or "", gpu.chip))]
     first = max(firsts, key=figures, default=None)
     cudas = [one.cuda for one in situation.frameworks if one.cuda and one.meant_for_gpu]
-    floors = [floor for cuda in cudas if (floor := matrix.floor(cuda))]
+    floors = [floor for one in (*cudas, cuda) if one and (floor := matrix.floor(one))]
     wanted = max((version for version in (first, *floors) if version), key=figures, default=None)
     present = cuda_driver(situation.machine)
     for oldest in (wanted, first):

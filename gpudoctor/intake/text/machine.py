@@ -34,11 +34,14 @@ from gpudoctor.machine import (
     unknown,
 )
 from gpudoctor.probes.wsl_jetson import is_wsl_kernel
+from gpudoctor.situation.frameworks import installed_frameworks
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Identity, Matrix
 
 _SILENT, _ASSUMED = "the text does not say", "assumed"
+_WHOLE_LIST = 15
+"""Packages; the environment of a framework has more."""
 _IMPORT_ERROR = re.compile(
     r"(?:ImportError|OSError|ModuleNotFoundError)\b.*(?:/torch/lib/|libtorch|libc10|lib(?:cu|nccl|nv|hsa|amdhip|roc|hip|MIOpen)\w*)"
 )
@@ -270,9 +273,20 @@ def _with_environment(machine: Machine, facts: Facts, matrix: Matrix) -> Machine
         if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,80}", name) and re.fullmatch(r"\d[\w.+!-]{0,60}", said.value)
     )
     environment = replace(environment, distributions=known(packages, "text"))
+    if not _lists_packages(facts):
+        # A framework's GPU build is a package of its own: that nobody named it does not make it a CPU build.
+        unsaid = [one for one in installed_frameworks(environment, matrix) if one.vendor is None and one.row]
+        names = {name for one in unsaid if one.row for name in one.row.packages}
+        packages = tuple(package for package in packages if package.name not in names)
+        environment = replace(environment, distributions=known(packages, "text"))
     return replace(
         machine, environment=known(environment, "text"), assumed=tuple(dict.fromkeys((*machine.assumed, *assumed)))
     )
+
+
+def _lists_packages(facts: Facts) -> bool:
+    """Whether the text holds a whole list of packages, as pip and conda print it."""
+    return sum(one.by == "list" and one.what.startswith("package ") for one in facts.said) >= _WHOLE_LIST
 
 
 def _with_errors(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:

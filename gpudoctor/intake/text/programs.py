@@ -154,10 +154,26 @@ _AMD_NAME = re.compile(
     r"|\b[57][5-9]00G\b"
 )
 _GFX = re.compile(r"(?<![\w/-])gfx(?P<number>9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
+_DRIVER = re.compile(r"(?i)\bdrivers?\b[^\d\n]{0,20}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?![\d.]*\d)")
+_ANOTHER = re.compile(
+    r"(?i)grad(?:e|ing)|works?\b|before|after|\btried|latest|requires?|needs?\b|>=|<|instead|older|newer"
+    r"|minimum|recommend"
+)
+"""Words of a sentence about a driver that need not be the present one."""
+_PYTHON_FOLDER = re.compile(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")
 _LISTING = re.compile(
     r"(?i)(?:support|target|list\b|arch(?:itecture)?s|offload|builds? for|PYTORCH_ROCM_ARCH"
     r"|GPU_TARGETS|instead of|works? (?:on|with)|unlike|compar)"
 )
+
+
+def read_asides(lines: Iterable[Line], facts: Facts) -> None:
+    """The driver that a sentence names, and the Python in whose folder files lie."""
+    for number, text in lines:
+        if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
+            facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
+        if "river" in text and (driver := _DRIVER.search(text)) and not _ANOTHER.search(text):
+            facts.say("driver", driver["version"], number, "prose")
 
 
 def read_prose(lines: Iterable[Line], facts: Facts) -> None:

@@ -12,7 +12,7 @@ from gpudoctor.intake.text.key_values import read_key_values
 from gpudoctor.intake.text.lines import Line, plain_lines
 from gpudoctor.intake.text.machine import machine_of
 from gpudoctor.intake.text.packages import read_packages
-from gpudoctor.intake.text.programs import read_programs, read_prose
+from gpudoctor.intake.text.programs import read_asides, read_programs, read_prose
 from gpudoctor.intake.text.several import several
 from gpudoctor.intake.text.shell import read_shell, two_lines_say
 from gpudoctor.intake.text.vendor_tools import read_vendor_tools
@@ -48,6 +48,7 @@ def facts_of(lines: tuple[Line, ...], matrix: Matrix) -> Facts:
     read_shell(rest, facts, NAMES | matrix.variables)
     two_lines_say(rest, facts)
     read_programs(rest, facts)
+    read_asides(rest, facts)
     if not facts.gpus:
         read_prose(rest, facts)
     read_errors(lines, facts, matrix)

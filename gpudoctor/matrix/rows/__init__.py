@@ -58,6 +58,7 @@ from gpudoctor.matrix.rows.packages import (
     FrameworkBuild,
     FrameworkVariable,
     ImportedModules,
+    InstallerTargets,
     LateLibrary,
     LibraryRole,
     PackageConflict,
@@ -109,6 +110,7 @@ __all__ = [
     "GpuRates",
     "HipblasltUse",
     "ImportedModules",
+    "InstallerTargets",
     "IssueCondition",
     "IssuePackage",
     "IssueVariable",
@@ -199,6 +201,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     framework_builds: tuple[FrameworkBuild, ...] = ()
     framework_variables: tuple[FrameworkVariable, ...] = ()
     shared_files: tuple[SharedFiles, ...] = ()
+    installer_targets: tuple[InstallerTargets, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
     requirement_uses: tuple[RequirementUse, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
@@ -253,6 +256,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "framework_builds": ("framework", "package", "version", "vendor"),
     "framework_variables": ("framework", "variable", "pattern"),
     "shared_files": ("id",),
+    "installer_targets": ("installer",),
     "package_conflicts": ("package", "version", "other", "other_version"),
     "requirement_uses": ("package", "requires", "version"),
     "log_patterns": ("id",),

@@ -42,6 +42,8 @@ class Framework(Row, frozen=True, kw_only=True):
     record: BuildRecord | None = None
     gpu: Literal["always", "usually", "sometimes"]
     """What it is installed for: GPU work alone; GPU work as a rule; or often CPU work beside other things."""
+    cpu: str = ""
+    """The distribution to install where no GPU is; empty: it has no CPU build."""
     compares_versions: bool = False
     """It refuses libraries older than those that its extras name; others only refuse an older cuDNN."""
 
@@ -184,3 +186,10 @@ class RequirementUse(Row, frozen=True, kw_only=True):
     """A regular expression for the names of its files that nothing misses."""
     optional: bool = False
     """The package does not require it, but uses it where it is installed."""
+
+
+class InstallerTargets(Row, frozen=True, kw_only=True):
+    """The AMD GPUs that an installer knows when it chooses a build by the machine; it takes no other for a GPU."""
+
+    installer: str
+    targets: tuple[str, ...]

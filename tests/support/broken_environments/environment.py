@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -12,6 +13,22 @@ from pathlib import Path
 
 class UnavailableError(Exception):
     """Why this machine cannot break an environment in that way."""
+
+
+_DIGESTS: dict[tuple[int, int, int], str] = {}
+"""By inode, size and time: copies share the files of their base."""
+
+
+def _digest(path: Path) -> str:
+    state = path.stat()
+    key = (state.st_ino, state.st_size, state.st_mtime_ns)
+    if key not in _DIGESTS:
+        content = hashlib.sha256()
+        with path.open("rb") as file:
+            while part := file.read(1 << 20):
+                content.update(part)
+        _DIGESTS[key] = content.hexdigest() + oct(state.st_mode)
+    return _DIGESTS[key]
 
 
 class Environment:
@@ -150,6 +167,30 @@ class Environment:
         made = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(target)]
         subprocess.run(made, input=source.encode(), check=True, capture_output=True)
         return target
+
+    def belong_to_uv(self) -> None:
+        """As if uv had made it: no pip inside, and uv's line in pyvenv.cfg."""
+        if shutil.which("uv") is None:
+            raise SystemExit("no uv is on PATH")
+        for path in [*self.site.glob("pip"), *self.site.glob("pip-*.dist-info")]:
+            shutil.rmtree(path)
+        for path in self.python.parent.glob("pip*"):
+            path.unlink()
+        settings = self.prefix / "pyvenv.cfg"
+        text = settings.read_text()
+        settings.unlink()
+        settings.write_text(f"uv = 0.9.0\n{text}")
+
+    def contents(self) -> dict[Path, str]:
+        """Of each file and link its content, as a digest; without what Python itself writes there."""
+        found = {}
+        for folder, folders, names in os.walk(self.prefix):
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            for name in names + [one for one in folders if Path(folder, one).is_symlink()]:
+                path = Path(folder, name)
+                target = os.readlink(path) if path.is_symlink() else _digest(path)
+                found[path.relative_to(self.prefix)] = target
+        return found
 
     def environ(self) -> dict[str, str]:
         """What a person's shell has, without what steers Python or the loader from outside."""

@@ -98,14 +98,19 @@ def reality(entry: Entry, environment: Environment) -> str:
     return f"fails: {last[:200]}"
 
 
-def gpudoctor(command: str, entry: Entry, environment: Environment, level: str = "") -> Ran:
-    """The console script, as people start it."""
+def gpudoctor(
+    command: str, entry: Entry, environment: Environment, level: str = "", *, described: bool = True
+) -> Ran:
+    """The console script, as people start it; `described`: with the GPU, the level and the variables."""
     script = Path(sys.executable).with_name("gpudoctor")
     if not script.exists():
         raise SystemExit(f"{script} is missing: install gpudoctor in the environment that runs this.")
     machine = BASES[entry.kind].machine if entry.gpu else ()
     chosen = level or entry.level or ("" if machine else "quick")
-    words = [*command.split(), "--python", str(environment.prefix), "--format", "json", *machine]
+    words = [*command.split(), "--python", str(environment.prefix), "--format", "json"]
+    if not described:
+        return run([script, *words], environment, CHECK_LIMIT)
+    words += machine
     words += ["--level", chosen] if chosen else []
     for name, value in environment.described.items():
         words += ["--env", f"{name}={value}"]

@@ -1,0 +1,64 @@
+"""`gpudoctor variants`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from gpudoctor.cli.command import command
+from gpudoctor.cli.options import description_options, machine_options, matrix_option, option, variable_option
+from gpudoctor.command_line.options import NO_COLOR, form
+
+if TYPE_CHECKING:
+    from gpudoctor.command_line.arguments import Examined
+    from gpudoctor.intake.description import Description
+
+
+@command()
+@machine_options
+@variable_option
+@description_options
+@matrix_option
+@option(form(("text", "json", "shell")))
+@option(NO_COLOR)
+def variants(
+    examined: Examined,
+    variables: dict[str, str],
+    description: Description,
+    overlays: tuple[str, ...],
+    style: str | None,
+    no_color: bool,
+) -> int:
+    """Say what uv, conda and wheel variants ask of this machine, and where they differ.
+
+    The variables make an installer choose for this machine on another one, such as a CI runner without a GPU. Exit
+    codes: 0, or 3 if something that an installer asks for is unknown.
+
+    \b
+    Examples:
+      gpudoctor variants
+      eval "$(gpudoctor variants --format shell)"
+      gpudoctor variants --gpu "RTX 5090" --driver 570.133.07 --format json
+    """
+    from msgspec import structs
+
+    from gpudoctor.cli.recommend import machine_to_serve
+    from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.recommend.variants import variants as asked
+    from gpudoctor.render.documents import AskedOfMachine
+    from gpudoctor.render.progress import progress_line
+    from gpudoctor.render.public import to_json
+    from gpudoctor.render.variants import print_variants, shell_lines
+    from gpudoctor.situation import Situation
+
+    matrix = load_matrix(overlays)
+    with progress_line(style or "text") as progress:
+        machine = machine_to_serve(examined, variables, description, matrix, progress.stage)
+        answer = asked(Situation(machine, matrix))
+    if style == "json":
+        sys.stdout.write(to_json(AskedOfMachine(**structs.asdict(answer))))
+    elif style == "shell":
+        sys.stdout.write(shell_lines(answer))
+    else:
+        print_variants(answer, sys.stdout, color=not no_color)
+    return 3 if any("ROCm of the system" not in what for what in answer.unknown) else 0

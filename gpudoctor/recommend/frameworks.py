@@ -1,0 +1,189 @@
+"""Chooses a build of a framework beside torch from the matrix; pure.
+
+Like torch's choice it takes the driver as it is. What another driver would allow stands in `otherwise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.finding import ReplacePackage
+from gpudoctor.frameworks.gpu_builds import answer, builds_for, has_wheel, remedies, runs_here, supports, target_of
+from gpudoctor.machine import Gpu
+from gpudoctor.matrix.rows import Framework, FrameworkBuild
+from gpudoctor.matrix.versions import figures
+from gpudoctor.planner.commands import package_commands
+from gpudoctor.planner.place import place
+from gpudoctor.planner.plan import steps_for_all
+from gpudoctor.recommend.present import driver_fault, gpus_that_count
+from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
+from gpudoctor.situation import Situation
+from gpudoctor.situation.driver_choice import driver_to_install
+from gpudoctor.situation.nvidia_driver import cuda_driver, no_driver
+from gpudoctor.step import PlannedFix
+
+
+def recommend_framework(situation: Situation, framework: Framework) -> Recommendation:
+    """Choose a build of this framework for all relevant GPUs of a machine."""
+    return _Choosing(situation, framework).recommendation()
+
+
+class _Choosing:
+    """One machine's question, with the values that are computed once."""
+
+    def __init__(self, situation: Situation, framework: Framework) -> None:
+        self.situation = situation
+        self.framework = framework
+        self.installed = next((one for one in situation.others if one.name == framework.framework), None)
+        self.present = gpus_that_count(situation)
+        self.gpus = tuple(gpu for gpu in self.present if gpu.arch.value)
+        self.fault = driver_fault(situation, self.gpus)
+        self.rows = situation.matrix.builds_of(framework.framework)
+        self.for_the_driver: set[int] = set()
+        self.out = {id(row): why for row in self.rows if (why := self._why_not(row))}
+
+    def recommendation(self) -> Recommendation:
+        ordered = builds_for(self.situation, self.framework.framework, self.gpus)
+        fitting = [row for row in ordered if id(row) not in self.out]
+        served = [self._build(row) for row in fitting]
+        chosen = (*served, *self._on_the_cpu(bool(self.gpus)))
+        return Recommendation(
+            choices=chosen,
+            rejected=tuple(
+                Out("", "", self.out[id(row)], _distribution(row)) for row in self.rows if id(row) in self.out
+            ),
+            gpus=self.present,
+            notes=tuple(self._notes(fitting)),
+            otherwise=() if served or not self.gpus else self._otherwise(),
+            certain=self._certain(fitting),
+            framework=self.framework.title,
+        )
+
+    def _why_not(self, row: FrameworkBuild) -> str:
+        """Why a build is not proposed; "" if it is."""
+        situation = self.situation
+        ours = [gpu for gpu in self.gpus if gpu.vendor == row.vendor]
+        if not ours:
+            return f"for {'NVIDIA' if row.vendor == 'nvidia' else 'AMD'} GPUs"
+        if situation.platform not in row.platforms:
+            return f"no wheel for {situation.platform} (only for {', '.join(row.platforms)})"
+        lacking = [gpu for gpu in ours if not supports(situation, row, gpu)]
+        if lacking:
+            return f"no code for {_archs(lacking)}"
+        if not row.install:
+            return "no package index has all that it needs"
+        if not has_wheel(situation, row):
+            return f"no wheel for Python {situation.python} (only for {', '.join(row.pythons)})"
+        if row.vendor == "nvidia" and self.fault:
+            self.for_the_driver.add(id(row))
+            return self.fault
+        if not runs_here(situation, row):
+            self.for_the_driver.add(id(row))
+            floor = situation.matrix.floor(row.cuda or "")
+            return f"{target_of(row)} needs driver {floor} or newer, and {cuda_driver(situation.machine)} is here"
+        return ""
+
+    def _build(self, row: FrameworkBuild) -> Recommended:
+        wanted = remedies(self.situation, self.framework.title, row, row.newest or "", self.installed)
+        levels = {self._level(row, gpu) for gpu in self.gpus if gpu.vendor == row.vendor}
+        level = next(level for level in ("unmeasured", "ptx", "native") if level in levels)
+        return Recommended(
+            torch=None,
+            build=None,
+            origin="pypi",
+            index_url="",
+            level=level,
+            commands=package_commands(wanted, self.situation),
+            why=tuple(self._why(row, level)),
+            package=_requirement(wanted[-1]),
+        )
+
+    def _level(self, row: FrameworkBuild, gpu: Gpu) -> BuildLevel:
+        if not row.archs:
+            return "unmeasured"
+        runs = answer(self.situation, row, gpu)
+        return "unmeasured" if runs.runs == "unknown" else "native" if runs.native else "ptx"
+
+    def _why(self, row: FrameworkBuild, level: BuildLevel) -> Iterator[str]:
+        yield f"built for {target_of(row)}"
+        if level == "ptx":
+            yield "the driver compiles its code for the GPU when it is first used"
+        if level == "unmeasured":
+            yield "whether it has code for the GPU is not known: the matrix does not hold what it carries"
+        major = (row.cuda or "").partition(".")[0]
+        sharing = [one for one in self.situation.frameworks if major and (one.cuda or "").partition(".")[0] == major]
+        for one in sharing:
+            if one.name != row.framework:
+                yield f"shares its CUDA {major} libraries with the installed {one.title} {one.version}"
+        if self.installed:
+            yield f"{self.installed.text} is installed"
+
+    def _on_the_cpu(self, beside_gpus: bool) -> Iterator[Recommended]:
+        if not self.framework.cpu:
+            return
+        wanted = (ReplacePackage(self.framework.cpu, ""),)
+        remark = "the GPUs are not used" if beside_gpus else "no usable GPU was found"
+        yield Recommended(
+            torch=None,
+            build=None,
+            origin="pypi",
+            index_url="",
+            level="cpu",
+            commands=package_commands(wanted, self.situation),
+            why=(remark,),
+            package=self.framework.cpu,
+        )
+
+    def _otherwise(self) -> tuple[PlannedFix, ...]:
+        """The driver that the least demanding build needs."""
+        here, title, floor = place(self.situation.machine), self.framework.title, self.situation.matrix.floor
+        needy = [row for row in self.rows if row.cuda and id(row) in self.for_the_driver]
+        for row in sorted(needy, key=lambda row: figures(floor(row.cuda or "") or ""))[:1]:
+            install = driver_to_install(self.situation, self.gpus, cuda=row.cuda, why=self.out[id(row)])
+            if install:
+                packages = remedies(self.situation, title, row, row.newest or "", self.installed)
+                steps = steps_for_all((install, *packages), here, self.situation)
+                return (PlannedFix(f"Driver {install.branch}, then {title}'s build for {target_of(row)}", steps),)
+        return ()
+
+    def _certain(self, fitting: list[FrameworkBuild]) -> bool:
+        if not self.present:
+            return self.situation.machine.buses.known
+        if not self.gpus:
+            return False
+        machine = self.situation.machine
+        asks_a_driver = any(row.cuda for row in fitting) and not no_driver(machine)
+        return not asks_a_driver or cuda_driver(machine) is not None
+
+    def _notes(self, fitting: list[FrameworkBuild]) -> Iterator[str]:
+        if self.fault and any(gpu.vendor == "nvidia" for gpu in self.gpus):
+            yield f"{self.fault[0].upper()}{self.fault[1:]}: nothing can use it until that is changed."
+        for gpu in self.present:
+            if not gpu.arch.value:
+                yield f"The architecture of {gpu.name} is unknown: nothing is proposed for it."
+            elif fitting and not any(supports(self.situation, row, gpu) for row in fitting):
+                yield f"{gpu.name} ({gpu.arch.value}) is left out: no build that can be installed supports it."
+        for row in self.rows:
+            served = any(supports(self.situation, row, gpu) for gpu in self.gpus)
+            if served and not row.install and not fitting and self.situation.platform in row.platforms:
+                what = f"Its build for {target_of(row)} ({row.package})"
+                yield f"{what} is installed by its own instructions: no package index has all that it needs."
+        if self.situation.python is None:
+            yield "The Python is unknown: not every build has a wheel for every Python."
+        if self.situation.machine.assumed:
+            yield f"Assumed: {', '.join(self.situation.machine.assumed)}."
+
+
+def _requirement(package: object) -> str:
+    assert isinstance(package, ReplacePackage)
+    extra = f"[{package.extra}]" if package.extra else ""
+    return f"{package.name}{extra}{package.specifier}"
+
+
+def _distribution(row: FrameworkBuild) -> str:
+    extra = f"[{row.extra}]" if row.extra else ""
+    return f"{row.install or row.package}{extra}" + (f" {row.newest}" if row.newest else "")
+
+
+def _archs(gpus: list[Gpu]) -> str:
+    return " and ".join(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))

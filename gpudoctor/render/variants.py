@@ -1,0 +1,54 @@
+"""What installers ask of a machine, for a person and for a shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+from gpudoctor.render.lines import Line, print_lines
+
+if TYPE_CHECKING:
+    from gpudoctor.recommend.variants import Variants
+
+_SHOWN = 4
+
+
+def shell_lines(answer: Variants) -> str:
+    """One `export` for each variable."""
+    lines = (
+        f"export {name}={shlex.quote(value)}\n" for one in answer.installers for name, value in one.variables.items()
+    )
+    return "".join(lines)
+
+
+def print_variants(answer: Variants, out: TextIO, *, color: bool = True) -> None:
+    """Print it to `out`."""
+    print_lines(_lines(answer), out, color=color)
+
+
+def _lines(answer: Variants) -> Iterator[Line]:
+    if not answer.installers:
+        yield [("Installers find no GPU here: they choose builds for the CPU.", "bold")]
+    for one in answer.installers:
+        yield [(one.name, "bold")]
+        for name, value in one.variables.items():
+            yield [(f"    export {name}={shlex.quote(value)}", "command")]
+        for name, value in one.present.items():
+            if value != one.variables.get(name, ""):
+                yield [(f"    {name}={shlex.quote(value)} is set here, and is taken for the machine", "yellow")]
+    if answer.properties:
+        yield []
+        yield [("Properties of wheel variants", "bold")]
+    for one_property in answer.properties:
+        shown = ", ".join(one_property.values[:_SHOWN])
+        more = len(one_property.values) - _SHOWN
+        rest = f" ... ({more} more)" if more > 0 else ""
+        yield [(f"    {one_property.namespace} :: {one_property.feature} :: {shown}{rest}", "")]
+    if answer.disagreements:
+        yield []
+        yield [("Where installers differ", "bold")]
+    for sentence in answer.disagreements:
+        yield [("  · ", "cyan"), (sentence, "")]
+    for what in answer.unknown:
+        yield [("  · ", "cyan"), (f"Not known: {what}.", "")]
