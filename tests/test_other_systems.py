@@ -10,9 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpudoctor.__main__ import OLDEST
+from tests.support.machines import nvidia_machine
 
 ROOT = Path(__file__).parents[1]
 SYSTEMS = ("win32", "darwin")
@@ -32,6 +34,10 @@ def on(system: str, *arguments: str, cwd: Path, text: str = "") -> subprocess.Co
 def project(tmp_path: Path) -> Path:
     (tmp_path / "Dockerfile").write_text("FROM ubuntu:24.04\nRUN pip install torch==2.6.0\n")
     (tmp_path / "issue.md").write_text("RTX 5090, torch 2.6.0+cu124\nno kernel image is available for execution\n")
+    (tmp_path / "nodes").mkdir()
+    for name in ("n01", "n02"):
+        snapshot = {"schema": 1, "gpudoctor": "0.1.0", "machine": msgspec.to_builtins(nvidia_machine())}
+        (tmp_path / "nodes" / f"{name}.json").write_bytes(msgspec.json.encode(snapshot))
     (tmp_path / "gpudoctor.toml").write_text('select = ["GPD4", "GPD6"]\n')
     return tmp_path
 
@@ -44,6 +50,7 @@ WORKS = [
     (("whatif", "--gpu", "RX 6800", "--torch", "2.9.1+rocm6.4"), 0, "No problem found"),
     (("recommend", *DESCRIBED), 0, "Best build: torch"),
     (("dockerfile", "Dockerfile", *DESCRIBED, "--format", "sarif"), 1, '"uri": "Dockerfile"'),
+    (("fleet", "report", "nodes"), 0, "n[01-02]"),
     (("explain", "GPD402"), 0, "How it is judged"),
     (("list",), 0, "GPD402"),
     (("matrix", "validate"), 0, "all valid"),

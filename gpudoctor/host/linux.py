@@ -7,7 +7,9 @@ import sys
 from gpudoctor.host.base import InputError
 
 _SYSTEMS = {"win32": "Windows", "cygwin": "Windows", "msys": "Windows", "darwin": "macOS"}
-WORKS_ELSEWHERE = ("check --from FILE", "fix --from FILE", "whatif", "recommend --gpu NAME", "dockerfile", "explain")
+WORKS_ELSEWHERE = (
+    "check --from FILE", "fix --from FILE", "whatif", "recommend --gpu NAME", "dockerfile", "fleet report", "explain",
+)  # fmt: skip
 
 
 def other_system() -> str:
