@@ -1,7 +1,5 @@
 """gpudoctor: why a GPU does not work with PyTorch, and the exact repair."""
 
-from __future__ import annotations
-
 import os
 import sys
 
@@ -34,7 +32,7 @@ class _Checkout:
     root = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
     @classmethod
-    def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
         """How Python finds `gpudoctor.checks` here; nothing else of the root is importable through this package."""
         if name != "gpudoctor.checks":
             return None

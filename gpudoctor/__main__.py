@@ -1,17 +1,20 @@
-"""The door that `gpudoctor` and `python -m gpudoctor` come in by."""
+"""The door that `gpudoctor` and `python -m gpudoctor` come in by.
 
-from __future__ import annotations
+Python 3.6 can still read this file and the package's __init__.py: an old Python gets a sentence, not a traceback.
+"""
 
 import gc
 import os
 import sys
 
+OLDEST = (3, 10)
+"""As requires-python of pyproject.toml."""
+
 
 def main() -> None:
     """Run the command line; docs/reference/exit-codes.md has the exit codes."""
-    if not sys.platform.startswith("linux"):
-        print("gpudoctor runs on Linux only (x86-64, aarch64, WSL2).", file=sys.stderr)
-        sys.exit(2)
+    if tuple(sys.version_info) < OLDEST:
+        sys.exit(_refuse_this_python())
     _own_modules_first()
     # A run lasts a tenth of a second and makes few cycles: looking for them costs more than it frees,
     # at the exit too, where Python would go through everything that is frozen here.
@@ -30,14 +33,24 @@ def main() -> None:
     sys.exit(code)
 
 
+def _refuse_this_python() -> int:
+    here, needed = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST))
+    print(
+        f"gpudoctor: runs on Python {needed} and newer, and this is Python {here} ({sys.executable}). "
+        f"Started with a newer one, it can examine this environment: gpudoctor check --python {sys.prefix}",
+        file=sys.stderr,
+    )
+    return 2
+
+
 def _own_modules_first() -> None:
     """PYTHONPATH is the command's: what it holds for another Python must not take the place of our modules."""
-    named = {os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(":") if path}
+    named = {os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path}
     if named:
         sys.path.sort(key=lambda path: os.path.abspath(path) in named)
 
 
-def _check(arguments: list[str]) -> int:
+def _check(arguments: "list[str]") -> int:
     """A plain command line is not read by click, whose import takes as long as a fifth of all the rest."""
     from gpudoctor.command_line.arguments import LINE
     from gpudoctor.command_line.reading import read
@@ -55,13 +68,13 @@ def _check(arguments: list[str]) -> int:
     return exit_code_of(body)
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: "list[str]") -> int:
     from gpudoctor.cli import run
 
     return run(arguments)
 
 
-def _preflight(arguments: list[str]) -> int:
+def _preflight(arguments: "list[str]") -> int:
     """A container waits for this one."""
     from gpudoctor.command_line.reading import read
     from gpudoctor.command_line.running import USAGE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, get_args
@@ -52,13 +51,10 @@ def diagnose(
     from gpudoctor.command_line.examined import from_file, surveyed, with_description, with_installers
     from gpudoctor.command_line.reporting import judged, judgement_of
     from gpudoctor.engine import FailOn
-    from gpudoctor.host import InputError
     from gpudoctor.intake.description import Description
     from gpudoctor.machine import Level
     from gpudoctor.matrix.load import load_matrix
 
-    if not sys.platform.startswith("linux"):
-        raise InputError("gpudoctor runs on Linux only (x86-64, aarch64, WSL2)")
     _choose("level", level, (None, *get_args(Level)))
     _choose("fail_on", fail_on, get_args(FailOn))
     examined = Examined(level, _path(python), _path(root))

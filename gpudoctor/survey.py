@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.finding import NotJudged
+from gpudoctor.host.linux import require_linux
 from gpudoctor.machine import Fact, Gpu, Level, Machine, PythonEnvironment, Smoke, unknown
 from gpudoctor.situation.usable_gpus import standings, why_busy
 
@@ -82,8 +83,10 @@ def survey(
     `framework` than torch, that one computes instead. `request`
     names kernels, devices and limits
     (the rest of it is filled in here); `progress` is told of each kernel, `stage` of what begins.
-    Raises InputError if `python` is no Python environment, or for a device that torch does not see.
+    Raises InputError on another system than Linux, if `python` is no Python environment, or for a device that torch
+    does not see.
     """
+    require_linux()
     probing = _Probing()
     stage("reading the machine's files")
     machine = _read_files(host, matrix, python, probing)

@@ -15,3 +15,5 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A runner in the background hands on that they are ignored, and gpudoctor then keeps to that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+pytest_plugins = ["pytester"]

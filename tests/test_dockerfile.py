@@ -746,6 +746,22 @@ def test_a_folder_with_both_is_judged_as_one(tmp_path: Path):
     assert report["subject"] == {"kind": "whatif", "label": str(tmp_path)}
 
 
+def test_several_recipes_are_judged_together_and_each_image_once(tmp_path: Path):
+    own, other, composed = tmp_path / "Dockerfile", tmp_path / "other.Dockerfile", tmp_path / "compose.yaml"
+    for file in (own, other):
+        file.write_text(FAULTY["stubs"][0])
+    composed.write_text("services:\n  a: {build: .}\n")
+    code, text = run(str(own), str(other), str(composed), str(own), "--format", "json")
+    places = [finding["evidence"][0]["source"] for finding in json.loads(text)["findings"]]
+    assert code == 1
+    assert sorted(place.rpartition("/")[2] for place in places) == [
+        "Dockerfile:2",
+        "compose.yaml:2",
+        "other.Dockerfile:2",
+    ]
+    assert f"gpudoctor dockerfile {own} {other}" in run(str(own), str(other))[1].replace("\n", " ")
+
+
 def test_images_that_are_only_named_are_judged_for_a_described_gpu(tmp_path: Path):
     file = tmp_path / "compose.yaml"
     file.write_text(f"services:\n  a: {{{IMAGE}, gpus: all, shm_size: 8gb}}\n  db: {{image: 'postgres:16'}}\n")

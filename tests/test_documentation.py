@@ -188,7 +188,7 @@ def test_every_file_that_contributors_are_sent_to_is_there() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     named = re.findall(r"`((?:gpudoctor|checks|tests|docs|benchmarks|\.ci)/[\w./-]*)`", text)
     assert [path for path in named if not (ROOT / path).exists()] == []
-    assert set(re.findall(r"GPUDOCTOR_TEST\w*", text)) <= {"GPUDOCTOR_TEST_PYTHON"}
+    assert set(re.findall(r"GPUDOCTOR_TEST\w*", text)) <= {"GPUDOCTOR_TEST_PYTHON", "GPUDOCTOR_TEST_SARIF_SCHEMA"}
 
 
 def test_the_test_command_is_the_one_that_runs_before_a_merge() -> None:

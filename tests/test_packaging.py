@@ -88,6 +88,7 @@ def test_the_wheel_has_a_command_of_its_own_name_too(built: tuple[Path, Path]) -
     assert name.startswith("gpudoctor_cli-")
     assert set(scripts["console_scripts"]) == {"gpudoctor", "gpudoctor-cli"}
     assert len(set(scripts["console_scripts"].values())) == 1
+    assert dict(scripts["pytest11"]) == {"gpudoctor": "gpudoctor.pytest_plugin"}
 
 
 def test_the_packed_matrix_is_the_one_of_the_checkout(built: tuple[Path, Path]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from gpudoctor.command_line.project_settings import Settings, project_settings
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.probes.project_files import torch_asked
+from gpudoctor.render.formats import FORMATS
 from tests.support import in_process
 from tests.support.hosts import Host
 
@@ -104,7 +105,7 @@ def test_a_project_may_ignore_what_it_requires_itself(project: Path):
 
 def test_what_is_ignored_is_told_in_every_form(project: Path):
     (project / "gpudoctor.toml").write_text(f'require = "{NEVER_MET}"\nignore = {{GPD910 = "not yet bought"}}')
-    for style in ("text", "json", "junit", "github", "markdown"):
+    for style in FORMATS:
         told = gpudoctor(project, "check", "--level", "static", "--format", style).stdout
         assert "GPD910" in told and "not yet bought" in told, style
     passed = gpudoctor(project, "preflight", "--level", "static", "--", "true")
@@ -183,7 +184,7 @@ def test_members_of_a_workspace_and_lines_that_ask_for_torch_are_bounded(tmp_pat
 
 def test_a_selection_is_told(project: Path) -> None:
     (project / "gpudoctor.toml").write_text('select = ["GPD422"]')
-    for style in ("text", "json", "junit", "github", "markdown"):
+    for style in FORMATS:
         assert "all but GPD422" in gpudoctor(project, "check", "--level", "static", "--format", style).stdout, style
     assert "all but GPD422" in gpudoctor(project, "preflight", "--level", "static", "--", "true").stderr
 

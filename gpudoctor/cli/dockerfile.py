@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @command()
-@click.argument("path", type=click.Path())
+@click.argument("paths", type=click.Path(), nargs=-1, required=True, metavar="PATH...")
 @click.option("--target", default="", metavar="STAGE", help="The stage that is built. [default: the last]")
 @click.option("--build-arg", "arguments", multiple=True, metavar="NAME=VALUE", help="As for the build.")
 @option(replace(GPU, help="A GPU that the image is to run on."))
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @matrix_option
 @report_options
 def dockerfile(
-    path: str,
+    paths: tuple[str, ...],
     target: str,
     arguments: tuple[str, ...],
     gpus: tuple[str, ...],
@@ -40,7 +40,7 @@ def dockerfile(
     overlays: tuple[str, ...],
     shown: Shown,
 ) -> int:
-    """Check PATH before it is built: a Dockerfile, a compose file, or a folder that holds them.
+    """Check PATH before it is built: Dockerfiles, compose files, or folders that hold them.
 
     \b
     Example:
@@ -48,7 +48,7 @@ def dockerfile(
     """
     from gpudoctor.cli.described_image import findings_on, machine_of
     from gpudoctor.command_line.reporting import give
-    from gpudoctor.dockerfile.reading import read_recipe
+    from gpudoctor.dockerfile.reading import read_recipes
     from gpudoctor.dockerfile.recipe import Recipe
     from gpudoctor.engine import ignore_rules, judge_recipe
     from gpudoctor.intake.described import imagined
@@ -62,7 +62,7 @@ def dockerfile(
         raise click.UsageError("--driver is the driver of described GPUs: give --gpu, too")
     driver = driver or ""
     matrix = load_matrix(overlays)
-    images, services = read_recipe(path, matrix, _given(arguments), target)
+    images, services = read_recipes(paths, matrix, _given(arguments), target)
     described = imagined(Description(gpus=gpus, driver=driver), {}, matrix) if gpus else None
     recipe = Recipe(matrix, images, services, described.gpus if described else (), driver)
     also: list[Finding] = []
@@ -80,9 +80,9 @@ def dockerfile(
         ignore=ignore_rules(shown.all_ignored),
     )
     report = make_report(
-        machine, matrix, judgement, subject=Subject("whatif", path), fail_on=cast("FailOn", shown.fail_on)
+        machine, matrix, judgement, subject=Subject("whatif", " ".join(paths)), fail_on=cast("FailOn", shown.fail_on)
     )
-    give(report, judgement, shown, Look(about="image", table=_table(recipe, described)))
+    give(report, judgement, shown, Look(about="image", again=paths, table=_table(recipe, described)))
     return report.exit_code
 
 

@@ -74,10 +74,10 @@ def _named(name: str, suite: Suite[Situation]) -> list[Check[Any]]:
 
 def _from_stdin() -> str:
     from gpudoctor.host import InputError
-    from gpudoctor.host.given_file import read_given
+    from gpudoctor.host.given_file import STDIN, read_given
 
     try:
-        return read_given("/dev/stdin", _LIMIT, pipes=True)[:_LIMIT].decode("utf-8", "replace")
+        return read_given(STDIN, _LIMIT, pipes=True)[:_LIMIT].decode("utf-8", "replace")
     except (OSError, ValueError) as error:
         raise InputError(f"stdin: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 

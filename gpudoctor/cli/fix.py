@@ -21,6 +21,7 @@ from gpudoctor.command_line.arguments import Examined, Shown
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
 from gpudoctor.command_line.reading import Option
 from gpudoctor.command_line.running import tell
+from gpudoctor.host.linux import require_linux
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def fix(
       gpudoctor fix --undo             undo the last fix of this environment
     """
     check_modes(asked)
+    if snapshot_file is None:
+        require_linux()
     from gpudoctor.cli import journal, undo
     from gpudoctor.cli.examination import Examination, Sources
 
@@ -78,7 +81,8 @@ def _repair(examination: Examination, asked: Asked, shown: Shown) -> int:
     from gpudoctor.cli import apply, install, journal
 
     look = examination.look()
-    cut_off = journal.cut_off(look.machine, needed=asked.resume)
+    recorded = examination.sources.snapshot is not None  # nothing of that machine was ever fixed from here
+    cut_off = None if recorded and not asked.resume else journal.cut_off(look.machine, needed=asked.resume)
     if asked.resume:
         return apply.go_on(examination, look, cut_off, shown)
     plan = examination.plan(

@@ -118,10 +118,18 @@ def machine_to_serve(
     """The machine from its files; its drivers are started only where the files do not name the driver."""
     from msgspec.structs import replace
 
+    from gpudoctor.command_line.arguments import Examined
     from gpudoctor.command_line.examined import host_of, with_installers
+    from gpudoctor.command_line.running import say
+    from gpudoctor.host.linux import other_system
     from gpudoctor.machine import unknown
     from gpudoctor.survey import survey
 
+    if (system := other_system()) and description.gpus and examined == Examined():
+        from gpudoctor.intake.described import imagined
+
+        say(f"this is {system}: the answer is for a Linux machine with these GPUs")
+        return imagined(description, variables, matrix)
     host = host_of(examined.root, variables)
     level = cast("Level", examined.level or "static")
     found = survey(host, matrix, python=examined.python, level=level, kernels=False, stage=stage)

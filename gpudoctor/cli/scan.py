@@ -47,10 +47,12 @@ def scan(
       gpudoctor scan torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl
     """
     from gpudoctor.host import LiveHost
+    from gpudoctor.host.linux import require_linux
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.scanned import scan_data, scan_text
     from gpudoctor.scan.target import scan as scan_all
 
+    require_linux()
     if matrix_row:
         return _print_rows(given)
     matrix = load_matrix(overlays)

@@ -87,6 +87,9 @@ def smoke(
         return _list(shown)
     if examined.root is not None or snapshot_file is not None:
         raise InputError("smoke computes on the running system: --root (GPUDOCTOR_ROOT) and --from do not go with it")
+    from gpudoctor.host.linux import require_linux
+
+    require_linux()
     from gpudoctor.frameworks.torch.kernels import all_kernels
     from gpudoctor.host import LiveHost
     from gpudoctor.host.interrupts import interruptible

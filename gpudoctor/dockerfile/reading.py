@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -31,6 +31,18 @@ _MOST_IMAGES = 200
 _COMPOSE_NAME = re.compile(r"(docker-)?compose[\w.-]*\.ya?ml$")
 
 Parts = tuple[tuple[Image, ...], tuple[Started, ...]]
+
+
+def read_recipes(paths: Sequence[str], matrix: Matrix, arguments: Mapping[str, str], target: str) -> Parts:
+    """Images and services of several recipes. What a compose file builds is not judged again as a Dockerfile."""
+    images: tuple[Image, ...] = ()
+    services: tuple[Started, ...] = ()
+    for path in sorted(paths, key=lambda path: not path.endswith((".yaml", ".yml"))):
+        found, started = read_recipe(path, matrix, arguments, target)
+        known = {image.file for image in images}
+        images += tuple(image for image in found if image.file not in known)
+        services += started
+    return images, services
 
 
 def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target: str) -> Parts:

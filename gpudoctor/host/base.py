@@ -12,12 +12,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from gpudoctor.host.given_file import WITHOUT_WAITING
 from gpudoctor.host.open_file import OpenFile
 from gpudoctor.machine import DeviceNode, Fact, User, denied, known, unknown
 
 TEXT_LIMIT = 1 << 20
 OUTPUT_LIMIT = 1 << 20
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_READ = os.O_RDONLY | WITHOUT_WAITING
 
 FileKind = Literal["file", "folder", "char", "block", "link", "other"]
 
@@ -113,9 +114,11 @@ class Host(ABC):
         except (OSError, ValueError) as error:
             return self._failed(path, error)
         try:
-            content = os.pread(descriptor, limit, offset)
+            if offset:
+                os.lseek(descriptor, offset, os.SEEK_SET)
+            content = os.read(descriptor, limit)
             while len(content) < limit:
-                more = os.pread(descriptor, limit - len(content), offset + len(content))
+                more = os.read(descriptor, limit - len(content))
                 if not more:
                     break
                 content += more

@@ -9,15 +9,23 @@ import stat
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of an output that accepts no more data."""
 
+STDIN = "/dev/stdin"
+
+_CAREFUL = ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_NOINHERIT", "O_BINARY")  # Windows has the last two
+WITHOUT_WAITING = sum(getattr(os, name, 0) for name in _CAREFUL)
+"""Flags for a file that may be a pipe or a terminal: do not wait for it, nor own it, nor hand it to children."""
+
 
 def read_given(path: str, limit: int, *, pipes: bool = False) -> bytes:
     """Its content, or one byte more than `limit` of it. OSError if it cannot be read, is no regular file, or would
     make us wait; with `pipes` a pipe is read to its end."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    inherited = path == STDIN and not os.path.exists(STDIN)  # a system without /dev
+    descriptor = os.dup(0) if inherited else os.open(path, os.O_RDONLY | WITHOUT_WAITING)
     try:
         kind = os.fstat(descriptor).st_mode
         if pipes and not stat.S_ISDIR(kind):
-            os.set_blocking(descriptor, not stat.S_ISREG(kind))
+            if hasattr(os, "set_blocking"):
+                os.set_blocking(descriptor, not stat.S_ISREG(kind))
         elif not stat.S_ISREG(kind):
             raise OSError(errno.EINVAL, "not a regular file")
         content = bytearray()

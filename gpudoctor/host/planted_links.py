@@ -23,7 +23,7 @@ def refuse_planted(path: str) -> None:
         if not stat.S_ISLNK(status.st_mode):
             continue
         links += 1
-        if status.st_uid not in (0, os.geteuid()):
+        if status.st_uid and status.st_uid != os.geteuid():
             raise PermissionError(errno.EACCES, f"{done} is a link of another user")
         if links > _MOST:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))

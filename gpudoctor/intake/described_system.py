@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.host import InputError
-from gpudoctor.host.given_file import read_given
+from gpudoctor.host.given_file import STDIN, read_given
 from gpudoctor.intake.described_gpus import SOURCE
 from gpudoctor.intake.described_torch import plain_version
 from gpudoctor.machine import Fact, KernelLog, Os, System, absent, known, unknown
@@ -83,7 +83,7 @@ def _container(kind: str) -> Fact[str]:
 def described_log(path: str, matrix: Matrix) -> Fact[KernelLog]:
     """The kernel log in a file, in any form that `dmesg`, the journal or syslog writes. Raises InputError."""
     try:
-        content = read_given("/dev/stdin" if path == "-" else path, _LOG_LIMIT, pipes=True)
+        content = read_given(STDIN if path == "-" else path, _LOG_LIMIT, pipes=True)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
         raise InputError(f"--kernel-log {path}: cannot be read: {said.lower()}") from None

@@ -10,13 +10,13 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.host import InputError
+from gpudoctor.host.given_file import STDIN
 from gpudoctor.intake.snapshot import is_document, machine_of_document, read_content
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Machine, SubjectKind
     from gpudoctor.matrix.questions import Matrix
 
-STDIN = "/dev/stdin"
 _TEXT_LIMIT = 64 << 20
 """Of a packed text, unpacked."""
 _HEAD = 4096

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpudoctor.check import Check
     from gpudoctor.report import Report
 
-FORMATS = ("text", "json", "junit", "github", "markdown", "html")
+FORMATS = ("text", "json", "junit", "github", "markdown", "html", "sarif", "gitlab")
 
 
 def write_report(
@@ -66,6 +66,14 @@ def _writer(style: str) -> Callable[[Report, Sequence[Check[Any]]], str]:
         from gpudoctor.render.github import github
 
         return github
+    if style == "gitlab":
+        from gpudoctor.render.gitlab import gitlab
+
+        return gitlab
+    if style == "sarif":
+        from gpudoctor.render.sarif import sarif
+
+        return sarif
     from gpudoctor.render.markdown import markdown
 
     return markdown

@@ -9,7 +9,7 @@ import stat
 import time
 
 from gpudoctor.host import InputError
-from gpudoctor.host.given_file import FULL
+from gpudoctor.host.given_file import FULL, WITHOUT_WAITING
 from gpudoctor.host.planted_links import refuse_planted
 
 
@@ -45,7 +45,7 @@ def write_report_file(path: str | None, text: str) -> None:
 def _opened(path: str) -> int:
     """The file, without waiting for a reader."""
     refuse_planted(path)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o666)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | WITHOUT_WAITING, 0o666)
 
 
 def _write(descriptor: int, content: bytes) -> None:

@@ -54,7 +54,8 @@ def step_lines(step: Step) -> tuple[str, ...]:
 def run_line(step: RunStep) -> str:
     """A command with its folder and its variables, by root where it needs to be."""
     folder = f"cd {command_line([step.cwd])} && " if step.cwd else ""
-    as_root = "sudo " if step.risk == "root" and os.geteuid() else ""
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0  # nobody is, on a system without root
+    as_root = "sudo " if step.risk == "root" and not is_root else ""
     variables = "".join(f"{name}={_quoted(value) if value else ''} " for name, value in step.env.items())
     return f"{folder}{as_root}{variables}{command_line(step.argv)}"
 

@@ -114,7 +114,7 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     first = next((finding for finding in report.findings if finding.severity != "note"), None)
     kind, again = report.subject.kind, look.again
     if look.about == "image":
-        return _after_image(first, report.subject.label)
+        return _after_image(first, again)
     if kind == "text" and first is None:
         return "`gpudoctor check` on the machine itself tells more than a text.", _THERE
     if first is not None:
@@ -154,11 +154,11 @@ def _after_problem(first: ReportedFinding, kind: str, again: tuple[str, ...]) ->
     return f"`gpudoctor fix` {does}; {explain}", ("gpudoctor", "fix", *again)
 
 
-def _after_image(first: ReportedFinding | None, path: str) -> tuple[str, tuple[str, ...]]:
+def _after_image(first: ReportedFinding | None, paths: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     if first is None:
         return "`gpudoctor check` in the started container checks the rest.", ("gpudoctor", "check")
     why = f"Change the file and check it again; `gpudoctor explain {first.id}` tells more."
-    return why, ("gpudoctor", "dockerfile", path)
+    return why, ("gpudoctor", "dockerfile", *paths)
 
 
 def usable(report: Report) -> tuple[Gpu, ...]:

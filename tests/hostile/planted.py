@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from gpudoctor.render.formats import FORMATS
 from tests.hostile.inputs import DOCKERFILE
 from tests.support.environments import write_distribution
 from tests.support.hosts import VENV, Host
@@ -153,7 +154,7 @@ def _runs(ground: Ground) -> Iterator[tuple[str, ...]]:
     """Every command that could tell it, in every form."""
     extra = ground.extra
     root = ("--root", "root")
-    for style in ("text", "json", "junit", "github", "markdown"):
+    for style in FORMATS:
         form = ("--format", style)
         yield ("check", *root, "-v", *form, "--report-file", f"report.{style}", *extra)
         yield ("check", *DESCRIBED, *form, *extra)
