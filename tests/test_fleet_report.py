@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from pathlib import Path
@@ -17,10 +18,12 @@ from gpudoctor.cli import gpudoctor
 from gpudoctor.fleet.documents import Document, document
 from gpudoctor.fleet.merge import merge
 from gpudoctor.fleet.names import expanded, folded
+from gpudoctor.fleet.nodes import Node, Reader
 from gpudoctor.fleet.records import FleetReport
 from gpudoctor.host import InputError
 from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.machine import Machine
+from gpudoctor.render.fleet import write_fleet
 from gpudoctor.testing import no_gpu_machine, nvidia_machine
 from tests.support.check_cases import matrix
 from tests.support.faulty_machines import MACHINES
@@ -187,6 +190,45 @@ def test_hostile_documents_are_rows_and_never_faults(tmp_path: Path) -> None:
         said = run(str(tmp_path), "--format", style).stdout
         assert "\x1b" not in said
         assert "\x07" not in said
+
+
+def test_the_order_of_the_documents_changes_nothing() -> None:
+    made = fleet(random.Random(3), 24)
+    machines = {**made.machines, "x1": MACHINES["driver-lib-mismatch"], "x2": MACHINES["torch-no-arch-for-gpu"]}
+    first = merged(machines)
+    for seed in range(3):
+        shuffled = list(machines.items())
+        random.Random(seed).shuffle(shuffled)
+        assert merged(dict(shuffled)) == first
+
+
+def test_the_others_are_those_that_a_node_is_compared_with() -> None:
+    changed = FOR_NVIDIA["package.nvidia-nccl-cu12"](KINDS["h100"])
+    report = merged(nodes(6, gpu07=changed, **{f"amd{number}": KINDS["mi300"] for number in range(10)}))
+    (node,) = [node for node in report.nodes if node.name == "gpu07"]
+    assert [one.others for one in node.odd] == [6]
+
+
+def test_a_fault_on_one_node_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = Reader.node
+
+    def faulty(self: Reader, document: Document) -> Node:
+        if document.name == "gpu01":
+            raise ZeroDivisionError("a check")
+        return sound(self, document)
+
+    monkeypatch.setattr(Reader, "node", faulty)
+    report = merged(nodes(4))
+    assert [node.verdict for node in report.nodes] == ["ok", "unknown", "ok", "ok"]
+    assert "a fault of gpudoctor" in report.nodes[1].why
+
+
+@pytest.mark.parametrize("name", ["²", "gpu5²", "٣", "", "-rf", "a\nb"])
+def test_a_node_may_have_any_name(name: str) -> None:
+    report = merged({name: KINDS["h100"], "gpu1": KINDS["h100"]})
+    assert {node.name for node in report.nodes} == {name, "gpu1"}
+    for style in ("text", "json", "junit", "openmetrics", "markdown"):
+        write_fleet(report, style, io.StringIO())
 
 
 def test_a_path_that_is_not_there_is_said() -> None:

@@ -209,7 +209,7 @@ FACTS: tuple[ComparedFact, ...] = (
     ComparedFact("amd.driver", "amdgpu driver", lambda m: value_of(m.amd.module), "model", layers=("driver",)),
     ComparedFact("amd.firmware", "firmware of the GPUs", _amd_firmware, "model"),
     ComparedFact("amd.rocm", "ROCm of the system", _rocm, layers=("runtime",)),
-    ComparedFact("torch", "torch", _torch, layers=("framework",)),
+    ComparedFact("torch.version", "torch", _torch, layers=("framework",)),
     ComparedFact("python", "Python", _python),
     ComparedFact("kernel", "kernel", lambda m: value_of(m.system.kernel), severity="note", layers=("driver",)),
     ComparedFact("kernel.options", "kernel options", lambda m: value_of(m.system.kernel_options), "model"),

@@ -43,8 +43,9 @@ def merge(
     reader = Reader(matrix)
     given = roles or {}
     nodes = _named_once(
-        reader.node(replace(document, role=document.role or given.get(document.name, ""))) for document in documents
+        _read(reader, replace(document, role=document.role or given.get(document.name, ""))) for document in documents
     )
+    nodes = dict(sorted(nodes.items(), key=lambda item: natural(item[0])))
     missing = tuple(name for name in dict.fromkeys(expected) if name not in nodes)
     good = reader.node(golden) if golden else None
     comparison = Comparison(list(nodes.values()), reader, good)
@@ -75,14 +76,24 @@ def merge(
     )
 
 
+def _read(reader: Reader, document: Document) -> Node:
+    """The node of a document. A fault of gpudoctor makes this one unknown, and stops none of the others."""
+    try:
+        return reader.node(document)
+    except Exception as fault:
+        return Node(document.name, document.role, why=f"a fault of gpudoctor, not of the node: {fault!r}")
+
+
 def _named_once(found: Iterable[Node]) -> dict[str, Node]:
     """By name. Of two documents about one name nobody knows which is true: the second gets a row of its own."""
     nodes: dict[str, Node] = {}
+    met: Counter[str] = Counter()
     for node in found:
+        met[node.name] += 1
         if node.name not in nodes:
             nodes[node.name] = node
             continue
-        number = 2
+        number = max(met[node.name], 2)
         while f"{node.name} ({number})" in nodes:
             number += 1
         why = f"another document names {node.name}, too"
@@ -118,7 +129,7 @@ class Comparison:
         self._undecided: dict[str, dict[str, tuple[str, ...]]] = {}
         self._kin = _kin_by_name(self.nodes)
         self._by_name = {node.name: node for node in self.nodes}
-        for name, fact in reader.facts.items():
+        for name, fact in sorted(reader.facts.items()):
             for _, members in sorted(self._compared_with(fact).items()):
                 self._compare(name, fact, members)
 
@@ -144,20 +155,22 @@ class Comparison:
         wanted = self.golden.facts.get(name) or _absent(name, self.golden) if self.golden else None
         found = beside(values, wanted) if wanted is not None else norm_of(values)
         if isinstance(found, Norm):
+            usual, others = self._usual(node for node in values if node not in found.odd)
             for node, value in found.odd.items():
-                self.odd[node].append(Odd(name, value, found.value, self._severity(fact, node, found, values)))
+                self.odd[node].append(Odd(name, value, found.value, self._severity(fact, node, usual), others))
         elif isinstance(found, Split):
             split = self._undecided.setdefault(name, {})
             for value, names in found.values.items():
                 split[value] = (*split.get(value, ()), *sorted(names, key=natural))
 
-    def _severity(self, fact: ComparedFact, node: str, norm: Norm, values: dict[str, str]) -> Severity:
-        """That of the worst problem of the fact's layers which nodes with the norm do not have."""
-        usual: set[str] = set()
-        for name, value in values.items():
-            if value == norm.value:
-                usual |= {one.id for one in self._by_name[name].problems}
-                break
+    def _usual(self, names: Iterable[str]) -> tuple[set[str], int]:
+        """The problems that most of these nodes have, and how many nodes they are."""
+        nodes = [self._by_name[name] for name in names]
+        counts = Counter(id for node in nodes for id in {one.id for one in node.problems})
+        return {id for id, count in counts.items() if 2 * count > len(nodes)}, len(nodes)
+
+    def _severity(self, fact: ComparedFact, node: str, usual: set[str]) -> Severity:
+        """That of the worst problem of the fact's layers which most nodes with the norm do not have."""
         brought = [
             one.severity
             for one in self._by_name[node].problems

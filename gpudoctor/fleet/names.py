@@ -20,7 +20,7 @@ def stem(name: str) -> str:
 
 def natural(name: str) -> tuple[object, ...]:
     """A key that sorts gpu2 before gpu10."""
-    return tuple((int(part), part) if part.isdigit() else (0, part) for part in re.split(r"(\d{1,9})", name))
+    return tuple((int(part), part) if part.isdecimal() else (0, part) for part in re.split(r"(\d{1,9})", name))
 
 
 def folded(names: Iterable[str]) -> str:

@@ -17,6 +17,8 @@ class Odd(Struct, frozen=True):
     norm: str
     severity: Severity
     """That of the problem that it brings there; a warning if it only differs."""
+    others: int = 0
+    """How many of the nodes that it is compared with have the norm."""
 
 
 class FleetNode(Struct, frozen=True):

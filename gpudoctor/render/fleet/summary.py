@@ -20,6 +20,7 @@ class Difference(Struct, frozen=True):
     value: str
     norm: str
     severity: Severity
+    others: int
     nodes: tuple[str, ...]
 
 
@@ -43,10 +44,10 @@ def title_of(fact: str) -> str:
 
 def differences(report: FleetReport) -> tuple[Difference, ...]:
     """What is odd, the worst first, each with all nodes that have it."""
-    found: dict[tuple[str, str, str, Severity], list[str]] = {}
+    found: dict[tuple[str, str, str, Severity, int], list[str]] = {}
     for node in report.nodes:
         for odd in node.odd:
-            found.setdefault((odd.fact, odd.value, odd.norm, odd.severity), []).append(node.name)
+            found.setdefault((odd.fact, odd.value, odd.norm, odd.severity, odd.others), []).append(node.name)
     rows = [Difference(*key, tuple(names)) for key, names in found.items()]
     return tuple(sorted(rows, key=lambda row: (_GRADES.index(row.severity), row.fact, len(row.nodes))))
 
@@ -70,12 +71,6 @@ def problems(report: FleetReport) -> tuple[Problem, ...]:
 def silent(report: FleetReport) -> tuple[FleetNode, ...]:
     """Nodes of which nothing is known, or not enough."""
     return tuple(node for node in report.nodes if node.why)
-
-
-def having(report: FleetReport, difference: Difference) -> int:
-    """How many nodes are as most are: all that gave facts, without those that differ in this one."""
-    odd = sum(any(one.fact == difference.fact for one in node.odd) for node in report.nodes)
-    return sum(bool(node.group) for node in report.nodes) - odd
 
 
 def headline(report: FleetReport) -> str:
