@@ -23,6 +23,7 @@ COMMANDS = {
     "recommend": "gpudoctor.cli.recommend:recommend",
     "snapshot": "gpudoctor.cli.check:snapshot",
     "smoke": "gpudoctor.cli.smoke:smoke",
+    "fleet": "gpudoctor.cli.fleet:fleet",
     "scan": "gpudoctor.cli.scan:scan",
     "explain": "gpudoctor.cli.explain:explain",
     "list": "gpudoctor.cli.reference:list_checks",

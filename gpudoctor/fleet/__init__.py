@@ -1,0 +1,1 @@
+"""Many nodes: which one is odd."""
