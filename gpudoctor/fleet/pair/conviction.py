@@ -18,7 +18,7 @@ from gpudoctor.fleet.pair.schedule import Pair
 WITNESSES = 2
 """One pairing that went wrong may be the fault of a link."""
 SLOW = 2.0
-"""A pairing is slow if it takes this many times as long as the lower quartile of all."""
+"""A pairing is slow if three quarters of its collectives take this many times as long as is usual."""
 
 
 class Meeting(Struct, frozen=True):
@@ -28,7 +28,9 @@ class Meeting(Struct, frozen=True):
     right: bool
     """All collectives ended, and all data was right."""
     seconds: float = 0.0
-    """Of one collective."""
+    """Median of its collectives."""
+    quick: float = 0.0
+    """The lower quartile of its collectives: a busy machine delays some, a slow one all."""
 
 
 class Blame(Struct, frozen=True):
@@ -59,30 +61,28 @@ def judge(meetings: Iterable[Meeting], out: Iterable[int] = ()) -> Judgement:
     """Judge pairings. Those with a node of `out`, which is known to be faulty without them, count for nobody."""
     known = frozenset(out)
     counted = [meeting for meeting in meetings if known.isdisjoint(meeting.nodes)]
-    failed = blame(_failures(counted))
+    failed = _steady(blame(_failures(counted)), counted)
     gone = frozenset(failed.nodes)
-    times = _times(meeting for meeting in counted if gone.isdisjoint(meeting.nodes))
-    usual = lower_quartile(tuple(times.values()))
-    slow = blame({pair: seconds > SLOW * usual for pair, seconds in times.items()} if usual is not None else {})
+    steady = _always_right(meeting for meeting in counted if gone.isdisjoint(meeting.nodes))
+    usual = lower_quartile([meeting.seconds for meeting in steady.values()])
+    slow = blame({pair: _is_slow(meeting, usual) for pair, meeting in steady.items()})
     return Judgement(failed, slow, usual)
 
 
 def doubtful(meetings: Sequence[Meeting], out: Iterable[int] = ()) -> tuple[Pair, ...]:
     """Pairs that should meet again: what went wrong only once may have been chance."""
-    known = frozenset(out)
-    judgement = judge(meetings, known)
-    settled = known | frozenset(judgement.failed.nodes)
-    times = _times(meetings)
-    usual = judgement.usual_seconds or 0.0
+    judgement = judge(meetings, out)
+    settled = frozenset(out) | frozenset(judgement.failed.nodes)
     wrong = {pair for pair, failed in _failures(meetings).items() if failed}
-    slow = {pair for pair, seconds in times.items() if usual and seconds > SLOW * usual}
+    usual = judgement.usual_seconds
+    slow = {pair for pair, meeting in _always_right(meetings).items() if _is_slow(meeting, usual)}
     met = [meeting.nodes for meeting in meetings]
     return tuple(pair for pair in sorted(wrong | slow) if settled.isdisjoint(pair) and met.count(pair) == 1)
 
 
 def lower_quartile(values: Sequence[float]) -> float | None:
-    """The value that a quarter of the values does not exceed; None without values."""
-    return sorted(values)[(len(values) - 1) // 4] if values else None
+    """The largest of the smallest quarter; None without values."""
+    return sorted(values)[max(1, len(values) // 4) - 1] if values else None
 
 
 def blame(wrong: Mapping[Pair, bool]) -> Blame:
@@ -106,15 +106,27 @@ def _failures(meetings: Iterable[Meeting]) -> dict[Pair, bool]:
     return failed
 
 
-def _times(meetings: Iterable[Meeting]) -> dict[Pair, float]:
-    """Of pairs that always went right: the shortest time, since chance only ever makes it longer."""
-    meetings = list(meetings)
-    failures = _failures(meetings)
-    times: dict[Pair, float] = {}
+def _steady(blamed: Blame, meetings: Iterable[Meeting]) -> Blame:
+    """A pair that also went right is no faulty link: which of the three it was cannot be told."""
+    right = {meeting.nodes for meeting in meetings if meeting.right}
+    links = tuple(pair for pair in blamed.links if pair not in right)
+    return Blame(blamed.nodes, links, tuple(sorted({*blamed.undecided, *blamed.links} - {*links})))
+
+
+def _always_right(meetings: Iterable[Meeting]) -> dict[Pair, Meeting]:
+    """The quickest meeting of each pair that never went wrong: chance only ever makes it slower."""
+    best: dict[Pair, Meeting] = {}
+    wrong: set[Pair] = set()
     for meeting in meetings:
-        if not failures[meeting.nodes]:
-            times[meeting.nodes] = min(meeting.seconds, times.get(meeting.nodes, meeting.seconds))
-    return times
+        if not meeting.right:
+            wrong.add(meeting.nodes)
+        elif meeting.nodes not in best or meeting.quick < best[meeting.nodes].quick:
+            best[meeting.nodes] = meeting
+    return {pair: meeting for pair, meeting in best.items() if pair not in wrong}
+
+
+def _is_slow(meeting: Meeting, usual: float | None) -> bool:
+    return usual is not None and meeting.quick > SLOW * usual
 
 
 def _worst(wrong: Mapping[Pair, bool]) -> int | None:

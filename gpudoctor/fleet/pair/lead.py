@@ -184,7 +184,7 @@ class Lead:
 
 def meetings_of(met: Sequence[Met]) -> list[Meeting]:
     """What counts for conviction."""
-    return [Meeting(one.nodes, one.part.status == "right", one.part.seconds) for one in met]
+    return [Meeting(one.nodes, one.part.status == "right", one.part.seconds, one.part.quick) for one in met]
 
 
 def _own_failure(unit: Unit, hellos: Mapping[int, Mapping[str, Any]]) -> Part | None:

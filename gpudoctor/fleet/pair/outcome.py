@@ -27,7 +27,9 @@ class Part(Struct, frozen=True):
     rank: int
     status: Status
     seconds: float = 0.0
-    """Of a collective."""
+    """Median of the collectives."""
+    quick: float = 0.0
+    """Their lower quartile."""
     detail: str = ""
 
     @property
@@ -43,7 +45,7 @@ def part_of(rank: int, answer: dict[str, Any] | None, limit: float) -> Part:
     if answer["ended"] == "done":
         if answer["wrong"]:
             return Part(rank, "wrong", detail=f"{answer['wrong']} of {answer['compared']} values are wrong")
-        return Part(rank, "right", answer["seconds"])
+        return Part(rank, "right", answer["seconds"], answer["quick"])
     how = _ending(answer, limit)
     phase = answer.get("phase")
     if phase is None:
