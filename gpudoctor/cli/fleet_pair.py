@@ -19,8 +19,8 @@ from gpudoctor.command_line.running import say
 
 if TYPE_CHECKING:
     from gpudoctor.engine import FailOn
-    from gpudoctor.fleet.pair.lead import Trials
     from gpudoctor.fleet.pair.nodes import Between
+    from gpudoctor.fleet.pair.trials import Trials
 
 _UNKNOWN = 3
 
@@ -124,8 +124,9 @@ def _print(trials: Trials, shown: Shown) -> int:
     from gpudoctor.render.lines import print_lines
     from gpudoctor.render.public import to_json
     from gpudoctor.render.report_file import write_report_file
+    from gpudoctor.suites import pair_checks
 
-    report = report_of(trials, cast("FailOn", shown.fail_on))
+    report = report_of(trials, pair_checks(), cast("FailOn", shown.fail_on))
     copy = io.StringIO()
     if shown.style == "json":
         sys.stdout.write(to_json(report))

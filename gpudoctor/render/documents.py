@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fix.run import RunState
+from gpudoctor.fleet.pair.report import PairReport
 from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.planner.repair import Predicted, State
 from gpudoctor.recommend import Out, Recommended
@@ -253,6 +254,7 @@ DOCUMENTS: dict[str, Any] = {
     "recommend": Recommendations,
     "list": tuple[ListedCheck, ...],
     "smoke-list": Kernels,
+    "fleet-pair": PairReport,
 }
 """By the names of their schemas."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from gpudoctor.fleet.pair.lead import Lead, Progress, Trials, Wanted
+from gpudoctor.fleet.pair.lead import Lead, Progress, Wanted
 from gpudoctor.fleet.pair.member import Member
 from gpudoctor.fleet.pair.place import Place
 from gpudoctor.fleet.pair.rank import Rank
+from gpudoctor.fleet.pair.trials import Trials
 from gpudoctor.host.interrupts import deferred
 from gpudoctor.host.supervision import supervising
 

@@ -10,12 +10,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.json import encode
 
-from gpudoctor.fleet.pair.conviction import Judgement, Meeting, judge
+from gpudoctor.fleet.pair.conviction import Judgement, judge
 from gpudoctor.fleet.pair.course import Course
 from gpudoctor.fleet.pair.nodes import Between, Unit, chosen_backend, pairs_of_ranks, units_of
 from gpudoctor.fleet.pair.outcome import Part, look_failure, part_of, worst
-from gpudoctor.fleet.pair.rank import Group, Order, Rank, Trial
+from gpudoctor.fleet.pair.rank import Group, Order, Rank
 from gpudoctor.fleet.pair.schedule import Pair, Round
+from gpudoctor.fleet.pair.trials import Met, Trial, Trials, meetings_of
 
 JOINING_SECONDS = 300.0
 """Until all ranks have told who they are: each imports torch and starts its GPU."""
@@ -35,34 +36,6 @@ class Wanted(Struct, frozen=True):
     backend: str | None = None
     size: int | None = None
     between: Between | None = None
-
-
-class Met(Struct, frozen=True):
-    """A pair of units in a round, and the worst of what their ranks did."""
-
-    round: int
-    nodes: Pair
-    part: Part
-
-
-class Trials(Struct, frozen=True):
-    """All that was measured."""
-
-    units: tuple[Unit, ...]
-    between: Between
-    hellos: Mapping[int, Mapping[str, Any]]
-    missing: tuple[int, ...]
-    """Ranks that never said who they are."""
-    trial: Trial
-    rounds: int = 0
-    complete: bool = False
-    met: tuple[Met, ...] = ()
-    out: Mapping[int, Part] = {}
-    """Units that failed without anybody else."""
-    judgement: Judgement | None = None
-    together: Part | None = None
-    gang: tuple[int, ...] = ()
-    """Units that computed all together."""
 
 
 class Lead:
@@ -180,11 +153,6 @@ class Lead:
             text = self._rank.member.get(f"{key}/{rank}", deadline - time.monotonic())
             found[rank] = None if text is None else json.loads(text)
         return found
-
-
-def meetings_of(met: Sequence[Met]) -> list[Meeting]:
-    """What counts for conviction."""
-    return [Meeting(one.nodes, one.part.status == "right", one.part.seconds, one.part.quick) for one in met]
 
 
 def _own_failure(unit: Unit, hellos: Mapping[int, Mapping[str, Any]]) -> Part | None:

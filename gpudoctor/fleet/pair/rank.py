@@ -10,22 +10,13 @@ from msgspec import Struct
 from gpudoctor.fleet.pair.member import Answer, Member, MemberError
 from gpudoctor.fleet.pair.outcome import LOOK_SECONDS
 from gpudoctor.fleet.pair.place import Place
+from gpudoctor.fleet.pair.trials import Trial
 
 JOIN_SECONDS = 600.0
 """Until the slowest rank is there."""
 _ORDERS = 10
 """An order may take this many limits of a trial: rank 0 waits for ranks that do not answer. A store that gave up
 earlier would take the healthy ranks down with a faulty one."""
-
-
-class Trial(Struct, frozen=True):
-    """What is the same in all trials of a job."""
-
-    seconds: float
-    """The limit of a trial, with its set-up."""
-    size: int
-    """Bytes of each collective."""
-    backend: str = ""
 
 
 class Group(Struct, frozen=True):
