@@ -44,7 +44,9 @@ shown_options = gathered(
 
 
 @command()
-@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Partners of each node.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Partners of each node."
+)
 @click.option("--links", is_flag=True, help="Let every node meet every other, to find faulty links, too.")
 @click.option(
     "--backend",
@@ -95,6 +97,7 @@ def pair(
     from gpudoctor.render.progress import progress_line
 
     place = place_from(os.environ)
+    interpreter = _interpreter(python)
     if place.size == 1:
         say("this job has one rank: there is nobody to pair it with, and nothing was tested")
         return _UNKNOWN
@@ -108,11 +111,22 @@ def pair(
     try:
         # Rank 0 alone speaks; what it does takes minutes.
         with progress_line(shown.style, shown.quiet or place.rank > 0) as progress:
-            return take_part(place, python or sys.executable, wanted, partial(_print, shown=shown), progress.stage)
+            return take_part(place, interpreter, wanted, partial(_print, shown=shown), progress.stage)
     except MemberError as error:
         say(f"rank {place.rank} on {place.name} could not be tested: {error}")
         # torchrun ends all ranks when one fails. Rank 0 misses this one, and says so when the others are tested.
         return 0 if place.rank else _UNKNOWN
+
+
+def _interpreter(python: str | None) -> str:
+    """The one that --python names, else the running one: torchrun started it because of its torch."""
+    from gpudoctor.host import InputError, LiveHost
+    from gpudoctor.probes.python_layout import find_layout
+
+    layout = find_layout(LiveHost({}), python, os.environ) if python else None
+    if python and (layout is None or not layout.interpreter):
+        raise InputError(f"--python {python}: there is no interpreter")
+    return layout.interpreter or "" if layout else sys.executable
 
 
 def _print(trials: Trials, shown: Shown) -> int:

@@ -48,6 +48,9 @@ def _import_torch() -> Message:
         if not distributed.is_available():
             return {"error": "this torch is built without torch.distributed"}
         return {"torch": str(torch.__version__)}
+    except ModuleNotFoundError as error:
+        hint = " (--python names the Python that has torch)" if error.name == "torch" else ""
+        return {"error": last_line(error) + hint}
     except BaseException as error:  # SystemExit is a failure of an import, too
         return {"error": last_line(error)}
 
