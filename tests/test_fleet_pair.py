@@ -160,6 +160,25 @@ def test_more_rounds_follow_while_nobody_can_be_named():
     assert all(set(trial(5, dead=set(pair)).failed.nodes) == set(pair) for pair in pairs)
 
 
+def test_a_node_that_failed_with_three_meets_no_more():
+    course, meetings = Course(12, 12), []
+    while pairs := course.next(meetings, ()):
+        meetings += [Meeting(pair, 5 not in pair, 1.0, 1.0) for pair in pairs]
+    assert sum(5 in meeting.nodes for meeting in meetings) == 3
+    assert judge(meetings).failed.nodes == (5,)
+
+
+def test_what_was_slow_once_is_tried_again():
+    course, meetings = Course(6, 3), []
+    while pairs := course.next(meetings, ()):
+        for pair in pairs:
+            first = pair not in [meeting.nodes for meeting in meetings]
+            seconds = 9.0 if pair == (0, 5) and first else 1.0
+            meetings.append(Meeting(pair, True, seconds, seconds))
+    assert [meeting.nodes for meeting in meetings].count((0, 5)) == 2
+    assert not judge(meetings).slow.links
+
+
 # --- rank 0, with ranks that are played ---
 
 Answer = dict[str, Any]
@@ -292,6 +311,24 @@ def test_wrong_data_is_told_as_such():
     report = report_of_ranks(Played(5, 1, lambda rank, group: wrong if 4 in group else RIGHT), 5)
     assert [(problem.id, problem.nodes) for problem in report.problems] == [("GPD742", ("n4",))]
     assert "22 of 100 values are wrong" in report.problems[0].message
+
+
+def test_what_the_faulty_side_says_is_told_not_what_its_partner_noticed():
+    gloo = (
+        "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error [10.0.0.1]:51606: Connection reset by "
+    )
+    gone = {
+        "ended": "raised",
+        "phase": "computing",
+        "reason": f"RuntimeError: {gloo}peer. This is typically caused by",
+    }
+    crash = {"ended": "-11", "phase": "computing", "words": "Fatal error"}
+    report = report_of_ranks(
+        Played(5, 1, lambda rank, group: crash if rank == 4 else gone if 4 in group else RIGHT), 5
+    )
+    assert "(ended by SIGSEGV (Fatal error), in the all-reduce)" in report.problems[0].message
+    details = {pairing.detail for pairing in report.pairings if "n4" in pairing.nodes}
+    assert "RuntimeError: Read error [10.0.0.1]:51606: Connection reset by peer, in the all-reduce" in details
 
 
 def test_of_two_faulty_nodes_each_is_told_what_it_did_with_good_ones():

@@ -214,7 +214,9 @@ def _of_node(result: PairResult, number: int, what: str, severity: Severity = "e
 def _failed(result: PairResult, number: int, how: str) -> Finding:
     own = result.evidence(number)
     bad = [met for met in own if met.part.status != "right"]
-    return _of_node(result, number, f"{how} in {len(bad)} of {len(own)} pairings ({result.worst_detail(bad)})")
+    return _of_node(
+        result, number, f"{how} in {len(bad)} of {len(own)} pairings ({result.worst_detail(bad, number)})"
+    )
 
 
 def _undecided(result: PairResult, blame: Blame, severity: Severity) -> Verdicts:

@@ -78,8 +78,7 @@ class Lead:
         while pairs := course.next(meetings_of(met), out):
             number = met[-1].round + 1 if met else 1
             self._progress(f"round {number}: {len(pairs)} pair{'s' * (len(pairs) > 1)}")
-            for pair, part in self._round(trials, pairs, number, out).items():
-                met.append(Met(number, pair, part))
+            met += self._round(trials, pairs, number, out)
         judgement = judge(meetings_of(met), out)
         gang = tuple(n for n in range(len(trials.units)) if n not in out and n not in judgement.convicted)
         together = self._together(trials, gang, judgement)
@@ -94,7 +93,7 @@ class Lead:
             gang=gang,
         )
 
-    def _round(self, trials: Trials, pairs: Round, number: int, out: dict[int, Part]) -> dict[Pair, Part]:
+    def _round(self, trials: Trials, pairs: Round, number: int, out: dict[int, Part]) -> list[Met]:
         """What became of each pair; a unit that failed by itself goes to `out`, and its pair says nothing."""
         groups: dict[str, tuple[int, ...]] = {}
         lanes: dict[Pair, list[tuple[int, int]]] = {}
@@ -106,11 +105,16 @@ class Lead:
             own = [parts[rank] for rank in trials.units[node].ranks if rank in parts and parts[rank].own]
             if own:
                 out[node] = worst(own)
-        return {
-            pair: worst([_lane(parts[one], parts[other]) for one, other in lanes[pair]])
+        return [
+            Met(
+                number,
+                pair,
+                worst([_lane(parts[one], parts[other]) for one, other in lanes[pair]]),
+                tuple(parts[rank] for lane in lanes[pair] for rank in lane if parts[rank].status != "right"),
+            )
             for pair in pairs
             if out.keys().isdisjoint(pair)
-        }
+        ]
 
     def _together(self, trials: Trials, gang: Sequence[int], judgement: Judgement) -> Part | None:
         """All of the gang in one group."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -66,7 +67,7 @@ def worst(parts: Sequence[Part]) -> Part:
 def _ending(answer: dict[str, Any], limit: float) -> str:
     ended = str(answer.get("ended"))
     if ended == "raised":
-        return str(answer["reason"])[:_WORDS_LIMIT]
+        return _telling_part(str(answer["reason"]))[:_WORDS_LIMIT]
     if ended == "late":
         return f"no end within {limit:g} s"
     words = str(answer.get("words") or "").rpartition("\n")[2][:_WORDS_LIMIT]
@@ -75,3 +76,11 @@ def _ending(answer: dict[str, Any], limit: float) -> str:
     except ValueError:
         how = f"ended with status {ended}"
     return f"{how} ({words})" if words else how
+
+
+def _telling_part(error: str) -> str:
+    """An error of torch without the place in its source and the advice of Gloo; of NCCL's the last one alone."""
+    kind, _, text = error.partition(": ")
+    text = re.sub(r"\[(enforce fail at )?/?[\w/.-]+\.(cc|cpp|h):\d+\] ?", "", text)
+    text = text.partition(" This is typically caused by")[0].rpartition("Last error: ")[2]
+    return f"{kind}: {text.rstrip('. ')}" if text else error

@@ -88,9 +88,13 @@ class PairResult:
         own = self.bandwidth(median(each.part.seconds for each in met))
         return f"{own:g} GB/s, usual are {self.bandwidth(self.judgement.usual_seconds):g} GB/s"
 
-    def worst_detail(self, met: Sequence[Met]) -> str:
-        """What happened in the worst of some pairings."""
-        return self.detail(worst([each.part for each in met]))
+    def worst_detail(self, met: Sequence[Met], number: int | None = None) -> str:
+        """What happened in the worst of some pairings, on the side of a node if it is given: its partners may only
+        have noticed that it was gone."""
+        faults = [fault for each in met for fault in each.faults]
+        ranks = () if number is None else self.trials.units[number].ranks
+        own = [fault for fault in faults if fault.rank in ranks]
+        return self.detail(worst(own or faults or [each.part for each in met]))
 
     def detail(self, part: Part) -> str:
         """What happened, with the GPU where a node has several."""

@@ -29,6 +29,8 @@ class Met(Struct, frozen=True):
     round: int
     nodes: Pair
     part: Part
+    faults: tuple[Part, ...] = ()
+    """What each rank that did not go right came to, on both sides."""
 
 
 class Trials(Struct, frozen=True):

@@ -69,7 +69,7 @@ def _node(result: PairResult, number: int) -> PairedNode:
     if number in result.trials.out:
         detail = result.detail(result.trials.out[number])
     elif state != "ok":
-        detail = result.worst_detail(result.evidence(number) or own)
+        detail = result.worst_detail(result.evidence(number) or own, number)
     return PairedNode(
         name=unit.name,
         ranks=unit.ranks,
