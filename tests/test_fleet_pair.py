@@ -142,6 +142,14 @@ def test_of_three_nodes_the_faulty_one_is_found():
     assert trial(3, dead={1}).failed.nodes == (1,)
 
 
+def test_one_witness_is_not_enough():
+    """Node 0 met only the faulty node 1 and, over a faulty link, node 2."""
+    failed = [Meeting(pair, False) for pair in [(0, 1), (1, 2), (1, 3), (0, 2)]]
+    judgement = judge([*failed, Meeting((2, 3), True, 1.0, 1.0)])
+    assert judgement.failed.nodes == (1,)
+    assert judgement.failed.undecided == ((0, 2),)
+
+
 def test_a_pair_that_failed_once_and_went_right_once_is_no_faulty_link():
     meetings = [Meeting(pair, True, 1.0, 1.0) for pair in itertools.combinations(range(5), 2)]
     judgement = judge([*meetings, Meeting((1, 3), False)])
@@ -361,12 +369,19 @@ def test_a_rank_that_never_came_is_a_row():
 
 
 def test_a_rank_that_stops_answering_is_excluded_and_costs_the_others_nothing():
-    report = report_of_ranks(
-        Played(5, 1, lambda rank, group: None if rank == 3 else LATE if 3 in group else RIGHT), 5
-    )
+    member = Played(5, 1, lambda rank, group: None if rank == 3 else LATE if 3 in group else RIGHT)
+    report = report_of_ranks(member, 5)
     assert (report.exit_code, report.exclude) == (3, ("n3",))
     assert report.not_judged == ("n3 stopped answering",)
     assert not report.problems
+    assert [key for key in member.orders if key.endswith("/3")] == ["order/0/3"]
+
+
+def test_where_no_node_can_take_part_none_is_blamed():
+    refused = {"ended": "raised", "reason": "RuntimeError: no driver", "memory": False, "words": ""}
+    report = report_of_ranks(Played(4, 1, lambda rank, group: refused), 4)
+    assert (report.exit_code, report.problems, report.exclude) == (3, (), ())
+    assert report.not_judged == ("no node could take part: RuntimeError: no driver",)
 
 
 def test_a_node_without_gpus_among_many_with_is_the_faulty_one():
