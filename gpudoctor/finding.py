@@ -14,7 +14,7 @@ Verdict = Literal["ok", "warning", "error", "unknown"]
 Confidence = Literal["certain", "likely", "possible"]
 Risk = Literal["safe", "replaces", "root", "reboot"]
 ModuleFlavour = Literal["open", "proprietary"]
-Layer = Literal["driver", "access", "runtime", "framework", "packages", "smoke", "image", "gpudoctor"]
+Layer = Literal["driver", "access", "runtime", "framework", "packages", "smoke", "image", "fleet", "gpudoctor"]
 """Where a problem lies, from the metal up: hardware, kernel and driver; nodes and containers; CUDA and ROCm; the
 frameworks; what is installed beside them; kernels that ran; recipes of images; gpudoctor itself."""
 
@@ -257,6 +257,8 @@ class Finding(Struct, frozen=True):
     """The one GPU that it is about."""
     devices: tuple[Device, ...] = ()
     """Every GPU that it is about; empty: the environment or the machine. Of one GPU a check gives `device` alone."""
+    nodes: tuple[str, ...] = ()
+    """The nodes of a fleet that it is about."""
     confidence: Confidence = "certain"
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()

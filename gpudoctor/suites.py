@@ -1,4 +1,4 @@
-"""The checks of `checks/`: those of machines and those of images, each found by its folder. And those of plugins."""
+"""The checks of `checks/`: those of machines, images and fleets, each found by its folder. And those of plugins."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from gpudoctor.engine import Suite
 
 if TYPE_CHECKING:
     from gpudoctor.dockerfile.recipe import Recipe
+    from gpudoctor.fleet.pair.result import PairResult
     from gpudoctor.situation import Situation
 
-_IMAGE = "image"
+_IMAGE, _FLEET = "image", "fleet"
 _LAYERS = ("driver", "access", "runtime", "framework", "packages", "smoke", "gpudoctor")
 
 
@@ -27,8 +28,8 @@ def machine_checks(plugins: tuple[str, ...] = ()) -> Suite[Situation]:
         from gpudoctor.plugins import plugin_checks, refuse_clashes
 
         checks += plugin_checks(plugins)
-        refuse_clashes((*checks, *_checks_of(_IMAGE)))
-    return Suite(checks, lambda: _checks_of(_IMAGE))
+        refuse_clashes((*checks, *_checks_of(_IMAGE), *_checks_of(_FLEET)))
+    return Suite(checks, lambda: (*_checks_of(_IMAGE), *_checks_of(_FLEET)))
 
 
 @cache
@@ -36,6 +37,12 @@ def image_checks(plugins: tuple[str, ...] = ()) -> Suite[Recipe]:
     """Every check of Dockerfiles and compose files; a judgement of a machine never imports them. `plugins` may be
     named beside them."""
     return Suite(_checks_of(_IMAGE), lambda: machine_checks(plugins))
+
+
+@cache
+def pair_checks() -> Suite[PairResult]:
+    """Every check of nodes that computed in pairs."""
+    return Suite(_checks_of(_FLEET), machine_checks)
 
 
 def _checks_of(folder: str) -> Iterator[Check[Any]]:

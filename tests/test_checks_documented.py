@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.suites import image_checks, machine_checks
+from gpudoctor.suites import image_checks, machine_checks, pair_checks
 
 SECTIONS = ("## Why it matters", "## How it is judged", "## Fix safety")
 
 
-@pytest.mark.parametrize("check", [*machine_checks(), *image_checks()], ids=lambda check: check.id)
+@pytest.mark.parametrize("check", [*machine_checks(), *image_checks(), *pair_checks()], ids=lambda check: check.id)
 def test_a_check_states_its_fault_and_explains_itself(check):
     assert len(check.title) <= 72, check.title
     positions = [check.explanation.find(section) for section in SECTIONS]
@@ -29,6 +29,6 @@ def test_slugs_state_faults_in_kebab_case():
     assert all(slug == slug.lower() and " " not in slug and "_" not in slug for slug in slugs)
 
 
-@pytest.mark.parametrize("check", [*machine_checks(), *image_checks()], ids=lambda check: check.id)
+@pytest.mark.parametrize("check", [*machine_checks(), *image_checks(), *pair_checks()], ids=lambda check: check.id)
 def test_a_check_lies_in_the_folder_of_its_layer(check):
     assert check.function.__module__.split(".")[:3] == ["gpudoctor", "checks", check.layer]

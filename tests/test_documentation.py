@@ -13,7 +13,7 @@ from gpudoctor.command_line.project_settings import Settings
 from gpudoctor.render.formats import FORMATS
 from gpudoctor.report import Report, ReportedFinding
 from gpudoctor.requirement import parse
-from gpudoctor.suites import image_checks, machine_checks
+from gpudoctor.suites import image_checks, machine_checks, pair_checks
 from tests.documentation import PAGES, ROOT, pages, program
 from tests.documentation.blocks import remade
 from tests.documentation.screens import screen
@@ -84,7 +84,7 @@ def test_every_exit_code_exists(page: Path) -> None:
 
 @every_page
 def test_every_check_exists(page: Path) -> None:
-    checks = [*machine_checks(), *image_checks()]
+    checks = [*machine_checks(), *image_checks(), *pair_checks()]
     named = set(re.findall(r"GPD\d{3}", page.read_text()))
     assert named <= {check.id for check in checks}
     explained = {words[1] for words in pages.command_lines(page) if words[:1] == ["explain"] and len(words) > 1}

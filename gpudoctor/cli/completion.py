@@ -40,9 +40,9 @@ def _found(incomplete: str, values: Iterable[tuple[str, str]]) -> list[Completio
 
 def checks(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Ids and slugs of checks."""
-    from gpudoctor.suites import image_checks, machine_checks
+    from gpudoctor.suites import image_checks, machine_checks, pair_checks
 
-    rows = [check for suite in (machine_checks(), image_checks()) for check in suite]
+    rows = [check for suite in (machine_checks(), image_checks(), pair_checks()) for check in suite]
     ids = ((check.id, check.slug) for check in rows)
     return _found(incomplete, (*ids, *((check.slug, check.id) for check in rows)))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from gpudoctor.cli.command import Group
+from gpudoctor.cli.fleet_pair import pair
 from gpudoctor.cli.options import matrix_option, option
 from gpudoctor.command_line.options import EXPECT, GOLDEN, NO_COLOR, REPORT_FILE, ROLES, fail_on, form, verbose
 from gpudoctor.render.fleet import FORMATS
@@ -132,3 +133,6 @@ def _lines(path: str) -> list[str]:
 
     text = read_content(path).decode("utf-8", "replace")
     return [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+
+fleet.add_command(pair)

@@ -17,9 +17,9 @@ from gpudoctor.render.lines import printable
 @plugin_option
 def list_checks(style: str | None, plugins: tuple[str, ...]) -> int:
     """List all checks: id, slug and what is wrong."""
-    from gpudoctor.suites import image_checks, machine_checks
+    from gpudoctor.suites import image_checks, machine_checks, pair_checks
 
-    checks = (*machine_checks(plugins), *image_checks())
+    checks = (*machine_checks(plugins), *image_checks(), *pair_checks())
     if style == "json":
         from gpudoctor.render.documents import ListedCheck
         from gpudoctor.render.public import to_json

@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fix.run import RunState
+from gpudoctor.fleet.pair.report import PairReport
 from gpudoctor.fleet.records import FleetReport
 from gpudoctor.host.recorded import HostFile
 from gpudoctor.intake.snapshot import Snapshot
@@ -270,6 +271,7 @@ DOCUMENTS: dict[str, Any] = {
     "list": tuple[ListedCheck, ...],
     "smoke-list": Kernels,
     "host": HostFile,
+    "fleet-pair": PairReport,
 }
 """By the names of their schemas; "host" is the gpudoctor-host.json of a recorded folder."""
 

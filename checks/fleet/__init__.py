@@ -1,0 +1,1 @@
+"""Many nodes: what they do together."""

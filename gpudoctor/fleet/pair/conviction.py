@@ -1,0 +1,183 @@
+"""Who is to blame for pairings that went wrong: a node, a link, or nobody who can be named.
+
+A pairing that went wrong accuses both its nodes. What tells them apart is how each did with everybody else: a node
+whose fault is its own goes wrong with all, and its partners go right with others. So a node is convicted by
+*witnesses*: partners that did better without it than it did without them. A node that only met faulty ones has none,
+since a faulty partner did no better with anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+from msgspec import Struct
+
+from gpudoctor.fleet.pair.schedule import Pair
+
+WITNESSES = 2
+"""One pairing that went wrong may be the fault of a link."""
+SLOW = 2.0
+"""A pairing is slow if three quarters of its collectives take this many times as long as is usual."""
+
+
+class Meeting(Struct, frozen=True):
+    """How a pair of nodes did, once."""
+
+    nodes: Pair
+    right: bool
+    """All collectives ended, and all data was right."""
+    seconds: float = 0.0
+    """Median of its collectives."""
+    quick: float = 0.0
+    """The lower quartile of its collectives: a busy machine delays some, a slow one all."""
+
+
+class Blame(Struct, frozen=True):
+    """What pairings say about one kind of fault."""
+
+    nodes: tuple[int, ...] = ()
+    """To blame, the worst first."""
+    links: tuple[Pair, ...] = ()
+    """Went wrong although both nodes did well with others."""
+    undecided: tuple[Pair, ...] = ()
+    """Went wrong, and it cannot be told which of the two is to blame."""
+
+
+class Judgement(Struct, frozen=True):
+    """What all pairings say: about those that failed, then about the slow ones among the others."""
+
+    failed: Blame
+    slow: Blame
+    usual_seconds: float | None
+    """The lower quartile of the pairings that went right; None if none did."""
+
+    @property
+    def convicted(self) -> frozenset[int]:
+        return frozenset((*self.failed.nodes, *self.slow.nodes))
+
+
+def judge(meetings: Iterable[Meeting], out: Iterable[int] = ()) -> Judgement:
+    """Judge pairings. Those with a node of `out`, which is known to be faulty without them, count for nobody."""
+    known = frozenset(out)
+    counted = [meeting for meeting in meetings if known.isdisjoint(meeting.nodes)]
+    failed = _steady(blame(_failures(counted)), counted)
+    gone = frozenset(failed.nodes)
+    steady = _always_right(meeting for meeting in counted if gone.isdisjoint(meeting.nodes))
+    usual = lower_quartile([meeting.seconds for meeting in steady.values()])
+    slow = blame({pair: _is_slow(meeting, usual) for pair, meeting in steady.items()})
+    return Judgement(failed, slow, usual)
+
+
+def doubtful(meetings: Sequence[Meeting], out: Iterable[int] = ()) -> tuple[Pair, ...]:
+    """Pairs that should meet again: what went wrong only once may have been chance."""
+    judgement = judge(meetings, out)
+    settled = frozenset(out) | frozenset(judgement.failed.nodes)
+    wrong = {pair for pair, failed in _failures(meetings).items() if failed}
+    usual = judgement.usual_seconds
+    slow = {pair for pair, meeting in _always_right(meetings).items() if _is_slow(meeting, usual)}
+    met = [meeting.nodes for meeting in meetings]
+    return tuple(pair for pair in sorted(wrong | slow) if settled.isdisjoint(pair) and met.count(pair) == 1)
+
+
+def lower_quartile(values: Sequence[float]) -> float | None:
+    """The largest of the smallest quarter; None without values."""
+    return sorted(values)[max(1, len(values) // 4) - 1] if values else None
+
+
+def blame(wrong: Mapping[Pair, bool]) -> Blame:
+    """Whom pairings accuse; `wrong` says of each pair that met whether it went wrong."""
+    left = dict(wrong)
+    convicted: list[int] = []
+    while (worst := _worst(left)) is not None:
+        convicted.append(worst)
+        left = {pair: went for pair, went in left.items() if worst not in pair}
+    record = _Record(left)
+    open_pairs = [pair for pair, went in sorted(left.items()) if went]
+    links = tuple(pair for pair in open_pairs if all(record.well_without(node, _other(pair, node)) for node in pair))
+    return Blame(tuple(convicted), links, tuple(pair for pair in open_pairs if pair not in links))
+
+
+def _failures(meetings: Iterable[Meeting]) -> dict[Pair, bool]:
+    """A pair that failed once of several times failed."""
+    failed: dict[Pair, bool] = {}
+    for meeting in meetings:
+        failed[meeting.nodes] = failed.get(meeting.nodes, False) or not meeting.right
+    return failed
+
+
+def _steady(blamed: Blame, meetings: Iterable[Meeting]) -> Blame:
+    """A pair that also went right is no faulty link: which of the three it was cannot be told."""
+    right = {meeting.nodes for meeting in meetings if meeting.right}
+    links = tuple(pair for pair in blamed.links if pair not in right)
+    return Blame(blamed.nodes, links, tuple(sorted({*blamed.undecided, *blamed.links} - {*links})))
+
+
+def _always_right(meetings: Iterable[Meeting]) -> dict[Pair, Meeting]:
+    """The quickest meeting of each pair that never went wrong: chance only ever makes it slower."""
+    best: dict[Pair, Meeting] = {}
+    wrong: set[Pair] = set()
+    for meeting in meetings:
+        if not meeting.right:
+            wrong.add(meeting.nodes)
+        elif meeting.nodes not in best or meeting.quick < best[meeting.nodes].quick:
+            best[meeting.nodes] = meeting
+    return {pair: meeting for pair, meeting in best.items() if pair not in wrong}
+
+
+def _is_slow(meeting: Meeting, usual: float | None) -> bool:
+    return usual is not None and meeting.quick > SLOW * usual
+
+
+def _worst(wrong: Mapping[Pair, bool]) -> int | None:
+    """The node with the largest share of wrong pairings, if it is to be convicted."""
+    record = _Record(wrong)
+    candidates = [node for node in record.nodes if record.is_guilty(node)]
+    return max(candidates, key=lambda node: (record.share(node), record.bad(node), -node), default=None)
+
+
+def _other(pair: Pair, node: int) -> int:
+    return pair[1] if pair[0] == node else pair[0]
+
+
+class _Record:
+    """How each node did with each of its partners."""
+
+    def __init__(self, wrong: Mapping[Pair, bool]) -> None:
+        self._partners: dict[int, dict[int, bool]] = {}
+        for (one, other), went in wrong.items():
+            self._partners.setdefault(one, {})[other] = went
+            self._partners.setdefault(other, {})[one] = went
+        self._bad = {node: sum(partners.values()) for node, partners in self._partners.items()}
+
+    @property
+    def nodes(self) -> Iterable[int]:
+        return self._partners
+
+    def bad(self, node: int) -> int:
+        """With how many partners it went wrong."""
+        return self._bad[node]
+
+    def share(self, node: int, without: int | None = None) -> Fraction | None:
+        """The part of its partners with which it went wrong, `without` one of them; None if it had no other."""
+        partners = self._partners[node]
+        bad, count = self._bad[node], len(partners)
+        if without is not None:
+            bad, count = bad - partners[without], count - 1
+        return Fraction(bad, count) if count else None
+
+    def well_without(self, node: int, partner: int) -> bool:
+        """Whether it went right with most of its other partners."""
+        share = self.share(node, partner)
+        return share is not None and share < Fraction(1, 2)
+
+    def is_guilty(self, node: int) -> bool:
+        """Whether it went wrong with most of its partners, and enough of them bear witness against it."""
+        partners = self._partners[node]
+        if self._bad[node] < WITNESSES or 2 * self._bad[node] <= len(partners):
+            return False
+        return sum(self._witness(partner, node) for partner, wrong in partners.items() if wrong) >= WITNESSES
+
+    def _witness(self, partner: int, node: int) -> bool:
+        theirs, own = self.share(partner, node), self.share(node, partner)
+        return theirs is not None and own is not None and theirs < own

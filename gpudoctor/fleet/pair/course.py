@@ -1,0 +1,65 @@
+"""Which round comes next: those of the schedule, more of them while nobody can be named, and second looks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from gpudoctor.fleet.pair.conviction import Meeting, doubtful, judge
+from gpudoctor.fleet.pair.schedule import Round, round_of, rounds_of
+
+HOPELESS = 3
+"""A convicted node that failed with so many partners and did well with none meets no further one."""
+
+
+class Course:
+    """The course of a test of `count` nodes over `rounds` rounds of the schedule."""
+
+    def __init__(self, count: int, rounds: int) -> None:
+        self._schedule = rounds_of(count)
+        self._wanted = min(rounds, len(self._schedule))
+        self._done = self._repeats = 0
+
+    @property
+    def rounds(self) -> int:
+        """Of the schedule, so far."""
+        return self._done
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every pair has met, so that a link would have been noticed."""
+        return self._done == len(self._schedule)
+
+    def next(self, meetings: Sequence[Meeting], out: Collection[int]) -> Round:
+        """The pairs that meet next, given how earlier ones did and which nodes cannot take part; () at the end."""
+        while self._goes_on(meetings, out):
+            self._done += 1
+            left_out = {*out, *_hopeless(meetings, out)}
+            if pairs := tuple(pair for pair in self._schedule[self._done - 1] if left_out.isdisjoint(pair)):
+                return pairs
+        pairs = round_of(doubtful(meetings, out)) if _any_right(meetings) else ()
+        if pairs and self._repeats < self._wanted:
+            self._repeats += 1
+            return pairs
+        return ()
+
+    def _goes_on(self, meetings: Sequence[Meeting], out: Collection[int]) -> bool:
+        """Whether the schedule goes on: as far as wanted, and as far again while that tells who is to blame."""
+        if self._done < self._wanted:
+            return True
+        if self._done >= min(2 * self._wanted, len(self._schedule)) or not _any_right(meetings):
+            return False
+        judgement = judge(meetings, out)
+        return bool(judgement.failed.undecided or judgement.slow.undecided)
+
+
+def _any_right(meetings: Sequence[Meeting]) -> bool:
+    return any(meeting.right for meeting in meetings)
+
+
+def _hopeless(meetings: Sequence[Meeting], out: Collection[int]) -> set[int]:
+    found = set()
+    for node in judge(meetings, out).failed.nodes:
+        own = [meeting for meeting in meetings if node in meeting.nodes]
+        if len({meeting.nodes for meeting in own}) >= HOPELESS and not _any_right(own):
+            found.add(node)
+    return found
