@@ -23,6 +23,7 @@ COMMANDS = {
     "recommend": "gpudoctor.cli.recommend:recommend",
     "variants": "gpudoctor.cli.variants:variants",
     "snapshot": "gpudoctor.cli.check:snapshot",
+    "fleet": "gpudoctor.cli.fleet:fleet",
     "smoke": "gpudoctor.cli.smoke:smoke",
     "scan": "gpudoctor.cli.scan:scan",
     "explain": "gpudoctor.cli.explain:explain",

@@ -1,0 +1,138 @@
+"""`gpudoctor fleet`: many nodes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from gpudoctor.cli.command import Group
+from gpudoctor.cli.options import matrix_option, option
+from gpudoctor.command_line.options import NO_COLOR, REPORT_FILE, fail_on, form, verbose
+from gpudoctor.render.fleet import FORMATS
+
+if TYPE_CHECKING:
+    from gpudoctor.engine import FailOn
+    from gpudoctor.fleet.documents import Document
+    from gpudoctor.fleet.records import FleetReport
+
+
+@click.group(cls=Group)
+def fleet() -> None:
+    """Compare many nodes: which one is odd, and what fixes it."""
+
+
+@fleet.command()
+@click.argument("paths", nargs=-1, required=True, metavar="DIR|FILE|-...", type=click.Path())
+@click.option(
+    "--expect", metavar="NODES|FILE", default="", help="Nodes that must be there: gpu[01-64], or a file of names."
+)
+@click.option(
+    "--golden", metavar="FILE", type=click.Path(), help="A snapshot or report of a node that is known to be good."
+)
+@click.option("--roles", metavar="FILE", type=click.Path(), help="Roles of nodes, a line each: gpu[01-32]=train.")
+@matrix_option
+@option(fail_on("From which verdict on the exit code is 1."))
+@option(form(FORMATS))
+@option(REPORT_FILE)
+@option(verbose("Print every difference."))
+@option(NO_COLOR)
+def report(
+    paths: tuple[str, ...],
+    expect: str,
+    golden: str | None,
+    roles: str | None,
+    overlays: tuple[str, ...],
+    fail_on: str | None,
+    style: str | None,
+    report_file: str | None,
+    verbose: bool,
+    no_color: bool,
+) -> int:
+    """Merge snapshots and reports of nodes, and name the odd ones.
+
+    Each document is what `gpudoctor snapshot` or `gpudoctor check --format json` printed on one node: a folder of
+    files, single files, or JSON lines. A node is named by its file. Nothing is run and no network is used.
+
+    A value that more than half of at least three nodes have is the norm; two nodes that differ accuse nobody. Exit
+    codes: 0 no error, 1 a node has one, 3 a node is unknown or missing.
+
+    \b
+    Examples:
+      gpudoctor fleet report results/
+      gpudoctor fleet report results/ --expect 'gpu[01-64]' --format html --report-file fleet.html
+      cat *.json | gpudoctor fleet report -
+    """
+    from gpudoctor.fleet.documents import documents
+    from gpudoctor.fleet.merge import merge
+    from gpudoctor.matrix.load import load_matrix
+
+    made = merge(
+        documents(paths),
+        load_matrix(overlays),
+        expected=_names(expect),
+        golden=_good(golden),
+        fail_on=cast("FailOn", fail_on or "error"),
+        roles=_roles(roles),
+    )
+    show(made, style, report_file, verbose=verbose, color=not no_color)
+    return made.exit_code
+
+
+def show(report: FleetReport, style: str | None, report_file: str | None, *, verbose: bool, color: bool) -> None:
+    """Print a fleet's report, and write it to the file that was asked for."""
+    import io
+
+    from gpudoctor.render.fleet import write_fleet
+    from gpudoctor.render.report_file import write_report_file
+
+    if report_file:
+        copy = io.StringIO()
+        write_fleet(report, style or "text", copy, verbose=verbose)
+        write_report_file(report_file, copy.getvalue())
+    write_fleet(report, style or "text", sys.stdout, color=color, verbose=verbose)
+
+
+def _names(expect: str) -> tuple[str, ...]:
+    from gpudoctor.fleet.names import expanded
+
+    if not expect:
+        return ()
+    if os.path.exists(expect):
+        return tuple(name for line in _lines(expect) for name in expanded(line))
+    return expanded(expect)
+
+
+def _good(path: str | None) -> Document | None:
+    from gpudoctor.fleet.documents import document
+    from gpudoctor.host import InputError
+    from gpudoctor.intake.snapshot import read_content
+
+    if path is None:
+        return None
+    read = document(read_content(path), path)
+    if read.failure:
+        raise InputError(f"--golden {path}: {read.failure}")
+    return read
+
+
+def _roles(path: str | None) -> dict[str, str]:
+    from gpudoctor.fleet.names import expanded
+    from gpudoctor.host import InputError
+
+    roles: dict[str, str] = {}
+    for line in _lines(path) if path else ():
+        nodes, equals, role = line.rpartition("=")
+        if not equals or not role.strip():
+            raise InputError(f"--roles {path}: {line!r} is no line such as gpu[01-32]=train")
+        roles.update(dict.fromkeys(expanded(nodes.strip()), role.strip()))
+    return roles
+
+
+def _lines(path: str) -> list[str]:
+    from gpudoctor.intake.snapshot import read_content
+
+    text = read_content(path).decode("utf-8", "replace")
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]

@@ -1,0 +1,222 @@
+"""The merge: nodes become groups, norms and the report; pure but for reading the documents."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpudoctor.engine import FailOn, exit_code
+from gpudoctor.finding import Layer, Severity, Verdict
+from gpudoctor.fleet.documents import Document
+from gpudoctor.fleet.facts import ComparedFact
+from gpudoctor.fleet.names import natural, stem
+from gpudoctor.fleet.nodes import Node, Reader
+from gpudoctor.fleet.norms import Norm, Split, beside, norm_of
+from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup, Odd, Undecided
+from gpudoctor.suites import machine_checks
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+_GRADES: tuple[Severity, ...] = ("note", "warning", "error")
+_WORST: tuple[Verdict, ...] = ("ok", "warning", "unknown", "error")
+NOTHING_CAME = "nothing came from it"
+
+
+def merge(
+    documents: Iterable[Document],
+    matrix: Matrix,
+    *,
+    expected: Iterable[str] = (),
+    golden: Document | None = None,
+    fail_on: FailOn = "error",
+    roles: Mapping[str, str] | None = None,
+) -> FleetReport:
+    """The report of these documents. `expected` names nodes that must be there; `golden` is a node that is known to
+    be good; `roles` gives nodes their roles, where their documents name none."""
+    reader = Reader(matrix)
+    given = roles or {}
+    nodes = _named_once(
+        reader.node(replace(document, role=document.role or given.get(document.name, ""))) for document in documents
+    )
+    missing = tuple(name for name in dict.fromkeys(expected) if name not in nodes)
+    good = reader.node(golden) if golden else None
+    comparison = Comparison(list(nodes.values()), reader, good)
+    told = {node.name: _worse(node, comparison.odd.get(node.name, ())) for node in nodes.values()}
+    groups = _groups(nodes.values())
+    place = {name: group.id for group in groups for name in group.nodes}
+    rows = [
+        FleetNode(
+            name=node.name,
+            verdict=told[node.name],
+            exit_code=exit_code(told[node.name], fail_on),
+            group=place.get(node.name, ""),
+            problems=tuple(dict.fromkeys(one.id for one in node.problems)),
+            odd=tuple(comparison.odd.get(node.name, ())),
+            why=node.why,
+        )
+        for node in nodes.values()
+    ]
+    rows += [FleetNode(name, "unknown", exit_code("unknown", fail_on), "", why=NOTHING_CAME) for name in missing]
+    verdict: Verdict = max((row.verdict for row in rows), key=_WORST.index, default="unknown")
+    return FleetReport(
+        verdict=verdict,
+        exit_code=exit_code(verdict, fail_on),
+        nodes=tuple(sorted(rows, key=lambda row: natural(row.name))),
+        groups=groups,
+        missing=missing,
+        undecided=comparison.undecided,
+    )
+
+
+def _named_once(found: Iterable[Node]) -> dict[str, Node]:
+    """By name. Of two documents about one name nobody knows which is true: the second gets a row of its own."""
+    nodes: dict[str, Node] = {}
+    for node in found:
+        if node.name not in nodes:
+            nodes[node.name] = node
+            continue
+        number = 2
+        while f"{node.name} ({number})" in nodes:
+            number += 1
+        why = f"another document names {node.name}, too"
+        name = f"{node.name} ({number})"
+        nodes[name] = replace(node, name=name, verdict=_at_least(node.verdict, "unknown"), why=node.why or why)
+    return nodes
+
+
+def _at_least(verdict: Verdict, least: Verdict) -> Verdict:
+    return max(verdict, least, key=_WORST.index)
+
+
+def _worse(node: Node, odd: Iterable[Odd]) -> Verdict:
+    """The node's verdict, with what differs."""
+    verdict = node.verdict
+    for one in odd:
+        if one.severity != "note":
+            verdict = _at_least(verdict, "error" if one.severity == "error" else "warning")
+    return verdict
+
+
+# --- what differs ----------------------------------------------------------------------------------
+
+
+class Comparison:
+    """The facts of all nodes side by side."""
+
+    def __init__(self, nodes: list[Node], reader: Reader, golden: Node | None) -> None:
+        self.nodes = [node for node in nodes if node.facts]
+        self.reader = reader
+        self.golden = golden
+        self.odd: dict[str, list[Odd]] = defaultdict(list)
+        self._undecided: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._models = _models_by_name(self.nodes)
+        self._by_name = {node.name: node for node in self.nodes}
+        for name, fact in reader.facts.items():
+            for _, members in sorted(self._compared_with(fact).items()):
+                self._compare(name, fact, members)
+
+    @property
+    def undecided(self) -> tuple[Undecided, ...]:
+        return tuple(Undecided(fact, values) for fact, values in self._undecided.items())
+
+    def _compared_with(self, fact: ComparedFact) -> dict[tuple[str, ...], dict[str, str]]:
+        """The nodes' values, for each set of nodes that should agree."""
+        sets: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
+        for node in self.nodes:
+            value = node.facts.get(fact.name) or _absent(fact.name, node)
+            if value is None:
+                continue
+            model = node.model or self._models.get((node.role, stem(node.name)), "")
+            key = (node.role, node.platform, model) if fact.within == "model" else (node.role, str(bool(model)))
+            sets[key][node.name] = value
+        return sets
+
+    def _compare(self, name: str, fact: ComparedFact, values: dict[str, str]) -> None:
+        wanted = self.golden.facts.get(name) or _absent(name, self.golden) if self.golden else None
+        found = beside(values, wanted) if wanted is not None else norm_of(values)
+        if isinstance(found, Norm):
+            for node, value in found.odd.items():
+                self.odd[node].append(Odd(name, value, found.value, self._severity(fact, node, found, values)))
+        elif isinstance(found, Split):
+            split = self._undecided.setdefault(name, {})
+            for value, names in found.values.items():
+                split[value] = (*split.get(value, ()), *sorted(names, key=natural))
+
+    def _severity(self, fact: ComparedFact, node: str, norm: Norm, values: dict[str, str]) -> Severity:
+        """That of the worst problem of the fact's layers which nodes with the norm do not have."""
+        usual: set[str] = set()
+        for name, value in values.items():
+            if value == norm.value:
+                usual |= {one.id for one in self._by_name[name].problems}
+                break
+        brought = [
+            one.severity
+            for one in self._by_name[node].problems
+            if one.id not in usual and _layers().get(one.id) in fact.layers
+        ]
+        return max((*brought, fact.severity), key=_GRADES.index)
+
+
+def _absent(fact: str, node: Node) -> str | None:
+    """What a node has of a package or a variable that it does not name; None: unknown."""
+    if fact.startswith("variable."):
+        return "not set"
+    return "not installed" if fact.startswith("package.") and node.lists_packages else None
+
+
+def _models_by_name(nodes: Iterable[Node]) -> dict[tuple[str, str], str]:
+    """By role and stem of the name, the GPU model of most nodes: a node that lost all its GPUs is one of them."""
+    models: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for node in nodes:
+        models[(node.role, stem(node.name))][node.model] += 1
+    return {
+        key: model
+        for key, counts in models.items()
+        for model, count in counts.most_common(1)
+        if model and 2 * count > sum(counts.values()) >= 3
+    }
+
+
+@cache
+def _layers() -> dict[str, Layer]:
+    """The layer of each check, by its id."""
+    return {check.id: check.layer for check in machine_checks()}
+
+
+# --- groups ----------------------------------------------------------------------------------------
+
+
+def _groups(nodes: Iterable[Node]) -> tuple[NodeGroup, ...]:
+    """Nodes with equal GPUs and equal problems, the largest group first."""
+    members: dict[tuple[object, ...], list[Node]] = defaultdict(list)
+    for node in nodes:
+        if node.facts:
+            key = (node.model, node.count, node.platform, node.role, _wrong(node))
+            members[key].append(node)
+    ordered = sorted(members.values(), key=lambda group: (-len(group), natural(group[0].name)))
+    return tuple(_group(f"g{number}", group) for number, group in enumerate(ordered, 1))
+
+
+def _wrong(node: Node) -> tuple[object, ...]:
+    """What is wrong, and what would fix it: two nodes with one problem may need different steps."""
+    return tuple((one.id, one.severity, repr(one.fixes[:1])) for one in node.problems)
+
+
+def _group(id: str, members: list[Node]) -> NodeGroup:
+    first = members[0]
+    problems = {(one.id, one.message): one for one in first.problems}.values()
+    return NodeGroup(
+        id=id,
+        gpu=first.model,
+        gpus=first.count,
+        nodes=tuple(sorted((node.name for node in members), key=natural)),
+        fixes=tuple({repr(one.fixes[0]): one.fixes[0] for one in first.problems if one.fixes}.values()),
+        platform=first.platform,
+        role=first.role,
+        problems=tuple(FleetProblem(one.id, one.slug, one.severity, one.message) for one in problems),
+    )

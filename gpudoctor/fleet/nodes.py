@@ -1,0 +1,107 @@
+"""One node: what is wrong with it, and the facts of it that are compared. Equal machines are judged once."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.finding import Verdict
+from gpudoctor.fleet.documents import Document, FoundThere
+from gpudoctor.fleet.facts import ComparedFact, compared, gpus, main_model
+from gpudoctor.machine import Machine
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+
+class Judged(Struct, frozen=True):
+    """What is wrong with a machine."""
+
+    verdict: Verdict
+    findings: tuple[FoundThere, ...]
+
+
+class Node(Struct, frozen=True):
+    """One node of the fleet, without its machine: of ten thousand only this is kept."""
+
+    name: str
+    role: str = ""
+    verdict: Verdict = "unknown"
+    problems: tuple[FoundThere, ...] = ()
+    """Its errors and warnings."""
+    facts: dict[str, str] = {}
+    model: str = ""
+    count: int = 0
+    platform: str = ""
+    lists_packages: bool = False
+    why: str = ""
+
+
+class Reader:
+    """Makes nodes of documents; keeps what it found for machines that it has met."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self.matrix = matrix
+        self.facts: dict[str, ComparedFact] = {}
+        """Every compared fact that some node had, by name."""
+        self._judged: dict[bytes, Judged] = {}
+        self._strings: Callable[[str], str] = sys.intern
+
+    def node(self, document: Document) -> Node:
+        """The node of one document."""
+        machine = document.machine
+        if machine is None:
+            return Node(document.name, document.role, why=document.failure or "the document is empty")
+        found = (
+            Judged(document.verdict or "unknown", document.findings)
+            if document.findings is not None
+            else self._judge(machine)
+        )
+        facts = {}
+        for fact, value in compared(machine):
+            self.facts.setdefault(fact.name, fact)
+            facts[fact.name] = self._strings(value)
+        listed = machine.environment.value.distributions.value if machine.environment.value else None
+        return Node(
+            name=document.name,
+            role=document.role,
+            verdict=found.verdict,
+            problems=tuple(one for one in found.findings if one.severity != "note"),
+            facts=facts,
+            model=self._strings(main_model(machine)),
+            count=sum(not gpu.integrated for gpu in machine.gpus) if gpus(machine) else 0,
+            platform=machine.system.platform,
+            lists_packages=bool(listed),
+        )
+
+    def _judge(self, machine: Machine) -> Judged:
+        """By the engine. Two machines that are equal but for what no check asks for get one answer."""
+        same = replace(machine, system=replace(machine.system, suspends=type(machine.system)().suspends))
+        key = hashlib.blake2b(msgspec.json.encode(same), digest_size=16).digest()
+        if key not in self._judged:
+            self._judged[key] = judge_machine(machine, self.matrix)
+        return self._judged[key]
+
+
+def judge_machine(machine: Machine, matrix: Matrix) -> Judged:
+    """What the checks say of a machine, with the steps of the fixes."""
+    from gpudoctor.engine import judge
+    from gpudoctor.planner.plan import fixes_for
+    from gpudoctor.situation import Situation
+    from gpudoctor.suites import machine_checks
+
+    judgement = judge(machine, matrix, machine_checks())
+    situation = Situation(machine, matrix)
+    return Judged(
+        judgement.verdict,
+        tuple(
+            FoundThere(one.id, one.slug, one.severity, one.message, fixes_for(one, situation) if one.fixes else ())
+            for one in judgement.findings
+        ),
+    )

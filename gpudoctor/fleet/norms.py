@@ -1,0 +1,45 @@
+"""Which value most nodes have, and which nodes are odd; pure.
+
+A value is the norm if more than half of at least three nodes have it. Of two nodes that differ, and of nodes without
+such a majority, nobody is accused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+LEAST = 3
+
+
+class Norm(Struct, frozen=True):
+    """What most nodes have; `odd` are the others with their values."""
+
+    value: str
+    odd: Mapping[str, str]
+
+
+class Split(Struct, frozen=True):
+    """No value has a majority: the nodes by value."""
+
+    values: Mapping[str, tuple[str, ...]]
+
+
+def norm_of(values: Mapping[str, str]) -> Norm | Split | None:
+    """What comes of the values of nodes, by their names; None if all agree."""
+    by_value: dict[str, list[str]] = {}
+    for name, value in values.items():
+        by_value.setdefault(value, []).append(name)
+    if len(by_value) < 2:
+        return None
+    best = max(by_value, key=lambda value: len(by_value[value]))
+    if len(values) >= LEAST and 2 * len(by_value[best]) > len(values):
+        return Norm(best, {name: value for name, value in values.items() if value != best})
+    return Split({value: tuple(names) for value, names in by_value.items()})
+
+
+def beside(values: Mapping[str, str], wanted: str) -> Norm | None:
+    """The same, beside the value of a node that is known to be good."""
+    odd = {name: value for name, value in values.items() if value != wanted}
+    return Norm(wanted, odd) if odd else None

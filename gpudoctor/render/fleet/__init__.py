@@ -1,0 +1,25 @@
+"""The forms of a fleet's report; only the chosen writer is imported."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from gpudoctor.fleet.records import FleetReport
+
+FORMATS = ("text", "json", "junit", "openmetrics", "markdown")
+
+
+def write_fleet(report: FleetReport, style: str, out: TextIO, *, color: bool = False, verbose: bool = False) -> None:
+    """Write a fleet's report to `out` in one of FORMATS."""
+    if style == "text":
+        from gpudoctor.render.fleet.text import print_fleet
+
+        print_fleet(report, out, color=color, verbose=verbose)
+    elif style == "json":
+        from gpudoctor.render.public import to_json
+
+        out.write(to_json(report))
+    else:
+        out.write(import_module(f"gpudoctor.render.fleet.{style}").written(report))

@@ -1,0 +1,46 @@
+"""A fleet's report as Markdown. Every text of a node stands in a code span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpudoctor.fleet.names import folded
+from gpudoctor.fleet.operators import ready_lines
+from gpudoctor.render.fleet.summary import differences, everyone, headline, problems, silent, title_of
+from gpudoctor.render.lines import printable
+from gpudoctor.render.markdown import code
+
+if TYPE_CHECKING:
+    from gpudoctor.fleet.records import FleetReport
+
+
+def written(report: FleetReport) -> str:
+    """The page."""
+    return printable("\n".join(_lines(report)).rstrip("\n") + "\n")
+
+
+def _lines(report: FleetReport) -> Iterator[str]:
+    yield from (f"## {headline(report)}", "")
+    if found := problems(report):
+        yield from ("| problem | nodes | |", "|---|---|---|")
+        for one in found:
+            nodes = code(everyone(one.nodes, report))
+            yield f"| {one.severity} {one.id} {one.slug} | {nodes} | {code(one.message)} |"
+        yield ""
+    if odd := differences(report):
+        yield from ("### Different from most nodes", "", "| nodes | fact | value | most nodes |", "|---|---|---|---|")
+        for row in odd:
+            fact = code(title_of(row.fact))
+            yield f"| {code(folded(row.nodes))} | {fact} | {code(row.value)} | {code(row.norm)} |"
+        yield ""
+    if unknown := silent(report):
+        yield from ("### Not known", "", *(f"- {code(node.name)}: {code(node.why)}" for node in unknown), "")
+    if report.undecided:
+        yield from ("### No majority", "")
+        for split in report.undecided:
+            told = "; ".join(f"{code(value)}: {code(folded(names))}" for value, names in split.values.items())
+            yield f"- {code(title_of(split.fact))}: {told}"
+        yield ""
+    if lines := tuple(ready_lines(report)):
+        yield from ("### To take nodes out of use", "", "```sh", *(line for _, line in lines), "```")

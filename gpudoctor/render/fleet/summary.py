@@ -1,0 +1,106 @@
+"""What a fleet's report says in short, for every form of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gpudoctor.finding import Severity
+from gpudoctor.fleet.names import folded, natural
+from gpudoctor.fleet.records import FleetNode, FleetReport, NodeGroup
+
+_GRADES: tuple[Severity, ...] = ("error", "warning", "note")
+
+
+class Difference(Struct, frozen=True):
+    """Nodes that have one value where most have another."""
+
+    fact: str
+    value: str
+    norm: str
+    severity: Severity
+    nodes: tuple[str, ...]
+
+
+class Problem(Struct, frozen=True):
+    """Nodes that have one problem."""
+
+    id: str
+    slug: str
+    severity: Severity
+    message: str
+    nodes: tuple[str, ...]
+
+
+def title_of(fact: str) -> str:
+    """What people call a fact: "NVIDIA driver", "NCCL_DEBUG"."""
+    from gpudoctor.fleet.facts import FACTS
+
+    named = {one.name: one.title for one in FACTS}
+    return named.get(fact, fact.partition(".")[2] or fact)
+
+
+def differences(report: FleetReport) -> tuple[Difference, ...]:
+    """What is odd, the worst first, each with all nodes that have it."""
+    found: dict[tuple[str, str, str, Severity], list[str]] = {}
+    for node in report.nodes:
+        for odd in node.odd:
+            found.setdefault((odd.fact, odd.value, odd.norm, odd.severity), []).append(node.name)
+    rows = [Difference(*key, tuple(names)) for key, names in found.items()]
+    return tuple(sorted(rows, key=lambda row: (_GRADES.index(row.severity), row.fact, len(row.nodes))))
+
+
+def problems(report: FleetReport) -> tuple[Problem, ...]:
+    """What is wrong with nodes by their own checks, the worst first."""
+    found: dict[tuple[str, str, Severity], list[NodeGroup]] = {}
+    message: dict[tuple[str, str, Severity], str] = {}
+    for group in report.groups:
+        for one in group.problems:
+            key = (one.id, one.slug, one.severity)
+            found.setdefault(key, []).append(group)
+            message.setdefault(key, one.message)
+    rows = [
+        Problem(*key, message[key], tuple(sorted({n for g in groups for n in g.nodes}, key=natural)))
+        for key, groups in found.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (_GRADES.index(row.severity), -len(row.nodes), row.id)))
+
+
+def silent(report: FleetReport) -> tuple[FleetNode, ...]:
+    """Nodes of which nothing is known, or not enough."""
+    return tuple(node for node in report.nodes if node.why)
+
+
+def having(report: FleetReport, difference: Difference) -> int:
+    """How many nodes are as most are: all that gave facts, without those that differ in this one."""
+    odd = sum(any(one.fact == difference.fact for one in node.odd) for node in report.nodes)
+    return sum(bool(node.group) for node in report.nodes) - odd
+
+
+def headline(report: FleetReport) -> str:
+    """How the fleet stands, in one sentence."""
+    total = len(report.nodes)
+    if not total:
+        return "No node: there is nothing to compare."
+    bad = sum(node.verdict == "error" for node in report.nodes)
+    unknown = sum(node.verdict == "unknown" for node in report.nodes)
+    differing = sum(node.verdict == "warning" for node in report.nodes)
+    parts = list(_parts(bad, unknown, differing))
+    many = f"{total} node{'s' * (total != 1)}"
+    return f"{' · '.join(parts)} (of {many})" if parts else f"No problem found on {many}"
+
+
+def _parts(bad: int, unknown: int, differing: int) -> Iterator[str]:
+    if bad:
+        yield f"{bad} node{'s' * (bad != 1)} with a problem"
+    if unknown:
+        yield f"{unknown} unknown"
+    if differing:
+        yield f"{differing} with a warning"
+
+
+def everyone(names: tuple[str, ...], report: FleetReport) -> str:
+    """The names folded; all nodes of a larger fleet are "all nodes"."""
+    known = [node.name for node in report.nodes if node.group]
+    return "all nodes" if len(known) > 1 and len(names) == len(known) else folded(names)

@@ -1,0 +1,113 @@
+"""A fleet's report for a person: what is wrong and where, who is odd, who is silent, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+from gpudoctor.fleet.names import folded
+from gpudoctor.fleet.operators import ready_lines
+from gpudoctor.render.fleet.summary import differences, everyone, having, headline, problems, silent, title_of
+from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.steps import fix_lines
+
+if TYPE_CHECKING:
+    from gpudoctor.fleet.records import FleetReport
+
+_MARKS = {
+    "error": ("✗ Problem  ", "bold red"),
+    "warning": ("! Warning  ", "bold yellow"),
+    "note": ("· Note  ", "cyan"),
+}
+_STYLES = {"ok": "bold green", "warning": "bold yellow", "error": "bold red", "unknown": "bold magenta"}
+_LONG = 70
+_MOST_VALUES = 8
+
+
+def print_fleet(report: FleetReport, out: TextIO, *, color: bool, verbose: bool) -> None:
+    """Print it to `out`."""
+    print_lines(_lines(report, verbose), out, color=color)
+
+
+def _lines(report: FleetReport, verbose: bool) -> Iterator[Line]:
+    yield [(headline(report), _STYLES[report.verdict])]
+    yield [(f"gpudoctor {report.gpudoctor}", "dim")]
+    yield from _machines(report)
+    for problem in problems(report):
+        mark, style = _MARKS[problem.severity]
+        yield []
+        yield [
+            (mark, style),
+            (problem.slug, "bold"),
+            (f" [{problem.id}]  ", "dim"),
+            (everyone(problem.nodes, report), ""),
+        ]
+        yield [("    ", ""), (problem.message, "")]
+    yield from _differences(report, verbose)
+    for node in silent(report):
+        yield []
+        yield [("? ", "magenta"), (f"{node.name}: {node.why}", "")]
+    yield from _undecided(report)
+    yield from _plans(report)
+    if lines := tuple(ready_lines(report)):
+        yield []
+        yield [("To take these nodes out of use (nothing of it is run)", "bold")]
+        for who, line in lines:
+            yield [(f"  {who:<14} ", "dim"), (line, "command")]
+
+
+def _machines(report: FleetReport) -> Iterator[Line]:
+    """How many nodes of which kind there are."""
+    kinds: dict[tuple[str, int, str, str], list[str]] = {}
+    for group in report.groups:
+        kinds.setdefault((group.gpu, group.gpus, group.platform, group.role), []).extend(group.nodes)
+    if kinds:
+        yield []
+    for (gpu, count, platform, role), nodes in sorted(kinds.items(), key=lambda item: -len(item[1])):
+        what = f"{count} x {gpu}" if gpu else "no GPU"
+        details = ", ".join(filter(None, (what, platform, role)))
+        yield [(f"  {len(nodes):>5} x  ", "dim"), (details, ""), (f"  {_short(folded(nodes))}", "dim")]
+
+
+def _differences(report: FleetReport, verbose: bool) -> Iterator[Line]:
+    """Who differs from most nodes, and in what."""
+    found = differences(report)
+    shown = [one for one in found if verbose or one.severity != "note"]
+    if shown:
+        yield []
+        yield [("Different from most nodes", "bold")]
+    for one in shown:
+        mark, style = _MARKS[one.severity]
+        yield [
+            (f"  {mark.split()[0]} ", style),
+            (folded(one.nodes), "bold"),
+            (f"  {title_of(one.fact)} {_short(one.value)}; {having(report, one)} others: {_short(one.norm)}", ""),
+        ]
+    if left := len(found) - len(shown):
+        yield [(f"  · {left} more difference{'s' * (left != 1)} of little weight: -v shows them", "dim")]
+
+
+def _undecided(report: FleetReport) -> Iterator[Line]:
+    """Facts without a majority."""
+    if report.undecided:
+        yield []
+        yield [("Nodes differ, and no value has a majority", "bold")]
+    for one in report.undecided:
+        ordered = sorted(one.values.items(), key=lambda item: -len(item[1]))
+        told = "; ".join(f"{_short(value)}: {_short(folded(names))}" for value, names in ordered[:_MOST_VALUES])
+        more = len(ordered) - _MOST_VALUES
+        yield [("  ", ""), (f"{title_of(one.fact)}  ", "bold"), (told + (f"; {more} more values" * (more > 0)), "")]
+
+
+def _plans(report: FleetReport) -> Iterator[Line]:
+    """One plan for each group of equal nodes."""
+    for group in report.groups:
+        if group.fixes:
+            yield []
+            yield [("Plan for ", "bold"), (_short(folded(group.nodes)), "bold")]
+            for fix in group.fixes:
+                yield from fix_lines(fix, "Fix")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONG else f"{text[: _LONG - 20]} ... {text[-15:]}"
