@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from gpudoctor.cli.command import Group
+from gpudoctor.cli.fleet_check import check, node
 from gpudoctor.cli.options import matrix_option, option
 from gpudoctor.command_line.options import NO_COLOR, REPORT_FILE, fail_on, form, verbose
 from gpudoctor.render.fleet import FORMATS
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 @click.group(cls=Group)
 def fleet() -> None:
     """Compare many nodes: which one is odd, and what fixes it."""
+
+
+fleet.add_command(check)
+fleet.add_command(node)
 
 
 @fleet.command()

@@ -91,7 +91,7 @@ def _why(pods: list[dict[str, Any]], node: str = "") -> str:
 def _kubectl(order: Order, *arguments: str, must: bool = True) -> str:
     argv = ("kubectl", *order.arguments, *arguments)
     ran = run_limited(argv, max(5.0, order.left), environ=os.environ)
-    if must and (ran.value is None or ran.value.returncode):
+    if must and (ran.value is None or ran.value.rc):
         words = ran.value.stderr.strip() if ran.value else ran.why
         raise InputError(f"kubectl {arguments[0]} failed: {words[-300:]}")
     return ran.value.stdout if ran.value else ""

@@ -27,7 +27,9 @@ def manifest(order: Order, name: str) -> dict[str, Any]:
         return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": head, "spec": spec}
     pod = {"restartPolicy": "Never", "containers": [_container(order)], **_placed(order)}
     pod["affinity"] = {
-        "nodeAffinity": _required("nodeSelectorTerms", {"matchExpressions": [_among(order.nodes)]}),
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*map(_named, order.nodes)]}
+        },
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
                 {"labelSelector": {"matchLabels": labels}, "topologyKey": _HOSTNAME}
@@ -68,12 +70,8 @@ def _placed(order: Order) -> dict[str, Any]:
     return {**({"nodeSelector": selector} if selector else {}), "tolerations": tolerations}
 
 
-def _required(kind: str, term: dict[str, Any]) -> dict[str, Any]:
-    return {"requiredDuringSchedulingIgnoredDuringExecution": {kind: [term]}}
-
-
-def _among(nodes: tuple[str, ...]) -> dict[str, Any]:
-    return {"key": _HOSTNAME, "operator": "In", "values": list(nodes)}
+def _named(node: str) -> dict[str, Any]:
+    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
 
 
 def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:

@@ -47,10 +47,12 @@ def _nodes(order: Order) -> tuple[str, ...]:
 
 
 def _mpiexec(order: Order, nodes: tuple[str, ...]) -> tuple[str, ...]:
-    place = ("-hosts", ",".join(nodes), "-ppn", "1", "-prepend-rank", "-disable-auto-cleanup")
+    count, names = str(len(nodes)), ",".join(nodes)
     if _open_mpi():
-        place = ("--host", ",".join(nodes), "--map-by", "ppr:1:node", "--tag-output")
-    return ("mpiexec", "-n", str(len(nodes)), *place, *order.arguments, *order.on_node())
+        start = ("mpiexec", "-n", count, "--host", names, "--map-by", "ppr:1:node", "--tag-output")
+    else:
+        start = ("mpiexec", "-n", count, "-hosts", names, "-ppn", "1", "-prepend-rank")
+    return (*start, *order.arguments, *order.on_node())
 
 
 @cache

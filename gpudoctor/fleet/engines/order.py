@@ -14,7 +14,7 @@ from gpudoctor.host import InputError
 from gpudoctor.spelling import is_name
 
 FOR_ENGINE = 0.25
-"""The share of the time that an engine has for itself: to start a process on every node, and to bring answers back."""
+"""The share of the time that an engine needs: to start a process on every node, and to bring answers back."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -23,8 +23,9 @@ class Order(Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
     """The nodes to ask; () for those that the engine knows."""
     seconds: float = 60.0
-    check: tuple[str, ...] = ()
-    """Options of `gpudoctor check`."""
+    level: str = "driver"
+    options: tuple[str, ...] = ()
+    """Further options of `gpudoctor check`."""
     program: tuple[str, ...] = ("gpudoctor",)
     """How gpudoctor is started on a node."""
     arguments: tuple[str, ...] = ()
@@ -42,14 +43,18 @@ class Order(Struct, frozen=True, kw_only=True):
         return max(0.0, self.began + self.seconds - time.monotonic())
 
     @property
+    def check(self) -> tuple[str, ...]:
+        """The options of `gpudoctor check` on a node."""
+        return ("--level", self.level, *self.options)
+
+    @property
     def node_seconds(self) -> float:
         """How long a node may take."""
         return self.seconds * (1 - FOR_ENGINE)
 
     def on_node(self) -> tuple[str, ...]:
         """The command that checks a node and prints its report in lines."""
-        check = ("--", *self.check) if self.check else ()
-        return (*self.program, "fleet", "node", "--timeout", f"{self.node_seconds:g}", *check)
+        return (*self.program, "fleet", "node", "--timeout", f"{self.node_seconds:g}", "--", *self.check)
 
     def asking(self, nodes: Sequence[str]) -> Order:
         """The same for some of its nodes."""

@@ -13,7 +13,11 @@ from gpudoctor.host import InputError
 
 
 def answers_of(
-    argv: Sequence[str], order: Order, label: str = "", names: Mapping[str, str] | None = None, also: Sequence[str] = ()
+    argv: Sequence[str],
+    order: Order,
+    label: str = "",
+    names: Mapping[str, str] | None = None,
+    also: Sequence[str] = (),
 ) -> tuple[Answer, ...]:
     """Run an engine's program until it ends, or until the time is over.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from gpudoctor.fleet.engines.order import Answer, Order, as_typed
@@ -15,17 +16,19 @@ _GONE_AS_PLANNED = (1, 4)
 
 def preview(order: Order) -> str:
     """The command of each task. Ray has no command line for it."""
-    return f"# a Ray task on each node, by NodeAffinitySchedulingStrategy(NODE_ID, soft=False):\n{as_typed(_command(order))}"
+    return f"# a Ray task on each node, with NodeAffinitySchedulingStrategy(ID, soft=False):\n{as_typed(order.on_node())}"
 
 
 def run(order: Order) -> tuple[Answer, ...]:
     """Ask every living node of the cluster that RAY_ADDRESS, or the running one, is."""
     try:
-        import ray
+        ray = importlib.import_module("ray")
     except ImportError:
         raise InputError("--on ray needs Ray: pip install 'gpudoctor-cli[ray]'") from None
     try:
-        ray.init(address=order.arguments[0] if order.arguments else "auto", log_to_driver=False, logging_level="ERROR")
+        ray.init(
+            address=order.arguments[0] if order.arguments else "auto", log_to_driver=False, logging_level="ERROR"
+        )
     except Exception as error:  # many kinds, none of which Ray documents
         raise InputError(f"--on ray: no cluster: {error}") from None
     try:
@@ -35,12 +38,11 @@ def run(order: Order) -> tuple[Answer, ...]:
 
 
 def _asked(ray: Any, order: Order) -> tuple[Answer, ...]:
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
+    affinity = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
     living, answers = _nodes(ray, order)
     task = ray.remote(num_cpus=0, max_retries=0)(_task())
     pinned = {
-        task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(id, soft=False)).remote(_command(order)): node
+        task.options(scheduling_strategy=affinity(id, soft=False)).remote(order.on_node(), order.left): node
         for node, id in living.items()
     }
     done, waiting = ray.wait(list(pinned), num_returns=len(pinned), timeout=order.left) if pinned else ([], [])
@@ -97,7 +99,7 @@ def _command(order: Order) -> tuple[str, ...]:
 def _task() -> Any:
     """The function of the task. It is defined here so that Ray sends it as it is: a worker may lack gpudoctor."""
 
-    def run(argv: tuple[str, ...]) -> str:
+    def run(argv: tuple[str, ...], seconds: float) -> str:
         import os
         import subprocess
 
@@ -109,7 +111,7 @@ def _task() -> Any:
                 environ = {os.fsdecode(name): os.fsdecode(value) for name, _, value in rows}
         except OSError:
             pass
-        done = subprocess.run(argv, env=environ, stdout=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(argv, env=environ, stdout=subprocess.PIPE, text=True, check=False, timeout=seconds)
         return done.stdout
 
     return run

@@ -66,5 +66,5 @@ def _out_of_use(order: Order) -> dict[str, str]:
     return {
         row[0]: f"Slurm gives it to nobody: {row[1]}, {row[2]}"
         for row in rows
-        if len(row) == 3 and any(state in row[1] for state in _DOWN) or "*" in row[1:2]
+        if (len(row) == 3 and any(state in row[1] for state in _DOWN)) or "*" in row[1:2]
     }

@@ -26,8 +26,20 @@ _JOB = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "GROUP_RANK")
 def preview(order: Order) -> str:
     """The command for every node; a person fills in what only the job knows."""
     place = ("--nnodes", "N", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", "HOST:29500")
-    options = ("--timeout", f"{order.seconds:g}", *(("--", *order.check) if order.check else ()))
-    command = ("torchrun", *place, *order.arguments, "-m", "gpudoctor", "fleet", "check", "--on", "torchrun", *options)
+    behind = ("--", *order.options) if order.options else ()
+    options = ("--level", order.level, "--timeout", f"{order.seconds:g}", *behind)
+    command = (
+        "torchrun",
+        *place,
+        *order.arguments,
+        "-m",
+        "gpudoctor",
+        "fleet",
+        "check",
+        "--on",
+        "torchrun",
+        *options,
+    )
     return f"# on every node:\n{as_typed(command)}"
 
 
