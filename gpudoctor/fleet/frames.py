@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator
 
 from gpudoctor.fleet.engines.order import Answer
+from gpudoctor.plain_text import without_controls
 
 WIDTH = 600
 MOST_BYTES = 64 << 20
@@ -50,7 +51,7 @@ class Frames:
         if frame is None:
             words = line[prefix.end() :] if prefix else line
             if words.strip():
-                self.words[label] = words.strip()[:_WORDS]
+                self.words[label] = without_controls(words, " ").strip()[:_WORDS]
         else:
             parts = self._parts.setdefault((label, frame[1]), _Parts())
             parts.take(int(frame[2]), int(frame[3]), frame[4])

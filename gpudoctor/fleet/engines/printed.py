@@ -10,19 +10,16 @@ from gpudoctor.fleet.frames import Frames
 from gpudoctor.fleet.launched import by_line, launch
 from gpudoctor.fleet.names import expanded
 from gpudoctor.host import InputError
+from gpudoctor.plain_text import without_controls
 
 
 def answers_of(
-    argv: Sequence[str],
-    order: Order,
-    label: str = "",
-    names: Mapping[str, str] | None = None,
-    also: Sequence[str] = (),
+    argv: Sequence[str], order: Order, label: str, names: Mapping[str, str] | None = None
 ) -> tuple[Answer, ...]:
     """Run an engine's program until it ends, or until the time is over.
 
     `label`: a pattern of the prefix that it gives to lines; `names`: the node of each prefix, where that is known.
-    A node without an answer gets what the engine said of it. `also`: nodes that may answer beside order.nodes.
+    A node without an answer gets what the engine said of it.
     """
     frames, said = Frames(label), _Said()
 
@@ -33,11 +30,12 @@ def answers_of(
     code = launch(argv, order.left, by_line(take), os.environ)
     answers = frames.answers(dict(names or {}))
     heard_of = {answer.node or answer.claimed for answer in answers}
-    end = f"{argv[0]} ended with exit code {code}" if code else "it gave no answer"
+    end = f"{argv[0]} ended with exit code {code}" if code else "it ended and sent no report"
     default = f"no answer within {order.seconds:g} s" if code is None else end
+    own = f"; its last line was: {words}" if (words := frames.words.get("")) else ""
     for node in order.nodes:
         if node not in heard_of:
-            answers.append(Answer(node=node, failure=said.of(node) or default + said.rest()))
+            answers.append(Answer(node=node, failure=said.of(node) or default + own))
     return tuple(answers)
 
 
@@ -49,14 +47,11 @@ class _Said:
 
     def line(self, line: str) -> None:
         if "gpudoctor-node" not in line and line.strip() and len(self._lines) < 10_000:
-            self._lines.append((frozenset(_nodes_in(line)), line.strip()[:300]))
+            self._lines.append((frozenset(_nodes_in(line)), without_controls(line, " ").strip()[:300]))
 
     def of(self, node: str) -> str:
         """The last line that names the node."""
         return next((line for nodes, line in reversed(self._lines) if node in nodes), "")
-
-    def rest(self) -> str:
-        return f"; the last line was: {self._lines[-1][1]}" if self._lines else ""
 
 
 def _nodes_in(line: str) -> Iterable[str]:

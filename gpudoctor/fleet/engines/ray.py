@@ -16,7 +16,8 @@ _GONE_AS_PLANNED = (1, 4)
 
 def preview(order: Order) -> str:
     """The command of each task. Ray has no command line for it."""
-    return f"# a Ray task on each node, with NodeAffinitySchedulingStrategy(ID, soft=False):\n{as_typed(order.on_node())}"
+    command = as_typed(order.on_node())
+    return f"# a Ray task on each node, with NodeAffinitySchedulingStrategy(ID, soft=False):\n{command}"
 
 
 def run(order: Order) -> tuple[Answer, ...]:
@@ -56,7 +57,7 @@ def _asked(ray: Any, order: Order) -> tuple[Answer, ...]:
 
 def _answer(ray: Any, reference: Any, node: str) -> Answer:
     try:
-        printed: str = ray.get(reference)
+        printed, code = ray.get(reference)
     except Exception as error:
         why = next((line for line in reversed(str(error).splitlines()) if line.strip()), "")
         return Answer(node=node, failure=f"the task failed: {type(error).__name__}: {why.strip()[:300]}")
@@ -64,7 +65,9 @@ def _answer(ray: Any, reference: Any, node: str) -> Answer:
     for line in printed.splitlines():
         frames.line(line)
     found = frames.answers({"": node})
-    return found[0] if len(found) == 1 else Answer(node=node, failure="sent no report, or more than one")
+    if len(found) == 1:
+        return found[0]
+    return Answer(node=node, failure=f"gpudoctor ended with exit code {code} and sent {len(found) or 'no'} reports")
 
 
 def _nodes(ray: Any, order: Order) -> tuple[dict[str, str], list[Answer]]:
@@ -99,7 +102,7 @@ def _command(order: Order) -> tuple[str, ...]:
 def _task() -> Any:
     """The function of the task. It is defined here so that Ray sends it as it is: a worker may lack gpudoctor."""
 
-    def run(argv: tuple[str, ...], seconds: float) -> str:
+    def run(argv: tuple[str, ...], seconds: float) -> tuple[str, int]:
         import os
         import subprocess
 
@@ -112,6 +115,6 @@ def _task() -> Any:
         except OSError:
             pass
         done = subprocess.run(argv, env=environ, stdout=subprocess.PIPE, text=True, check=False, timeout=seconds)
-        return done.stdout
+        return done.stdout, done.returncode
 
     return run

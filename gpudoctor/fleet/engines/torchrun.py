@@ -77,7 +77,7 @@ def _others(order: Order, environ: Mapping[str, str]) -> Iterator[Answer]:
     yield from frames.answers({})
     for rank in range(1, count):
         if str(rank) not in frames.answered:
-            yield Answer(node=f"group-rank-{rank}", failure=f"no answer within {order.seconds:g} s")
+            yield Answer(node=f"group rank {rank}", failure=f"no answer within {order.seconds:g} s")
 
 
 def _unheard(stream: str, data: bytes) -> None:
