@@ -64,6 +64,7 @@ PRINTED = {
     "scan": ("scan", "--gpu", "RTX 5090", "--format", "json", "ROOT"),
     "recommend": ("recommend", "--root", "ROOT", "--format", "json"),
     "variants": ("variants", "--root", "ROOT", "--format", "json"),
+    "fleet": ("fleet", "report", "SNAPSHOT", "--format", "json"),
     "explain": ("explain", "no kernel image is available", "--format", "json"),
     "list": ("list", "--format", "json"),
     "smoke-list": ("smoke", "--list", "--format", "json"),
@@ -72,7 +73,11 @@ PRINTED = {
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_what_is_printed_meets_its_schema(name: str, root: Path, tmp_path: Path):
-    words = [str(root) if word == "ROOT" else word for word in PRINTED[name]]
+    snapshot = tmp_path / "node.json"
+    if "SNAPSHOT" in PRINTED[name]:
+        snapshot.write_text(gpudoctor("snapshot", "--root", str(root), cwd=tmp_path).stdout)
+    places = {"ROOT": str(root), "SNAPSHOT": str(snapshot)}
+    words = [places.get(word, word) for word in PRINTED[name]]
     done = gpudoctor(*words, cwd=tmp_path)
     assert done.returncode in (0, 1), done.stderr
     printed, schema = json.loads(done.stdout), json.loads((FOLDER / f"{name}.json").read_text())

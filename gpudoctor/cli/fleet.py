@@ -11,7 +11,7 @@ import click
 from gpudoctor.cli.command import Group
 from gpudoctor.cli.fleet_check import check, node
 from gpudoctor.cli.options import matrix_option, option
-from gpudoctor.command_line.options import NO_COLOR, REPORT_FILE, fail_on, form, verbose
+from gpudoctor.command_line.options import EXPECT, GOLDEN, NO_COLOR, REPORT_FILE, ROLES, fail_on, form, verbose
 from gpudoctor.render.fleet import FORMATS
 
 if TYPE_CHECKING:
@@ -31,13 +31,9 @@ fleet.add_command(node)
 
 @fleet.command()
 @click.argument("paths", nargs=-1, required=True, metavar="DIR|FILE|-...", type=click.Path())
-@click.option(
-    "--expect", metavar="NODES|FILE", default="", help="Nodes that must be there: gpu[01-64], or a file of names."
-)
-@click.option(
-    "--golden", metavar="FILE", type=click.Path(), help="A snapshot or report of a node that is known to be good."
-)
-@click.option("--roles", metavar="FILE", type=click.Path(), help="Roles of nodes, a line each: gpu[01-32]=train.")
+@option(EXPECT)
+@option(GOLDEN)
+@option(ROLES)
 @matrix_option
 @option(fail_on("From which verdict on the exit code is 1."))
 @option(form(FORMATS))
@@ -46,7 +42,7 @@ fleet.add_command(node)
 @option(NO_COLOR)
 def report(
     paths: tuple[str, ...],
-    expect: str,
+    expect: str | None,
     golden: str | None,
     roles: str | None,
     overlays: tuple[str, ...],
@@ -100,7 +96,7 @@ def show(report: FleetReport, style: str | None, report_file: str | None, *, ver
     write_fleet(report, style or "text", sys.stdout, color=color, verbose=verbose)
 
 
-def _names(expect: str) -> tuple[str, ...]:
+def _names(expect: str | None) -> tuple[str, ...]:
     from gpudoctor.fleet.names import expanded
 
     if not expect:

@@ -114,6 +114,18 @@ REQUIRE = Option(
     f"torch>=2.6 ... Missing, it is an error. [{REQUIRE_VARIABLE}, separated by {REQUIRE_SEPARATOR!r}]",
     metavar="EXPR", multiple=True,
 )  # fmt: skip
+EXPECT = Option(
+    ("--expect",), "expect", "Nodes that must be there: gpu[01-64], or a file of names.",
+    metavar="NODES|FILE", variable="GPUDOCTOR_EXPECT",
+)  # fmt: skip
+GOLDEN = Option(
+    ("--golden",), "golden", "A snapshot or report of a node that is known to be good.",
+    metavar="FILE", variable="GPUDOCTOR_GOLDEN",
+)  # fmt: skip
+ROLES = Option(
+    ("--roles",), "roles", "Roles of nodes, a line each: gpu[01-32]=train.",
+    metavar="FILE", variable="GPUDOCTOR_ROLES",
+)  # fmt: skip
 MATRIX = Option(
     ("--matrix",), "overlays", "YAML file that adds or replaces rows of the compatibility matrix.",
     metavar="FILE", multiple=True, variable="GPUDOCTOR_MATRIX", separator=":",

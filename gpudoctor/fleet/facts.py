@@ -16,7 +16,7 @@ from gpudoctor.finding import Layer, Severity
 from gpudoctor.machine import Fact, Gpu, Machine
 
 Within = Literal["role", "model"]
-"""role: all nodes of one role; model: those with the same GPU model, platform and role."""
+"""role: all nodes of one role with GPUs of one vendor; model: those with the same GPU model, platform and role."""
 Read = Callable[[Machine], str | None]
 
 _PER_JOB = frozenset((
@@ -235,7 +235,7 @@ def _packages(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     listed = machine.environment.value.distributions.value if machine.environment.value else None
     for one in listed or ():
         if one.name.startswith(_WHEELS) and one.name != "torch":
-            yield _named("package", one.name, "framework", "packages"), one.version
+            yield _named("package", one.name, "packages", "runtime"), one.version
 
 
 def _variables(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:

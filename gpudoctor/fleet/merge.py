@@ -15,7 +15,7 @@ from gpudoctor.fleet.documents import Document
 from gpudoctor.fleet.facts import ComparedFact
 from gpudoctor.fleet.names import natural, stem
 from gpudoctor.fleet.nodes import Node, Reader
-from gpudoctor.fleet.norms import Norm, Split, beside, norm_of
+from gpudoctor.fleet.norms import LEAST, Norm, Split, beside, norm_of
 from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup, Odd, Undecided
 from gpudoctor.suites import machine_checks
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _GRADES: tuple[Severity, ...] = ("note", "warning", "error")
 _WORST: tuple[Verdict, ...] = ("ok", "warning", "unknown", "error")
+_VENDORS = ("nvidia", "amd")
+"""Facts of one vendor's stack, by how their names begin: of the other's nodes they say nothing."""
 NOTHING_CAME = "nothing came from it"
 
 
@@ -114,7 +116,7 @@ class Comparison:
         self.golden = golden
         self.odd: dict[str, list[Odd]] = defaultdict(list)
         self._undecided: dict[str, dict[str, tuple[str, ...]]] = {}
-        self._models = _models_by_name(self.nodes)
+        self._kin = _kin_by_name(self.nodes)
         self._by_name = {node.name: node for node in self.nodes}
         for name, fact in reader.facts.items():
             for _, members in sorted(self._compared_with(fact).items()):
@@ -131,8 +133,10 @@ class Comparison:
             value = node.facts.get(fact.name) or _absent(fact.name, node)
             if value is None:
                 continue
-            model = node.model or self._models.get((node.role, stem(node.name)), "")
-            key = (node.role, node.platform, model) if fact.within == "model" else (node.role, str(bool(model)))
+            kin = node if node.model else self._kin.get((node.role, stem(node.name)), node)
+            key = (node.role, node.platform, kin.model) if fact.within == "model" else (node.role, kin.vendor)
+            if fact.name.startswith(_VENDORS) and not fact.name.startswith(kin.vendor or "no GPU"):
+                continue
             sets[key][node.name] = value
         return sets
 
@@ -169,16 +173,19 @@ def _absent(fact: str, node: Node) -> str | None:
     return "not installed" if fact.startswith("package.") and node.lists_packages else None
 
 
-def _models_by_name(nodes: Iterable[Node]) -> dict[tuple[str, str], str]:
-    """By role and stem of the name, the GPU model of most nodes: a node that lost all its GPUs is one of them."""
+def _kin_by_name(nodes: Iterable[Node]) -> dict[tuple[str, str], Node]:
+    """By role and stem of the name, a node with the GPUs of most of them: one that lost all its GPUs is of their
+    kind."""
     models: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    examples: dict[tuple[str, str, str], Node] = {}
     for node in nodes:
         models[(node.role, stem(node.name))][node.model] += 1
+        examples.setdefault((node.role, stem(node.name), node.model), node)
     return {
-        key: model
+        key: examples[(key[0], key[1], model)]
         for key, counts in models.items()
         for model, count in counts.most_common(1)
-        if model and 2 * count > sum(counts.values()) >= 3
+        if model and 2 * count > counts.total() >= LEAST
     }
 
 

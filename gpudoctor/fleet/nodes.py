@@ -37,6 +37,7 @@ class Node(Struct, frozen=True):
     """Its errors and warnings."""
     facts: dict[str, str] = {}
     model: str = ""
+    vendor: str = ""
     count: int = 0
     platform: str = ""
     lists_packages: bool = False
@@ -67,6 +68,7 @@ class Reader:
         for fact, value in compared(machine):
             self.facts.setdefault(fact.name, fact)
             facts[fact.name] = self._strings(value)
+        model = main_model(machine)
         listed = machine.environment.value.distributions.value if machine.environment.value else None
         return Node(
             name=document.name,
@@ -74,7 +76,8 @@ class Reader:
             verdict=found.verdict,
             problems=tuple(one for one in found.findings if one.severity != "note"),
             facts=facts,
-            model=self._strings(main_model(machine)),
+            model=self._strings(model),
+            vendor=next((gpu.vendor for gpu in machine.gpus if gpu.name == model), ""),
             count=sum(not gpu.integrated for gpu in machine.gpus) if gpus(machine) else 0,
             platform=machine.system.platform,
             lists_packages=bool(listed),

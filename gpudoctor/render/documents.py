@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fix.run import RunState
+from gpudoctor.fleet.records import FleetReport
 from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.planner.repair import Predicted, State
 from gpudoctor.recommend import Out, Recommended
@@ -264,6 +265,7 @@ DOCUMENTS: dict[str, Any] = {
     "scan": Scan,
     "recommend": Recommendations,
     "variants": AskedOfMachine,
+    "fleet": FleetReport,
     "list": tuple[ListedCheck, ...],
     "smoke-list": Kernels,
 }

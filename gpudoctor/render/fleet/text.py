@@ -101,7 +101,7 @@ def _undecided(report: FleetReport) -> Iterator[Line]:
 
 def _plans(report: FleetReport) -> Iterator[Line]:
     """One plan for each group of equal nodes."""
-    for group in report.groups:
+    for group in sorted(report.groups, key=lambda group: all(one.severity != "error" for one in group.problems)):
         if group.fixes:
             yield []
             yield [("Plan for ", "bold"), (_short(folded(group.nodes)), "bold")]

@@ -1,0 +1,239 @@
+"""`fleet report`: which node is odd, who is not accused, what documents that nobody can read come to."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+
+from gpudoctor.cli import gpudoctor
+from gpudoctor.fleet.documents import Document, document
+from gpudoctor.fleet.merge import merge
+from gpudoctor.fleet.names import expanded, folded
+from gpudoctor.fleet.records import FleetReport
+from gpudoctor.host import InputError
+from gpudoctor.intake.snapshot import Snapshot
+from gpudoctor.machine import Machine
+from gpudoctor.testing import no_gpu_machine, nvidia_machine
+from tests.support.check_cases import matrix
+from tests.support.faulty_machines import MACHINES
+from tests.support.fleets import FOR_NVIDIA, KINDS, ODDITIES, Fleet, fleet
+
+
+def merged(machines: dict[str, Machine], **options: Any) -> FleetReport:
+    return merge(Fleet(machines).documents(), matrix(), **options)
+
+
+def odd(report: FleetReport) -> set[tuple[str, str]]:
+    return {(node.name, one.fact) for node in report.nodes for one in node.odd}
+
+
+def nodes(count: int, **odd_ones: Machine) -> dict[str, Machine]:
+    return {**{f"gpu{number:02d}": KINDS["h100"] for number in range(count)}, **odd_ones}
+
+
+def run(*arguments: str, text: str | None = None) -> Result:
+    result = CliRunner().invoke(gpudoctor, ["fleet", "report", *arguments], standalone_mode=False, input=text)
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+def written(folder: Path, machines: dict[str, Machine]) -> Path:
+    for name, machine in machines.items():
+        (folder / f"{name}.json").write_bytes(msgspec.json.encode(Snapshot(machine=machine)))
+    return folder
+
+
+# --- who is odd ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_odd_in_a_made_up_fleet_is_found_and_nobody_else_is_accused(seed: int) -> None:
+    source = random.Random(seed)
+    made = fleet(source, source.choice((8, 12, 24, 48)))
+    assert odd(merged(made.machines)) == made.odd
+
+
+@pytest.mark.parametrize("fact", [*ODDITIES, *FOR_NVIDIA])
+def test_a_difference_is_found_whatever_the_order_of_the_nodes(fact: str) -> None:
+    changed = {**ODDITIES, **FOR_NVIDIA}[fact]({**KINDS}["h100"])
+    machines = nodes(4, gpu99=changed)
+    backwards = dict(reversed(machines.items()))
+    for report in (merged(machines), merged(backwards)):
+        assert ("gpu99", fact) in odd(report)
+        assert {name for name, _ in odd(report)} == {"gpu99"}
+
+
+def test_equal_nodes_are_silent_and_two_that_differ_accuse_nobody() -> None:
+    assert merged(nodes(8)).verdict == "ok"
+    report = merged(nodes(1, gpu99=ODDITIES["kernel"](KINDS["h100"])))
+    assert odd(report) == set()
+    assert [one.fact for one in report.undecided] == ["kernel"]
+
+
+def test_without_a_majority_nobody_is_accused() -> None:
+    four = {f"n{number}": ODDITIES["shm"](KINDS["h100"]) if number % 2 else KINDS["h100"] for number in range(4)}
+    report = merged(four)
+    assert odd(report) == set()
+    assert [fact.fact for fact in report.undecided] == ["shm"]
+    assert report.verdict == "ok"
+
+
+def test_nodes_of_another_kind_are_not_measured_by_the_majority() -> None:
+    machines = nodes(20, **{f"amd{number}": KINDS["mi300"] for number in range(3)}, login=no_gpu_machine())
+    assert odd(merged(machines)) == set()
+
+
+def test_a_node_that_lost_all_its_gpus_is_one_of_those_that_are_named_alike() -> None:
+    machines = nodes(5, gpu77=replace(KINDS["h100"], gpus=()))
+    report = merged(machines)
+    assert ("gpu77", "gpus") in odd(report)
+    assert report.verdict == "error"
+
+
+def test_a_difference_that_breaks_a_rule_has_the_severity_of_the_problem() -> None:
+    broken = MACHINES["driver-lib-mismatch"]
+    healthy = nvidia_machine(*broken.gpus)
+    report = merged({**{f"n{number}": healthy for number in range(4)}, "n9": broken})
+    (node,) = [node for node in report.nodes if node.name == "n9"]
+    severities = {one.fact: one.severity for one in node.odd}
+    assert node.verdict == "error"
+    assert "error" in severities.values()
+    assert all(other.verdict == "ok" for other in report.nodes if other.name != "n9")
+
+
+def test_a_good_node_is_the_norm_that_is_asked_for() -> None:
+    machines = {name: ODDITIES["shm"](KINDS["h100"]) for name in ("a1", "a2", "a3")}
+    report = merged(machines, golden=Document("golden", machine=KINDS["h100"]))
+    assert {name for name, fact in odd(report) if fact == "shm"} == {"a1", "a2", "a3"}
+
+
+def test_one_plan_serves_all_nodes_with_one_problem() -> None:
+    broken = MACHINES["torch-no-arch-for-gpu"]
+    report = merged({f"n{number}": broken for number in range(5)})
+    (group,) = report.groups
+    assert len(group.nodes) == 5
+    assert group.fixes
+    assert group.problems[0].slug == "torch-no-arch-for-gpu"
+
+
+# --- documents -------------------------------------------------------------------------------------
+
+
+def test_a_folder_of_snapshots_and_reports_is_merged(tmp_path: Path) -> None:
+    written(tmp_path, nodes(3))
+    (tmp_path / "gpu50.json").write_text(
+        '{"schema": 1, "node": "gpu50", "verdict": "unknown", "failure": "no answer"}'
+    )
+    (tmp_path / "gpu51.json").write_text("not json")
+    (tmp_path / "notes.txt").write_text("not a document")
+    result = run(str(tmp_path), "--expect", "gpu[00-03]", "--format", "json")
+    data = json.loads(result.stdout)
+    assert result.return_value == 3
+    rows = {node["name"]: node for node in data["nodes"]}
+    assert rows["gpu50"]["why"] == "no answer"
+    assert "not a document of gpudoctor" in rows["gpu51"]["why"]
+    assert data["missing"] == ["gpu03"]
+    assert rows["gpu00"]["verdict"] == "ok"
+
+
+def test_a_report_brings_its_own_findings(tmp_path: Path) -> None:
+    snapshot = tmp_path / "snapshot.json"
+    snapshot.write_bytes(msgspec.json.encode(Snapshot(machine=MACHINES["torch-no-arch-for-gpu"])))
+    told = CliRunner().invoke(
+        gpudoctor, ["check", "--from", str(snapshot), "--format", "json"], standalone_mode=False
+    )
+    own = json.loads(told.stdout)
+    own["node"] = "gpu07"
+    result = run("-", "--format", "json", text=json.dumps(own) + "\n")
+    data = json.loads(result.stdout)
+    (node,) = data["nodes"]
+    assert node["name"] == "gpu07"
+    assert node["verdict"] == own["verdict"]
+    wanted = [finding["id"] for finding in own["findings"] if finding["severity"] != "note"]
+    assert node["problems"] == wanted
+    assert data["groups"][0]["fixes"][0] == own["findings"][0]["fixes"][0]
+
+
+def test_two_documents_of_one_name_are_both_rows() -> None:
+    twice = [Document("n1", machine=KINDS["h100"]), Document("n1", machine=KINDS["a100"])]
+    report = merge(twice, matrix())
+    assert [node.name for node in report.nodes] == ["n1", "n1 (2)"]
+    assert report.verdict == "unknown"
+
+
+def test_hostile_documents_are_rows_and_never_faults(tmp_path: Path) -> None:
+    sound = msgspec.json.encode(Snapshot(machine=KINDS["h100"]))
+    source = random.Random(7)
+    for number in range(150):
+        content = bytearray(sound)
+        for _ in range(source.randint(1, 30)):
+            content[source.randrange(len(content))] = source.randrange(256)
+        cut = bytes(content[: source.randrange(len(content))]) if number % 3 == 0 else bytes(content)
+        assert document(cut, "n1").name
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    named = {"node": "\x1b[31m`@all`</b>", "failure": "\x1b]0;x\x07<script>"}
+    (tmp_path / "name.json").write_text(json.dumps(named))
+    (tmp_path / "empty.json").write_text("")
+    for style in ("text", "json", "junit", "openmetrics", "markdown"):
+        said = run(str(tmp_path), "--format", style).stdout
+        assert "\x1b" not in said
+        assert "\x07" not in said
+
+
+def test_a_path_that_is_not_there_is_said() -> None:
+    with pytest.raises(InputError, match="nowhere"):
+        run("/nowhere/at/all")
+
+
+# --- what is printed -------------------------------------------------------------------------------
+
+
+def test_the_text_names_the_odd_nodes_together_and_what_most_have(tmp_path: Path) -> None:
+    changed = FOR_NVIDIA["package.nvidia-nccl-cu12"](KINDS["h100"])
+    said = run(str(written(tmp_path, nodes(6, gpu07=changed, gpu08=changed)))).stdout
+    assert "gpu[07-08]" in said
+    assert "nvidia-nccl-cu12 2.21.5; 6 others: " in said
+
+
+def test_bad_nodes_are_named_in_lines_that_are_only_shown(tmp_path: Path) -> None:
+    said = run(str(written(tmp_path, nodes(4, gpu17=MACHINES["torch-no-arch-for-gpu"])))).stdout
+    assert "--exclude=gpu17" in said
+    assert "kubectl cordon gpu17" in said
+
+
+def test_forms_for_machines_can_be_read_by_machines(tmp_path: Path) -> None:
+    written(tmp_path, nodes(3, gpu17=MACHINES["torch-no-arch-for-gpu"]))
+    root = ElementTree.fromstring(run(str(tmp_path), "--format", "junit").stdout)
+    assert root.get("tests") == str(len(root.findall("testsuite/testcase")))
+    assert root.get("failures") == str(len(root.findall("testsuite/testcase/failure"))) != "0"
+    metrics = run(str(tmp_path), "--format", "openmetrics").stdout
+    assert metrics.endswith("# EOF\n")
+    assert 'gpudoctor_nodes{verdict="error"} 1' in metrics
+
+
+# --- names -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"),
+    [("gpu[01-64]", 64), ("gpu[1-3,7],login1", 5), ("a,b", 2), ("rack1-n[098-101].cluster", 4)],
+)
+def test_folded_names_are_expanded_and_folded_again(pattern: str, count: int) -> None:
+    names = expanded(pattern)
+    assert len(names) == count
+    assert sorted(expanded(folded(names))) == sorted(names)
+
+
+@pytest.mark.parametrize("pattern", ["gpu[1-", "gpu[a-b]", "", "gpu[1-999999999]"])
+def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
+    with pytest.raises(InputError):
+        expanded(pattern)
