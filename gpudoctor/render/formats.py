@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpudoctor.check import Check
     from gpudoctor.report import Report
 
-FORMATS = ("text", "json", "junit", "github", "markdown")
+FORMATS = ("text", "json", "junit", "github", "markdown", "openmetrics")
 
 
 def write_report(
@@ -61,6 +61,10 @@ def _writer(style: str) -> Callable[[Report, Sequence[Check[Any]]], str]:
         from gpudoctor.render.github import github
 
         return github
+    if style == "openmetrics":
+        from gpudoctor.render.openmetrics import openmetrics
+
+        return openmetrics
     from gpudoctor.render.markdown import markdown
 
     return markdown

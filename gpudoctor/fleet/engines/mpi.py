@@ -9,21 +9,20 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from gpudoctor.fleet.engines.order import Answer, Order, as_typed
+from gpudoctor.fleet.engines.order import Answer, Order, as_typed, nodes_of_job
 from gpudoctor.fleet.engines.printed import answers_of
-from gpudoctor.fleet.names import expanded
 from gpudoctor.fleet.node import lines_of_check
-from gpudoctor.host import InputError
 from gpudoctor.host.child import run_limited
 
 OWN_PYTHON = True
+_HINT = "--on mpi: name the nodes with --nodes, or run it inside a Slurm job"
 _LOCAL_RANK = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK")
 _RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 
 
 def preview(order: Order) -> str:
     """The mpiexec."""
-    return as_typed(_mpiexec(order, _nodes(order)))
+    return as_typed(_mpiexec(order, nodes_of_job(order, _HINT)))
 
 
 def run(order: Order) -> tuple[Answer, ...] | None:
@@ -33,17 +32,10 @@ def run(order: Order) -> tuple[Answer, ...] | None:
             for line in lines_of_check(order.check, order.node_seconds, os.environ):
                 print(line, flush=True)
         return None
-    nodes = _nodes(order)
+    nodes = nodes_of_job(order, _HINT)
     label = r"^\[\d+,(\d+)\]<\w+>: ?" if _open_mpi() else r"^\[(\d+)\] ?"
     names = {str(rank): node for rank, node in enumerate(nodes)}
     return answers_of(_mpiexec(order, nodes), order.asking(nodes), label, names)
-
-
-def _nodes(order: Order) -> tuple[str, ...]:
-    nodes = order.nodes or expanded(os.environ.get("SLURM_JOB_NODELIST", ""))
-    if not nodes:
-        raise InputError("--on mpi: name the nodes with --nodes")
-    return nodes
 
 
 def _mpiexec(order: Order, nodes: tuple[str, ...]) -> tuple[str, ...]:
@@ -51,7 +43,7 @@ def _mpiexec(order: Order, nodes: tuple[str, ...]) -> tuple[str, ...]:
     if _open_mpi():
         start = ("mpiexec", "-n", count, "--host", names, "--map-by", "ppr:1:node", "--tag-output")
     else:
-        start = ("mpiexec", "-n", count, "-hosts", names, "-ppn", "1", "-prepend-rank")
+        start = ("mpiexec", "-n", count, "-hosts", names, "-ppn", "1", "-prepend-rank", "-disable-auto-cleanup")
     return (*start, *order.arguments, *order.on_node())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from collections.abc import Sequence
@@ -86,3 +87,11 @@ def node_names(text: str) -> tuple[str, ...]:
         if not is_name(name):
             raise InputError(f"--nodes {name[:60]!r}: a node's name has only letters, digits, '.', '_' and '-'")
     return names
+
+
+def nodes_of_job(order: Order, hint: str) -> tuple[str, ...]:
+    """The nodes that were asked for, else those of the Slurm job that this runs in. Raises InputError with `hint`."""
+    listed = os.environ.get("SLURM_JOB_NODELIST", "")
+    if not order.nodes and not listed:
+        raise InputError(hint)
+    return order.nodes or node_names(listed)

@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 import shutil
 
-from gpudoctor.fleet.engines.order import Answer, Order, as_typed
+from gpudoctor.fleet.engines.order import Answer, Order, as_typed, nodes_of_job
 from gpudoctor.fleet.engines.printed import answers_of
-from gpudoctor.fleet.names import expanded
-from gpudoctor.host import InputError
 from gpudoctor.host.child import run_limited
 
 OWN_PYTHON = True
+_HINT = "--on slurm: name the nodes with --nodes, or run it inside a job (salloc, sbatch)"
 _DOWN = ("down", "drain", "fail", "maint", "not_responding", "power", "reboot", "unknown")
 
 
 def preview(order: Order) -> str:
     """The srun, without the nodes that Slurm gives to nobody."""
-    return as_typed(_srun(order, [node for node in _nodes(order) if node not in _out_of_use(order)]))
+    out = _out_of_use(order)
+    return as_typed(_srun(order, [node for node in nodes_of_job(order, _HINT) if node not in out]))
 
 
 def run(order: Order) -> tuple[Answer, ...]:
     """Ask the nodes that Slurm hands out; of the others it says why not. A node that a prolog drains takes the whole
     job with it: the rest is asked again."""
     answers: list[Answer] = []
-    waiting = list(_nodes(order))
+    waiting = list(nodes_of_job(order, _HINT))
     while True:
         out = _out_of_use(order)
         answers += [Answer(node=node, failure=out[node]) for node in waiting if node in out]
@@ -37,13 +37,6 @@ def run(order: Order) -> tuple[Answer, ...]:
             return (*answers, *came)
         waiting = [node for node in waiting if node not in drained]
         answers += [answer for answer in came if answer.node in drained]
-
-
-def _nodes(order: Order) -> tuple[str, ...]:
-    nodes = order.nodes or expanded(os.environ.get("SLURM_JOB_NODELIST", ""))
-    if not nodes:
-        raise InputError("--on slurm: name the nodes with --nodes, or run it inside a job (salloc, sbatch)")
-    return nodes
 
 
 def _srun(order: Order, nodes: list[str]) -> tuple[str, ...]:
