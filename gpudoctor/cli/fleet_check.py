@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _NOT_OF_A_NODE = ("style", "report_file", "quiet", "verbose", "no_color", "fail_on")
 """Options of check that say how one report is told."""
+
+_LINGER = 1.0
 
 
 def _limit(context: click.Context, option: click.Parameter, seconds: float) -> float:
@@ -140,6 +143,8 @@ def node(seconds: float, check_options: tuple[str, ...]) -> int:
 
     for line in lines_of_check(_checked(check_options), seconds, os.environ):
         click.echo(line)
+    # srun loses what it has not passed on yet if this task ends while another one of the step was killed.
+    time.sleep(_LINGER)
     return 0
 
 

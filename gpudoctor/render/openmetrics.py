@@ -1,5 +1,8 @@
 """A report in the OpenMetrics text format: one node's verdict and problems, for the textfile collector of
-node_exporter and its kin. The names are those of a fleet's metrics; whoever collects them adds the node."""
+node_exporter and its kin. The names are those of a fleet's metrics; whoever collects them adds the node.
+
+Only gauges: node_exporter reads the older Prometheus format, which refuses a file with types that it does not know.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ def openmetrics(report: Report, checks: Sequence[Check[Any]]) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield "# TYPE gpudoctor_node_verdict stateset"
+    yield "# TYPE gpudoctor_node_verdict gauge"
     yield "# HELP gpudoctor_node_verdict What gpudoctor says of the node."
     for verdict in VERDICTS:
-        yield f'gpudoctor_node_verdict{{gpudoctor_node_verdict="{verdict}"}} {int(report.verdict == verdict)}'
+        yield f'gpudoctor_node_verdict{{verdict="{verdict}"}} {int(report.verdict == verdict)}'
     yield "# TYPE gpudoctor_node_problem gauge"
     yield "# HELP gpudoctor_node_problem How often a node has a problem."
     counts: dict[str, int] = {}
@@ -33,7 +36,6 @@ def _lines(report: Report) -> Iterator[str]:
             counts[labels] = counts.get(labels, 0) + 1
     yield from (f"gpudoctor_node_problem{{{labels}}} {count}" for labels, count in counts.items())
     yield "# TYPE gpudoctor_node_checked_timestamp_seconds gauge"
-    yield "# UNIT gpudoctor_node_checked_timestamp_seconds seconds"
     yield "# HELP gpudoctor_node_checked_timestamp_seconds When the node was checked."
     created = datetime.fromisoformat(report.created.replace("Z", "+00:00"))
     yield f"gpudoctor_node_checked_timestamp_seconds {created.timestamp():.0f}"

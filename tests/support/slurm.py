@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sysconfig
 import time
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -65,6 +66,8 @@ class Slurm:
         text = CONFIGURATION.format(host=host, ports=ports, folder=folder, nodes=nodes, more=more)
         (folder / "slurm.conf").write_text(text)
         outside = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+        scripts = sysconfig.get_path("scripts")
+        outside["PATH"] = f"{scripts}:{outside['PATH']}"
         self.environ = {**outside, "SLURM_CONF": str(folder / "slurm.conf")}
 
     def __enter__(self) -> Slurm:
@@ -73,10 +76,7 @@ class Slurm:
         for node in ("n0", "n1", "n2"):
             (self._folder / f"spool-{node}").mkdir()
             self._start("slurmd", "-D", "-f", conf, "-N", node)
-        deadline = time.monotonic() + 60
-        while list(self.states().values()) != ["idle"] * 3:
-            assert time.monotonic() < deadline, (self._folder / "ctld.log").read_text()[-2000:]
-            time.sleep(0.2)
+        self.wait_until_idle()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,6 +92,18 @@ class Slurm:
         """The state of each node."""
         rows = self.run("sinfo", "--Node", "--noheader", "--format=%N %T").stdout.split("\n")
         return dict(sorted(row.split() for row in rows if row))
+
+    def wait_until_idle(self) -> None:
+        """Until every node is."""
+        deadline = time.monotonic() + 60
+        while list(self.states().values()) != ["idle"] * 3:
+            assert time.monotonic() < deadline, (self._folder / "ctld.log").read_text()[-2000:]
+            time.sleep(0.2)
+
+    def drained(self) -> dict[str, str]:
+        """The nodes that are drained, with the reasons."""
+        rows = self.run("sinfo", "--Node", "--noheader", "--states=drain", "--format=%N|%E").stdout.splitlines()
+        return dict(row.strip().split("|", 1) for row in rows)
 
     def _start(self, *argv: str) -> None:
         with (self._folder / f"{argv[0]}.out").open("ab") as out:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 
 from gpudoctor.fleet.engines.order import Answer, Order, as_typed, nodes_of_job
 from gpudoctor.fleet.engines.printed import answers_of
@@ -23,23 +24,21 @@ def preview(order: Order) -> str:
 def run(order: Order) -> tuple[Answer, ...]:
     """Ask the nodes that Slurm hands out; of the others it says why not. A node that a prolog drains takes the whole
     job with it: the rest is asked again."""
-    answers: list[Answer] = []
-    waiting = list(nodes_of_job(order, _HINT))
-    while True:
-        out = _out_of_use(order)
-        answers += [Answer(node=node, failure=out[node]) for node in waiting if node in out]
-        waiting = [node for node in waiting if node not in out]
-        if not waiting:
-            return tuple(answers)
+    out = _out_of_use(order)
+    waiting = nodes_of_job(order, _HINT)
+    answers = [Answer(node=node, failure=out[node]) for node in waiting if node in out]
+    while waiting := [node for node in waiting if node not in out]:
         came = answers_of(_srun(order, waiting), order.asking(waiting), r"^ *(\d+): ?")
-        drained = set(_out_of_use(order)) & {answer.node for answer in came if answer.document is None}
-        if not drained or any(answer.document for answer in came) or order.left < order.seconds / 3:
+        out = _out_of_use(order)
+        drained = [node for node in waiting if node in out]
+        answered = any(answer.document for answer in came)
+        if answered or not drained or order.left < order.seconds / 3:
             return (*answers, *came)
-        waiting = [node for node in waiting if node not in drained]
-        answers += [answer for answer in came if answer.node in drained]
+        answers += [Answer(node=node, failure=out[node]) for node in drained]
+    return tuple(answers)
 
 
-def _srun(order: Order, nodes: list[str]) -> tuple[str, ...]:
+def _srun(order: Order, nodes: Sequence[str]) -> tuple[str, ...]:
     inside = "SLURM_JOB_ID" in os.environ
     minutes = int(order.seconds // 60) + 2
     return (

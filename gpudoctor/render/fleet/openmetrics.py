@@ -21,11 +21,11 @@ def written(report: FleetReport) -> str:
 
 
 def _lines(report: FleetReport) -> Iterator[str]:
-    yield "# TYPE gpudoctor_node_verdict stateset"
+    yield "# TYPE gpudoctor_node_verdict gauge"
     yield "# HELP gpudoctor_node_verdict What gpudoctor says of the node."
     for node in report.nodes:
         for verdict in VERDICTS:
-            labels = f'node="{label(node.name)}",gpudoctor_node_verdict="{verdict}"'
+            labels = f'node="{label(node.name)}",verdict="{verdict}"'
             yield f"gpudoctor_node_verdict{{{labels}}} {int(node.verdict == verdict)}"
     yield "# TYPE gpudoctor_node_problem gauge"
     yield "# HELP gpudoctor_node_problem 1 for each problem of a node."
