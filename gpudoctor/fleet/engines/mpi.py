@@ -39,12 +39,11 @@ def run(order: Order) -> tuple[Answer, ...] | None:
 
 
 def _mpiexec(order: Order, nodes: tuple[str, ...]) -> tuple[str, ...]:
-    count, names = str(len(nodes)), ",".join(nodes)
-    if _open_mpi():
-        start = ("mpiexec", "-n", count, "--host", names, "--map-by", "ppr:1:node", "--tag-output")
-    else:
-        start = ("mpiexec", "-n", count, "-hosts", names, "-ppn", "1", "-prepend-rank", "-disable-auto-cleanup")
-    return (*start, *order.arguments, *order.on_node())
+    names = ",".join(nodes)
+    mpich = ("-hosts", names, "-ppn", "1", "-prepend-rank", "-disable-auto-cleanup")
+    open_mpi = ("--host", names, "--map-by", "ppr:1:node", "--tag-output")
+    place = open_mpi if _open_mpi() else mpich
+    return ("mpiexec", "-n", str(len(nodes)), *place, *order.arguments, *order.on_node())
 
 
 @cache

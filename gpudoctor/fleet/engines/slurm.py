@@ -25,7 +25,7 @@ def run(order: Order) -> tuple[Answer, ...]:
     """Ask the nodes that Slurm hands out; of the others it says why not. A node that a prolog drains takes the whole
     job with it: the rest is asked again."""
     out = _out_of_use(order)
-    waiting = nodes_of_job(order, _HINT)
+    waiting = list(nodes_of_job(order, _HINT))
     answers = [Answer(node=node, failure=out[node]) for node in waiting if node in out]
     while waiting := [node for node in waiting if node not in out]:
         came = answers_of(_srun(order, waiting), order.asking(waiting), r"^ *(\d+): ?")
