@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from contextlib import redirect_stdout
 from typing import Any
 
 from gpudoctor.fleet.engines.order import Answer, Order, as_typed
@@ -33,7 +35,8 @@ def run(order: Order) -> tuple[Answer, ...]:
     except Exception as error:  # many kinds, none of which Ray documents
         raise InputError(f"--on ray: no cluster: {error}") from None
     try:
-        return _asked(ray, order)
+        with redirect_stdout(sys.stderr):  # Ray prints there when it loses a node; ours holds the report alone
+            return _asked(ray, order)
     finally:
         ray.shutdown()
 
