@@ -270,7 +270,7 @@ def test_what_is_private_stays_out_unless_it_is_asked_for(style: str):
     home = replace(environment, prefix="/home/marie/venv", interpreter="/home/marie/venv/bin/python")
     machine = replace(broken, environment=known(home, "/home/marie/venv/pyvenv.cfg"))
     assert "marie" not in given_as(style, machine)
-    assert ("marie" in given_as(style, machine, private=True)) or style == "github"
+    assert ("marie" in given_as(style, machine, private=True)) or style in ("github", "openmetrics")
 
 
 @pytest.mark.parametrize("style", FORMATS)
@@ -278,3 +278,17 @@ def test_what_is_private_stays_out_unless_it_is_asked_for(style: str):
 @settings(max_examples=20)
 def test_every_form_takes_every_text(style: str, text: str):
     assert report_text(made_of(text), style).encode("utf-8", "replace")
+
+
+def test_openmetrics_has_one_verdict_and_each_problem():
+    machine = nvidia_machine(BLACKWELL, driver="570.133.07", torch=torch("2.6.0+cu124"))
+    lines = given_as("openmetrics", machine, "GPD4").splitlines()
+    verdicts = [line for line in lines if line.startswith("gpudoctor_node_verdict{")]
+    assert [line for line in verdicts if line.endswith(" 1")] == ['gpudoctor_node_verdict{verdict="error"} 1']
+    labels = 'id="GPD402",slug="torch-no-arch-for-gpu",severity="error"'
+    assert f"gpudoctor_node_problem{{{labels}}} 1" in lines and lines[-1] == "# EOF"
+
+
+def test_openmetrics_has_no_type_that_node_exporter_refuses():
+    text = given_as("openmetrics", nvidia_machine(BLACKWELL))
+    assert set(re.findall(r"^# TYPE \S+ (\S+)$", text, re.MULTILINE)) <= {"gauge", "counter", "untyped"}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from gpudoctor.cli.command import Group
+from gpudoctor.cli.fleet_check import check, node
 from gpudoctor.cli.fleet_pair import pair
 from gpudoctor.cli.options import matrix_option, option
 from gpudoctor.command_line.options import EXPECT, GOLDEN, NO_COLOR, REPORT_FILE, ROLES, fail_on, form, verbose
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 @click.group(cls=Group)
 def fleet() -> None:
     """Compare many nodes: which one is odd, and what fixes it."""
+
+
+fleet.add_command(check)
+fleet.add_command(node)
 
 
 @fleet.command()

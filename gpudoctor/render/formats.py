@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpudoctor.render.look import PLAIN, Look
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from gpudoctor.check import Check
     from gpudoctor.report import Report
 
-FORMATS = ("text", "json", "junit", "github", "markdown", "html", "sarif", "gitlab")
+FORMATS = ("text", "json", "junit", "github", "markdown", "html", "sarif", "gitlab", "openmetrics")
 
 
 def write_report(
@@ -58,22 +59,7 @@ def report_text(
 
 
 def _writer(style: str) -> Callable[[Report, Sequence[Check[Any]]], str]:
-    if style == "junit":
-        from gpudoctor.render.junit import junit
-
-        return junit
-    if style == "github":
-        from gpudoctor.render.github import github
-
-        return github
-    if style == "gitlab":
-        from gpudoctor.render.gitlab import gitlab
-
-        return gitlab
-    if style == "sarif":
-        from gpudoctor.render.sarif import sarif
-
-        return sarif
-    from gpudoctor.render.markdown import markdown
-
-    return markdown
+    """The function of a format's module that is named as the format."""
+    writer: Callable[[Report, Sequence[Check[Any]]], str]
+    writer = getattr(import_module(f"gpudoctor.render.{style}"), style)
+    return writer

@@ -12,7 +12,7 @@ from gpudoctor.render.lines import printable
 if TYPE_CHECKING:
     from gpudoctor.fleet.records import FleetReport
 
-_VERDICTS: tuple[Verdict, ...] = ("ok", "warning", "error", "unknown")
+VERDICTS: tuple[Verdict, ...] = ("ok", "warning", "error", "unknown")
 
 
 def written(report: FleetReport) -> str:
@@ -21,11 +21,11 @@ def written(report: FleetReport) -> str:
 
 
 def _lines(report: FleetReport) -> Iterator[str]:
-    yield "# TYPE gpudoctor_node_verdict stateset"
+    yield "# TYPE gpudoctor_node_verdict gauge"
     yield "# HELP gpudoctor_node_verdict What gpudoctor says of the node."
     for node in report.nodes:
-        for verdict in _VERDICTS:
-            labels = f'node="{label(node.name)}",gpudoctor_node_verdict="{verdict}"'
+        for verdict in VERDICTS:
+            labels = f'node="{label(node.name)}",verdict="{verdict}"'
             yield f"gpudoctor_node_verdict{{{labels}}} {int(node.verdict == verdict)}"
     yield "# TYPE gpudoctor_node_problem gauge"
     yield "# HELP gpudoctor_node_problem 1 for each problem of a node."
@@ -45,7 +45,7 @@ def _lines(report: FleetReport) -> Iterator[str]:
     yield "# TYPE gpudoctor_nodes gauge"
     yield "# HELP gpudoctor_nodes Nodes by verdict."
     counts = Counter(node.verdict for node in report.nodes)
-    yield from (f'gpudoctor_nodes{{verdict="{verdict}"}} {counts[verdict]}' for verdict in _VERDICTS)
+    yield from (f'gpudoctor_nodes{{verdict="{verdict}"}} {counts[verdict]}' for verdict in VERDICTS)
 
 
 def label(text: str) -> str:
