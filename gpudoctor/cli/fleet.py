@@ -28,6 +28,7 @@ def fleet() -> None:
 
 fleet.add_command(check)
 fleet.add_command(node)
+fleet.add_command(pair)
 
 
 @fleet.command()
@@ -138,6 +139,3 @@ def _lines(path: str) -> list[str]:
 
     text = read_content(path).decode("utf-8", "replace")
     return [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-
-
-fleet.add_command(pair)
