@@ -14,10 +14,14 @@ from msgspec.structs import replace
 from gpudoctor.finding import Verdict
 from gpudoctor.fleet.documents import Document, FoundThere
 from gpudoctor.fleet.facts import ComparedFact, compared, gpus, main_model
-from gpudoctor.machine import Machine
+from gpudoctor.machine import Machine, NvmlDevice
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
+
+
+_NEARLY_FULL = 90
+"""Per cent of a GPU's memory; what is beyond is told apart exactly."""
 
 
 class Judged(Struct, frozen=True):
@@ -84,13 +88,37 @@ class Reader:
         )
 
     def _judge(self, machine: Machine) -> Judged:
-        """By the engine. Two machines that are equal but for what no check asks for get one answer."""
-        nothing = type(machine.system)()
-        same = replace(machine, system=replace(machine.system, suspends=nothing.suspends, clock=nothing.clock))
-        key = hashlib.blake2b(msgspec.json.encode(same), digest_size=16).digest()
+        """By the engine. Two machines that are equal but for what no check decides by get one answer."""
+        key = hashlib.blake2b(msgspec.json.encode(_coarse(machine)), digest_size=16).digest()
         if key not in self._judged:
             self._judged[key] = judge_machine(machine, self.matrix)
         return self._judged[key]
+
+
+def _coarse(machine: Machine) -> Machine:
+    """The machine without what changes from minute to minute, or differs by a little between equal nodes."""
+    memory = machine.system.memory
+    if memory.value:
+        memory = replace(memory, value=memory.value >> 30)
+    nvml = machine.nvidia.nvml
+    if nvml.value and nvml.value.devices:
+        devices = tuple(map(_coarse_device, nvml.value.devices))
+        nvml = replace(nvml, value=replace(nvml.value, devices=devices))
+    return replace(
+        machine,
+        system=replace(machine.system, memory=memory, clock=type(machine.system)().clock),
+        nvidia=replace(machine.nvidia, nvml=nvml),
+        gpus=tuple(replace(gpu, nvml=_coarse_device(gpu.nvml)) if gpu.nvml else gpu for gpu in machine.gpus),
+    )
+
+
+def _coarse_device(device: NvmlDevice) -> NvmlDevice:
+    """Whether its memory is full and whether it is used decide, not how much and by how many."""
+    used = device.memory_used
+    if used is not None and device.memory:
+        used = used * 100 // device.memory
+        used = used if used > _NEARLY_FULL else 0
+    return replace(device, memory_used=used, processes=None if device.processes is None else bool(device.processes))
 
 
 def judge_machine(machine: Machine, matrix: Matrix) -> Judged:
