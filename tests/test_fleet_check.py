@@ -129,6 +129,14 @@ def test_lines_survive_an_engine() -> None:
     assert {answer.claimed: answer.document for answer in arrived.answers({})} == sent
 
 
+def test_a_line_behind_another_nodes_unfinished_line_belongs_to_its_node() -> None:
+    """mpiexec passes on what comes, and looks for no line breaks."""
+    arrived = Frames(r"\[(\d+)\] ?")
+    for line in frames("n2", raw(node="n2")):
+        arrived.line(f"[6] rubbish[2] {line}")
+    assert [answer.node for answer in arrived.answers({"2": "n2", "6": "n6"})] == ["n2"]
+
+
 def test_a_report_that_lost_a_line_is_none() -> None:
     arrived = Frames()
     for line in list(frames("n1", raw(machine={"text": os.urandom(4000).hex()})))[1:]:

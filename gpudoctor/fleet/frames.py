@@ -39,15 +39,18 @@ class Frames:
     def __init__(self, label: str = "") -> None:
         """`label`: a pattern of the engine's prefix; its first group tells which node, or task, printed the line."""
         self._label = re.compile(label) if label else None
+        self._label_before = re.compile(f"{label}$") if label else None
         self._parts: dict[tuple[str, str], _Parts] = {}
         self.words: dict[str, str] = {}
         """The last other line of each label; "" has the engine's own."""
 
     def line(self, line: str) -> None:
         """Take one line."""
-        prefix = self._label.match(line) if self._label else None
-        label = prefix[1] if prefix else ""
         frame = _FRAME.search(line)
+        prefix = self._label.match(line) if self._label else None
+        if frame and self._label_before:  # behind what another node printed without a line break
+            prefix = self._label_before.search(line[: frame.start()]) or prefix
+        label = prefix[1] if prefix else ""
         if frame is None:
             words = line[prefix.end() :] if prefix else line
             if words.strip():

@@ -58,11 +58,12 @@ def _answers(order: Order, selector: str) -> tuple[Answer, ...]:
 
 def _finished(order: Order, selector: str) -> list[dict[str, Any]]:
     """The pods, as soon as all have answered, or late enough to read what is there."""
+    for_logs = min(max(order.seconds / 10, 5.0), order.seconds / 2)
     while True:
         said = _kubectl(order, "get", "pods", "-l", selector, "-o", "json")
         pods: list[dict[str, Any]] = json.loads(said)["items"]
         ended = sum("terminated" in _state(pod) for pod in pods)
-        if (pods and ended >= max(len(order.nodes), len(pods))) or order.left < order.seconds / 10:
+        if (pods and ended >= max(len(order.nodes), len(pods))) or order.left < for_logs:
             return pods
         time.sleep(_PAUSE)
 

@@ -33,7 +33,7 @@ def run(order: Order) -> tuple[Answer, ...] | None:
                 print(line, flush=True)
         return None
     nodes = nodes_of_job(order, _HINT)
-    label = r"^\[\d+,(\d+)\]<\w+>: ?" if _open_mpi() else r"^\[(\d+)\] ?"
+    label = r"\[\d+,(\d+)\]<\w+>: ?" if _open_mpi() else r"\[(\d+)\] ?"
     names = {str(rank): node for rank, node in enumerate(nodes)}
     return answers_of(_mpiexec(order, nodes), order.asking(nodes), label, names)
 
