@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from gpudoctor.cli import gpudoctor
+from gpudoctor.fleet import nodes as fleet_nodes
 from gpudoctor.fleet.documents import Document, document
 from gpudoctor.fleet.merge import merge
 from gpudoctor.fleet.names import expanded, folded
@@ -22,7 +23,8 @@ from gpudoctor.fleet.nodes import Node, Reader
 from gpudoctor.fleet.records import FleetReport
 from gpudoctor.host import InputError
 from gpudoctor.intake.snapshot import Snapshot
-from gpudoctor.machine import Machine
+from gpudoctor.machine import Machine, known
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.render.fleet import write_fleet
 from gpudoctor.testing import no_gpu_machine, nvidia_machine
 from tests.support.check_cases import matrix
@@ -279,3 +281,36 @@ def test_folded_names_are_expanded_and_folded_again(pattern: str, count: int) ->
 def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
     with pytest.raises(InputError):
         expanded(pattern)
+
+
+# --- equal nodes -----------------------------------------------------------------------------------
+
+
+def test_nodes_that_differ_by_a_little_are_judged_once_and_a_full_gpu_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged: list[Machine] = []
+
+    def judge_and_count(machine: Machine, matrix: Matrix) -> fleet_nodes.Judged:
+        judged.append(machine)
+        return fleet_nodes.Judged("ok", ())
+
+    def used(memory: int, system: int) -> Machine:
+        first, *rest = KINDS["h100"].gpus
+        assert first.nvml
+        busy = replace(first, nvml=replace(first.nvml, memory=80 << 30, memory_used=memory))
+        changed = replace(KINDS["h100"], gpus=(busy, *rest))
+        return replace(changed, system=replace(changed.system, memory=known((512 << 30) + system, "made up")))
+
+    monkeypatch.setattr(fleet_nodes, "judge_machine", judge_and_count)
+    merged({f"n{number}": used(number << 20, number << 12) for number in range(20)})
+    assert len(judged) == 1
+    merged({"idle": used(1 << 20, 0), "full": used(79 << 30, 0)})
+    assert len(judged) == 3
+
+
+@pytest.mark.parametrize("slug", [name for place, name in enumerate(MACHINES) if place % 8 == 0])
+def test_what_makes_nodes_equal_decides_no_judgement(slug: str) -> None:
+    machine = MACHINES[slug]
+    exact, coarse = (fleet_nodes.judge_machine(one, matrix()) for one in (machine, fleet_nodes.coarse(machine)))
+    assert [one.id for one in exact.findings] == [one.id for one in coarse.findings]

@@ -15,6 +15,7 @@ from gpudoctor.finding import Verdict
 from gpudoctor.fleet.documents import Document, FoundThere
 from gpudoctor.fleet.facts import ComparedFact, compared, gpus, main_model
 from gpudoctor.machine import Machine, NvmlDevice
+from gpudoctor.machine.board import Board
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -89,13 +90,13 @@ class Reader:
 
     def _judge(self, machine: Machine) -> Judged:
         """By the engine. Two machines that are equal but for what no check decides by get one answer."""
-        key = hashlib.blake2b(msgspec.json.encode(_coarse(machine)), digest_size=16).digest()
+        key = hashlib.blake2b(msgspec.json.encode(coarse(machine)), digest_size=16).digest()
         if key not in self._judged:
             self._judged[key] = judge_machine(machine, self.matrix)
         return self._judged[key]
 
 
-def _coarse(machine: Machine) -> Machine:
+def coarse(machine: Machine) -> Machine:
     """The machine without what changes from minute to minute, or differs by a little between equal nodes."""
     memory = machine.system.memory
     if memory.value:
@@ -113,12 +114,15 @@ def _coarse(machine: Machine) -> Machine:
 
 
 def _coarse_device(device: NvmlDevice) -> NvmlDevice:
-    """Whether its memory is full and whether it is used decide, not how much and by how many."""
+    """Whether its memory is full and whether it is used decide, not how much and by how many; of its board the links,
+    not what it does at this moment."""
     used = device.memory_used
     if used is not None and device.memory:
         used = used * 100 // device.memory
         used = used if used > _NEARLY_FULL else 0
-    return replace(device, memory_used=used, processes=None if device.processes is None else bool(device.processes))
+    busy = None if device.processes is None else min(device.processes, 1)
+    board = Board(links=device.board.links, links_up=device.board.links_up)
+    return replace(device, memory_used=used, processes=busy, board=board)
 
 
 def judge_machine(machine: Machine, matrix: Matrix) -> Judged:
