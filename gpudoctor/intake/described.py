@@ -26,6 +26,7 @@ from gpudoctor.intake.described_torch import (
 from gpudoctor.machine import (
     AmdStack,
     DeviceNode,
+    Distribution,
     Frameworks,
     Gpu,
     ImportTrial,
@@ -245,15 +246,17 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
     probed = machine.environment.value
     environment = probed or empty_environment()
     assumed: tuple[str, ...] = ()
+    packages = packages_of(description.packages)
     if description.torch:
         torch, assumed = torch_of(description.torch, machine, matrix)
         environment = environment.with_torch(known(torch, SOURCE))
+        packages = (Distribution("torch", torch.version, path=SOURCE), *packages)
         if probed is None or probed.source == SOURCE:
             python = python_for(torch, matrix, machine.system.platform)
             environment = replace(environment, python=known(python, SOURCE))
     if description.python_version:
         environment = replace(environment, python=known(python_of(description.python_version), SOURCE))
-    if packages := packages_of(description.packages):
+    if packages:
         names = {package.name for package in packages}
         others = (one for one in environment.distributions.value or () if one.name not in names)
         environment = replace(environment, distributions=known((*others, *packages), SOURCE))

@@ -60,8 +60,15 @@ def print_plan(plan: Repair, findings: Sequence[Finding], around: Around, out: T
     print_lines(_plan(plan, findings, around), out, color=color, exact_commands=around.here)
 
 
+def _of_checks(plan: Repair) -> dict[str, str]:
+    """The slugs of checks, where the plan meets a problem that is not there yet."""
+    from gpudoctor.suites import machine_checks
+
+    return {check.id: check.slug for check in machine_checks()} if plan.steps else {}
+
+
 def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator[Line]:
-    names = {finding.id: finding.slug for finding in findings}
+    names = {**_of_checks(plan), **{finding.id: finding.slug for finding in findings}}
     if plan.steps:
         steps = f"{len(plan.steps)} step{'s' * (len(plan.steps) > 1)}"
         shown = "" if plan.to_run else " (shown only)"

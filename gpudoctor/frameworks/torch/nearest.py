@@ -32,9 +32,11 @@ def nearest(matrix: Matrix, choices: tuple[Choice, ...], keep: Torch | None) -> 
 
 def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
     """The nearest choice without a known fault, with the one that it replaces; else the nearest. A fault of the kept
-    release itself, whatever the GPU, is no reason to leave that release."""
+    release itself, whatever the GPU, is no reason to leave that release; one of its ROCm builds is no fault of the
+    CUDA build that is kept."""
     first = _nearest(matrix, choices, keep)
-    if first and keep and first.fault_of_release and _distance(first, keep) == (0, ()):
+    same_kind = bool(first and keep and bool(first.rocm) == bool(keep.rocm or keep.hip))
+    if first and keep and same_kind and first.fault_of_release and _distance(first, keep) == (0, ()):
         return first
     best = _nearest(matrix, [choice for choice in choices if not choice.fault], keep)
     if first is None or best is None or not first.fault:
