@@ -44,7 +44,7 @@ Row = dict[str, object]
 class Measurement:
     """The entries, one after the other, each in a fresh copy."""
 
-    def __init__(self, bases: dict[str, Path], work: Path, level: str, *, repair: bool, uv: bool) -> None:
+    def __init__(self, bases: dict[str, Path], work: Path, level: str, *, repair: bool, uv: bool = False) -> None:
         self.bases, self.work, self.level, self.repair, self.uv = bases, work, level, repair, uv
         self.before = cache(self._before)
 

@@ -751,7 +751,7 @@ def test_several_recipes_are_judged_together_and_each_image_once(tmp_path: Path)
     for file in (own, other):
         file.write_text(FAULTY["stubs"][0])
     composed.write_text("services:\n  a: {build: .}\n")
-    code, text = run(str(own), str(other), str(composed), str(own), "--format", "json")
+    code, text = run(str(own), str(other), str(composed), str(own), "--format", "json", "--fail-on", "warning")
     places = [finding["evidence"][0]["source"] for finding in json.loads(text)["findings"]]
     assert code == 1
     assert sorted(place.rpartition("/")[2] for place in places) == [

@@ -35,6 +35,10 @@ def _lines(report: Report) -> Iterator[str]:
             labels = f'id="{label(finding.id)}",slug="{label(finding.slug)}",severity="{finding.severity}"'
             counts[labels] = counts.get(labels, 0) + 1
     yield from (f"gpudoctor_node_problem{{{labels}}} {count}" for labels, count in counts.items())
+    yield "# TYPE gpudoctor_node_ignored gauge"
+    yield "# HELP gpudoctor_node_ignored 1 for what a person chose to ignore."
+    for ignored in report.ignored:
+        yield f'gpudoctor_node_ignored{{id="{label(ignored.id)}",why="{label(ignored.why)}"}} 1'
     yield "# TYPE gpudoctor_node_checked_timestamp_seconds gauge"
     yield "# HELP gpudoctor_node_checked_timestamp_seconds When the node was checked."
     created = datetime.fromisoformat(report.created.replace("Z", "+00:00"))

@@ -27,6 +27,12 @@ DOCKERFILES: dict[str, str] = {
     "ENV LD_LIBRARY_PATH=/usr/local/cuda/compat:$LD_LIBRARY_PATH",
     "image-breaks-system-packages": "FROM debian:bookworm\nRUN pip install --break-system-packages torch",
     "image-too-new-for-driver": "FROM nvidia/cuda:13.0.1-base-ubuntu22.04",
+    "image-framework-libraries-missing": "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\n"
+    "RUN pip install onnxruntime-gpu==1.31.1",
+    "image-framework-other-vendor": "FROM rocm/dev-ubuntu-24.04:7.0-complete\nRUN pip install 'jax[cuda12]'",
+    "image-packages-overwrite": "FROM python:3.12-slim\nRUN pip install onnxruntime 'onnxruntime-gpu[cuda,cudnn]'",
+    "image-framework-cpu-only": "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\nRUN pip install jax flax",
+    "image-package-requires-other-torch": "FROM python:3.12-slim\nRUN pip install torch==2.6.0 vllm==0.11.2",
     "image-for-other-cards": "FROM nvidia/cuda:12.4.1-base-ubuntu22.04",
 }
 COMPOSE_FILES: dict[str, str] = {
