@@ -26,6 +26,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
     fits,
     not_told,
     spelled,
+    torch_for_all,
     weight,
 )
 from gpudoctor.isa import cuda_runs
@@ -132,7 +133,7 @@ def _without_code(situation: Situation, group: tuple[Fit, ...], all_fits: tuple[
         want=want,
         confidence=confidence(fit),
         evidence=evidence(torch, fit),
-        fixes=better_torch(situation) if severity == "error" else (),
+        fixes=better_torch(situation) if severity == "error" else torch_for_all(situation),
         refs=("pytorch/pytorch#149845",) if not _dropped(fit) else ("pytorch/pytorch#157517",),
         supersedes=(*_of_the_driver(situation), *REPAIRED_WITH_TORCH),
     )

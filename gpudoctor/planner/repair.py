@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
@@ -16,7 +16,7 @@ from gpudoctor.planner.foresight import Foresight, Judge
 from gpudoctor.planner.place import Place, is_variable, place
 from gpudoctor.planner.plan import command_key, same_step, steps_for_all, steps_together
 from gpudoctor.planner.requirements import pinning_another
-from gpudoctor.planner.search import Plan, Search
+from gpudoctor.planner.search import INSIDE, Plan, Search
 from gpudoctor.planner.tasks import CONTAINER, DRIVER, Task, tasks_of
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
@@ -136,7 +136,20 @@ def repair(
         predicted=_predicted(found, steps),
     )
     unanswered = tuple(dict.fromkeys(question.why for question in questions if question.matters))
-    return replace(plan, after=" ".join((*_after(plan, allowed, here), *_open(unanswered))))
+    notes = (one for one in findings if one.severity == "note" and _inside_here(one.fixes[:1]))
+    said = (*_after(plan, allowed, here), *_of_notes(() if plan.steps else notes), *_open(unanswered))
+    return replace(plan, after=" ".join(said))
+
+
+def _inside_here(fixes: Sequence[Fix]) -> bool:
+    """Whether there is a fix that changes nothing but the environment."""
+    return any(all(isinstance(remedy, INSIDE) for remedy in fix.remedies) for fix in fixes)
+
+
+def _of_notes(notes: Iterable[Finding]) -> Iterator[str]:
+    """What may be had beyond what is needed."""
+    for note in list(notes)[:1]:
+        yield f"A note has a fix: `gpudoctor fix --only {note.slug}` ({note.fixes[0].title})."
 
 
 def _packages_named(argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ _MOST_RANKED = 12
 """Judgements for all fixes of one report: about a tenth of a second."""
 _MOST_FIXES = 24
 
-_INSIDE = (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
+INSIDE = (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
 """Remedies that change nothing but the environment."""
 _DRIVERS = (InstallDriver, InstallRocmDriver)
 
@@ -206,7 +206,7 @@ def _alone(moves: tuple[Move, ...]) -> tuple[Move, ...]:
 def costs(fixes: Sequence[Fix]) -> tuple[float, ...]:
     """What each fix of a problem costs a person. The problem's own order decides, but not between a driver and what
     stays inside the environment."""
-    inside = [all(isinstance(remedy, _INSIDE) for remedy in fix.remedies) for fix in fixes]
+    inside = [all(isinstance(remedy, INSIDE) for remedy in fix.remedies) for fix in fixes]
     driver = [any(isinstance(remedy, _DRIVERS) for remedy in fix.remedies) for fix in fixes]
     found = []
     for place, fix in enumerate(fixes):

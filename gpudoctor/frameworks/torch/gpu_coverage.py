@@ -15,6 +15,7 @@ from gpudoctor.finding import (
     Finding,
     Fix,
     NotJudged,
+    ReplacePackage,
     ReplaceTorch,
     SetVariable,
     Severity,
@@ -126,6 +127,22 @@ def better_torch(situation: Situation) -> tuple[Fix, ...]:
     usable = situation.usable_of(vendor) if vendor and situation.usable_of(vendor) else situation.usable
     gpus = builds.gpus_to_serve(situation, usable)
     return builds.replacements(situation, gpus, keep=situation.torch)
+
+
+def torch_for_all(situation: Situation) -> tuple[Fix, ...]:
+    """The torch that supports all GPUs that can be used, where the present one leaves some out; none if there is no
+    such build."""
+    vendor = situation.built_for
+    usable = tuple(gpu for gpu in situation.usable if gpu.vendor == vendor)
+    served = builds.gpus_to_serve(situation, usable)
+    if not all(gpu in served for gpu in usable):
+        return ()
+    return tuple(
+        fix
+        for fix in builds.replacements(situation, usable, keep=situation.torch)[:1]
+        if all(isinstance(remedy, ReplaceTorch | ReplacePackage) for remedy in fix.remedies)
+        and not any(isinstance(remedy, ReplaceTorch) and remedy.build == "cpu" for remedy in fix.remedies)
+    )
 
 
 def without_variable(fix: Fix, name: str) -> Fix:
