@@ -8,13 +8,19 @@ from pathlib import Path
 from tests.documentation import ROOT
 from tests.documentation.site.markdown import code, page
 
-_LANGUAGES = {".yml": "yaml", ".yaml": "yaml", ".sh": "bash", ".Dockerfile": "dockerfile"}
+_LANGUAGES = {
+    ".yml": "yaml", ".yaml": "yaml", ".sh": "bash", ".sbatch": "bash", ".nhc": "bash", ".py": "python",
+    ".json": "json", ".service": "ini", ".Dockerfile": "dockerfile",
+}  # fmt: skip
+"""By the ends of names; a file of another kind is shown as a text."""
+_NO_PAGE = (".md", ".pyc")
 
 
 @cache
 def pages() -> dict[str, str]:
     """By name."""
-    files = (path for path in sorted((ROOT / "examples").rglob("*")) if path.suffix in _LANGUAGES)
+    found = sorted((ROOT / "examples").rglob("*"))
+    files = (path for path in found if path.is_file() and path.suffix not in _NO_PAGE)
     return {f"{path.relative_to(ROOT)}.md": _page(path) for path in files}
 
 
@@ -26,10 +32,10 @@ def _page(path: Path) -> str:
         f"Example: {place.removeprefix('examples/')}",
         f"{place} of gpudoctor: {_first_comment(text)}",
         f"[Examples]({up}README.md) · {code(place)}",
-        f"```{_LANGUAGES[path.suffix]}\n{text}\n```",
+        f"```{_LANGUAGES.get(path.suffix, 'text')}\n{text}\n```",
     )
 
 
 def _first_comment(text: str) -> str:
-    lines = [line.lstrip("# ") for line in text.splitlines() if line.startswith("# ")]
+    lines = [line.strip("#/ ") for line in text.splitlines() if line.lstrip().startswith(("# ", "// "))]
     return " ".join(lines).partition(". ")[0]
