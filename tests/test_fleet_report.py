@@ -26,7 +26,7 @@ from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.machine import Machine, known
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.render.fleet import write_fleet
-from gpudoctor.testing import no_gpu_machine, nvidia_machine
+from gpudoctor.testing import no_gpu_machine, nvidia_gpu, nvidia_machine
 from tests.support.check_cases import matrix
 from tests.support.faulty_machines import MACHINES
 from tests.support.fleets import FOR_NVIDIA, KINDS, ODDITIES, Fleet, fleet
@@ -314,3 +314,10 @@ def test_what_makes_nodes_equal_decides_no_judgement(slug: str) -> None:
     machine = MACHINES[slug]
     exact, coarse = (fleet_nodes.judge_machine(one, matrix()) for one in (machine, fleet_nodes.coarse(machine)))
     assert [one.id for one in exact.findings] == [one.id for one in coarse.findings]
+
+
+def test_nodes_whose_gpu_is_part_of_the_processor_have_one() -> None:
+    """A GB10 computes: it is not left out as the display chip of a server is."""
+    board = nvidia_machine(nvidia_gpu("NVIDIA GB10", "sm_121", integrated=True))
+    (group,) = merged({f"spark{number}": board for number in range(3)}).groups
+    assert (group.gpu, group.gpus) == ("NVIDIA GB10", 1)

@@ -47,20 +47,20 @@ class ComparedFact(Struct, frozen=True):
 
 def main_model(machine: Machine) -> str:
     """The GPU model of which the node has most; "" for none."""
-    models = Counter(gpu.name for gpu in _own(machine))
+    models = Counter(gpu.name for gpu in computing(machine))
     return models.most_common(1)[0][0] if models else ""
 
 
 def gpus(machine: Machine) -> str | None:
     """ "8 x NVIDIA H100 80GB HBM3"; None if the bus could not be read."""
-    own = _own(machine)
+    own = computing(machine)
     if not own:
         return "no GPU" if machine.buses.known else None
     models = Counter(gpu.name for gpu in own)
     return ", ".join(f"{count} x {name}" for name, count in sorted(models.items(), key=lambda row: (-row[1], row[0])))
 
 
-def _own(machine: Machine) -> tuple[Gpu, ...]:
+def computing(machine: Machine) -> tuple[Gpu, ...]:
     """The GPUs that compute; a server's display chip is another thing."""
     apart = tuple(gpu for gpu in machine.gpus if not gpu.integrated)
     return apart or machine.gpus
@@ -81,11 +81,11 @@ def value_of(fact: Fact[Any]) -> str | None:
 
 def each_gpu(machine: Machine, read: Callable[[Gpu], object]) -> str | None:
     """The values of a node's GPUs: one if all are equal, else each with its count; None if no GPU has one."""
-    found = [value for gpu in _own(machine) if (value := read(gpu)) is not None]
+    found = [value for gpu in computing(machine) if (value := read(gpu)) is not None]
     counts = Counter(map(str, found))
     if len(counts) <= 1:
         return next(iter(counts), None)
-    return ", ".join(f"{value} ({count} GPUs)" for value, count in sorted(counts.items()))
+    return ", ".join(f"{value} ({count} GPU{'s' * (count > 1)})" for value, count in sorted(counts.items()))
 
 
 # --- NVIDIA ----------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,8 +12,8 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fleet.documents import Document, FoundThere
-from gpudoctor.fleet.facts import ComparedFact, compared, gpus, main_model
-from gpudoctor.machine import Machine, NvmlDevice
+from gpudoctor.fleet.facts import ComparedFact, compared, computing, main_model
+from gpudoctor.machine import Machine, NvmlDevice, System
 from gpudoctor.machine.board import Board
 
 if TYPE_CHECKING:
@@ -57,7 +56,6 @@ class Reader:
         self.facts: dict[str, ComparedFact] = {}
         """Every compared fact that some node had, by name."""
         self._judged: dict[bytes, Judged] = {}
-        self._strings: Callable[[str], str] = sys.intern
 
     def node(self, document: Document) -> Node:
         """The node of one document."""
@@ -72,7 +70,7 @@ class Reader:
         facts = {}
         for fact, value in compared(machine):
             self.facts.setdefault(fact.name, fact)
-            facts[fact.name] = self._strings(value)
+            facts[fact.name] = sys.intern(value)
         model = main_model(machine)
         listed = machine.environment.value.distributions.value if machine.environment.value else None
         return Node(
@@ -81,9 +79,9 @@ class Reader:
             verdict=found.verdict,
             problems=tuple(one for one in found.findings if one.severity != "note"),
             facts=facts,
-            model=self._strings(model),
+            model=sys.intern(model),
             vendor=next((gpu.vendor for gpu in machine.gpus if gpu.name == model), ""),
-            count=sum(not gpu.integrated for gpu in machine.gpus) if gpus(machine) else 0,
+            count=len(computing(machine)),
             platform=machine.system.platform,
             lists_packages=bool(listed),
         )
@@ -107,7 +105,7 @@ def coarse(machine: Machine) -> Machine:
         nvml = replace(nvml, value=replace(nvml.value, devices=devices))
     return replace(
         machine,
-        system=replace(machine.system, memory=memory, clock=type(machine.system)().clock),
+        system=replace(machine.system, memory=memory, clock=System().clock),
         nvidia=replace(machine.nvidia, nvml=nvml),
         gpus=tuple(replace(gpu, nvml=_coarse_device(gpu.nvml)) if gpu.nvml else gpu for gpu in machine.gpus),
     )
