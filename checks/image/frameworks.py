@@ -167,12 +167,17 @@ def framework_other_vendor(recipe: Recipe) -> Verdicts:
                 subject=image.at(one.line),
                 framework=one.row.framework,
                 evidence=(line_of(image, one.line, one.package.step.command.text),),
-                fixes=tuple(
-                    change(f"Install the {needed} build", f"{image.at(one.line)}: RUN {_tool(one)} '{_install(row)}'")
-                    for row in _builds_for(recipe, image, one)[:1]
-                )
+                fixes=_build_for(recipe, image, one, needed)
                 or (change("Use another base image", f"{image.at(image.base_line)}: FROM an image for {own}"),),
             )
+
+
+def _build_for(recipe: Recipe, image: Image, one: ImageFramework, kind: str) -> tuple[Fix, ...]:
+    """The line that installs the best build of that kind; none if no index has one."""
+    return tuple(
+        change(f"Install the {kind} build", f"{image.at(one.line)}: RUN {_tool(one)} '{_install(row)}'")
+        for row in _builds_for(recipe, image, one)[:1]
+    )
 
 
 def _builds_for(recipe: Recipe, image: Image, one: ImageFramework) -> list[FrameworkBuild]:
@@ -296,8 +301,5 @@ def framework_cpu_only(recipe: Recipe) -> Verdicts:
                 subject=image.at(one.line),
                 framework=one.row.framework,
                 evidence=(line_of(image, one.line, one.package.step.command.text),),
-                fixes=tuple(
-                    change(f"Install the {kind} build", f"{image.at(one.line)}: RUN {_tool(one)} '{_install(row)}'")
-                    for row in _builds_for(recipe, image, one)[:1]
-                ),
+                fixes=_build_for(recipe, image, one, kind),
             )

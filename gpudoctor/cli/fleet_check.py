@@ -196,13 +196,13 @@ def _told(
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.spelling import is_name
 
+    written = [(each["node"], msgspec.json.encode(each)) for each in documents]
     if folder is not None:
-        for each in documents:
-            name = each["node"] if is_name(each["node"]) else f"unnamed-{documents.index(each)}"
-            (folder / f"{name}.json").write_bytes(msgspec.json.encode(each))
+        for number, (name, content) in enumerate(written):
+            (folder / f"{name if is_name(name) else f'unnamed-{number}'}.json").write_bytes(content)
     style, report_file, verbose, no_color = shown
     made = merge(
-        (document(msgspec.json.encode(each), each["node"]) for each in documents),
+        (document(content, name) for name, content in written),
         load_matrix(overlays),
         fail_on=cast("FailOn", fail_on or "error"),
     )

@@ -37,8 +37,7 @@ class InstalledPackage(Struct, frozen=True):
     @property
     def pinned(self) -> str:
         """Its exact version; "" if it is open."""
-        found = re.fullmatch(r"={2,3}([^*,]+)", self.requirement.specifier)
-        return found[1] if found else ""
+        return self.requirement.exact
 
 
 class ImageFramework(Struct, frozen=True):

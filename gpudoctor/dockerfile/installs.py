@@ -39,6 +39,12 @@ class Requirement(Struct, frozen=True):
     file: str = ""
     """The requirements file that names it, with the line."""
 
+    @property
+    def exact(self) -> str:
+        """The version that it pins, with its local part; "" if it is open."""
+        found = re.fullmatch(r"={2,3}([^*,]+)", self.specifier)
+        return found[1] if found else ""
+
 
 class PipInstall(Struct, frozen=True):
     """One `pip install` or `uv pip install`, with the indexes that it names."""

@@ -51,8 +51,7 @@ class Asked(Struct, frozen=True):
     @property
     def pinned(self) -> str:
         """The exact version that it requests, without the local part; "" if there is none."""
-        found = re.fullmatch(r"={2,3}([^*,]+)", self.requirement.specifier)
-        return found[1].partition("+")[0] if found else ""
+        return self.requirement.exact.partition("+")[0]
 
     @property
     def local(self) -> str:

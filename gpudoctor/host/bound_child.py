@@ -65,6 +65,25 @@ except OSError as error:
     os._exit(127)
 """
 """A child's program: another program that is not Python, with its arguments."""
+_SERVE = """
+import importlib.util
+folder = sys.argv[1]
+if sys.path[0] == "":
+    del sys.path[0]
+spec = importlib.util.spec_from_file_location(
+    "{name}", folder + "/__init__.py", submodule_search_locations=[folder])
+package = importlib.util.module_from_spec(spec)
+sys.modules["{name}"] = package
+spec.loader.exec_module(package)
+from {name} import serve
+serve.main({arguments})
+"""
+
+
+def serving(name: str, arguments: str) -> str:
+    """A child's program: loads the folder in its first argument as a package of that name, and starts its `serve`.
+    No folder of ours gets onto sys.path. `arguments` is Python."""
+    return _SERVE.format(name=name, arguments=arguments)
 
 
 def bound(program: str, *arguments: str, may_trace: bool = False) -> tuple[str, ...]:

@@ -44,8 +44,6 @@ _DRIVERS = (InstallDriver, InstallRocmDriver)
 # What a remedy costs a person.
 _VARIABLE, _PACKAGE, _FRAMEWORK, _SYSTEM, _CONTAINER, _DRIVER, _REBOOT, _PERSON = 1, 10, 30, 100, 300, 400, 1000, 3000
 _NEXT_FIX = 5_000
-_BROUGHT = 6_000
-"""A person's step for a problem that a fix of the plan brings: another fix of the first problem is better."""
 _NO_GPU = 1_000_000
 """To compute on the CPU is better only than an error that nothing else clears."""
 # What is left costs more than any fix.
@@ -128,9 +126,7 @@ class Search:
             after = self._foresight.after(path.outlook, first, fix)
             if after.has(first) or self._returns(after, path.moves):
                 continue
-            brought = fix.by_hand and key_of(first) not in self._at_first
-            total = path.cost + cost + (_BROUGHT if brought else 0)
-            self._go(_Path(after, (*path.moves, Move(first, fix)), path.given_up, total))
+            self._go(_Path(after, (*path.moves, Move(first, fix)), path.given_up, path.cost + cost))
         self._go(_Path(path.outlook, path.moves, (*path.given_up, first), path.cost + self._leaving(first)))
 
     def _meant(self, outlook: Outlook) -> tuple[Finding, ...]:

@@ -21,7 +21,7 @@ from gpudoctor.planner.commands import commands_for
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.recommend.companions import by_hand, left_out, with_companions
-from gpudoctor.recommend.present import driver_fault, driver_refusal, gpus_that_count
+from gpudoctor.recommend.present import archs_of, driver_fault, driver_refusal, gpus_that_count
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_name, driver_needs, driver_to_install
@@ -211,7 +211,7 @@ class _Choosing:
             commands=commands_for((remedy,), self.situation),
             why=(
                 "conda owns the torch of this environment: a wheel over it would mix two installs",
-                f"{cuda}: the CUDA releases that know {_archs(self.gpus)} and that the driver runs",
+                f"{cuda}: the CUDA releases that know {archs_of(self.gpus)} and that the driver runs",
             ),
         )
 
@@ -336,7 +336,3 @@ def _named(torch: Torch | None) -> tuple[str | None, str | None]:
 
 def _same(one: Choice, other: Choice) -> bool:
     return (one.version, one.build) == (other.version, other.build)
-
-
-def _archs(gpus: tuple[Gpu, ...]) -> str:
-    return " and ".join(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))

@@ -15,7 +15,7 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import package_commands
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
-from gpudoctor.recommend.present import driver_fault, gpus_that_count
+from gpudoctor.recommend.present import archs_of, driver_fault, gpus_that_count
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_to_install
@@ -69,7 +69,7 @@ class _Choosing:
             return f"no wheel for {situation.platform} (only for {', '.join(row.platforms)})"
         lacking = [gpu for gpu in ours if not supports(situation, row, gpu)]
         if lacking:
-            return f"no code for {_archs(lacking)}"
+            return f"no code for {archs_of(lacking)}"
         if not row.install:
             return "no package index has all that it needs"
         if not has_wheel(situation, row):
@@ -183,7 +183,3 @@ def _requirement(package: object) -> str:
 def _distribution(row: FrameworkBuild) -> str:
     extra = f"[{row.extra}]" if row.extra else ""
     return f"{row.install or row.package}{extra}" + (f" {row.newest}" if row.newest else "")
-
-
-def _archs(gpus: list[Gpu]) -> str:
-    return " and ".join(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))

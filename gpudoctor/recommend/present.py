@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import choice_before_torch
@@ -15,6 +17,11 @@ def gpus_that_count(situation: Situation) -> tuple[Gpu, ...]:
         for standing in situation.standings
         if standing.granted != "no" and standing.selected != "no" and not standing.gpu.reserved
     )
+
+
+def archs_of(gpus: Iterable[Gpu]) -> str:
+    """Their known architectures in words: "sm_86 and sm_120"."""
+    return " and ".join(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
 
 
 def driver_fault(situation: Situation, gpus: tuple[Gpu, ...]) -> str:

@@ -18,7 +18,7 @@ from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures, minor
 from gpudoctor.recommend.present import gpus_that_count
 from gpudoctor.situation import Situation
-from gpudoctor.situation.nvidia_driver import cuda_driver
+from gpudoctor.situation.nvidia_driver import cuda_driver, stated_cuda
 
 _MAJORS = range(11, 16)
 _MINORS = range(21)
@@ -86,9 +86,7 @@ class _Asked:
 
     def _cuda(self) -> str | None:
         """The CUDA that the driver supports, as it says itself, else by its version."""
-        stack = self.situation.machine.nvidia
-        answers = (api.value for api in (stack.cuda, stack.nvml, stack.smi))
-        said = next((one.cuda_version for one in answers if one and one.cuda_version), None)
+        said = stated_cuda(self.situation.machine)
         return said or (self.situation.matrix.cuda_served(self.driver) if self.driver else None)
 
     def _known_to(self, installer: str) -> tuple[str, ...]:

@@ -116,6 +116,13 @@ def driver_answers(situation: Situation) -> tuple[Evidence, ...]:
 # --- which CUDA it runs ------------------------------------------------------------------------------
 
 
+def stated_cuda(machine: Machine) -> str | None:
+    """The newest CUDA that the driver supports, as it says itself: "12.8"."""
+    stack = machine.nvidia
+    answers = (api.value for api in (stack.cuda, stack.nvml, stack.smi))
+    return next((answer.cuda_version for answer in answers if answer and answer.cuda_version), None)
+
+
 @answer_once
 def driver_verdict(situation: Situation, cuda: str, driver: str | None = None) -> DriverVerdict:
     """Whether the driver of this machine (or `driver`) runs a CUDA such as "12.8"."""
@@ -123,12 +130,10 @@ def driver_verdict(situation: Situation, cuda: str, driver: str | None = None) -
     by_number: DriverVerdict = situation.matrix.driver_for_cuda(version, cuda) if version else "unknown"
     if by_number != "unknown" or driver:
         return by_number
-    stack = situation.machine.nvidia
-    answers = (api.value for api in (stack.cuda, stack.nvml, stack.smi))
-    newest = [answer.cuda_version for answer in answers if answer and answer.cuda_version]
-    if not newest:
+    newest = stated_cuda(situation.machine)
+    if newest is None:
         return "unknown"
-    served, wanted = figures(newest[0]), figures(cuda)
+    served, wanted = figures(newest), figures(cuda)
     if served >= wanted:
         return "serves"
     return "minor-version" if served[:1] == wanted[:1] else "too-old"

@@ -17,25 +17,12 @@ from typing import Literal
 
 from gpudoctor.frameworks.torch.kernels.channel import GarbledError, Message, Reader, send
 from gpudoctor.frameworks.torch.kernels.serve import CHANNEL_GONE, FILES_LIMIT
-from gpudoctor.host.bound_child import BoundChild
+from gpudoctor.host.bound_child import BoundChild, serving
 from gpudoctor.host.interrupts import Interruptions
 from gpudoctor.host.process_tree import kill
 from gpudoctor.smoke.shared_memory import SharedMemory
 
-_BOOTSTRAP = """
-import importlib.util
-folder = sys.argv[1]
-if sys.path[0] == "":
-    del sys.path[0]
-spec = importlib.util.spec_from_file_location(
-    "gpudoctor_smoke", folder + "/__init__.py", submodule_search_locations=[folder])
-package = importlib.util.module_from_spec(spec)
-sys.modules["gpudoctor_smoke"] = package
-spec.loader.exec_module(package)
-from gpudoctor_smoke import serve
-serve.main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5] == "count")
-"""
-"""Loads the kernels' folder as a package under its own name: no folder of ours gets onto sys.path."""
+_BOOTSTRAP = serving("gpudoctor_smoke", 'int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5] == "count"')
 
 _CACHES = (
     "XDG_CACHE_HOME", "CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_HOME",

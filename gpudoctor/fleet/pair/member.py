@@ -11,23 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.host.bound_child import BoundChild
+from gpudoctor.host.bound_child import BoundChild, serving
 from gpudoctor.host.interrupts import Interruptions
 
-_BOOTSTRAP = """
-import importlib.util
-folder = sys.argv[1]
-if sys.path[0] == "":
-    del sys.path[0]
-spec = importlib.util.spec_from_file_location(
-    "gpudoctor_pair", folder + "/__init__.py", submodule_search_locations=[folder])
-package = importlib.util.module_from_spec(spec)
-sys.modules["gpudoctor_pair"] = package
-spec.loader.exec_module(package)
-from gpudoctor_pair import serve
-serve.main(int(sys.argv[2]), int(sys.argv[3]))
-"""
-"""Loads the folder as a package under its own name: no folder of ours gets onto sys.path."""
+_BOOTSTRAP = serving("gpudoctor_pair", "int(sys.argv[2]), int(sys.argv[3])")
 _FOLDER = Path(__file__).with_name("child")
 _IMPORT_SECONDS = 300.0
 """Hundreds of nodes may read torch from one file server."""
