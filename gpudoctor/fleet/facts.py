@@ -85,7 +85,7 @@ def each_gpu(machine: Machine, read: Callable[[Gpu], object]) -> str | None:
     counts = Counter(map(str, found))
     if len(counts) <= 1:
         return next(iter(counts), None)
-    return ", ".join(f"{value} ({count} GPU{'s' * (count > 1)})" for value, count in sorted(counts.items()))
+    return ", ".join(f"{value} ({count} GPUs)" for value, count in sorted(counts.items()))
 
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
