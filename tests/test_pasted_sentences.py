@@ -85,3 +85,36 @@ def test_a_gpu_that_worked_in_the_same_text_is_not_gone() -> None:
         for finding in judged(machine(text)).findings
         if finding.slug == "gpu-off-bus" and finding.severity == "error"
     ]
+
+
+def test_a_driver_of_windows_is_not_judged_by_the_branches_of_linux() -> None:
+    text = "GPU: NVIDIA GeForce GTX 1080\nDriver Version: 581.15\nOS: {}\ntorch: 2.8.0+cu126\n"
+    assert not [one for one in judged(machine(text.format("Windows 11"))).findings if one.severity == "error"]
+    assert first(text.format("Ubuntu 24.04")).slug == "nvidia-driver-dropped-gpu"
+
+
+GIVEN_UP = "[   12.345678] amdgpu 0000:03:00.0: amdgpu: Fatal error during GPU init\n"
+
+
+def test_a_gpu_that_amdgpu_gave_up_has_no_driver() -> None:
+    finding = first(f"{GIVEN_UP}GPU: RX 7900 XTX\n")
+    assert (finding.slug, finding.severity) == ("no-driver", "error")
+
+
+def test_a_sentence_names_the_kernel_that_is_too_old_for_the_gpu() -> None:
+    assert first(f"{GIVEN_UP}Radeon AI PRO R9700, Ubuntu 22.04 kernel 6.8").slug == "amd-kernel-or-runtime-too-old"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kernel"),
+    [
+        ("I am on kernel 6.14.2-arch1-1, all up to date", "6.14.2-arch1-1"),
+        ("Kernel: 6.8.", "6.8"),
+        ("It needs kernel 6.12", None),
+        ("It worked before kernel 6.12", None),
+        ("the CUDA kernel 6.1.2.3 of cutlass", None),
+    ],
+)
+def test_a_sentence_names_the_kernel(sentence: str, kernel: str | None) -> None:
+    read = machine(f"GPU: RX 7900 XTX\n{sentence}\n").system.kernel
+    assert (read.value if read.source.startswith("text") else None) == kernel

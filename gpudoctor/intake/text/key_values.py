@@ -170,7 +170,7 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
         if version := re.match(r"\D{0,8}(3\.\d{1,2})(?!\d)", value):
             facts.say("python", version[1], number, "report")
     else:
-        facts.say(what, value, number, "report")
+        facts.say(what, value.rstrip("."), number, "report")
 
 
 def _gpu_part(value: str) -> str:
