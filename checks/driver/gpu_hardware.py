@@ -43,7 +43,8 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
     ## How it is judged
     Certain if the driver calls the GPU lost, if its PCI registers read as all ones, or if the loaded driver has not
     taken the GPU for this reason; also if the kernel log says that the GPU fell off the bus (NVIDIA Xid 79) and that
-    the driver could not start it since. Xid 79 alone is a note: a reset may have helped.
+    the driver could not start it since. Xid 79 alone is a note on a machine that runs, where a reset may have helped;
+    in a pasted text it is what was asked about.
 
     ## Fix safety
     A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
@@ -52,8 +53,7 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
     refused = {gpu.key for _, gpus in because(situation, "gpu-off-bus") for gpu in gpus}
     for gpu in situation.machine.gpus:
         lines = lines_about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
-        alive = answers_now(situation, gpu)
-        missing = bool(lines) and (alive is False or (alive is None and _failed_after(situation, gpu, lines[-1])))
+        missing = bool(lines) and not _may_be_back(situation, gpu, lines[-1])
         gone = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or gpu.key in refused
         if not gone and not lines:
             continue
@@ -95,6 +95,14 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             fixes=(_power_cycle(),),
             supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
+
+
+def _may_be_back(situation: Situation, gpu: Gpu, fall: LogFault) -> bool:
+    """Whether a GPU that fell off the bus may work again. Of a log that a person sends in, that would be said."""
+    alive, pasted = answers_now(situation, gpu), situation.machine.pasted
+    if alive is None:
+        return not _failed_after(situation, gpu, fall) and (pasted is None or bool(pasted.works))
+    return alive
 
 
 def _failed_after(situation: Situation, gpu: Gpu, fall: LogFault) -> bool:

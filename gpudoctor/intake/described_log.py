@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gpudoctor.finding import ModuleFlavour
-from gpudoctor.machine import InstalledModule, LogFault, Machine, absent, known, unknown
+from gpudoctor.machine import Gpu, InstalledModule, LogFault, Machine, absent, known, unknown
 from gpudoctor.situation.kernel_log import lines_about
 
 _FLAVOURS: dict[str, ModuleFlavour] = {
@@ -15,16 +15,21 @@ _FLAVOURS: dict[str, ModuleFlavour] = {
 }
 """Lines that only a module of one flavour writes."""
 _REFUSED = ("module-key-rejected", "module-unsigned-refused")
-_RIVAL = "nvidia-other-driver"
+_RIVAL, _GIVEN_UP = "nvidia-other-driver", "amdgpu-init-failed"
 
 
 def with_logged_state(machine: Machine) -> Machine:
-    """The machine with the flavour of the module that wrote the log, without a module that the kernel refused, and
-    with the driver that has a GPU in NVIDIA's place. Nobody saw these GPUs work since."""
+    """The machine with the flavour of the module that wrote the log, without a module that the kernel refused, with
+    the driver that has a GPU in NVIDIA's place, and without amdgpu on a GPU that it gave up. Nobody saw these GPUs
+    work since."""
     log = machine.kernel_log.value
-    if log is None or not machine.of_vendor("nvidia") or machine.system.wsl.known:
+    if log is None or machine.system.wsl.known:
         return machine
     source = log.source or machine.kernel_log.source
+    given_up = tuple(fault for fault in log.faults if fault.kind == _GIVEN_UP)
+    machine = replace(machine, gpus=tuple(_unless_given_up(gpu, given_up, source) for gpu in machine.gpus))
+    if not machine.of_vendor("nvidia"):
+        return machine
     for fault in log.faults:
         flavour = _FLAVOURS.get(fault.kind)
         module = machine.nvidia.module.value
@@ -36,6 +41,12 @@ def with_logged_state(machine: Machine) -> Machine:
         if fault.kind in _REFUSED and "amd" not in fault.line:
             machine = _without_module(machine, source)
     return machine
+
+
+def _unless_given_up(gpu: Gpu, lines: tuple[LogFault, ...], source: str) -> Gpu:
+    if gpu.vendor == "amd" and lines_about(gpu, lines):
+        return replace(gpu, driver=absent(source, "amdgpu gave it up"), kfd_node=None, nodes=())
+    return gpu
 
 
 def _with_rival(machine: Machine, fault: LogFault, source: str) -> Machine:

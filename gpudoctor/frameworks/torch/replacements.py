@@ -158,7 +158,15 @@ def _split(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> F
 
 
 def _nothing(gpus: tuple[Gpu, ...]) -> Fix:
-    names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.arch.value or 'unknown'})" for gpu in gpus)) or "no GPU"
+    if nameless := [gpu for gpu in gpus if gpu.arch.value is None]:
+        asks = {"nvidia": "nvidia-smi --query-gpu=name,compute_cap --format=csv", "amd": "rocminfo | grep gfx"}
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in nameless))
+        commands = " and ".join(f"`{asks[vendor]}`" for vendor in dict.fromkeys(gpu.vendor for gpu in nameless))
+        text = (
+            f"Which torch build runs on {names} depends on its architecture, which is not known: {commands} tells it."
+        )
+        return Fix(title="Find out which GPU this is", remedies=(Manual(text=text),))
+    names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.arch.value})" for gpu in gpus)) or "no GPU"
     text = f"No released torch build is known to run on {names} here: build torch from source, or use another GPU."
     return Fix(title="No torch build supports this GPU", remedies=(Manual(text=text),))
 

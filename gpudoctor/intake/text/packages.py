@@ -32,6 +32,11 @@ _REQUIREMENT_TOOL = re.compile(
     r"(?:^|[$#>]\s{0,3}|\bRUN\s|`|!)\s{0,3}(?:python\d?(?:\.\d+)? -m )?(?:uv |conda |mamba )?"
     r"(?:pip3? )?(?:install|add)\b"
 )
+_TORCH_INDEX = re.compile(
+    r"\b(?:install|add)\b.{1,400}\btorch\b.{1,400}/whl/(?P<build>cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu)(?!\w|\.\w)"
+)
+"""A command that takes torch from an index of one build: what is installed, where it came to that."""
+_ADVISED = re.compile(r"(?i)\b(?:try|should|could|can|please|recommend\w*|suggest\w*|instead of|tells? me|says?)\b")
 
 
 def read_packages(lines: Iterable[Line], facts: Facts) -> None:
@@ -46,6 +51,8 @@ def read_packages(lines: Iterable[Line], facts: Facts) -> None:
                 if dash and re.fullmatch(_VERSION, version):
                     _say(name, version, number, facts)
             continue
+        if "/whl/" in text and (index := _TORCH_INDEX.search(text)) and not _ADVISED.search(text):
+            facts.say("torch index", index["build"], number, "shell")
         if _REQUIREMENT_TOOL.search(text):  # a command asks for a package: whether it is there, nobody said
             continue
         if "==" in text:

@@ -155,6 +155,9 @@ _AMD_NAME = re.compile(
 )
 _GFX = re.compile(r"(?<![\w/-])gfx(?P<number>9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
 _DRIVER = re.compile(r"(?i)\bdrivers?\b[^\d\n]{0,20}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?![\d.]*\d)")
+_KERNEL = re.compile(
+    r"(?i)\bkernel(?: version)?[\s:=]{1,3}v?(?P<release>[4-9]\.\d{1,2}(?:\.\d{1,3})?(?:-[\w.+-]{1,60})?)(?!\w|\.\d)"
+)
 _ANOTHER = re.compile(
     r"(?i)grad(?:e|ing)|works?\b|before|after|\btried|latest|requires?|needs?\b|>=|<|instead|older|newer"
     r"|minimum|recommend"
@@ -168,12 +171,14 @@ _LISTING = re.compile(
 
 
 def read_asides(lines: Iterable[Line], facts: Facts) -> None:
-    """The driver that a sentence names, and the Python in whose folder files lie."""
+    """The driver and the kernel that a sentence names, and the Python in whose folder files lie."""
     for number, text in lines:
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
         if "river" in text and (driver := _DRIVER.search(text)) and not _ANOTHER.search(text):
             facts.say("driver", driver["version"], number, "prose")
+        if "ernel" in text and (kernel := _KERNEL.search(text)) and not _ANOTHER.search(text):
+            facts.say("kernel", kernel["release"].rstrip("."), number, "prose")
 
 
 def read_prose(lines: Iterable[Line], facts: Facts) -> None:

@@ -13,7 +13,7 @@ from gpudoctor.intake.text.facts import Facts, Said
 from gpudoctor.intake.text.ranking import decided
 from gpudoctor.machine import CodeArchs, ImportTrial, Machine, Torch, TorchCopy, TorchOrigin, known
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.matrix.versions import local_version, public_version
+from gpudoctor.matrix.versions import figures, local_version, public_version
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -35,7 +35,7 @@ def pasted_torch(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Torch 
     if version is None:
         version = conda
     if version is None:
-        return _of_unknown_version(facts)
+        return _of_unknown_version(facts) or _of_index(facts, machine, matrix) or (None, ())
     torch, assumed = _torch(version, facts, machine, matrix, conda=conda is not None and conda.value == version.value)
     listed = decided(facts, "archs")
     if listed is not None:
@@ -54,6 +54,9 @@ def _torch(
 ) -> tuple[Torch, tuple[str, ...]]:
     cuda, hip = _number(facts, "torch cuda"), _number(facts, "torch hip")
     text = said.value.rstrip("+.")
+    index = decided(facts, "torch index")
+    if index and not local_version(text) and not (cuda or hip) and index.value in _published(text, machine, matrix):
+        text = f"{text}+{index.value}"
     if not local_version(text) and (cuda or hip or _is_for_cpu(facts)):
         build = f"cu{cuda.replace('.', '')}" if cuda else f"rocm{'.'.join(hip.split('.')[:2])}" if hip else "cpu"
         public = public_version(text)
@@ -80,6 +83,10 @@ def _torch(
     elif torch.origin == "source" and (cuda or hip):
         torch, assumed = replace(torch, cuda=cuda, hip=hip, rocm=hip), ()
     return torch, assumed
+
+
+def _published(version: str, machine: Machine, matrix: Matrix) -> tuple[str, ...]:
+    return matrix.published_builds(public_version(version), machine.system.platform)
 
 
 def facts_foreign(facts: Facts) -> bool:
@@ -130,7 +137,20 @@ def _code(text: str) -> CodeArchs:
     )
 
 
-def _of_unknown_version(facts: Facts) -> tuple[Torch | None, tuple[str, ...]]:
+def _of_index(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[str, ...]] | None:
+    """The newest torch of the index that the person took it from."""
+    index = decided(facts, "torch index")
+    if index is None:
+        return None
+    builds = [row for row in matrix.builds(machine.system.platform) if row.build == index.value]
+    if not builds:
+        return None
+    version = f"{max((row.version for row in builds), key=figures)}+{index.value}"
+    torch, assumed = torch_of(version, machine, matrix)
+    return replace(torch, source=source(index)), (*assumed, f"torch {version}, the newest of that index")
+
+
+def _of_unknown_version(facts: Facts) -> tuple[Torch, tuple[str, ...]] | None:
     """A torch of which only its architectures, its CUDA or its kind are told."""
     listed, cuda, hip = decided(facts, "archs"), _number(facts, "torch cuda"), _number(facts, "torch hip")
     kind = decided(facts, "torch kind")
@@ -138,7 +158,7 @@ def _of_unknown_version(facts: Facts) -> tuple[Torch | None, tuple[str, ...]]:
     code = _code(listed.value) if listed else CodeArchs()
     for_cpu = _is_for_cpu(facts) and decided(facts, "torch hip") is not None
     if said is None or not (code != CodeArchs() or cuda or hip or kind or for_cpu):
-        return None, ()
+        return None
     amd = bool(hip or code.gfx or (kind and kind.value == "rocm"))
     build = f"cu{cuda.replace('.', '')}" if cuda else "cpu" if for_cpu or (kind and kind.value == "cpu") else None
     torch = _plain(UNKNOWN, "unknown", build, cuda, hip, source(said))

@@ -1,0 +1,120 @@
+"""Texts in which a person tells in sentences what they have: what is taken from them, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.finding import Finding
+from gpudoctor.intake.text.reading import read_text
+from gpudoctor.machine import Machine
+from tests.support.check_cases import matrix
+from tests.support.judging import judged
+
+NO_KERNEL = "RuntimeError: HIP error: invalid device function\n\n"
+
+
+def machine(text: str) -> Machine:
+    return read_text(text.encode(), matrix())
+
+
+def first(text: str) -> Finding:
+    return next(iter(judged(machine(text)).findings))
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("GPU: Radeon RX 7600 XT, torch 2.4.1+rocm6.1, Linux Mint 22", "Radeon RX 7600 XT"),
+        ("GPU: Radeon RX 7600 XT; 32 GB of memory", "Radeon RX 7600 XT"),
+        ("Hardware: AMD Ryzen 9 5950X, Radeon RX 7600 XT, 64 GB", "Radeon RX 7600 XT"),
+    ],
+)
+def test_what_stands_beside_a_gpu_behind_one_key_is_not_part_of_its_name(line: str, name: str) -> None:
+    (gpu,) = machine(NO_KERNEL + line).gpus
+    assert (gpu.name, gpu.arch.value) == (name, "gfx1102")
+
+
+def test_a_gpu_whose_architecture_is_unknown_is_asked_for_and_not_given_up() -> None:
+    finding = first(NO_KERNEL + "GPU: AMD Radeon Frobnicator 9\ntorch 2.4.1+rocm6.1\n")
+    titles = [fix.title for fix in finding.fixes]
+    assert "No torch build supports this GPU" not in titles
+    assert "Find out which GPU this is" in titles
+
+
+INDEX = "pip install torch torchvision --index-url https://download.pytorch.org/whl/rocm6.2"
+
+
+def test_the_index_of_an_install_command_tells_the_build() -> None:
+    text = f"I have an RX 580 and installed torch with {INDEX}. torch.cuda.is_available() returns False."
+    torch = machine(text).torch
+    assert torch is not None
+    assert torch.build == "rocm6.2"
+    assert any("newest of that index" in assumed for assumed in machine(text).assumed)
+    assert first(text).slug == "torch-rocm-no-arch-for-gpu"
+
+
+def test_the_index_completes_a_version_that_does_not_name_its_build() -> None:
+    torch = machine(f"GPU: RX 6800\n$ {INDEX}\ntorch: 2.5.0\n").torch
+    assert torch is not None
+    assert torch.version == "2.5.0+rocm6.2"
+
+
+@pytest.mark.parametrize("advice", ["You could try {}", "Somebody told me: please {}", "Should I {}?"])
+def test_an_install_command_that_is_advice_tells_nothing(advice: str) -> None:
+    assert machine(f"GPU: RX 6800\n{advice.format(INDEX)}\nIt does not work.").torch is None
+
+
+def test_a_version_that_its_index_never_had_is_not_put_together_with_it() -> None:
+    torch = machine(f"GPU: RX 6800\n$ {INDEX}\ntorch: 1.13.1\n").torch
+    assert torch is not None
+    assert torch.build != "rocm6.2"
+
+
+FELL = "[  812.345] NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+
+
+def test_a_log_in_which_a_gpu_falls_off_the_bus_is_what_was_asked_about() -> None:
+    finding = first(FELL)
+    assert (finding.slug, finding.severity) == ("gpu-off-bus", "error")
+
+
+def test_a_gpu_that_worked_in_the_same_text_is_not_gone() -> None:
+    text = f"{FELL}\nGPU: RTX 3090\n>>> torch.cuda.is_available()\nTrue\n"
+    assert not [
+        finding
+        for finding in judged(machine(text)).findings
+        if finding.slug == "gpu-off-bus" and finding.severity == "error"
+    ]
+
+
+def test_a_driver_of_windows_is_not_judged_by_the_branches_of_linux() -> None:
+    text = "GPU: NVIDIA GeForce GTX 1080\nDriver Version: 581.15\nOS: {}\ntorch: 2.8.0+cu126\n"
+    assert not [one for one in judged(machine(text.format("Windows 11"))).findings if one.severity == "error"]
+    assert first(text.format("Ubuntu 24.04")).slug == "nvidia-driver-dropped-gpu"
+
+
+GIVEN_UP = "[   12.345678] amdgpu 0000:03:00.0: amdgpu: Fatal error during GPU init\n"
+
+
+def test_a_gpu_that_amdgpu_gave_up_has_no_driver() -> None:
+    finding = first(f"{GIVEN_UP}GPU: RX 7900 XTX\n")
+    assert (finding.slug, finding.severity) == ("no-driver", "error")
+
+
+def test_a_sentence_names_the_kernel_that_is_too_old_for_the_gpu() -> None:
+    assert first(f"{GIVEN_UP}Radeon AI PRO R9700, Ubuntu 22.04 kernel 6.8").slug == "amd-kernel-or-runtime-too-old"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kernel"),
+    [
+        ("I am on kernel 6.14.2-arch1-1, all up to date", "6.14.2-arch1-1"),
+        ("Kernel: 6.8.", "6.8"),
+        ("It needs kernel 6.12", None),
+        ("It worked before kernel 6.12", None),
+        ("the CUDA kernel 6.1.2.3 of cutlass", None),
+    ],
+)
+def test_a_sentence_names_the_kernel(sentence: str, kernel: str | None) -> None:
+    read = machine(f"GPU: RX 7900 XTX\n{sentence}\n").system.kernel
+    assert (read.value if read.source.startswith("text") else None) == kernel
