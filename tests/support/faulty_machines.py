@@ -30,6 +30,8 @@ from gpudoctor.machine import (
     MissingSymbols,
     NvidiaApi,
     NvmlDevice,
+    Program,
+    ProgramBackend,
     ShadowingModule,
     Smoke,
     SmokeDevice,
@@ -504,6 +506,22 @@ MACHINES: dict[str, Machine] = {
     "smoke-crash": _ran(nvidia_machine(), status="crash", signal="SIGSEGV", message=""),
     "smoke-wrong-result": _ran(nvidia_machine(), status="wrong", error=0.5, tolerance=0.015),
     "matrix-older-than-torch": nvidia_machine(torch=torch("2.99.0", cuda="13.2", build="cu132")),
+    "program-on-cpu": change(
+        nvidia_machine(), programs=(Program("ollama", "/usr/bin/ollama", folder="/usr/lib/ollama"),)
+    ),
+    "program-variable": change(
+        nvidia_machine(),
+        programs=(
+            Program(
+                "ollama",
+                "/usr/local/bin/ollama",
+                folder="/usr/local/lib/ollama",
+                backends=(ProgramBackend("cuda", "/usr/local/lib/ollama/cuda_v13/libggml-cuda.so"),),
+                variables={"OLLAMA_LLM_LIBRARY": "cuda"},
+                service="/etc/systemd/system/ollama.service",
+            ),
+        ),
+    ),
     "gpu-slow": _ran(
         nvidia_machine(
             nvidia_gpu("NVIDIA H100 80GB HBM3", "sm_90", pci_id="10de:2330", memory=known(80 << 30, "nvml"))

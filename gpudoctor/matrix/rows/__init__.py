@@ -66,6 +66,7 @@ from gpudoctor.matrix.rows.packages import (
     SharedFiles,
     TorchDependent,
 )
+from gpudoctor.matrix.rows.programs import DriverFloor, GpuProgram
 from gpudoctor.matrix.rows.row import Basis, Row, Standing
 from gpudoctor.matrix.rows.torch import (
     Companion,
@@ -98,6 +99,7 @@ __all__ = [
     "Distribution",
     "DistributionKin",
     "DriverBranch",
+    "DriverFloor",
     "DriverInstruction",
     "DriverPackage",
     "ErrorPattern",
@@ -107,6 +109,7 @@ __all__ = [
     "FrameworkBuild",
     "FrameworkVariable",
     "GfxTarget",
+    "GpuProgram",
     "GpuRates",
     "HipblasltUse",
     "ImportedModules",
@@ -200,6 +203,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     frameworks: tuple[Framework, ...] = ()
     framework_builds: tuple[FrameworkBuild, ...] = ()
     framework_variables: tuple[FrameworkVariable, ...] = ()
+    programs: tuple[GpuProgram, ...] = ()
     shared_files: tuple[SharedFiles, ...] = ()
     installer_targets: tuple[InstallerTargets, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
@@ -255,6 +259,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "frameworks": ("framework",),
     "framework_builds": ("framework", "package", "version", "vendor"),
     "framework_variables": ("framework", "variable", "pattern"),
+    "programs": ("program",),
     "shared_files": ("id",),
     "installer_targets": ("installer",),
     "package_conflicts": ("package", "version", "other", "other_version"),
