@@ -461,6 +461,9 @@ MACHINES: dict[str, Machine] = {
     "framework-cpu-only": _beside_torch(_JAX_CPU),
     "framework-other-vendor": amd_machine(torch=None, packages={"onnxruntime-gpu": "1.31.1"}),
     "framework-variable": _beside_torch(_JAX, variables={"JAX_PLATFORMS": "cpu"}),
+    "packages-of-different-releases": nvidia_machine(
+        packages={"flashinfer-python": "0.7.2", "flashinfer-cubin": "0.6.13"}
+    ),
     "packages-overwrite-each-other": _beside_torch({"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0"}),
     "framework-fell-back": change(_beside_torch(_JAX), smoke=_computed(devices=(SmokeDevice("cpu"),))),
     "framework-missing": change(_beside_torch({}), smoke=_computed(kernels=(), why="jax is not installed")),
@@ -521,6 +524,10 @@ MACHINES: dict[str, Machine] = {
                 service="/etc/systemd/system/ollama.service",
             ),
         ),
+    ),
+    "sglang-torch-mismatch": with_environment(
+        nvidia_machine(torch=torch("2.9.1+cu128")),
+        distributions=known((Distribution("sglang", "0.5.23", "/sglang", requires=("torch==2.14.1",)),), "test"),
     ),
     "gpu-slow": _ran(
         nvidia_machine(

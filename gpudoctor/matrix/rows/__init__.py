@@ -63,6 +63,7 @@ from gpudoctor.matrix.rows.packages import (
     LibraryRole,
     PackageConflict,
     RequirementUse,
+    SameRelease,
     SharedFiles,
     TorchDependent,
 )
@@ -137,6 +138,7 @@ __all__ = [
     "RocmDriverWindow",
     "RocmRelease",
     "Row",
+    "SameRelease",
     "SharedFiles",
     "StableCompanion",
     "Standing",
@@ -201,6 +203,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     late_libraries: tuple[LateLibrary, ...] = ()
     imported_modules: tuple[ImportedModules, ...] = ()
     frameworks: tuple[Framework, ...] = ()
+    frameworks_on_torch: tuple[Framework, ...] = ()
     framework_builds: tuple[FrameworkBuild, ...] = ()
     framework_variables: tuple[FrameworkVariable, ...] = ()
     programs: tuple[GpuProgram, ...] = ()
@@ -208,6 +211,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     installer_targets: tuple[InstallerTargets, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
     requirement_uses: tuple[RequirementUse, ...] = ()
+    same_releases: tuple[SameRelease, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
     error_patterns: tuple[ErrorPattern, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
@@ -257,6 +261,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "late_libraries": ("opener", "version"),
     "imported_modules": ("id",),
     "frameworks": ("framework",),
+    "frameworks_on_torch": ("framework",),
     "framework_builds": ("framework", "package", "version", "vendor"),
     "framework_variables": ("framework", "variable", "pattern"),
     "programs": ("program",),
@@ -264,6 +269,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "installer_targets": ("installer",),
     "package_conflicts": ("package", "version", "other", "other_version"),
     "requirement_uses": ("package", "requires", "version"),
+    "same_releases": ("package",),
     "log_patterns": ("id",),
     "error_patterns": ("id",),
     "xids": ("xid",),
