@@ -33,6 +33,8 @@ class Distribution(Record, frozen=True):
     """Nothing of its modules and libraries is left."""
     variant: tuple[str, ...] = ()
     """Properties of the wheel variant that was installed: "nvidia :: cuda_version_lower_bound :: 12.8"."""
+    built_for_torch: str = ""
+    """The torch that it was compiled against, as its own build record says: "2.5.1+cu121"."""
     lacks: tuple[str, ...] = ()
     """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
 
