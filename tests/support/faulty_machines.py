@@ -20,6 +20,8 @@ from gpudoctor.machine import (
     DkmsModule,
     Extension,
     Fabric,
+    FrameworkFiles,
+    Frameworks,
     ImportTrial,
     InstalledModule,
     Library,
@@ -461,6 +463,12 @@ MACHINES: dict[str, Machine] = {
     "framework-cpu-only": _beside_torch(_JAX_CPU),
     "framework-other-vendor": amd_machine(torch=None, packages={"onnxruntime-gpu": "1.31.1"}),
     "framework-variable": _beside_torch(_JAX, variables={"JAX_PLATFORMS": "cpu"}),
+    "framework-rocblas-no-arch": with_environment(
+        amd_machine(torch=None, packages={"jax": "0.12.0", "jaxlib": "0.12.0", "jax-rocm7-plugin": "0.12.0"}),
+        frameworks=Frameworks(
+            others=(FrameworkFiles("jax", "0.12.0", "jax-rocm7-plugin", blas_gfx=("gfx942",), source="/site"),)
+        ),
+    ),
     "packages-of-different-releases": nvidia_machine(
         packages={"flashinfer-python": "0.7.2", "flashinfer-cubin": "0.6.13"}
     ),
