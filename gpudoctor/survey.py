@@ -16,7 +16,7 @@ from gpudoctor.situation.usable_gpus import standings, why_busy
 
 if TYPE_CHECKING:
     from gpudoctor.host import Host
-    from gpudoctor.machine import ImportTrial, ProcessLimits
+    from gpudoctor.machine import ImportTrial, ProcessLimits, Program
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.probes.pci import PciDevice
     from gpudoctor.smoke.plan import Request, SmokeLevel
@@ -133,6 +133,7 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     from gpudoctor.probes.nvidia import probe_nvidia
     from gpudoctor.probes.pci import probe_pci
     from gpudoctor.probes.process_limits import probe_limits
+    from gpudoctor.probes.programs import read_programs
     from gpudoctor.probes.python_environment import probe_environment
     from gpudoctor.probes.system import probe_system
     from gpudoctor.probes.variables import probe_variables
@@ -165,6 +166,9 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
         ),
         nothing,
     )
+    environ = {**host.environ, **variables}
+    no_programs: tuple[Program, ...] = ()
+    programs = probing("programs", lambda: read_programs(host, rows.programs, environ, matrix.variables), no_programs)
     machine = Machine(
         system=replace(system, limits=limits),
         network=network,
@@ -172,6 +176,7 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
         amd=amd,
         load_path=load_path,
         environment=environment,
+        programs=programs,
         variables=variables,
         kernel_log=log,
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.machine import absent, known, unknown
+from gpudoctor.machine import Extension, absent, known, unknown
+from tests.support.check_cases import found
 from tests.support.hosts import Host
 from tests.support.judging import finding, judged, remedies, severity, told
 from tests.support.machines import (
@@ -144,6 +145,14 @@ def test_numpy_2_needs_torch_2_3(build, numpy, weight):
 def test_xformers_by_the_torch_that_it_requires(requires, build, weight):
     base = machine(build, xformers="0.0.99")
     assert severity(listed(base, "xformers", requires=requires), "xformers-mismatch") == weight
+
+
+@pytest.mark.parametrize(("undefined", "wanted"), [(("_ZN3c10E",), ["torch ==2.5.1"]), ((), [])])
+def test_the_build_record_tells_the_torch_where_the_library_does_not_load(undefined, wanted):
+    """One with a stable interface loads beside another torch than that of its record."""
+    base = listed(machine(xformers="0.0.99"), "xformers", requires=("torch>=2.4",), built_for_torch="2.5.1+cu121")
+    library = Extension("xformers", "0.0.99", "/site/xformers/_C.so", of_torch=True, undefined=undefined)
+    assert [one.want for one in found(with_environment(base, extensions=(library,)), "xformers-mismatch")] == wanted
 
 
 @pytest.mark.parametrize(

@@ -266,6 +266,47 @@ def test_a_cudnn_that_another_framework_pins_may_be_too_old_for_jax(version, slu
     assert [one.slug for one in found(patient, "framework-library-too-old")] == slugs
 
 
+# --- ROCm's wheels -------------------------------------------------------------------------------------------
+
+JAX_ROCM = {"jax": "0.12.0", "jaxlib": "0.12.0", "jax-rocm7-plugin": "0.12.0", "rocm-sdk-libraries": "7.14.0"}
+SDK = "_rocm_sdk_libraries"
+
+
+@pytest.mark.parametrize(
+    ("files", "targets"),
+    [
+        ((), None),
+        (("lib/librocblas.so.5",), ()),
+        (("lib/librocblas.so.5", "lib/rocblas/library/TensileLibrary_lazy_gfx942.dat"), ("gfx942",)),
+        (("lib/librocblas.so.5", ".kpack/blas_lib_gfx1201.kpack", ".kpack/fft_lib_gfx942.kpack"), ("gfx1201",)),
+        (("lib/librocblas.so.5", ".kpack/blas_lib_gfx115x.kpack"), None),
+    ],
+)
+def test_the_kernels_of_rocms_wheels_are_read(tmp_path, files, targets):
+    packages = tuple((name, version, {}) for name, version in JAX_ROCM.items())
+    read = probed(tmp_path, *packages, wheels=tuple(f"{SDK}/{name}" for name in files)).files_of("jax")
+    assert (read.build, read.blas_gfx) == ("jax-rocm7-plugin", targets)
+
+
+@pytest.mark.parametrize(
+    ("targets", "variables", "severities"),
+    [
+        (("gfx942",), {}, ["error"]),
+        ((), {}, ["error"]),
+        (("gfx942", "gfx1100"), {}, []),
+        (None, {}, []),
+        (("gfx1101",), {"HSA_OVERRIDE_GFX_VERSION": "11.0.1"}, []),
+    ],
+)
+def test_jax_without_the_wheel_of_kernels_for_the_gpu(targets, variables, severities):
+    patient = amd_machine(torch=None, packages=JAX_ROCM, variables=variables)
+    read = FrameworkFiles("jax", version="0.12.0", build="jax-rocm7-plugin", blas_gfx=targets, source="/site")
+    problems = found(with_files(patient, read), "framework-rocblas-no-arch")
+    assert [one.severity for one in problems] == severities
+    for one in problems:
+        assert "rocm-sdk-device-gfx1100==7.14.0" in one.fixes[0].remedies[0].text
+
+
 # --- driver, vendor, variables, shared files -----------------------------------------------------------------
 
 

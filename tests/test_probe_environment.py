@@ -432,3 +432,18 @@ def test_the_properties_of_a_wheel_variant_are_read_and_garbage_is_not(tmp_path:
     for garbage in ("[", '{"variants": 3}', '{"variants": {"a": []}}', "\0"):
         file.write_text(garbage)
         assert with_details(LiveHost(), Distribution("torch", "2.8.0", str(info))).variant == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "torch"),
+    [
+        ('{"version": {"cuda": 1201, "hip": null, "torch": "2.5.1+cu121"}, "env": {}}', "2.5.1+cu121"),
+        ('{"version": {"torch": null}}', ""),
+        ('{"version": {"torch": "<script>"}}', ""),
+        ("[" * 200_000, ""),
+        ("", ""),
+    ],
+)
+def test_the_torch_of_xformers_build_record(tmp_path: Path, content: str, torch: str):
+    info = write_distribution(tmp_path, "xformers", "0.0.28.post3", files={"xformers/cpp_lib.json": content})
+    assert with_details(LiveHost(), Distribution("xformers", "0.0.28.post3", str(info))).built_for_torch == torch

@@ -3,6 +3,8 @@ Python, so that it can compute right, wrong, elsewhere, or not at all."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -91,6 +93,84 @@ def test_an_unknown_device_is_an_input_error(tmp_path):
 
 def test_every_framework_has_a_program():
     assert {f"{name}.py" for name in OTHER_FRAMEWORKS} <= {path.name for path in PROGRAMS.iterdir()}
+
+
+# --- a convolution ------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import os
+def version(): return "1"
+def devices(): return ["gpu:0", "cpu"]
+def product(a, b, device):
+    return [[sum(x * y for x, y in zip(row, column)) for column in zip(*b)] for row in a], device
+def convolution(image, kernels, device):
+    SAY
+    side = len(image[0]) - len(kernels[0][0]) + 1
+    def at(kernel, y, x):
+        return sum(kernel[c][dy][dx] * image[c][y + dy][x + dx]
+                   for c in range(len(image)) for dy in range(len(kernel[c])) for dx in range(len(kernel[c][dy])))
+    whole = [[[at(kernel, y, x) for x in range(side)] for y in range(side)] for kernel in kernels]
+    whole[1][2][3] += ERROR
+    return [whole], WHERE
+"""
+
+
+def convolved(folder: Path, monkeypatch: pytest.MonkeyPatch, devices: tuple[str, ...] = ("gpu:0",), **changed: str):
+    """What a framework that has convolutions did in a child, by kernel."""
+    text = PROGRAM
+    for name, value in {"SAY": "pass", "ERROR": "0", "WHERE": "device", **changed}.items():
+        text = text.replace(name, value)
+    (folder / "run.py").write_text((PROGRAMS / "run.py").read_text())
+    (folder / "made-up.py").write_text(text)
+    monkeypatch.setattr("gpudoctor.smoke.other_frameworks.PROGRAMS", folder)
+    frameworks = Frameworks(others=(FrameworkFiles("made-up", version="1", source="/site"),))
+    environment = PythonEnvironment(interpreter=sys.executable, frameworks=frameworks)
+    return compute(LiveHost(), environment, "made-up", devices).kernels
+
+
+def test_a_convolution_is_computed_on_each_device(tmp_path, monkeypatch):
+    kernels = convolved(tmp_path, monkeypatch, ())
+    assert [(one.name, one.device, one.status) for one in kernels] == [
+        ("matmul", "gpu:0", "pass"), ("convolution", "gpu:0", "pass"),
+        ("matmul", "cpu", "pass"), ("convolution", "cpu", "pass"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "text"),
+    [
+        ({"ERROR": "0.1"}, "wrong", "reference"),
+        ({"WHERE": "'cpu'"}, "error", "computed on cpu"),
+        ({"SAY": "raise RuntimeError('CUDNN_STATUS_NOT_INITIALIZED')"}, "error", "CUDNN_STATUS"),
+        ({"SAY": "os.abort()"}, "crash", "signal 6"),
+        ({"SAY": "return [[1.0]], device"}, "wrong", "reference"),
+    ],
+)
+def test_a_convolution_that_fails_beside_a_right_product(tmp_path, monkeypatch, changed, status, text):
+    """cuDNN and MIOpen can be broken where the product is right."""
+    product, convolution = convolved(tmp_path, monkeypatch, **changed)
+    assert (product.name, product.status) == ("matmul", "pass")
+    assert (convolution.name, convolution.status) == ("convolution", status)
+    assert text in convolution.detail + convolution.message
+
+
+INTERPRETER = os.environ.get("GPUDOCTOR_TEST_FRAMEWORKS")
+"""A Python with JAX, ONNX Runtime and TensorFlow, or some of them; CPU builds will do."""
+
+
+@pytest.mark.skipif(not INTERPRETER, reason="GPUDOCTOR_TEST_FRAMEWORKS names no Python with other frameworks")
+@pytest.mark.parametrize("name", ["jax", "onnxruntime", "tensorflow"])
+def test_the_real_frameworks_compute_right_on_the_cpu(name):
+    assert INTERPRETER is not None
+    found = subprocess.run([INTERPRETER, "-c", f"import {name}"], capture_output=True, check=False)
+    if found.returncode:
+        pytest.skip(f"{INTERPRETER} has no {name}")
+    frameworks = Frameworks(others=(FrameworkFiles(name, source="/site"),))
+    environment = PythonEnvironment(interpreter=INTERPRETER, frameworks=frameworks)
+    kernels = compute(LiveHost(), environment, name, ("cpu",)).kernels
+    assert [(one.name, one.device, one.status) for one in kernels] == [
+        ("matmul", "cpu", "pass"), ("convolution", "cpu", "pass"),
+    ]  # fmt: skip
 
 
 # --- what is judged -------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Frameworks beside torch: CPU builds, builds for other GPUs, libraries they lack, variables (GPD460 to GPD464)."""
+"""Frameworks beside torch: CPU builds, builds for other GPUs, libraries they lack, variables (GPD460, GPD461,
+GPD463 to GPD465, GPD474)."""
 
 from __future__ import annotations
 
@@ -20,10 +21,12 @@ from gpudoctor.finding import (
 )
 from gpudoctor.frameworks.gpu_builds import builds_for, install, installs
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of
+from gpudoctor.frameworks.torch.system_rocblas import lacks_kernels
 from gpudoctor.machine import Distribution, Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
+from gpudoctor.situation.gpu_groups import finding, together
 from gpudoctor.situation.no_kernel_driver import computes
 
 
@@ -283,6 +286,46 @@ def framework_library_too_old(situation: Situation) -> Verdicts:
                     ),
                     slug="cudnn-mismatch" if cudnn else "",
                 )
+
+
+@check("GPD474", "framework-rocblas-no-arch", "framework", needs=_has_others)
+def framework_rocblas_no_arch(situation: Situation) -> Verdicts:
+    """The ROCm beside a framework has no kernels for the GPU.
+
+    ## Why it matters
+    The plugin of JAX has code for many GPUs. ROCm's wheels for several GPUs have the kernels of rocBLAS and MIOpen in
+    a wheel for each (rocm-sdk-device-gfx1151). Without it the first matrix product fails.
+
+    ## How it is judged
+    By the kernel files in the environment's _rocm_sdk folders. HSA_OVERRIDE_GFX_VERSION counts. An archive for a
+    whole family of GPUs does not tell its targets, and nothing is judged then. Graphics of a processor beside a GPU
+    do not count.
+
+    ## Fix safety
+    Adds one wheel from the index that the others came from.
+    """
+    for one in situation.others:
+        have = one.files.blas_gfx if one.files and one.vendor == "amd" else None
+        if have is None:
+            continue
+        lacking = (gpu for gpu in situation.usable_of("amd") if lacks_kernels(situation, have, gpu))
+        for (name, arch), gpus in together(lacking, lambda gpu: (gpu.name, gpu.arch.value)).items():
+            libraries = situation.machine.installed("rocm-sdk-libraries")
+            release = f"=={libraries.version}" if libraries else ""
+            text = f"Install rocm-sdk-device-{arch}{release} from the index that the rocm-sdk packages came from."
+            yield finding(
+                "error",
+                gpus,
+                message=f"{one.title} {one.version} computes with the ROCm wheels beside it: their rocBLAS has no "
+                f"kernels for {name} ({arch}).",
+                saw=" ".join(have) or "no kernels",
+                want=arch or "",
+                confidence="likely",
+                framework=one.name,
+                evidence=(*_evidence(one), Evidence.of("gpu.arch", gpus[0].arch)),
+                fixes=(Fix(f"Install the kernels for {arch}", (Manual(text, risk="replaces"),)),),
+                refs=("ROCm/TheRock#4578", "ROCm/TheRock#5347"),
+            )
 
 
 def _owners(situation: Situation, one: InstalledFramework) -> tuple[Distribution, ...]:

@@ -223,6 +223,9 @@ def _not_loaded(
     there = tuple(dict.fromkeys(posixpath.basename(one.instead) for one in missing.values() if one.instead))
     beside = f" The environment has {', '.join(there)}." if there else ""
     later = all(one.opens and not one.needs for one in concerned)
+    package = situation.machine.installed(first.package)
+    if package is not None and package.built_for_torch:
+        beside += f" It was built for torch {package.built_for_torch}."
     return Finding(
         severity=severity,
         message=f"{first.package} {first.version} cannot {'use a GPU through' if later else 'load'} {files}: "

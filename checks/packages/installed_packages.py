@@ -1,15 +1,16 @@
-"""Packages compiled against torch, NumPy, and what Triton needs (GPD422 to GPD425, GPD429, GPD438)."""
+"""Packages compiled against torch, NumPy, and what Triton needs (GPD422 to GPD425, GPD429, GPD438, GPD473)."""
 
 from __future__ import annotations
 
 import re
 
 from gpudoctor.check import Verdicts
-from gpudoctor.dependencies import find_one
+from gpudoctor.dependencies import find_one, parsed
 from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage, Severity
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.compiled_packages import built_for, for_this_torch, symbol_evidence, unloadable
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
+from gpudoctor.machine import Distribution, Extension
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation, needs
 
@@ -112,6 +113,24 @@ def vllm_torch_abi(situation: Situation) -> Verdicts:
     yield from _dependent(situation, "vllm", ("vllm-project/vllm#13608",))
 
 
+@check("GPD473", "sglang-torch-mismatch", "packages", needs=needs.torch)
+def sglang_torch_mismatch(situation: Situation) -> Verdicts:
+    """The installed SGLang was made for another torch.
+
+    ## Why it matters
+    sglang-kernel, which it computes with, is compiled for that torch: "Could not load any common_ops library".
+
+    ## How it is judged
+    By the torch that SGLang requires exactly. Another release line is an error, unless the libraries of sglang-kernel
+    were read and find all that they need; another patch release is a warning.
+
+    ## Fix safety
+    Replaces torch with the one that SGLang requires, or SGLang with a release for this torch. vLLM often requires
+    another torch: then each needs an environment of its own.
+    """
+    yield from _dependent(situation, "sglang", ("sgl-project/sglang#18203",), ("sglang-kernel", "sgl-kernel"))
+
+
 @check("GPD438", "torchcodec-mismatch", "packages", needs=needs.torch)
 def torchcodec_mismatch(situation: Situation) -> Verdicts:
     """The installed TorchCodec was compiled for another torch.
@@ -130,12 +149,14 @@ def torchcodec_mismatch(situation: Situation) -> Verdicts:
     yield from _dependent(situation, "torchcodec", ("meta-pytorch/torchcodec#1180",))
 
 
-def _dependent(situation: Situation, name: str, refs: tuple[str, ...]) -> Verdicts:
+def _dependent(situation: Situation, name: str, refs: tuple[str, ...], compiled: tuple[str, ...] = ()) -> Verdicts:
+    """`compiled` are the packages that hold its libraries, if not the package itself."""
     torch, installed = situation.torch, situation.machine.installed(name)
     if torch is None or installed is None or torch.origin not in FROM_AN_INDEX:
         return
     wanted, source = built_for(situation, installed)
-    release, lacking = public_version(torch.version), unloadable(situation, name)
+    release = public_version(torch.version)
+    lacking = tuple(one for package in (name, *compiled) for one in unloadable(situation, package))
     known = bool(wanted) and re.fullmatch(r"[\d.]+", release) is not None
     if not lacking and (not known or package_matches(wanted, release)):
         return
@@ -143,12 +164,16 @@ def _dependent(situation: Situation, name: str, refs: tuple[str, ...]) -> Verdic
         wanted = ""  # what it says of itself does not hold
     line = figures(re.sub(r"[^\d.].*$", "", wanted.lstrip("=<>~! ")))[:2]
     same_line = wanted.startswith("==") and line == figures(release)[:2]
-    severity: Severity = "warning" if same_line and not lacking else "error"
+    loads = any(one.of_torch and one.package in compiled for one in _extensions(situation))
+    severity: Severity = "warning" if (same_line or loads) and not lacking else "error"
+    rival = _rival(situation, name, wanted)
+    beside = f" {rival.name} {rival.version} requires another torch than that, too." if rival else ""
     built = f"torch {wanted.removeprefix('==')}" if wanted else "another torch"
     symbol = f": it needs {lacking[0].undefined[0]}, which that does not define" if lacking else ""
     yield Finding(
         severity=severity,
-        message=f"{name} {installed.version} was built for {built}, and torch {torch.version} is installed{symbol}.",
+        message=f"{name} {installed.version} was built for {built}, and torch {torch.version} is installed{symbol}."
+        f"{beside}",
         saw=f"torch {torch.version}",
         want=f"torch {wanted}" if wanted else f"a torch with {lacking[0].undefined[0]}",
         subject=f"{name} {installed.version}",
@@ -158,9 +183,32 @@ def _dependent(situation: Situation, name: str, refs: tuple[str, ...]) -> Verdic
             *((Evidence(f"{name} was built for", f"torch {wanted}", source),) if wanted else ()),
             *symbol_evidence(lacking),
         ),
-        fixes=for_this_torch(situation, torch, name, wanted),
+        fixes=(*_apart(name, rival), *for_this_torch(situation, torch, name, wanted)),
         refs=refs,
     )
+
+
+def _extensions(situation: Situation) -> tuple[Extension, ...]:
+    return situation.environment.extensions if situation.environment else ()
+
+
+def _rival(situation: Situation, name: str, wanted: str) -> Distribution | None:
+    """Another framework here that requires exactly another torch: no torch suits both."""
+    names = (package for row in situation.matrix.tables.frameworks_on_torch for package in row.packages)
+    for other in names if wanted.startswith("==") else ():
+        installed = situation.machine.installed(other) if other != name else None
+        pins = (parsed(line) for line in installed.requires) if installed else ()
+        for pin in pins:
+            if pin and pin.name == "torch" and pin.specifier.startswith("==") and pin.specifier != wanted:
+                return installed
+    return None
+
+
+def _apart(name: str, rival: Distribution | None) -> tuple[Fix, ...]:
+    if rival is None:
+        return ()
+    text = f"Install {name} or {rival.name} into an environment of its own: no torch suits both."
+    return (Fix(f"Separate {name} and {rival.name}", (Manual(text, risk="replaces"),)),)
 
 
 # --- Triton ----------------------------------------------------------------------------------------

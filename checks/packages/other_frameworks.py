@@ -1,4 +1,4 @@
-"""Packages of other frameworks that do not go together (GPD443, GPD444, GPD462)."""
+"""Packages of other frameworks that do not go together (GPD443, GPD444, GPD462, GPD472)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, RemovePa
 from gpudoctor.frameworks.gpu_builds import runs_here
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.rows import SharedFiles
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation
 
 _ORT, _ANY = "ort-cpu-and-gpu-both", "packages-overwrite-each-other"
@@ -150,6 +150,50 @@ def jax_plugin_mismatch(situation: Situation) -> Verdicts:
         ),
         refs=("jax-ml/jax jaxlib/plugin_support.py",),
     )
+
+
+@check("GPD472", "packages-of-different-releases", "packages")
+def packages_of_different_releases(situation: Situation) -> Verdicts:
+    """Packages that must be of one release are not.
+
+    ## Why it matters
+    `import flashinfer` stops with "flashinfer-cubin version does not match flashinfer version", and so do vLLM and
+    SGLang where they use it.
+
+    ## How it is judged
+    The matrix names packages whose import compares the releases. A local version ("+cu130") does not count, nor does
+    a build without a version. With the variable that turns the comparison off, nothing is reported. It is a warning
+    on a machine without a usable GPU.
+
+    ## Fix safety
+    Replaces only the packages with the kernels.
+    """
+    for row in situation.matrix.tables.same_releases:
+        first = situation.machine.installed(row.package)
+        if first is None or situation.variable(row.unless) or public_version(first.version) == "0.0.0":
+            continue
+        wanted = public_version(first.version)
+        there = [one for name in row.others if (one := situation.machine.installed(name)) is not None]
+        wrong = [one for one in there if public_version(one.version) != wanted]
+        if wrong:
+            names = ", ".join(f"{one.name} {one.version}" for one in wrong)
+            yield Finding(
+                severity="error" if situation.usable else "warning",
+                message=f"{first.name} {first.version} cannot be imported beside {names}.",
+                saw=names,
+                want=f"release {wanted}",
+                subject=f"{first.name} {first.version}",
+                evidence=(_evidence(first), *map(_evidence, wrong)),
+                fixes=(
+                    Fix(
+                        f"Install the release of {first.name}",
+                        tuple(
+                            ReplacePackage(one.name, f"=={wanted}", why=f"{first.name}'s release") for one in wrong
+                        ),
+                    ),
+                ),
+                refs=(row.source,),
+            )
 
 
 def _numbers(version: str) -> str:

@@ -39,8 +39,9 @@ def framework_fell_back(situation: Situation) -> Verdicts:
     long.
 
     ## How it is judged
-    A child of the examined interpreter imports the framework and multiplies matrices on each of its devices. It is an
-    error if a GPU is usable, or one was asked for, and the framework lists none, or computed elsewhere than asked.
+    A child of the examined interpreter imports the framework, and multiplies matrices and computes a convolution on
+    each of its devices. It is an error if a GPU is usable, or one was asked for, and the framework lists none, or
+    computed elsewhere than asked.
 
     ## Fix safety
     That of the cause. If the cause is unknown there is nothing to fix yet.
@@ -77,7 +78,8 @@ def framework_computes_wrong(situation: Situation) -> Verdicts:
     Programs that use the framework fail in the same way, or give wrong results and say nothing.
 
     ## How it is judged
-    The product of two matrices is compared with one that Python itself computed. An error that the framework raised,
+    A product of two matrices, and a convolution where the framework has them, are compared with what Python itself
+    computed. An error that the framework raised,
     a crash and a missing answer count, too; so does an import that fails.
 
     ## Fix safety

@@ -98,7 +98,8 @@ def _other_framework(name: str, companions: tuple[str, ...], matrix: Matrix) -> 
     """The framework of that name; None for torch. A usage error if the matrix knows none."""
     if name == "torch":
         return None
-    rows = {row.framework: row for row in matrix.tables.frameworks}
+    tables = matrix.tables
+    rows = {row.framework: row for row in (*tables.frameworks, *tables.frameworks_on_torch)}
     if name not in rows:
         known = ("torch", *rows)
         hint = did_you_mean(name, known) or f". Known: {', '.join(known)}."

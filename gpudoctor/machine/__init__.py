@@ -46,6 +46,7 @@ from gpudoctor.machine.nvidia import (
     Virtualization,
 )
 from gpudoctor.machine.pasted import PastedText
+from gpudoctor.machine.programs import Program, ProgramBackend
 from gpudoctor.machine.smoke import LISTING, Smoke, SmokeDevice, SmokeKernel, SmokeStatus
 from gpudoctor.machine.system import (
     BatchJob,
@@ -138,6 +139,8 @@ __all__ = [
     "PastedText",
     "ProcGpu",
     "ProcessLimits",
+    "Program",
+    "ProgramBackend",
     "PythonEnvironment",
     "RdmaDevice",
     "RdmaPort",
@@ -186,6 +189,8 @@ class Machine(Record, frozen=True):
     """Driver libraries: libcuda.so.1, libnvidia-ml.so.1, libhsa-runtime64.so.1 ..."""
     network: Network = Network()
     environment: Fact[PythonEnvironment] = unknown("not probed")
+    programs: tuple[Program, ...] = ()
+    """Programs outside of Python environments that compute on GPUs: ollama, llama.cpp."""
     variables: dict[str, str] = field(default_factory=dict)
     """Relevant environment variables of the examined process."""
     kernel_log: Fact[KernelLog] = unknown("not probed")

@@ -33,6 +33,8 @@ class Distribution(Record, frozen=True):
     """Nothing of its modules and libraries is left."""
     variant: tuple[str, ...] = ()
     """Properties of the wheel variant that was installed: "nvidia :: cuda_version_lower_bound :: 12.8"."""
+    built_for_torch: str = ""
+    """The torch that it was compiled against, as its own build record says: "2.5.1+cu121"."""
     lacks: tuple[str, ...] = ()
     """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
 
@@ -193,6 +195,8 @@ class FrameworkFiles(Record, frozen=True):
     """The distribution that its build record names: of two that share a folder, the one whose files lie there."""
     cuda: str | None = None
     """CUDA that it was built with, "13.0"."""
+    blas_gfx: tuple[str, ...] | None = None
+    """Targets that the rocBLAS of ROCm's wheels beside it has kernels for; None: none is there, or unknown."""
     not_found: Fact[tuple[str, ...]] = unknown("not looked for")
     """Of the libraries that it opens for GPU work, those that are in no folder where it would look."""
     requested: bool | None = None

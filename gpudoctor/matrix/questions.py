@@ -31,9 +31,11 @@ class Matrix(DriverPackageQuestions, AmdQuestions, TorchQuestions, ErrorQuestion
 
     @property
     def variables(self) -> frozenset[str]:
-        """Names of the variables that known issues and frameworks depend on."""
+        """Names of the variables that known issues, frameworks and programs depend on."""
         issues = self.known_issues()
         names = {name for row in issues for name in (*(one.name for one in row.when.env), *row.variables)}
+        names |= {row.chosen_by for row in self.tables.programs if row.chosen_by}
+        names |= {row.unless for row in self.tables.same_releases}
         return frozenset(names | {row.variable for row in self.tables.framework_variables})
 
     def builds_of(self, framework: str) -> tuple[FrameworkBuild, ...]:

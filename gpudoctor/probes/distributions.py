@@ -96,6 +96,7 @@ def with_details(host: Host, distribution: Distribution) -> Distribution:
         variant=_variant(host, distribution.path),
         lacks=_lacks(host, distribution.path),
         runtimes=_runtimes(host, distribution),
+        built_for_torch=_built_for_torch(host, distribution),
     )
 
 
@@ -113,6 +114,27 @@ def _runtimes(host: Host, distribution: Distribution) -> tuple[str, ...]:
     names = host.names(posixpath.join(posixpath.dirname(distribution.path), distribution.name)).value or ()
     stems = (name.partition(".")[0].rpartition("_")[2] for name in names if name.startswith("libbitsandbytes_"))
     return tuple(stem for stem in stems if stem.startswith(("cuda", "rocm")))
+
+
+def _built_for_torch(host: Host, distribution: Distribution) -> str:
+    """What xformers wrote of its own build: {"version": {"torch": "2.5.1+cu121", "cuda": 1201 ...}, ...}."""
+    if distribution.name != "xformers":
+        return ""
+    path = posixpath.join(posixpath.dirname(distribution.path), "xformers", "cpp_lib.json")
+    content = host.data(path, 64 << 10).value
+    try:
+        torch = msgspec.json.decode(content, type=_BuildRecord).version.torch if content else ""
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    return torch if re.fullmatch(r"\d[\w.+-]{0,60}", torch) else ""
+
+
+class _BuiltWith(Struct, frozen=True):
+    torch: str = ""
+
+
+class _BuildRecord(Struct, frozen=True):
+    version: _BuiltWith = _BuiltWith()
 
 
 def metadata_head(host: Host, path: str) -> dict[str, list[str]]:

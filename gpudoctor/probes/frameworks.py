@@ -17,6 +17,7 @@ from gpudoctor.matrix.rows import BuildRecord, Framework, FrameworkBuild
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.distributions import with_details
 from gpudoctor.probes.load_path import search
+from gpudoctor.probes.rocm_wheels import rocblas_of_wheels
 
 _RECORD_LIMIT = 64 << 10
 _MOST_FOLDERS = 400
@@ -88,6 +89,7 @@ def _files(
         build=build.package if build else "",
         owner=owner,
         cuda=stated.get("cuda"),
+        blas_gfx=rocblas_of_wheels(host, site) if build and build.vendor == "amd" else None,
         not_found=not_found,
         requested=_requested(host, there),
         source=site,

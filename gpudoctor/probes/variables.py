@@ -6,7 +6,7 @@ They are listed by name: any other variable may hold a secret, or the name of a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gpudoctor.host import Host
 
@@ -67,10 +67,15 @@ _LONGEST_VALUE = 1 << 15
 def probe_variables(host: Host, also: Iterable[str] = ()) -> dict[str, str]:
     """The relevant variables of the examined process, by name; empty values stay (CUDA reads them). `also` holds the
     names that the matrix asks for."""
+    return relevant_variables(host.environ, also)
+
+
+def relevant_variables(environ: Mapping[str, str], also: Iterable[str] = ()) -> dict[str, str]:
+    """Those of an environment that affect whether a GPU works."""
     names = NAMES.union(also)
     return {
         name: value[:_LONGEST_VALUE]
-        for name, value in sorted(host.environ.items())
+        for name, value in sorted(environ.items())
         if name in names or re.fullmatch(_OF_ONE_GPU, name) or (is_relevant(name) and not re.search(_ADDRESS, value))
     }
 

@@ -115,6 +115,11 @@ class _Choosing:
         for one in sharing:
             if one.name != row.framework:
                 yield f"shares its CUDA {major} libraries with the installed {one.title} {one.version}"
+        torch = self.situation.torch
+        for dependent in self.situation.matrix.tables.torch_dependents:
+            if dependent.package == row.install and dependent.version == f"=={row.newest}":
+                here = f", and {torch.version} is installed" if torch else ""
+                yield f"requires torch {dependent.torch}{here}"
         if self.installed:
             yield f"{self.installed.text} is installed"
 

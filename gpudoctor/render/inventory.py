@@ -40,6 +40,9 @@ def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
     yield "Python", python_text(machine)
     if environment is not None:
         yield from frameworks(environment)
+    for program in machine.programs:
+        libraries = ", ".join(dict.fromkeys(one.folder for one in program.backends))
+        yield program.name, f"{program.path} ({libraries or 'no library for GPUs was found'})"
 
 
 def system_text(machine: Machine) -> str:

@@ -1,4 +1,4 @@
-"""A matrix product with a framework beside torch, in a child of the examined interpreter."""
+"""A matrix product and a convolution with a framework beside torch, in a child of the examined interpreter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ PROGRAMS = Path(__file__).parents[1] / "frameworks" / "programs"
 SECONDS = 180.0
 """TensorFlow and JAX load gigabytes of libraries, and compile for a GPU that is new to them."""
 
-_KERNEL = "matmul"
+_FIRST = "matmul"
+"""The kernel that is blamed where none was begun."""
 # No folder of ours gets onto sys.path: its files have the names of frameworks.
 _START = "import sys; del sys.argv[0]; exec(compile(open(sys.argv[0]).read(), sys.argv[0], 'exec'))"
 _CACHES = ("XDG_CACHE_HOME", "CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR", "TMPDIR")
@@ -87,23 +88,23 @@ def _last_words(errors: str) -> str:
 
 
 def _kernels(events: tuple[dict[str, Any], ...], words: str, status: int) -> Iterator[SmokeKernel]:
-    """One for each device that was begun; one without a device if the framework could not be started."""
-    begun = ""
+    """One for each kernel and device that was begun; one without a device if the framework could not be started."""
+    begun = ("", "")
     for event in events:
-        device = str(event.get("device", ""))
+        name, device = str(event.get("kernel", _FIRST)), str(event.get("device", ""))
         if event.get("event") == "begins":
-            begun = device
+            begun = (name, device)
         elif event.get("event") == "failed":
-            begun = ""
-            yield SmokeKernel(_KERNEL, device, "float32", "error", message=str(event.get("message", "")))
+            begun = ("", "")
+            yield SmokeKernel(name, device, "float32", "error", message=str(event.get("message", "")))
         elif event.get("event") == "computed":
-            begun = ""
-            yield _computed(event, device, words)
-    if begun or status or not events:
+            begun = ("", "")
+            yield _computed(event, name, device, words)
+    if any(begun) or status or not events:
         signal = f"signal {-status}" if status < 0 else ""
         yield SmokeKernel(
-            _KERNEL,
-            begun or "gpu:0",
+            begun[0] or _FIRST,
+            begun[1] or "gpu:0",
             "float32",
             "crash" if status < 0 else "error",
             message=words or f"the process ended with {signal or f'status {status}'}",
@@ -111,16 +112,16 @@ def _kernels(events: tuple[dict[str, Any], ...], words: str, status: int) -> Ite
         )
 
 
-def _computed(event: dict[str, Any], device: str, words: str) -> SmokeKernel:
+def _computed(event: dict[str, Any], name: str, device: str, words: str) -> SmokeKernel:
     error, where, ms = event.get("error"), str(event.get("where", "")), event.get("ms")
     deviation = float(error) if isinstance(error, int | float) else math.inf
     took = float(ms) if isinstance(ms, int | float) else None
     if where != device:
         detail = f"asked for {device}, computed on {where}"
-        return SmokeKernel(_KERNEL, where or "cpu", "float32", "error", ms=took, detail=detail, message=words)
+        return SmokeKernel(name, where or "cpu", "float32", "error", ms=took, detail=detail, message=words)
     right = deviation <= TOLERANCE
     return SmokeKernel(
-        _KERNEL,
+        name,
         device,
         "float32",
         "pass" if right else "wrong",
@@ -132,4 +133,4 @@ def _computed(event: dict[str, Any], device: str, words: str) -> SmokeKernel:
 
 
 def _lost(why: str) -> SmokeKernel:
-    return SmokeKernel(_KERNEL, "gpu:0", "float32", "timeout" if "no answer" in why else "error", message=why)
+    return SmokeKernel(_FIRST, "gpu:0", "float32", "timeout" if "no answer" in why else "error", message=why)

@@ -20,6 +20,8 @@ from gpudoctor.machine import (
     DkmsModule,
     Extension,
     Fabric,
+    FrameworkFiles,
+    Frameworks,
     ImportTrial,
     InstalledModule,
     Library,
@@ -30,6 +32,8 @@ from gpudoctor.machine import (
     MissingSymbols,
     NvidiaApi,
     NvmlDevice,
+    Program,
+    ProgramBackend,
     ShadowingModule,
     Smoke,
     SmokeDevice,
@@ -459,6 +463,15 @@ MACHINES: dict[str, Machine] = {
     "framework-cpu-only": _beside_torch(_JAX_CPU),
     "framework-other-vendor": amd_machine(torch=None, packages={"onnxruntime-gpu": "1.31.1"}),
     "framework-variable": _beside_torch(_JAX, variables={"JAX_PLATFORMS": "cpu"}),
+    "framework-rocblas-no-arch": with_environment(
+        amd_machine(torch=None, packages={"jax": "0.12.0", "jaxlib": "0.12.0", "jax-rocm7-plugin": "0.12.0"}),
+        frameworks=Frameworks(
+            others=(FrameworkFiles("jax", "0.12.0", "jax-rocm7-plugin", blas_gfx=("gfx942",), source="/site"),)
+        ),
+    ),
+    "packages-of-different-releases": nvidia_machine(
+        packages={"flashinfer-python": "0.7.2", "flashinfer-cubin": "0.6.13"}
+    ),
     "packages-overwrite-each-other": _beside_torch({"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0"}),
     "framework-fell-back": change(_beside_torch(_JAX), smoke=_computed(devices=(SmokeDevice("cpu"),))),
     "framework-missing": change(_beside_torch({}), smoke=_computed(kernels=(), why="jax is not installed")),
@@ -504,6 +517,26 @@ MACHINES: dict[str, Machine] = {
     "smoke-crash": _ran(nvidia_machine(), status="crash", signal="SIGSEGV", message=""),
     "smoke-wrong-result": _ran(nvidia_machine(), status="wrong", error=0.5, tolerance=0.015),
     "matrix-older-than-torch": nvidia_machine(torch=torch("2.99.0", cuda="13.2", build="cu132")),
+    "program-on-cpu": change(
+        nvidia_machine(), programs=(Program("ollama", "/usr/bin/ollama", folder="/usr/lib/ollama"),)
+    ),
+    "program-variable": change(
+        nvidia_machine(),
+        programs=(
+            Program(
+                "ollama",
+                "/usr/local/bin/ollama",
+                folder="/usr/local/lib/ollama",
+                backends=(ProgramBackend("cuda", "/usr/local/lib/ollama/cuda_v13/libggml-cuda.so"),),
+                variables={"OLLAMA_LLM_LIBRARY": "cuda"},
+                service="/etc/systemd/system/ollama.service",
+            ),
+        ),
+    ),
+    "sglang-torch-mismatch": with_environment(
+        nvidia_machine(torch=torch("2.9.1+cu128")),
+        distributions=known((Distribution("sglang", "0.5.23", "/sglang", requires=("torch==2.14.1",)),), "test"),
+    ),
     "gpu-slow": _ran(
         nvidia_machine(
             nvidia_gpu("NVIDIA H100 80GB HBM3", "sm_90", pci_id="10de:2330", memory=known(80 << 30, "nvml"))

@@ -7,6 +7,7 @@ from typing import Any, List, Tuple
 tensorflow: Any = importlib.import_module("tensorflow")  # this file has the same name
 
 Rows = List[List[float]]
+Image = List[Rows]
 
 
 def version() -> str:
@@ -24,9 +25,25 @@ def devices() -> List[str]:
 
 def product(a: Rows, b: Rows, device: str) -> Tuple[Rows, str]:
     """The product, and where it was computed."""
-    with tensorflow.device(f"/{device.upper() if device != 'cpu' else 'CPU:0'}"):
+    with _on(device):
         left, right = (tensorflow.constant(rows, dtype=tensorflow.float32) for rows in (a, b))
         result = tensorflow.matmul(left, right)
+    return result.numpy().tolist(), _where(result)
+
+
+def convolution(image: Image, kernels: List[Image], device: str) -> Tuple[Image, str]:
+    """The convolution, and where it was computed. Channels are last here: the CPU has no other form."""
+    with _on(device):
+        left = tensorflow.transpose(tensorflow.constant([image], dtype=tensorflow.float32), (0, 2, 3, 1))
+        right = tensorflow.transpose(tensorflow.constant(kernels, dtype=tensorflow.float32), (2, 3, 1, 0))
+        result = tensorflow.nn.conv2d(left, right, 1, "VALID")
+    return result.numpy().transpose(0, 3, 1, 2).tolist(), _where(result)
+
+
+def _on(device: str) -> Any:
+    return tensorflow.device(f"/{device.upper() if device != 'cpu' else 'CPU:0'}")
+
+
+def _where(result: Any) -> str:
     found = re.search(r"(GPU|CPU):(\d+)$", result.device)
-    where = "cpu" if not found or found[1] == "CPU" else f"gpu:{found[2]}"
-    return result.numpy().tolist(), where
+    return "cpu" if not found or found[1] == "CPU" else f"gpu:{found[2]}"

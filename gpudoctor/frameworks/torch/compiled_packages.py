@@ -31,6 +31,9 @@ def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
         # A range that this torch lies in does not tell the one that it was compiled for.
         if asked.name == "torch" and (asked.specifier.startswith("==") or not asked.admits(release)):
             return re.sub(r"\+[\w.]+", "", asked.specifier), f"requirements of {installed.name}"
+    if installed.built_for_torch and unloadable(situation, installed.name):
+        # A library with a stable interface also loads beside another torch: the record counts where it does not.
+        return f"=={public_version(installed.built_for_torch)}", f"the build record of {installed.name}"
     if local_version(installed.version) or installed.direct_url:
         return "", ""
     rows = [

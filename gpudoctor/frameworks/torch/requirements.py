@@ -16,6 +16,7 @@ from gpudoctor.dependencies import TRITONS, Required, closure, find_one, marker_
 from gpudoctor.finding import Severity
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
+from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 
 SLUG = "requirements-incomplete"
@@ -24,7 +25,7 @@ Breaks = Literal["import", "gpu", "part", "nothing"]
 Problem = Literal["absent", "outside", "damaged"]
 
 _WEIGHTS: tuple[Breaks, ...] = ("import", "gpu", "part", "nothing")
-_PINNED_TO_TORCH = ("torchvision", "torchaudio", "xformers", "flash-attn", "vllm")
+_PINNED_TO_TORCH = ("torchvision", "torchaudio", "xformers", "flash-attn", "vllm", "sglang")
 """Packages with a check of their own for the torch that they need."""
 
 
@@ -125,6 +126,7 @@ def _judged(
     if found is not None and not _missed(found, effect):
         problem = "outside"
         blamed = [one for one in several if not (one.what.admits(found.version) or _judged_elsewhere(one))]
+        blamed = [one for one in blamed if not _does_as_well(situation, one, found)]
     if not blamed or (problem != "damaged" and not any(_by_its_records(situation, one.by) for one in blamed)):
         return None
     severity = _severity(situation, problem, effect, found)
@@ -150,6 +152,13 @@ def _judged_elsewhere(one: Required) -> bool:
     if one.what.name == "torch":
         return one.by.name in _PINNED_TO_TORCH
     return one.what.name in TRITONS or one.what.name.startswith("nvidia-")
+
+
+def _does_as_well(situation: Situation, one: Required, found: Distribution) -> bool:
+    """Whether the package only refuses an older release than the one that it pins, and this one is newer."""
+    use = situation.matrix.use_of(one.what.name, one.by.name, one.by.version)
+    pinned = one.what.specifier.removeprefix("==")
+    return use is not None and use.newer and figures(found.version) > figures(pinned)
 
 
 def _by_its_records(situation: Situation, by: Distribution) -> bool:

@@ -20,7 +20,7 @@ def rocblas_of_system(situation: Situation) -> Iterator[Finding]:
     rocm = system_rocm(situation)
     if rocm is None or rocm.blas_gfx is None or situation.variable(_CHOSEN_FOLDER):
         return
-    lacking = [gpu for gpu in situation.usable_of("amd") if _lacks(situation, rocm.blas_gfx, gpu)]
+    lacking = [gpu for gpu in situation.usable_of("amd") if lacks_kernels(situation, rocm.blas_gfx, gpu)]
     for gpus in together(lacking, lambda gpu: (gpu.name, gpu.arch.value)).values():
         gfx = gpus[0].arch.value or ""
         yield finding(
@@ -39,7 +39,8 @@ def rocblas_of_system(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def _lacks(situation: Situation, targets: tuple[str, ...], gpu: Gpu) -> bool:
+def lacks_kernels(situation: Situation, targets: tuple[str, ...], gpu: Gpu) -> bool:
+    """Whether a rocBLAS for these targets has none for the GPU, with the override that is in force."""
     if not gpu.arch.value or for_display(situation, gpu):
         return False
     value = override_in_force(situation, gpu)

@@ -63,9 +63,11 @@ from gpudoctor.matrix.rows.packages import (
     LibraryRole,
     PackageConflict,
     RequirementUse,
+    SameRelease,
     SharedFiles,
     TorchDependent,
 )
+from gpudoctor.matrix.rows.programs import DriverFloor, GpuProgram
 from gpudoctor.matrix.rows.row import Basis, Row, Standing
 from gpudoctor.matrix.rows.torch import (
     Companion,
@@ -98,6 +100,7 @@ __all__ = [
     "Distribution",
     "DistributionKin",
     "DriverBranch",
+    "DriverFloor",
     "DriverInstruction",
     "DriverPackage",
     "ErrorPattern",
@@ -107,6 +110,7 @@ __all__ = [
     "FrameworkBuild",
     "FrameworkVariable",
     "GfxTarget",
+    "GpuProgram",
     "GpuRates",
     "HipblasltUse",
     "ImportedModules",
@@ -134,6 +138,7 @@ __all__ = [
     "RocmDriverWindow",
     "RocmRelease",
     "Row",
+    "SameRelease",
     "SharedFiles",
     "StableCompanion",
     "Standing",
@@ -198,12 +203,15 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     late_libraries: tuple[LateLibrary, ...] = ()
     imported_modules: tuple[ImportedModules, ...] = ()
     frameworks: tuple[Framework, ...] = ()
+    frameworks_on_torch: tuple[Framework, ...] = ()
     framework_builds: tuple[FrameworkBuild, ...] = ()
     framework_variables: tuple[FrameworkVariable, ...] = ()
+    programs: tuple[GpuProgram, ...] = ()
     shared_files: tuple[SharedFiles, ...] = ()
     installer_targets: tuple[InstallerTargets, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
     requirement_uses: tuple[RequirementUse, ...] = ()
+    same_releases: tuple[SameRelease, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
     error_patterns: tuple[ErrorPattern, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
@@ -253,12 +261,15 @@ KEYS: dict[str, tuple[str, ...]] = {
     "late_libraries": ("opener", "version"),
     "imported_modules": ("id",),
     "frameworks": ("framework",),
+    "frameworks_on_torch": ("framework",),
     "framework_builds": ("framework", "package", "version", "vendor"),
     "framework_variables": ("framework", "variable", "pattern"),
+    "programs": ("program",),
     "shared_files": ("id",),
     "installer_targets": ("installer",),
     "package_conflicts": ("package", "version", "other", "other_version"),
     "requirement_uses": ("package", "requires", "version"),
+    "same_releases": ("package",),
     "log_patterns": ("id",),
     "error_patterns": ("id",),
     "xids": ("xid",),

@@ -186,6 +186,20 @@ class RequirementUse(Row, frozen=True, kw_only=True):
     """A regular expression for the names of its files that nothing misses."""
     optional: bool = False
     """The package does not require it, but uses it where it is installed."""
+    newer: bool = False
+    """A newer release than the one that the package pins does as well."""
+
+
+class SameRelease(Row, frozen=True, kw_only=True):
+    """Packages that must be of one release."""
+
+    package: str
+    """Its import compares the releases, and stops where they differ."""
+    others: tuple[str, ...]
+    unless: str
+    """The variable that turns the comparison off."""
+    text: str
+    """What it prints."""
 
 
 class InstallerTargets(Row, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from gpudoctor.codeobjects.library import Code, Sample, read_code
 from gpudoctor.codeobjects.nvidia import arch_order
 from gpudoctor.host import Host
 from gpudoctor.machine import CodeArchs, Fact, PythonEnvironment, known, unknown
+from gpudoctor.probes.rocm_wheels import kpack_of, sdk_folders
 
 BUILT_FOR = 0.5
 """A library counts as built for an architecture from this share of its containers on."""
@@ -43,7 +44,7 @@ def read_torch_code(host: Host, environment: PythonEnvironment, torch_path: str)
     cuda, hip = _Pool(codes.get("cuda", [])), _Pool(codes.get("hip", []))
     packages = _device_packages(environment)
     packed = any(code.kpack for code in codes.get("hip", ()))
-    gfx = _kpack(host, [torch_path], "torch") if packed else hip.built_for("gfx")
+    gfx = kpack_of(host, [torch_path], "torch") if packed else hip.built_for("gfx")
     if packed and not gfx and not packages:
         why = "libtorch_hip keeps its device code in separate packages, and none of them was found"
         return unknown(why, libraries[0][0])
@@ -130,7 +131,7 @@ def _kernels(host: Host, environment: PythonEnvironment, torch_path: str, librar
     kernels = f"{library}/library"
     variable = "ROCBLAS_TENSILE_LIBPATH" if library == "rocblas" else "HIPBLASLT_TENSILE_LIBPATH"
     chosen = host.environ.get(variable)
-    sdks = _sdk_folders(host, torch_path)
+    sdks = sdk_folders(host, posixpath.dirname(torch_path))
     folders = [posixpath.join(torch_path, "lib", kernels), *(posixpath.join(sdk, "lib", kernels) for sdk in sdks)]
     if environment.prefix:
         folders.append(posixpath.join(environment.prefix, "lib", kernels))
@@ -140,7 +141,7 @@ def _kernels(host: Host, environment: PythonEnvironment, torch_path: str, librar
         targets = tensile_targets(host.names(folder).value or ())
         if targets:
             return targets
-    return _kpack(host, sdks, "blas") or None
+    return kpack_of(host, sdks, "blas") or None
 
 
 def _bundled(host: Host, torch_path: str, library: str) -> bool:
@@ -155,23 +156,6 @@ def _system_kernels(host: Host, library: str) -> list[str]:
     places = [f"/opt/{name}/lib/{library}" for name in releases] + [f"{lib}/{library}" for lib in _SYSTEM_FOLDERS]
     versions = [f"{place}/{name}" for place in places for name in host.names(place).value or () if name[:1].isdigit()]
     return [f"{place}/library" for place in (*places, *versions)][:_MOST_NAMES]
-
-
-def _sdk_folders(host: Host, torch_path: str) -> list[str]:
-    """ROCm's own wheels beside torch: _rocm_sdk_core, _rocm_sdk_libraries, _rocm_sdk_libraries_gfx110X_all ..."""
-    site = posixpath.dirname(torch_path)
-    names = host.names(site).value or ()
-    return [posixpath.join(site, name) for name in names if name.startswith("_rocm_sdk_")][:_MOST_NAMES]
-
-
-def _kpack(host: Host, folders: list[str], component: str) -> tuple[str, ...]:
-    """Targets of the kpack archives in `.kpack` below some folders."""
-    names = [name for folder in folders for name in host.names(posixpath.join(folder, ".kpack")).value or ()]
-    if not names:
-        return ()
-    from gpudoctor.codeobjects.kernel_files import kpack_targets
-
-    return kpack_targets(names, component)
 
 
 def _device_packages(environment: PythonEnvironment) -> tuple[str, ...]:
