@@ -16,7 +16,7 @@ from gpudoctor.planner.foresight import Foresight, Judge
 from gpudoctor.planner.place import Place, is_variable, place
 from gpudoctor.planner.plan import command_key, same_step, steps_for_all, steps_together
 from gpudoctor.planner.requirements import pinning_another
-from gpudoctor.planner.search import INSIDE, Plan, Search
+from gpudoctor.planner.search import Plan, Search
 from gpudoctor.planner.tasks import CONTAINER, DRIVER, Task, tasks_of
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
@@ -63,6 +63,8 @@ class Predicted(Struct, frozen=True):
     """Ids of the problems that are there then."""
     until: str = "end"
     """What foresight ends at: "end" of the plan, or "step 2: a reboot"."""
+    notes: tuple[str, ...] = ()
+    """Ids of what is only noted then."""
 
 
 class Repair(Struct, frozen=True):
@@ -136,14 +138,9 @@ def repair(
         predicted=_predicted(found, steps),
     )
     unanswered = tuple(dict.fromkeys(question.why for question in questions if question.matters))
-    notes = (one for one in findings if one.severity == "note" and _inside_here(one.fixes[:1]))
+    notes = (one for one in findings if one.severity == "note" and one.fixes and not one.fixes[0].by_hand)
     said = (*_after(plan, allowed, here), *_of_notes(() if plan.steps else notes), *_open(unanswered))
     return replace(plan, after=" ".join(said))
-
-
-def _inside_here(fixes: Sequence[Fix]) -> bool:
-    """Whether there is a fix that changes nothing but the environment."""
-    return any(all(isinstance(remedy, INSIDE) for remedy in fix.remedies) for fix in fixes)
 
 
 def _of_notes(notes: Iterable[Finding]) -> Iterator[str]:
@@ -197,7 +194,11 @@ def _predicted(found: Plan, steps: Sequence[PlannedStep]) -> Predicted:
     left = found.outlook.problems
     severities = {finding.severity for finding in left}
     verdict: Verdict = "error" if "error" in severities else "warning" if "warning" in severities else "ok"
-    return Predicted(verdict, tuple(dict.fromkeys(finding.id for finding in left)), _until(found, steps))
+    return Predicted(verdict, _ids(left), _until(found, steps), _ids(found.outlook.notes))
+
+
+def _ids(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(finding.id for finding in findings))
 
 
 _HORIZONS = {"reboot": "a reboot", "person": "a person", "container": "another container", "system": "a person"}

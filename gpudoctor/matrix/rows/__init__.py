@@ -30,7 +30,7 @@ from gpudoctor.matrix.rows.gpus import (
     OtherName,
     Override,
 )
-from gpudoctor.matrix.rows.images import BaseImage, Distribution, DistributionKin
+from gpudoctor.matrix.rows.images import BaseImage, Distribution, DistributionKernel, DistributionKin
 from gpudoctor.matrix.rows.issues import (
     ErrorPattern,
     IssueCondition,
@@ -96,6 +96,7 @@ __all__ = [
     "CudaToolkit",
     "CudnnFloor",
     "Distribution",
+    "DistributionKernel",
     "DistributionKin",
     "DriverBranch",
     "DriverInstruction",
@@ -177,6 +178,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
     amdgpu_dkms_systems: tuple[AmdgpuDkmsSystem, ...] = ()
     firmware_packages: tuple[FirmwarePackage, ...] = ()
+    distribution_kernels: tuple[DistributionKernel, ...] = ()
     rocm_blas: tuple[RocmBlas, ...] = ()
     hipblaslt_use: tuple[HipblasltUse, ...] = ()
     wsl_rocm: tuple[WslSupport, ...] = ()
@@ -233,6 +235,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),
     "amdgpu_dkms_systems": ("distribution", "kernel"),
     "firmware_packages": ("distribution",),
+    "distribution_kernels": ("distribution", "kernel"),
     "rocm_blas": ("rocm",),
     "hipblaslt_use": ("rocm",),
     "wsl_rocm": ("rocm",),

@@ -5,6 +5,22 @@ from typing import Literal
 from gpudoctor.matrix.rows.row import Row
 
 
+class DistributionKernel(Row, frozen=True, kw_only=True):
+    """The newest kernel that a release of a distribution ships under one package name."""
+
+    distribution: str
+    """Regular expression for the id and version of os-release, with a hyphen."""
+    example: str
+    kernel: str
+    package: str
+    repository: str = ""
+    """The part of the archive that must be enabled first; "" for what is enabled from the start."""
+    rolling: bool = False
+    """The release takes on new kernels for as long as it lives: it has this one or a newer one."""
+    backports: bool = False
+    """The distributor adds newer GPU drivers: the number does not tell which GPUs it knows."""
+
+
 class Distribution(Row, frozen=True, kw_only=True):
     """A release of a Linux distribution, as image names write it, and what it brings."""
 
