@@ -231,7 +231,7 @@ def test_a_gpu_that_the_matrix_does_not_know_is_not_taken_for_an_old_one():
     new = change(nvidia_gpu("NVIDIA 10de:9999", driver=NOTHING_BOUND), arch=unknown("no row"))
     machine = without_driver(new, torch=None)
     assert below_torch(machine) == [("no-driver", "error")]
-    assert remedies(first(machine)) == ["Manual"]
+    assert remedies(first(machine)) == ["InstallKernel", "Reboot"]
 
 
 def test_in_a_container_without_a_gpu_build_the_hosts_driver_is_nobodys_trouble():
@@ -412,7 +412,7 @@ def test_a_kernel_from_before_the_gpu_is_too_old():
     gpu = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
     machine = with_system(amd_without_driver(gpu), kernel=known("6.5.0-45-generic", "uname"))
     assert below_torch(machine) == [("amd-kernel-or-runtime-too-old", "error")]
-    assert remedies(first(machine)) == ["Manual"]
+    assert remedies(first(machine)) == ["InstallKernel", "Reboot"]
 
 
 def test_a_driver_package_stands_in_for_an_old_kernel():

@@ -10,12 +10,23 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.finding import Finding, Fix, NotJudged, ReplaceTorch, SetVariable, UnsetVariable, Verdict
+from gpudoctor.finding import (
+    Finding,
+    Fix,
+    NotJudged,
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    UnsetVariable,
+    Verdict,
+)
 from gpudoctor.machine import Machine
 from gpudoctor.planner.foresight import Foresight, Judge
 from gpudoctor.planner.place import Place, is_variable, place
 from gpudoctor.planner.plan import command_key, same_step, steps_for_all, steps_together
-from gpudoctor.planner.requirements import pinning_another
+from gpudoctor.planner.requirements import compiled_for_another, pinning_another
 from gpudoctor.planner.search import Plan, Search
 from gpudoctor.planner.tasks import CONTAINER, DRIVER, Task, tasks_of
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
@@ -133,7 +144,7 @@ def repair(
     plan = Repair(
         steps=steps,
         left=tuple(_not_fixed(finding, in_vain) for finding in found.left if finding.fixes),
-        pinned=tuple(pinning_another(situation, torch.version)) if torch else (),
+        pinned=_bound_to_the_old(found, situation, torch) if torch else (),
         helpless=_names(finding for finding in found.left if not finding.fixes),
         predicted=_predicted(found, steps),
     )
@@ -147,6 +158,16 @@ def _of_notes(notes: Iterable[Finding]) -> Iterator[str]:
     """What may be had beyond what is needed."""
     for note in list(notes)[:1]:
         yield f"A note has a fix: `gpudoctor fix --only {note.slug}` ({note.fixes[0].title})."
+
+
+def _bound_to_the_old(found: Plan, situation: Situation, torch: ReplaceTorch) -> tuple[str, ...]:
+    """Installed packages that stay and do not go with the torch that comes."""
+    replaced = {r.name for move in found.moves for r in move.fix.remedies if isinstance(r, _OF_A_PACKAGE)}
+    bound = (*pinning_another(situation, torch.version), *compiled_for_another(situation, torch))
+    return tuple(text for text in bound if text.partition(" ")[0] not in replaced)
+
+
+_OF_A_PACKAGE = (ReplacePackage, ReinstallPackage, RemovePackage)
 
 
 def _packages_named(argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator
         yield [(f"Plan: {steps}{shown}", "bold"), (f", {around.subject}", "")]
         yield []
     if plan.pinned:
-        yield [("! These installed packages want another torch than the one that comes:", "bold yellow")]
+        yield [("! These installed packages do not go with the torch that comes:", "bold yellow")]
         yield from ([("    ", ""), (package, "")] for package in plan.pinned)
         yield []
     for number, planned in enumerate(plan.steps, 1):
