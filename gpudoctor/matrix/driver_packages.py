@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.matrix.images import ImageQuestions
 from gpudoctor.matrix.nvidia import NvidiaQuestions
-from gpudoctor.matrix.rows import AmdgpuDkmsSystem, DistributionKernel, DriverPackage, FirmwarePackage
+from gpudoctor.matrix.rows import AmdgpuDkmsSystem, DistributionKernel, DriverPackage, FirmwarePackage, ModuleKey
 from gpudoctor.matrix.versions import at_least, figures, matches
 
 if TYPE_CHECKING:
@@ -110,6 +110,11 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
         """Whether AMD supports amdgpu-dkms on a release; on its kernel too, if that is known."""
         rows = self.amdgpu_dkms_systems(os)
         return any(not kernel or matches(row.kernel, kernel) for row in rows)
+
+    def module_key(self, os: Os) -> ModuleKey | None:
+        """The key for modules that are built on the machine."""
+        rows = {row.id: row for row in self.tables.module_keys}
+        return next((rows[name] for name in (os.id, *os.like) if name in rows), None)
 
     def kernels(self, os: Os) -> tuple[DistributionKernel, ...]:
         """The kernels that a release ships, oldest first: its own, else those of the release it is based on."""

@@ -215,10 +215,11 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix)
     text = f"{words[0].upper()}{words[1:]}."
     if command:
         text = (
-            f"{f'Boot Linux {remedy.kernel}. ' if remedy.kernel else ''}No distribution has amdgpu-dkms: first set up "
-            "AMD's repository for this release (amdgpu-install, from repo.radeon.com/amdgpu-install). Then, as "
-            f"root:\n{command}"
+            "No distribution has amdgpu-dkms: first set up AMD's repository for this release (amdgpu-install, from "
+            f"repo.radeon.com/amdgpu-install). Then, as root:\n{command}"
         )
+    if remedy.kernel:
+        text = f"Boot Linux {remedy.kernel}. {text}"
     return (ManualStep(text=text, why=remedy.why, risk="root"), reboot("loads the new kernel driver"))
 
 

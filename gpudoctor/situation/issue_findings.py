@@ -18,6 +18,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.matrix.rows import IssueCondition, KnownIssue
 from gpudoctor.situation import Situation
+from gpudoctor.situation.kernel_modules import newer_kernel
 from gpudoctor.situation.known_issues import (
     concerned,
     holds_for,
@@ -28,7 +29,6 @@ from gpudoctor.situation.known_issues import (
     with_firmware,
     worked_around,
 )
-from gpudoctor.situation.kernel_modules import newer_kernel
 from gpudoctor.situation.nvidia_driver import cuda_driver
 from gpudoctor.situation.system_rocm import for_display, system_rocm
 

@@ -34,10 +34,11 @@ def agreed_torch(situation: Situation) -> tuple[Fix, ...]:
         return ()
     release = public_version(torch.version)
     for other in dict.fromkeys(_releases(situation)):
-        suited = [suits for suits in _judged(situation, release, other) if not suits[0]]
-        if len(suited) > 1 and all(with_other for _, with_other in _judged(situation, release, other)):
-            if fixes := torch_of(situation, torch, f"=={other}"):
-                return fixes
+        judged = tuple(_judged(situation, release, other))
+        broken = sum(not works for works, _ in judged)
+        all_agree = broken > 1 and all(would_work for _, would_work in judged)
+        if all_agree and (fixes := torch_of(situation, torch, f"=={other}")):
+            return fixes
     return ()
 
 

@@ -30,7 +30,7 @@ from gpudoctor.matrix.rows.gpus import (
     OtherName,
     Override,
 )
-from gpudoctor.matrix.rows.images import BaseImage, Distribution, DistributionKernel, DistributionKin
+from gpudoctor.matrix.rows.images import BaseImage, Distribution, DistributionKernel, DistributionKin, ModuleKey
 from gpudoctor.matrix.rows.issues import (
     ErrorPattern,
     IssueCondition,
@@ -119,6 +119,7 @@ __all__ = [
     "LateLibrary",
     "LibraryRole",
     "LogPattern",
+    "ModuleKey",
     "NgcImage",
     "NvidiaChip",
     "NvidiaGpu",
@@ -178,6 +179,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
     amdgpu_dkms_systems: tuple[AmdgpuDkmsSystem, ...] = ()
     firmware_packages: tuple[FirmwarePackage, ...] = ()
+    module_keys: tuple[ModuleKey, ...] = ()
     distribution_kernels: tuple[DistributionKernel, ...] = ()
     rocm_blas: tuple[RocmBlas, ...] = ()
     hipblaslt_use: tuple[HipblasltUse, ...] = ()
@@ -235,6 +237,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),
     "amdgpu_dkms_systems": ("distribution", "kernel"),
     "firmware_packages": ("distribution",),
+    "module_keys": ("id",),
     "distribution_kernels": ("distribution", "kernel"),
     "rocm_blas": ("rocm",),
     "hipblaslt_use": ("rocm",),

@@ -5,6 +5,17 @@ from typing import Literal
 from gpudoctor.matrix.rows.row import Row
 
 
+class ModuleKey(Row, frozen=True, kw_only=True):
+    """The machine owner key with which a distribution signs the kernel modules that are built on the machine."""
+
+    id: str
+    """Of os-release; it holds for what is like it, too."""
+    create: str
+    certificate: str
+    sign: str
+    """The command before the path of a module."""
+
+
 class DistributionKernel(Row, frozen=True, kw_only=True):
     """The newest kernel that a release of a distribution ships under one package name."""
 
