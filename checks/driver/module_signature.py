@@ -80,8 +80,8 @@ def _enrolment(situation: Situation, module: str) -> str:
     last = 'Then reboot, and choose "Enroll MOK" on the blue screen, with the password that you gave to mokutil.'
     if row is None:
         return (
-            "Sign the module with a machine owner key and enrol that key: `sudo mokutil --import` with its certificate "
-            f"(of DKMS: /var/lib/dkms/mok.pub). {last}"
+            "Sign the module with a machine owner key and enrol that key: `sudo mokutil --import` with its "
+            f"certificate (of DKMS: /var/lib/dkms/mok.pub). {last}"
         )
     return "\n".join(
         (

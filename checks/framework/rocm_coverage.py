@@ -125,7 +125,7 @@ def _natively(situation: Situation, name: str, gfx: str) -> tuple[Fix, ...]:
         for fix in better_torch(situation)
         if any(isinstance(remedy, ReplaceTorch) and gfx in remedy.carries.split(", ") for remedy in fix.remedies)
     )
-    text = "Nothing needs to be done: this torch works under the override, and no build for this machine has its own code."
+    text = "Nothing needs to be done: torch works under the override, and no build here has code for the GPU itself."
     return tuple(without_variable(fix, name) for fix in builds) or (Fix("Keep the override", (Manual(text),)),)
 
 
