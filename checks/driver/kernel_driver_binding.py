@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     BlockModule,
@@ -13,6 +15,7 @@ from gpudoctor.finding import (
     InstallDriver,
     InstallKernel,
     InstallRocmDriver,
+    InstallSystemPackage,
     LoadModule,
     Manual,
     NotJudged,
@@ -326,5 +329,9 @@ def _needs_driver_package(situation: Situation) -> Iterator[Finding]:
 def _kernel_with_the_chip(situation: Situation, first: str | None) -> tuple[Fix, ...]:
     """A kernel that the distribution ships, AMD's own driver, or another way to a newer kernel."""
     kernel, driver = newer_kernel(situation, first), amds_driver(situation, "Install AMD's kernel driver")
+    os = situation.machine.system.os.value
+    if os is not None and situation.matrix.firmware_package(os) and not situation.in_container:
+        firmware = InstallSystemPackage("linux-firmware", why="a newer GPU needs newer firmware, too")
+        kernel = tuple(replace(fix, remedies=(firmware, *fix.remedies)) for fix in kernel)
     ships = any(isinstance(remedy, InstallKernel) for fix in kernel for remedy in fix.remedies)
     return (*kernel, *driver) if ships else (*driver, *kernel)

@@ -108,7 +108,7 @@ def _plugin(situation: Situation, title: str, build: FrameworkBuild, version: st
     there = ((name, situation.machine.installed(name)) for name in build.beside)
     moved = (name for name, one in there if one is None or not _same_release(one.version, version))
     pinned = (ReplacePackage(name, f"=={version}", why=f"goes with {build.install} {version}") for name in moved)
-    return (ReplacePackage(build.install, f"=={version}", why=why), *pinned)
+    return (*pinned, ReplacePackage(build.install, f"=={version}", why=why))
 
 
 def _same_release(version: str, other: str) -> bool:
@@ -170,7 +170,7 @@ def _installs(
     """Those that keep the framework's version; if there are none, the best of another version."""
     ready = [build for build in builds if runs_here(situation, build)]
     installed = public_version(framework.version)
-    keeping = [build for build in ready if (found := _version(framework, build)) and _keeps(build, found, installed)]
+    keeping = [build for build in ready if _keeps(build, _version(framework, build), installed)]
     found = [fix for build in keeping or ready if (fix := install(situation, framework, build))]
     yield from found if keeping else found[:1]
     if ready and not any(build.install for build in ready):
@@ -179,8 +179,10 @@ def _installs(
         yield Fix(f"Install {framework.title}'s build for {target}", (Manual(text, risk="replaces"),))
 
 
-def _keeps(build: FrameworkBuild, version: str, installed: str) -> bool:
-    return _same_release(version, installed) if build.releases else version == installed
+def _keeps(build: FrameworkBuild, version: str | None, installed: str) -> bool:
+    if version is None or not build.releases:
+        return version == installed
+    return _same_release(version, installed)
 
 
 def target_of(build: FrameworkBuild) -> str:

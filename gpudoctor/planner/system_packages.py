@@ -160,6 +160,10 @@ def install_kernel(place: Place, remedy: InstallKernel, matrix: Matrix) -> tuple
         argv: tuple[str, ...] = (*INSTALL[place.family], "-t", row.repository, package)
     elif place.family == "arch":
         argv = ("pacman", "-Syu", "--needed", "--noconfirm", package)
+    elif place.family == "suse":
+        argv = ("zypper", "--non-interactive", "dup")
+    elif package == "kernel":
+        argv = ("dnf", "upgrade", "-y", package)
     else:
         argv = (*INSTALL[place.family], package)
     return (RunStep(argv=argv, why=why, risk="root"),)

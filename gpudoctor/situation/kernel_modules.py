@@ -122,9 +122,8 @@ def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
 def amds_driver(situation: Situation, title: str) -> tuple[Fix, ...]:
     """The fix that installs AMD's own kernel driver (amdgpu-dkms), where AMD supports it: elsewhere it need not even
     build."""
-    system = situation.machine.system
-    os, kernel = system.os.value, system.kernel.value or ""
-    if os is None or not os.id or situation.matrix.supports_amdgpu_dkms(os, kernel):
+    os, kernel = _os_of_the_kernel(situation), situation.machine.system.kernel.value or ""
+    if not os.id or situation.matrix.supports_amdgpu_dkms(os, kernel):
         return (Fix(title, (InstallRocmDriver(), Reboot())),)
     for row in situation.matrix.kernels(os)[::-1]:
         shipped = row.kernel if row.kernel.count(".") > 1 else f"{row.kernel}.0"
@@ -134,11 +133,15 @@ def amds_driver(situation: Situation, title: str) -> tuple[Fix, ...]:
     return ()
 
 
+def _os_of_the_kernel(situation: Situation) -> Os:
+    """The distribution that the kernel belongs to; inside a container it is unknown."""
+    return Os() if situation.in_container else situation.machine.system.os.value or Os()
+
+
 def newer_kernel(situation: Situation, first: str | None, why: str = "") -> tuple[Fix, ...]:
     """Ways to a kernel of this number or newer: the distribution's own, else a later release of it. Without a number,
     any newer one."""
-    system = situation.machine.system
-    os, running = system.os.value or Os(), system.kernel.value or ""
+    os, running = _os_of_the_kernel(situation), situation.machine.system.kernel.value or ""
     rows = [row for row in situation.matrix.kernels(os) if row.rolling or figures(row.kernel) > _numbers(running)]
     enough = [row for row in rows if reaches(row, first)] if first else rows[-1:]
     if enough:

@@ -21,7 +21,8 @@ def torch_of(situation: Situation, torch: Torch, wanted: str) -> tuple[Fix, ...]
     usable = situation.usable_of(situation.built_for) if situation.built_for else situation.usable
     choices, _ = builds.candidates(situation, builds.gpus_to_serve(situation, usable))
     fitting = tuple(choice for choice in choices if package_matches(wanted, choice.version))
-    fitting = tuple(choice for choice in fitting if choice.build == torch.build) or fitting
+    alike = tuple(choice for choice in fitting if choice.build == torch.build)
+    fitting = tuple(choice for choice in alike if choice.origin == torch.origin) or alike or fitting
     return tuple(builds.fix_by(situation, choice, torch) for choice in nearest(situation.matrix, fitting, torch)[:1])
 
 

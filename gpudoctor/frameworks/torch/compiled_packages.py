@@ -49,23 +49,30 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
 
     release = public_version(torch.version)
     fitting = [
-        row.version
+        row
         for row in situation.matrix.tables.torch_dependents
         if row.package == name
         and row.version.startswith("==")
         and package_matches(row.torch, release)
-        and _same_cuda(situation, row, torch)
+        and (_in_its_index(situation, row, torch) or _same_cuda(situation, row, torch))
     ]
     fixes = [
         Fix(
-            f"Install {name} {version.removeprefix('==')}, which was built for torch {release}",
-            (ReplacePackage(name, version, why=f"built for torch {release}"),),
+            f"Install {name} {row.version.removeprefix('==')}, which was built for torch {release}",
+            (
+                ReplacePackage(
+                    name,
+                    row.version,
+                    index_url=_in_its_index(situation, row, torch),
+                    why=f"built for torch {release}",
+                ),
+            ),
         )
-        for version in fitting[-1:]
+        for row in fitting[-1:]
     ]
     agreed = agreed_torch(situation)
     installed = situation.machine.installed(name)
-    moves = [version for version in fitting[-1:] if installed and _line(version) != _line(installed.version)]
+    moves = [row for row in fitting[-1:] if installed and _line(row.version) != _line(installed.version)]
     others = () if agreed else torch_of(situation, torch, wanted) if wanted else ()
     text = f"Install a {name} that was built for torch {release} (see its release page), or compile it here."
     if not fixes:
@@ -80,6 +87,16 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
         )
         fixes.append(Fix("Use the torch that it was built for", (Manual(other, risk="replaces"),)))
     return (*agreed, *fixes)
+
+
+def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> str:
+    """The index of a torch's own build, where that has a wheel of the package; "" where the package index has it.
+    The package index's wheel goes with the package index's own build of that torch."""
+    own = situation.matrix.pypi_build(public_version(torch.version), situation.platform)
+    build = situation.matrix.build_of(torch, situation.platform)
+    if build is None or torch.build not in row.builds or torch.build == own:
+        return ""
+    return situation.matrix.index_url(build)
 
 
 def _line(version: str) -> tuple[int, ...]:
