@@ -158,7 +158,9 @@ def test_another_build_comes_before_windows_driver_and_names_the_driver() -> Non
     wsl = "--os ubuntu-22.04 --kernel 5.15.153.1-microsoft-standard-WSL2"
     text = shown(plan_of(described(f"--gpu RTX~4090 --driver 560.94 --torch 2.9.1+cu130 {wsl}")))
     assert "torch==2.9.1+cu126" in text and "Windows" not in text
-    assert "driver 560.94 is too old for CUDA 13.0 and runs CUDA 12.6" in text
+    assert "the driver is too old for CUDA 13.0 and runs CUDA 12.6" in text
+    linux = shown(plan_of(described("--gpu RTX~4090 --driver 550.54.14 --torch 2.9.1+cu130")))
+    assert "driver 550.54.14 is too old for CUDA 13.0" in linux
     bound = f"--gpu RTX~3060 --driver 516.94 --torch 2.9.1+cu126 {wsl} --package vllm==0.15.1"
     assert "Windows" in shown(plan_of(described(bound)))
 

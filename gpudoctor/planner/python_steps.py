@@ -196,12 +196,13 @@ def _why(situation: Situation, remedy: ReplaceTorch) -> str:
 
 def _for_the_driver(situation: Situation, remedy: ReplaceTorch) -> str:
     """That the driver decided: it is too old for the present build, and not for the new one."""
-    had, cuda, driver = situation.torch, cuda_of(remedy.build), cuda_driver(situation.machine)
-    if had is None or not had.cuda or not cuda or driver is None:
+    had, cuda, number = situation.torch, cuda_of(remedy.build), cuda_driver(situation.machine)
+    if had is None or not had.cuda or not cuda:
         return ""
     if driver_verdict(situation, had.cuda) != "too-old" or driver_verdict(situation, cuda) == "too-old":
         return ""
-    return f"; driver {driver} is too old for CUDA {had.cuda} and runs CUDA {cuda}"
+    driver = f"driver {number}" if number else "the driver"
+    return f"; {driver} is too old for CUDA {had.cuda} and runs CUDA {cuda}"
 
 
 def _is_index(url: str) -> bool:
