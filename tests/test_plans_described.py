@@ -55,6 +55,7 @@ def shown(found: Repair) -> str:
             "-t bookworm-backports linux-image-amd64;;firmware-amd-graphics",
             "amdgpu-dkms",
         ),
+        ("--gpu MI300X --os ubuntu-22.04 --kernel 5.15.0-1060-azure", "install -y linux-azure", "generic"),
         # The distribution in a container is not that of the kernel.
         (
             "--gpu RX~9070 --container docker --os ubuntu-22.04 --kernel 6.5.0-45-generic",

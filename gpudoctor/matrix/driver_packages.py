@@ -139,6 +139,15 @@ def _release(row: DistributionKernel) -> str:
     return row.example.rpartition("-")[2]
 
 
+_CLOUDS = ("aws", "azure", "gcp", "oracle")
+
+
+def kernel_package(row: DistributionKernel, kernel: str) -> str:
+    """The package of a kernel beside the running one: Ubuntu has its own for each cloud, in the same versions."""
+    flavour = kernel.rpartition("-")[2]
+    return f"linux-{flavour}" if row.package.startswith("linux-generic") and flavour in _CLOUDS else row.package
+
+
 def reaches(row: DistributionKernel, kernel: str) -> bool:
     """Whether it is that kernel or a newer one; of a release that takes on new kernels it will be."""
     return row.rolling or (not row.backports and figures(row.kernel) >= figures(kernel))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpudoctor.finding import InstallKernel, InstallSystemPackage
+from gpudoctor.matrix.driver_packages import kernel_package
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.place import Family, Place
 from gpudoctor.spelling import is_name, is_version
@@ -142,7 +143,8 @@ def _firmware(place: Place, package: str, remedy: InstallSystemPackage, matrix: 
 def install_kernel(place: Place, remedy: InstallKernel, matrix: Matrix) -> tuple[Step, ...]:
     """A kernel that the distribution ships. It runs after a reboot; the present one stays in the boot menu."""
     row = next((row for row in matrix.kernels(place.os) if row.kernel == remedy.version), None)
-    words = f"install Linux {remedy.version}" + (f" ({row.package})" if row else "")
+    package = kernel_package(row, place.kernel) if row else ""
+    words = f"install Linux {remedy.version}" + (f" ({package})" if package else "")
     if outside := elsewhere(place, f"{words}, and boot it", remedy.why):
         return (outside,)
     newest = f"Linux {remedy.version}" + (" or newer" if row and row.rolling else "")
@@ -151,10 +153,8 @@ def install_kernel(place: Place, remedy: InstallKernel, matrix: Matrix) -> tuple
         update = _UPDATED.get(place.os.image)
         text = f"{update}, then boot the new kernel." if update else f"{words[0].upper()}{words[1:]}."
         return (ManualStep(text=text, why=why, risk="root"),)
-    if row.repository and "-backports" not in row.repository:
-        text = f"Install Linux {row.kernel}: {row.repository}."
-        return (ManualStep(text=text, why=why, risk="root"),)
-    package = row.package if place.arch == "x86_64" else row.package.replace("amd64", _DEBIAN_ARCHES[place.arch])
+    if place.arch != "x86_64":
+        package = package.replace("amd64", _DEBIAN_ARCHES.get(place.arch, place.arch))
     if row.repository:
         why = f"{why}; {row.repository} must be enabled"
         argv: tuple[str, ...] = (*INSTALL[place.family], "-t", row.repository, package)

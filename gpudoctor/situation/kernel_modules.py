@@ -6,7 +6,7 @@ import re
 
 from gpudoctor.finding import Fix, InstallKernel, InstallRocmDriver, Manual, Reboot
 from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Os, Vendor
-from gpudoctor.matrix.driver_packages import reaches
+from gpudoctor.matrix.driver_packages import kernel_package, reaches
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 
@@ -146,7 +146,7 @@ def newer_kernel(situation: Situation, first: str | None, why: str = "") -> tupl
     enough = [row for row in rows if reaches(row, first)] if first else rows[-1:]
     if enough:
         row = enough[0]
-        title = f"Install Linux {row.kernel}{' or newer' if row.rolling else ''} ({row.package})"
+        title = f"Install Linux {row.kernel}{' or newer' if row.rolling else ''} ({kernel_package(row, running)})"
         return (Fix(title, (InstallKernel(row.kernel, why), Reboot("starts the new kernel"))),)
     shipped = situation.matrix.kernels(os)
     title = f"Boot Linux {first} or newer" if first else "Boot a newer kernel"
