@@ -27,7 +27,7 @@ from gpudoctor.planner.foresight import Foresight, Judge
 from gpudoctor.planner.place import Place, is_variable, place
 from gpudoctor.planner.plan import command_key, same_step, steps_for_all, steps_together
 from gpudoctor.planner.requirements import compiled_for_another, pinning_another
-from gpudoctor.planner.search import Plan, Search
+from gpudoctor.planner.search import Plan, Search, installs_a_driver
 from gpudoctor.planner.tasks import CONTAINER, DRIVER, Task, tasks_of
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
@@ -149,9 +149,14 @@ def repair(
         predicted=_predicted(found, steps),
     )
     unanswered = tuple(dict.fromkeys(question.why for question in questions if question.matters))
-    notes = (one for one in findings if one.severity == "note" and one.fixes and not one.fixes[0].by_hand)
+    notes = (one for one in findings if one.severity == "note" and _may_be_offered(one.fixes[:1]))
     said = (*_after(plan, allowed, here), *_of_notes(() if plan.steps else notes), *_open(unanswered))
     return replace(plan, after=" ".join(said))
+
+
+def _may_be_offered(fixes: Sequence[Fix]) -> bool:
+    """Whether there is a fix that gpudoctor can plan. Another driver for a note would be too much."""
+    return any(not fix.by_hand and not installs_a_driver(fix) for fix in fixes)
 
 
 def _of_notes(notes: Iterable[Finding]) -> Iterator[str]:

@@ -211,6 +211,11 @@ def costs(fixes: Sequence[Fix]) -> tuple[float, ...]:
     return tuple(found)
 
 
+def installs_a_driver(fix: Fix) -> bool:
+    """Whether it changes the kernel driver of a vendor."""
+    return any(isinstance(remedy, _DRIVERS) for remedy in fix.remedies)
+
+
 def _is_a_driver(remedy: AnyRemedy) -> bool:
     """Whether it is a driver, or what a person does before a reboot (the driver of WSL is installed in Windows)."""
     return isinstance(remedy, _DRIVERS) or (isinstance(remedy, Manual) and remedy.risk == "reboot")
