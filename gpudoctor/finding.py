@@ -127,6 +127,15 @@ class InstallRocmDriver(Remedy, frozen=True):
     """Install or rebuild the AMD kernel driver: amdgpu-dkms, or the kernel's own where `inbox`."""
 
     inbox: bool = False
+    kernel: str = ""
+    """The kernel that is installed for it; "" for the running one."""
+    why: str = ""
+
+
+class InstallKernel(Remedy, frozen=True):
+    """Install the kernel of this version that the distribution ships, and its headers; it runs after a reboot."""
+
+    version: str
     why: str = ""
 
 
@@ -214,6 +223,7 @@ AnyRemedy = (
     | UnsetVariable
     | InstallDriver
     | InstallRocmDriver
+    | InstallKernel
     | RebuildModule
     | LoadModule
     | UnblockModule

@@ -412,7 +412,7 @@ def test_a_kernel_from_before_the_gpu_is_too_old():
     gpu = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
     machine = with_system(amd_without_driver(gpu), kernel=known("6.5.0-45-generic", "uname"))
     assert below_torch(machine) == [("amd-kernel-or-runtime-too-old", "error")]
-    assert remedies(first(machine)) == ["Manual"]
+    assert remedies(first(machine)) == ["InstallKernel", "Reboot"]
 
 
 def test_a_driver_package_stands_in_for_an_old_kernel():

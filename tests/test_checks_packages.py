@@ -166,9 +166,17 @@ def test_flash_attn_whose_wheels_came_before_torch_2_3(build, version, weight):
 def test_the_matrix_tells_where_a_packages_requirements_do_not():
     found = machine("2.9.1+cu128", vllm="0.20.2")
     assert severity(found, "vllm-torch-abi") == "error"
-    assert remedies(found, "vllm-torch-abi") == ["ReplacePackage vllm==0.16.0"]
+    assert remedies(found, "vllm-torch-abi") == ["torch 2.11.0+cu128"]
     assert severity(machine("2.11.0+cu128", vllm="0.20.2"), "vllm-torch-abi") is None
     assert severity(machine("2.9.1+cu128", vllm="0.20.2+nv26.1"), "vllm-torch-abi") is None
+
+
+def test_a_release_that_the_matrix_does_not_have_is_judged_by_its_own_requirements():
+    asked = ("torch==2.8.0", "torchvision==0.23.0", "torchaudio==2.8.0")
+    found = listed(machine("2.9.1+cu128", vllm="0.99.0"), "vllm", requires=asked)
+    assert severity(found, "vllm-torch-abi") == "error"
+    assert remedies(found, "vllm-torch-abi")[0].startswith("torch 2.8.0")
+    assert severity(listed(machine("2.8.0+cu128", vllm="0.99.0"), "vllm", requires=asked), "vllm-torch-abi") is None
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     BlockModule,
@@ -11,7 +13,9 @@ from gpudoctor.finding import (
     Finding,
     Fix,
     InstallDriver,
+    InstallKernel,
     InstallRocmDriver,
+    InstallSystemPackage,
     LoadModule,
     Manual,
     NotJudged,
@@ -31,6 +35,7 @@ from gpudoctor.situation.kernel_modules import (
     for_running_kernel,
     has_backports,
     kernel_too_old,
+    newer_kernel,
     unbuilt_dkms,
 )
 from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd, worthwhile
@@ -255,7 +260,6 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
     slug, kernel = "amd-kernel-or-runtime-too-old", situation.machine.system.kernel.value or "?"
     for severity, gpus in (*because(situation, slug), *without_kfd(situation, slug)):
         first, lines = kernel_too_old(situation, gpus[0]), situation.log_faults(slug)
-        boot = Manual("Install the distribution's newer kernel (HWE, backports) and boot it.", risk="reboot")
         yield finding(
             severity,
             gpus,
@@ -274,10 +278,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
             fixes=worthwhile(
                 situation,
                 gpus,
-                (
-                    Fix(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
-                    *amds_driver(situation, "Install AMD's kernel driver"),
-                ),
+                _kernel_with_the_chip(situation, first),
             ),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
@@ -311,23 +312,26 @@ def _needs_driver_package(situation: Situation) -> Iterator[Finding]:
     ]
     if "amdgpu driver" not in situation.machine.assumed or has_backports(kernel.value or ""):
         return
-    package = amds_driver(situation, "Install AMD's kernel driver")
-    needs = " The GPU needs AMD's own kernel driver, amdgpu-dkms." if package else ""
     for group in together(gpus, lambda gpu: gpu.name).values():
         first = kernel_too_old(situation, group[0])
         yield finding(
             "error",
             group,
             message=f"Kernel {kernel.value} is too old for {called(group)}: Linux {first} is the first that supports "
-            f"it.{needs}",
+            "it.",
             saw=kernel.value or "",
             want=f"Linux {first} or newer, or amdgpu-dkms",
             evidence=(Evidence.of("system.kernel", kernel), Evidence.of("gpu.arch", group[0].arch)),
-            fixes=(
-                *package,
-                Fix(
-                    f"Boot Linux {first} or newer",
-                    (Manual("Install the distribution's newer kernel (HWE, backports) and boot it.", risk="reboot"),),
-                ),
-            ),
+            fixes=_kernel_with_the_chip(situation, first),
         )
+
+
+def _kernel_with_the_chip(situation: Situation, first: str | None) -> tuple[Fix, ...]:
+    """A kernel that the distribution ships, AMD's own driver, or another way to a newer kernel."""
+    kernel, driver = newer_kernel(situation, first), amds_driver(situation, "Install AMD's kernel driver")
+    os = situation.machine.system.os.value
+    if os is not None and situation.matrix.firmware_package(os) and not situation.in_container:
+        firmware = InstallSystemPackage("linux-firmware", why="a newer GPU needs newer firmware, too")
+        kernel = tuple(replace(fix, remedies=(firmware, *fix.remedies)) for fix in kernel)
+    ships = any(isinstance(remedy, InstallKernel) for fix in kernel for remedy in fix.remedies)
+    return (*kernel, *driver) if ships else (*driver, *kernel)

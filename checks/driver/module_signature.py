@@ -72,17 +72,34 @@ def kernel_lockdown(situation: Situation) -> Verdicts:
         )
 
 
+def _enrolment(situation: Situation, module: str) -> str:
+    """The commands that make a key, sign with it and enrol it. DKMS and akmods sign what they build; what was built
+    before the key is signed here."""
+    os = situation.machine.system.os.value
+    row = situation.matrix.module_key(os) if os else None
+    last = 'Then reboot, and choose "Enroll MOK" on the blue screen, with the password that you gave to mokutil.'
+    if row is None:
+        return (
+            "Sign the module with a machine owner key and enrol that key: `sudo mokutil --import` with its "
+            f"certificate (of DKMS: /var/lib/dkms/mok.pub). {last}"
+        )
+    return "\n".join(
+        (
+            f"[ -e {row.certificate} ] || sudo {row.create}",
+            f'[ -n "$(modinfo -F signer {module})" ] || sudo {row.sign} "$(modinfo -n {module})"',
+            f"sudo mokutil --import {row.certificate}",
+            last,
+        )
+    )
+
+
 def _unsigned(
     situation: Situation, severity: Severity, gpus: tuple[Gpu, ...], rule: str, fact: Evidence, without: Fix
 ) -> Finding:
     """A module that the kernel refuses for its signature; `without` is the fix that lowers the protection."""
     lines = key_rejected(situation, gpus[0].vendor)
     module = "nvidia" if gpus[0].vendor == "nvidia" else "amdgpu"
-    enrol = (
-        "Sign the module with a machine owner key and enrol that key: "
-        "`sudo mokutil --import /var/lib/shim-signed/mok/MOK.der` (Ubuntu; elsewhere DKMS has it in "
-        '/var/lib/dkms/mok.pub), reboot, and choose "Enroll MOK" on the blue screen.'
-    )
+    enrol = _enrolment(situation, module)
     return finding(
         severity,
         gpus,

@@ -148,14 +148,20 @@ def _runtime_replaced(torch: Torch) -> bool:
     return any(posixpath.basename(file.path).startswith(WHEEL_RUNTIME) for file in torch.damaged)
 
 
+_WHERE_TORCH_IS = (
+    "python -c 'import importlib.util as u; print(u.find_spec(\"torch\").submodule_search_locations[0])'"
+)
+"""Prints its folder and does not import it."""
+
+
 def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport) -> Finding:
     """The runtime inside torch looks for GPUs in /dev/kfd, which WSL does not have."""
     from shlex import quote
 
-    folder = posixpath.join(torch.path, "lib") if torch.path else "torch/lib"
+    folder = quote(posixpath.join(torch.path, "lib")) if torch.path else f'"$({_WHERE_TORCH_IS})"/lib'
     system = (
         f"Install AMD's ROCm {row.rocm} for WSL (`amdgpu-install --usecase=wsl,rocm --no-dkms`), and delete torch's "
-        f"own runtime, so that the system's is loaded:\nrm {quote(folder)}/{WHEEL_RUNTIME}*"
+        f"own runtime, so that the system's is loaded:\nrm {folder}/{WHEEL_RUNTIME}*"
     )
     newer = (
         "Install librocdxg (github.com/ROCm/librocdxg/releases) and a torch of ROCm 7.2 or newer; with ROCm before "

@@ -12,7 +12,7 @@ from gpudoctor.finding import (
     Manual,
     NotJudged,
 )
-from gpudoctor.frameworks.torch import check
+from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.coverage import never_published
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
@@ -32,6 +32,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.driver_choice import driver_options
 from gpudoctor.situation.nvidia_driver import refusals
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
@@ -133,10 +134,18 @@ def _without_code(situation: Situation, group: tuple[Fit, ...], all_fits: tuple[
         want=want,
         confidence=confidence(fit),
         evidence=evidence(torch, fit),
-        fixes=better_torch(situation) if severity == "error" else torch_for_all(situation),
+        fixes=_fixes(situation, group) if severity == "error" else torch_for_all(situation),
         refs=("pytorch/pytorch#149845",) if not _dropped(fit) else ("pytorch/pytorch#157517",),
         supersedes=(*_of_the_driver(situation), *REPAIRED_WITH_TORCH),
     )
+
+
+def _fixes(situation: Situation, group: tuple[Fit, ...]) -> tuple[Fix, ...]:
+    """Another torch; where no one driver supports these GPUs and the others, what each kind needs by itself."""
+    usable = situation.usable_of("nvidia")
+    if all(refusals(situation, fit.gpu) for fit in group) and driver_options(situation, usable):
+        return (builds.for_each_kind(situation, usable, situation.torch),)
+    return better_torch(situation)
 
 
 def _of_the_driver(situation: Situation) -> tuple[str, ...]:

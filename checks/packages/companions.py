@@ -93,6 +93,8 @@ def triton_too_old(situation: Situation) -> Verdicts:
 
 
 def _companion(situation: Situation, package: Package) -> Verdicts:
+    from gpudoctor.frameworks.torch.agreed_release import agreed_torch
+
     torch, installed = situation.torch, situation.machine.installed(package)
     if torch is None or installed is None or torch.origin not in FROM_AN_INDEX:
         return
@@ -113,7 +115,7 @@ def _companion(situation: Situation, package: Package) -> Verdicts:
         want=f"{package} {wanted or 'of this torch'}{_build_text(torch)}",
         subject=f"{package} {installed.version}",
         evidence=version_evidence(torch, installed),
-        fixes=(_pair(situation, torch, package, wanted),),
+        fixes=(*(agreed_torch(situation) if fits is False else ()), _pair(situation, torch, package, wanted)),
         refs=("PyTorch release compatibility table",),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts
+from gpudoctor.finding import Device
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.situation import Situation
@@ -31,9 +32,10 @@ def ptxas_too_old(situation: Situation) -> Verdicts:
     """
     if situation.torch is not None and situation.torch.origin in BRINGS_ITS_PTXAS:
         return
-    if all(fit.fails for fit in fits(situation)):
-        return  # without code for the GPU nothing gets as far as Triton
+    without_code = [Device.of(fit.gpu) for fit in fits(situation) if fit.fails]
     for found in of_slug(situation, "ptxas-too-old"):
+        if all(device in without_code for device in found.devices):
+            continue  # nothing gets as far as Triton
         from gpudoctor.frameworks.torch.triton_ptxas import ptxas_fixes
 
         yield replace(found, fixes=ptxas_fixes(situation, found.fixes[0]))

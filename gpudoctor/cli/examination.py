@@ -182,6 +182,8 @@ class Examination:
             return "A snapshot is of another machine: the plan is shown, not run."
         if given.description.torch or given.description.python_version:
             return "The torch or Python is only described: the plan is shown, not run."
+        if given.description.packages:
+            return "The packages are only described: the plan is shown, not run."
         root, python = given.examined.root, given.examined.python
         if root is not None and python is None:
             return "Files below a root are only read: the plan is shown, not run."

@@ -19,6 +19,7 @@ from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.nvidia_driver import driver_verdict
+from gpudoctor.situation.system_rocm import system_rocm
 
 
 def supports(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
@@ -52,9 +53,13 @@ def builds_for(situation: Situation, name: str, gpus: tuple[Gpu, ...]) -> tuple[
     ]
     majors = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.name != name} - {""}
 
+    rocm = system_rocm(situation)
+
     def order(row: FrameworkBuild) -> tuple[bool, bool]:
         cuda = row.cuda or ""
         too_new = bool(cuda) and driver_verdict(situation, cuda) == "too-old"
+        if rocm is not None and row.beside:
+            return too_new, figures(row.rocm or "")[:1] != figures(rocm.rocm)[:1]
         return too_new, bool(majors) and cuda.partition(".")[0] not in majors
 
     return tuple(sorted(rows, key=order))
@@ -70,7 +75,7 @@ def install(situation: Situation, framework: InstalledFramework, build: Framewor
     one. What owns the same files goes first."""
     version = _version(framework, build)
     another = version != public_version(framework.version)
-    if version is None or (another and not has_wheel(situation, build)):
+    if version is None or (another and not build.releases and not has_wheel(situation, build)):
         return None
     return Fix(
         f"Install {framework.title}'s build for {target_of(build)}",
@@ -91,8 +96,29 @@ def remedies(
         RemovePackage(name, why=f"the build for {target} takes its place")
         for name in dict.fromkeys(_in_the_way(situation, build, installed))
     )
+    if build.beside:
+        return (*removals, *_plugin(situation, title, build, version))
     why = f"{title} for {target}, with its libraries"
     return (*removals, ReplacePackage(build.install, f"=={version}", extra=build.extra, why=why))
+
+
+def _plugin(situation: Situation, title: str, build: FrameworkBuild, version: str) -> tuple[ReplacePackage, ...]:
+    """The plugin and, where they are of another release, the framework's own packages."""
+    why = f"GPU code of {title}; it uses {target_of(build)} of the system, which must be installed"
+    there = ((name, situation.machine.installed(name)) for name in build.beside)
+    moved = (name for name, one in there if one is None or not _same_release(one.version, version))
+    pinned = (ReplacePackage(name, f"=={version}", why=f"goes with {build.install} {version}") for name in moved)
+    return (*pinned, ReplacePackage(build.install, f"=={version}", why=why))
+
+
+def _same_release(version: str, other: str) -> bool:
+    """Whether two versions are equal in their first three numbers ("0.12.0.1" goes with "0.12.0")."""
+    return _three(version) == _three(other)
+
+
+def _three(version: str) -> tuple[int, ...]:
+    found = figures(public_version(version))[:3]
+    return found + (0,) * (3 - len(found))
 
 
 def has_wheel(situation: Situation, build: FrameworkBuild) -> bool:
@@ -105,7 +131,7 @@ def _in_the_way(situation: Situation, build: FrameworkBuild, installed: Installe
     if installed and installed.build and installed.build.package not in (build.install, build.package):
         yield installed.build.package
     there = installed.distribution.name if installed and installed.distribution else ""
-    if there not in ("", build.install, build.package):
+    if there not in ("", build.install, build.package, *build.beside):
         yield there
     major = (build.cuda or "").partition(".")[0]
     others = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.name != build.framework}
@@ -122,6 +148,8 @@ def _version(framework: InstalledFramework, build: FrameworkBuild) -> str | None
     installed = public_version(framework.version)
     if not build.install:
         return None
+    if build.releases:
+        return next((one for one in build.releases if _three(one) >= _three(installed)), build.releases[-1])
     newest = build.newest or installed
     version = min(installed, newest, key=figures)
     another = framework.distribution is not None and framework.distribution.name != build.install
@@ -142,13 +170,19 @@ def _installs(
     """Those that keep the framework's version; if there are none, the best of another version."""
     ready = [build for build in builds if runs_here(situation, build)]
     installed = public_version(framework.version)
-    keeping = [build for build in ready if _version(framework, build) == installed]
+    keeping = [build for build in ready if _keeps(build, _version(framework, build), installed)]
     found = [fix for build in keeping or ready if (fix := install(situation, framework, build))]
     yield from found if keeping else found[:1]
     if ready and not any(build.install for build in ready):
         target, package = target_of(ready[0]), ready[0].package
         text = f"Install {framework.title} for {target}: its GPU code comes with {package}."
         yield Fix(f"Install {framework.title}'s build for {target}", (Manual(text, risk="replaces"),))
+
+
+def _keeps(build: FrameworkBuild, version: str | None, installed: str) -> bool:
+    if version is None or not build.releases:
+        return version == installed
+    return _same_release(version, installed)
 
 
 def target_of(build: FrameworkBuild) -> str:

@@ -1,4 +1,4 @@
-"""Questions about the drivers that distributions ship."""
+"""Questions about the drivers and kernels that distributions ship."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.matrix.images import ImageQuestions
 from gpudoctor.matrix.nvidia import NvidiaQuestions
-from gpudoctor.matrix.rows import AmdgpuDkmsSystem, DriverPackage, FirmwarePackage
+from gpudoctor.matrix.rows import AmdgpuDkmsSystem, DistributionKernel, DriverPackage, FirmwarePackage, ModuleKey
 from gpudoctor.matrix.versions import at_least, figures, matches
 
 if TYPE_CHECKING:
@@ -110,6 +110,47 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
         """Whether AMD supports amdgpu-dkms on a release; on its kernel too, if that is known."""
         rows = self.amdgpu_dkms_systems(os)
         return any(not kernel or matches(row.kernel, kernel) for row in rows)
+
+    def module_key(self, os: Os) -> ModuleKey | None:
+        """The key for modules that are built on the machine."""
+        rows = {row.id: row for row in self.tables.module_keys}
+        return next((rows[name] for name in (os.id, *os.like) if name in rows), None)
+
+    def kernels(self, os: Os) -> tuple[DistributionKernel, ...]:
+        """The kernels that a release ships, oldest first: its own, else those of the release it is based on."""
+        table = self.tables.distribution_kernels
+        found = (
+            tuple(row for row in table if re.fullmatch(row.distribution, name)) for name in self.releases(os) if os.id
+        )
+        return tuple(sorted(next(filter(None, found), ()), key=lambda row: figures(row.kernel)))
+
+    def later_release(self, os: Os, kernel: str) -> DistributionKernel | None:
+        """The kernel of the next release of a distribution that ships this one or a newer one."""
+        for name in self.releases(os) if os.id else ():
+            id, _, version = name.rpartition("-")
+            rows = [row for row in self.tables.distribution_kernels if row.example.rpartition("-")[0] == id]
+            later = [row for row in rows if figures(_release(row)) > figures(version) and reaches(row, kernel)]
+            if later:
+                return min(later, key=lambda row: (figures(_release(row)), figures(row.kernel)))
+        return None
+
+
+def _release(row: DistributionKernel) -> str:
+    return row.example.rpartition("-")[2]
+
+
+_CLOUDS = ("aws", "azure", "gcp", "oracle")
+
+
+def kernel_package(row: DistributionKernel, kernel: str) -> str:
+    """The package of a kernel beside the running one: Ubuntu has its own for each cloud, in the same versions."""
+    flavour = kernel.rpartition("-")[2]
+    return f"linux-{flavour}" if row.package.startswith("linux-generic") and flavour in _CLOUDS else row.package
+
+
+def reaches(row: DistributionKernel, kernel: str) -> bool:
+    """Whether it is that kernel or a newer one; of a release that takes on new kernels it will be."""
+    return row.rolling or (not row.backports and figures(row.kernel) >= figures(kernel))
 
 
 def _fits(row: DriverPackage, minimum: str | None, last: str | None) -> bool:

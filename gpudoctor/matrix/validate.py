@@ -17,6 +17,7 @@ from gpudoctor.matrix.rows import (
     BaseImage,
     Companion,
     Distribution,
+    DistributionKernel,
     DriverInstruction,
     DriverPackage,
     ErrorPattern,
@@ -210,6 +211,14 @@ def _firmware_package(row: FirmwarePackage, matrix: Matrix) -> Iterator[str]:
     yield from _fits_its_example("distribution", row.distribution, row.example)
 
 
+def _distribution_kernel(row: DistributionKernel, matrix: Matrix) -> Iterator[str]:
+    yield from _fits_its_example("distribution", row.distribution, row.example)
+    if not is_name(row.package):
+        yield f"{row.package!r}: no command can name that package"
+    if not is_version(row.kernel):
+        yield f"{row.kernel!r}: not a version"
+
+
 def _dkms_system(row: AmdgpuDkmsSystem, matrix: Matrix) -> Iterator[str]:
     yield from _fits_its_example("distribution", row.distribution, row.example)
 
@@ -345,6 +354,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     DriverInstruction: _driver_instruction,
     AmdgpuDkmsSystem: _dkms_system,
     FirmwarePackage: _firmware_package,
+    DistributionKernel: _distribution_kernel,
     OldTorchBuilds: _old_builds,
     OtherName: _other_name,
     GpuRates: _rates,

@@ -210,7 +210,7 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix)
             add, remove = (*INSTALL[place.family], "amdgpu-dkms"), (*REMOVE[place.family], "amdgpu-dkms")
             step = RunStep(argv=remove, why=remedy.why, risk="root", undo=(add,))
         return (step, reboot("loads the new kernel driver"))
-    if place.os.id and not matrix.supports_amdgpu_dkms(place.os, place.kernel):
+    if place.os.id and not matrix.supports_amdgpu_dkms(place.os, remedy.kernel or place.kernel):
         return (_own_kernel_driver(place, remedy, matrix), reboot("starts the new kernel"))
     text = f"{words[0].upper()}{words[1:]}."
     if command:
@@ -218,6 +218,8 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix)
             "No distribution has amdgpu-dkms: first set up AMD's repository for this release (amdgpu-install, from "
             f"repo.radeon.com/amdgpu-install). Then, as root:\n{command}"
         )
+    if remedy.kernel:
+        text = f"Boot Linux {remedy.kernel}. {text}"
     return (ManualStep(text=text, why=remedy.why, risk="root"), reboot("loads the new kernel driver"))
 
 

@@ -40,6 +40,8 @@ class Outlook(Struct, frozen=True):
     """Problems whose fix cannot be foreseen: a person does it, or only the real thing tells."""
     horizon: Horizon = ""
     """What foresight ended at on the way here."""
+    notes: tuple[Finding, ...] = ()
+    """What is only noted then."""
 
     def has(self, finding: Finding) -> bool:
         """Whether the problem is there, at least as severe."""
@@ -61,9 +63,9 @@ class Foresight:
         self._situation = situation
         self._judge = judge
         self._also = frozenset(also)
-        problems = self._problems(findings)
+        problems, notes = self._sorted(findings)
         self._seen = frozenset(map(key_of, problems))
-        self.now = Outlook(situation.machine, problems)
+        self.now = Outlook(situation.machine, problems, notes=notes)
         self.judged = 0
         """How often the checks ran again."""
 
@@ -78,20 +80,25 @@ class Foresight:
         trusted = outlook.trusted
         if blind or _was_seen(finding):
             trusted |= {key_of(finding), *(key_of(one) for one in outlook.problems if _is_effect(one, finding))}
-        problems = outlook.problems
+        problems, notes = outlook.problems, outlook.notes
         if machine != outlook.machine:
             self.judged += 1
-            problems = self._problems(self._judge(machine))
+            problems, notes = self._sorted(self._judge(machine))
         problems = tuple(
             one
             for one in problems
             if key_of(one) not in trusted
             and not (_was_seen(one) and (key_of(one) == key_of(finding) or key_of(one) not in self._seen))
         )
-        return Outlook(machine, problems, trusted, horizon)
+        return Outlook(machine, problems, trusted, horizon, notes)
 
-    def _problems(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        return tuple(one for one in findings if one.severity != "note" or one.id in self._also)
+    def _sorted(self, findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+        """Problems, and what is only noted."""
+        problems: list[Finding] = []
+        notes: list[Finding] = []
+        for one in findings:
+            (problems if one.severity != "note" or one.id in self._also else notes).append(one)
+        return tuple(problems), tuple(notes)
 
 
 def _was_seen(finding: Finding) -> bool:

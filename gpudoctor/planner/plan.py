@@ -14,6 +14,7 @@ from gpudoctor.finding import (
     BlockModule,
     Finding,
     InstallDriver,
+    InstallKernel,
     InstallRocmDriver,
     InstallSystemPackage,
     JoinGroup,
@@ -147,6 +148,7 @@ def _python_steps(
 def _system_steps(
     remedy: InstallDriver
     | InstallRocmDriver
+    | InstallKernel
     | RebuildModule
     | LoadModule
     | UnblockModule
@@ -164,6 +166,8 @@ def _system_steps(
         return driver_steps.install_driver(here, remedy, situation.matrix)
     if isinstance(remedy, InstallRocmDriver):
         return driver_steps.install_rocm_driver(here, remedy, situation.matrix)
+    if isinstance(remedy, InstallKernel):
+        return system_packages.install_kernel(here, remedy, situation.matrix)
     if isinstance(remedy, RebuildModule):
         return system_steps.rebuild_module(here, remedy)
     if isinstance(remedy, LoadModule):

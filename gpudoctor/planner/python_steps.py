@@ -14,6 +14,7 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
+from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.planner import conda_steps, hatch_steps, pdm_steps, pip_steps, pip_tools_steps, project_steps
 from gpudoctor.planner.place import Place, is_variable, risk_of
 from gpudoctor.planner.requirements import (
@@ -26,6 +27,7 @@ from gpudoctor.planner.requirements import (
     torch_and_companions,
 )
 from gpudoctor.situation import Situation
+from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
 from gpudoctor.spelling import is_index, is_name, is_specifier, is_version
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
@@ -186,9 +188,21 @@ def _why(situation: Situation, remedy: ReplaceTorch) -> str:
     had = situation.machine.installed("torch")
     build = f"a build for the GPUs here ({remedy.carries})" if remedy.carries else "a CPU build"
     why = f"{build} replaces torch {had.version}" if had else f"torch: {build}"
+    why += _for_the_driver(situation, remedy)
     if pinned := pinning_another(situation, remedy.version):
         why += f"; these need another torch: {', '.join(pinned)}"
     return why
+
+
+def _for_the_driver(situation: Situation, remedy: ReplaceTorch) -> str:
+    """That the driver decided: it is too old for the present build, and not for the new one."""
+    had, cuda, number = situation.torch, cuda_of(remedy.build), cuda_driver(situation.machine)
+    if had is None or not had.cuda or not cuda:
+        return ""
+    if driver_verdict(situation, had.cuda) != "too-old" or driver_verdict(situation, cuda) == "too-old":
+        return ""
+    driver = f"driver {number}" if number else "the driver"
+    return f"; {driver} is too old for CUDA {had.cuda} and runs CUDA {cuda}"
 
 
 def _is_index(url: str) -> bool:

@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.finding import Finding, Fix, NotJudged, ReplaceTorch, SetVariable, UnsetVariable, Verdict
+from gpudoctor.finding import (
+    Finding,
+    Fix,
+    NotJudged,
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    UnsetVariable,
+    Verdict,
+)
 from gpudoctor.machine import Machine
 from gpudoctor.planner.foresight import Foresight, Judge
 from gpudoctor.planner.place import Place, is_variable, place
 from gpudoctor.planner.plan import command_key, same_step, steps_for_all, steps_together
-from gpudoctor.planner.requirements import pinning_another
-from gpudoctor.planner.search import INSIDE, Plan, Search
+from gpudoctor.planner.requirements import compiled_for_another, pinning_another
+from gpudoctor.planner.search import Plan, Search, installs_a_driver
 from gpudoctor.planner.tasks import CONTAINER, DRIVER, Task, tasks_of
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
@@ -63,6 +74,8 @@ class Predicted(Struct, frozen=True):
     """Ids of the problems that are there then."""
     until: str = "end"
     """What foresight ends at: "end" of the plan, or "step 2: a reboot"."""
+    notes: tuple[str, ...] = ()
+    """Ids of what is only noted then."""
 
 
 class Repair(Struct, frozen=True):
@@ -131,25 +144,35 @@ def repair(
     plan = Repair(
         steps=steps,
         left=tuple(_not_fixed(finding, in_vain) for finding in found.left if finding.fixes),
-        pinned=tuple(pinning_another(situation, torch.version)) if torch else (),
+        pinned=_bound_to_the_old(found, situation, torch) if torch else (),
         helpless=_names(finding for finding in found.left if not finding.fixes),
         predicted=_predicted(found, steps),
     )
     unanswered = tuple(dict.fromkeys(question.why for question in questions if question.matters))
-    notes = (one for one in findings if one.severity == "note" and _inside_here(one.fixes[:1]))
+    notes = (one for one in findings if one.severity == "note" and _may_be_offered(one.fixes[:1]))
     said = (*_after(plan, allowed, here), *_of_notes(() if plan.steps else notes), *_open(unanswered))
     return replace(plan, after=" ".join(said))
 
 
-def _inside_here(fixes: Sequence[Fix]) -> bool:
-    """Whether there is a fix that changes nothing but the environment."""
-    return any(all(isinstance(remedy, INSIDE) for remedy in fix.remedies) for fix in fixes)
+def _may_be_offered(fixes: Sequence[Fix]) -> bool:
+    """Whether there is a fix that gpudoctor can plan. Another driver for a note would be too much."""
+    return any(not fix.by_hand and not installs_a_driver(fix) for fix in fixes)
 
 
 def _of_notes(notes: Iterable[Finding]) -> Iterator[str]:
     """What may be had beyond what is needed."""
     for note in list(notes)[:1]:
         yield f"A note has a fix: `gpudoctor fix --only {note.slug}` ({note.fixes[0].title})."
+
+
+def _bound_to_the_old(found: Plan, situation: Situation, torch: ReplaceTorch) -> tuple[str, ...]:
+    """Installed packages that stay and do not go with the torch that comes."""
+    replaced = {r.name for move in found.moves for r in move.fix.remedies if isinstance(r, _OF_A_PACKAGE)}
+    bound = (*pinning_another(situation, torch.version), *compiled_for_another(situation, torch))
+    return tuple(text for text in bound if text.partition(" ")[0] not in replaced)
+
+
+_OF_A_PACKAGE = (ReplacePackage, ReinstallPackage, RemovePackage)
 
 
 def _packages_named(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -197,7 +220,11 @@ def _predicted(found: Plan, steps: Sequence[PlannedStep]) -> Predicted:
     left = found.outlook.problems
     severities = {finding.severity for finding in left}
     verdict: Verdict = "error" if "error" in severities else "warning" if "warning" in severities else "ok"
-    return Predicted(verdict, tuple(dict.fromkeys(finding.id for finding in left)), _until(found, steps))
+    return Predicted(verdict, _ids(left), _until(found, steps), _ids(found.outlook.notes))
+
+
+def _ids(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(finding.id for finding in findings))
 
 
 _HORIZONS = {"reboot": "a reboot", "person": "a person", "container": "another container", "system": "a person"}

@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, applying, marker_environment
 from gpudoctor.finding import ReplaceTorch
-from gpudoctor.machine import Distribution, Machine, TorchAsked
-from gpudoctor.matrix.versions import package_matches
+from gpudoctor.frameworks.torch.compiled_packages import built_for
+from gpudoctor.machine import Distribution, Machine, Torch, TorchAsked
+from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.planner.place import Place
 from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_name, is_version
@@ -71,6 +73,32 @@ def pinning_another(situation: Situation, version: str) -> list[str]:
             if dependency.name == "torch" and is_version(version) and not dependency.admits(version):
                 found.setdefault(one.name, f"{one.name} {one.version} ({dependency.specifier})")
     return list(found.values())
+
+
+def compiled_for_another(situation: Situation, remedy: ReplaceTorch) -> list[str]:
+    """Installed packages that were compiled here, or nobody knows for which torch: another release line, or another
+    CUDA or ROCm, needs them compiled again."""
+    torch, environment = situation.torch, situation.environment
+    if torch is None or environment is None or not _other_abi(torch, remedy):
+        return []
+    names = {row.package for row in situation.matrix.tables.extension_builds}
+    names |= {one.package for one in environment.extensions if one.of_torch}
+    listed = (one for one in environment.distributions.value or () if one.name in names - set(_IN_STEP))
+    return [
+        f"{one.name} {one.version} (nothing tells for which torch it was compiled: compile it again for torch "
+        f"{remedy.version}, or install a wheel for it)"
+        for one in listed
+        if not built_for(situation, one)[0]
+    ]
+
+
+_IN_STEP = ("torch", "torchvision", "torchaudio")
+
+
+def _other_abi(torch: Torch, remedy: ReplaceTorch) -> bool:
+    line, cuda = figures(public_version(torch.version))[:2], cuda_of(remedy.build)
+    other_cuda = figures(torch.cuda or "")[:1] != figures(cuda or "")[:1]
+    return line != figures(remedy.version)[:2] or other_cuda
 
 
 def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ...]:

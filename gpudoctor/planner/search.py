@@ -203,12 +203,22 @@ def costs(fixes: Sequence[Fix]) -> tuple[float, ...]:
     """What each fix of a problem costs a person. The problem's own order decides, but not between a driver and what
     stays inside the environment."""
     inside = [all(isinstance(remedy, INSIDE) for remedy in fix.remedies) for fix in fixes]
-    driver = [any(isinstance(remedy, _DRIVERS) for remedy in fix.remedies) for fix in fixes]
+    driver = [any(map(_is_a_driver, fix.remedies)) for fix in fixes]
     found = []
     for place, fix in enumerate(fixes):
         apart = sum(driver[:place]) if inside[place] else sum(inside[:place]) if driver[place] else 0
         found.append(sum(map(_cost, fix.remedies)) + (place - apart) * _NEXT_FIX)
     return tuple(found)
+
+
+def installs_a_driver(fix: Fix) -> bool:
+    """Whether it changes the kernel driver of a vendor."""
+    return any(isinstance(remedy, _DRIVERS) for remedy in fix.remedies)
+
+
+def _is_a_driver(remedy: AnyRemedy) -> bool:
+    """Whether it is a driver, or what a person does before a reboot (the driver of WSL is installed in Windows)."""
+    return isinstance(remedy, _DRIVERS) or (isinstance(remedy, Manual) and remedy.risk == "reboot")
 
 
 def _cost(remedy: AnyRemedy) -> float:

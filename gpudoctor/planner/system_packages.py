@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import InstallSystemPackage
+from gpudoctor.finding import InstallKernel, InstallSystemPackage
+from gpudoctor.matrix.driver_packages import kernel_package
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.place import Family, Place
 from gpudoctor.spelling import is_name, is_version
@@ -137,6 +138,41 @@ def _firmware(place: Place, package: str, remedy: InstallSystemPackage, matrix: 
         else "if the kernel log still names a missing file afterwards, this release of the distribution is too old"
     )
     return install(place, (package,), f"{remedy.why}; {after}".lstrip("; "))
+
+
+def install_kernel(place: Place, remedy: InstallKernel, matrix: Matrix) -> tuple[Step, ...]:
+    """A kernel that the distribution ships. It runs after a reboot; the present one stays in the boot menu."""
+    row = next((row for row in matrix.kernels(place.os) if row.kernel == remedy.version), None)
+    package = kernel_package(row, place.kernel) if row else ""
+    words = f"install Linux {remedy.version}" + (f" ({package})" if package else "")
+    if outside := elsewhere(place, f"{words}, and boot it", remedy.why):
+        return (outside,)
+    newest = f"Linux {remedy.version}" + (" or newer" if row and row.rolling else "")
+    why = "; ".join(filter(None, (remedy.why.rstrip("."), newest, "the present kernel stays in the boot menu")))
+    if row is None or is_fixed(place):
+        update = _UPDATED.get(place.os.image)
+        text = f"{update}, then boot the new kernel." if update else f"{words[0].upper()}{words[1:]}."
+        return (ManualStep(text=text, why=why, risk="root"),)
+    if place.arch != "x86_64":
+        package = package.replace("amd64", _DEBIAN_ARCHES.get(place.arch, place.arch))
+    if row.repository:
+        why = f"{why}; {row.repository} must be enabled"
+        argv: tuple[str, ...] = (*INSTALL[place.family], "-t", row.repository, package)
+    elif place.family == "arch":
+        argv = ("pacman", "-Syu", "--needed", "--noconfirm", package)
+    elif place.family == "suse":
+        argv = ("zypper", "--non-interactive", "dup")
+    elif package == "kernel":
+        argv = ("dnf", "upgrade", "-y", package)
+    else:
+        argv = (*INSTALL[place.family], package)
+    return (RunStep(argv=argv, why=why, risk="root"),)
+
+
+_DEBIAN_ARCHES = {"aarch64": "arm64"}
+
+_UPDATED = {"rpm-ostree": "rpm-ostree upgrade", "transactional-update": "transactional-update dup"}
+"""What brings the newest kernel to a root that is replaced as a whole."""
 
 
 def _own_toolkit(place: Place, purpose: str) -> bool:

@@ -187,4 +187,4 @@ def _requirement(package: object) -> str:
 
 def _distribution(row: FrameworkBuild) -> str:
     extra = f"[{row.extra}]" if row.extra else ""
-    return f"{row.install or row.package}{extra}" + (f" {row.newest}" if row.newest else "")
+    return f"{row.install or row.package}{extra}" + (f" {row.newest or row.version or ''}".rstrip())

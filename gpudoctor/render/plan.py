@@ -75,7 +75,7 @@ def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator
         yield [(f"Plan: {steps}{shown}", "bold"), (f", {around.subject}", "")]
         yield []
     if plan.pinned:
-        yield [("! These installed packages want another torch than the one that comes:", "bold yellow")]
+        yield [("! These installed packages do not go with the torch that comes:", "bold yellow")]
         yield from ([("    ", ""), (package, "")] for package in plan.pinned)
         yield []
     for number, planned in enumerate(plan.steps, 1):
@@ -91,12 +91,18 @@ def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator
 def _foreseen(plan: Repair, names: dict[str, str]) -> str:
     """What the checks will find once the plan is done, as far as that can be foreseen."""
     predicted = plan.predicted
-    left = ", ".join(f"{names.get(id, '')} [{id}]".strip() for id in predicted.left)
+    left, noted = _named(predicted.left, names), _named(predicted.notes, names)
     then = f"{left} {'is' if len(predicted.left) == 1 else 'are'} left" if left else "no problem is left"
+    if noted:
+        then += f"; {'a note stays' if len(predicted.notes) == 1 else 'notes stay'}: {noted}"
     if predicted.until == "end":
         return f"Foreseen: {then}."
     step, _, what = predicted.until.partition(": ")
     return f"Foreseen, once {step} ({what}) is done: {then}."
+
+
+def _named(ids: Iterable[str], names: dict[str, str]) -> str:
+    return ", ".join(f"{names.get(id, '')} [{id}]".strip() for id in ids)
 
 
 def _step(number: int, planned: PlannedStep, names: dict[str, str], around: Around) -> Iterator[Line]:

@@ -18,6 +18,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.matrix.rows import IssueCondition, KnownIssue
 from gpudoctor.situation import Situation
+from gpudoctor.situation.kernel_modules import newer_kernel
 from gpudoctor.situation.known_issues import (
     concerned,
     holds_for,
@@ -126,7 +127,7 @@ def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ..
         devices=devices,
         confidence=confidence,  # type: ignore[arg-type]
         evidence=_evidence(situation, row, symptoms),
-        fixes=(_fix(row),),
+        fixes=_fixes(situation, row),
         refs=tuple(ref.strip() for ref in row.source.split(";") if ref.strip()),
     )
 
@@ -166,10 +167,11 @@ def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, .
     return tuple(found)
 
 
-def _fix(row: KnownIssue) -> Fix:
+def _fixes(situation: Situation, row: KnownIssue) -> tuple[Fix, ...]:
     if row.when.firmware or row.when.loaded_firmware:
-        return Fix(
-            row.workaround, (InstallSystemPackage("linux-firmware", row.firmware, why=row.workaround), Reboot())
-        )
+        firmware = InstallSystemPackage("linux-firmware", row.firmware, why=row.workaround)
+        return (Fix(row.workaround, (firmware, Reboot())),)
+    if row.kernel:
+        return newer_kernel(situation, row.kernel, why=row.workaround)
     settings = tuple(SetVariable(name, value, why=row.symptom) for name, value in row.variables.items())
-    return Fix(row.workaround, settings or (Manual(row.workaround),))
+    return (Fix(row.workaround, settings or (Manual(row.workaround),)),)

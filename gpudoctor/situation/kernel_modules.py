@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.finding import Fix, InstallRocmDriver, Reboot
-from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Vendor
+from gpudoctor.finding import Fix, InstallKernel, InstallRocmDriver, Manual, Reboot
+from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Os, Vendor
+from gpudoctor.matrix.driver_packages import kernel_package, reaches
+from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 
 
@@ -120,11 +122,48 @@ def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
 def amds_driver(situation: Situation, title: str) -> tuple[Fix, ...]:
     """The fix that installs AMD's own kernel driver (amdgpu-dkms), where AMD supports it: elsewhere it need not even
     build."""
-    system = situation.machine.system
-    os, kernel = system.os.value, system.kernel.value or ""
-    if os is not None and os.id and not situation.matrix.supports_amdgpu_dkms(os, kernel):
-        return ()
-    return (Fix(title, (InstallRocmDriver(), Reboot())),)
+    os, kernel = _os_of_the_kernel(situation), situation.machine.system.kernel.value or ""
+    if not os.id or situation.matrix.supports_amdgpu_dkms(os, kernel):
+        return (Fix(title, (InstallRocmDriver(), Reboot())),)
+    for row in situation.matrix.kernels(os)[::-1]:
+        shipped = row.kernel if row.kernel.count(".") > 1 else f"{row.kernel}.0"
+        if figures(row.kernel) > _numbers(kernel) and situation.matrix.supports_amdgpu_dkms(os, shipped):
+            remedies = (InstallKernel(row.kernel), InstallRocmDriver(kernel=shipped), Reboot())
+            return (Fix(f"{title}, on Linux {row.kernel}", remedies),)
+    return ()
+
+
+def _os_of_the_kernel(situation: Situation) -> Os:
+    """The distribution that the kernel belongs to; inside a container it is unknown."""
+    return Os() if situation.in_container else situation.machine.system.os.value or Os()
+
+
+def newer_kernel(situation: Situation, first: str | None, why: str = "") -> tuple[Fix, ...]:
+    """Ways to a kernel of this number or newer: the distribution's own, else a later release of it. Without a number,
+    any newer one."""
+    os, running = _os_of_the_kernel(situation), situation.machine.system.kernel.value or ""
+    rows = [row for row in situation.matrix.kernels(os) if row.rolling or figures(row.kernel) > _numbers(running)]
+    enough = [row for row in rows if reaches(row, first)] if first else rows[-1:]
+    if enough:
+        row = enough[0]
+        title = f"Install Linux {row.kernel}{' or newer' if row.rolling else ''} ({kernel_package(row, running)})"
+        return (Fix(title, (InstallKernel(row.kernel, why), Reboot("starts the new kernel"))),)
+    shipped = situation.matrix.kernels(os)
+    title = f"Boot Linux {first} or newer" if first else "Boot a newer kernel"
+    if not shipped:
+        return (Fix(title, (Manual("Install a newer kernel of the distribution, and boot it.", why, "reboot"),)),)
+    newest = shipped[-1]
+    if newest.backports:
+        text = f"Install the newest {newest.package} of this release, and boot it: newer GPU drivers are added to it."
+        return (Fix("Boot the newest kernel of this release", (Manual(text, why, "reboot"),)),)
+    text = f"This release of the distribution ships no kernel newer than Linux {newest.kernel} ({newest.package})"
+    later = situation.matrix.later_release(os, first) if first else None
+    if later is None:
+        return (Fix(title, (Manual(f"{text}: install one from another source, and boot it.", why, "reboot"),)),)
+    own = later.example.startswith(f"{os.id}-")
+    target = later.example if own else f"a release based on {later.example}"
+    text += f": upgrade to {target}, which has Linux {later.kernel} ({later.package})."
+    return (Fix(f"Upgrade to {target}", (Manual(text, why, "reboot"),)),)
 
 
 def has_backports(kernel: str) -> bool:

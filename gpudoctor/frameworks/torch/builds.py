@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates
     from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
     from gpudoctor.frameworks.torch.nearest import fix_by
-    from gpudoctor.frameworks.torch.replacements import replacements
+    from gpudoctor.frameworks.torch.replacements import for_each_kind, replacements
 
-__all__ = ["Choice", "Rejected", "candidates", "fix_by", "gpus_to_serve", "replacements"]
+__all__ = ["Choice", "Rejected", "candidates", "fix_by", "for_each_kind", "gpus_to_serve", "replacements"]
 
 _HOMES = {
     "gpus_to_serve": "gpus_to_serve",
@@ -21,6 +21,7 @@ _HOMES = {
     "Rejected": "candidates",
     "candidates": "candidates",
     "fix_by": "nearest",
+    "for_each_kind": "replacements",
     "replacements": "replacements",
 }
 

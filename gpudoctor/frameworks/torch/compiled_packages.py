@@ -45,34 +45,65 @@ def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
 
 
 def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -> tuple[Fix, ...]:
-    """The release of a package that was built for the installed torch, as far as the matrix knows one; then the torch
-    `wanted` that the package was built for, if that is known."""
+    """The release of a package that was built for the installed torch, as far as the matrix knows one, and the torch
+    `wanted` that the package was built for, if that is known. Where that torch suits other packages here, too, or no
+    release of this one is known, it comes first."""
+    from gpudoctor.frameworks.torch.agreed_release import agreed_torch, torch_of
+
     release = public_version(torch.version)
     fitting = [
-        row.version
+        row
         for row in situation.matrix.tables.torch_dependents
         if row.package == name
         and row.version.startswith("==")
         and package_matches(row.torch, release)
-        and _same_cuda(situation, row, torch)
+        and (_in_its_index(situation, row, torch) or _same_cuda(situation, row, torch))
     ]
     fixes = [
         Fix(
-            f"Install {name} {version.removeprefix('==')}, which was built for torch {release}",
-            (ReplacePackage(name, version, why=f"built for torch {release}"),),
+            f"Install {name} {row.version.removeprefix('==')}, which was built for torch {release}",
+            (
+                ReplacePackage(
+                    name,
+                    row.version,
+                    index_url=_in_its_index(situation, row, torch),
+                    why=f"built for torch {release}",
+                ),
+            ),
         )
-        for version in fitting[-1:]
+        for row in fitting[-1:]
     ]
+    agreed = agreed_torch(situation)
+    installed = situation.machine.installed(name)
+    moves = [row for row in fitting[-1:] if installed and _line(row.version) != _line(installed.version)]
+    others = () if agreed else torch_of(situation, torch, wanted) if wanted else ()
     text = f"Install a {name} that was built for torch {release} (see its release page), or compile it here."
     if not fixes:
-        fixes.append(Fix(f"Install a {name} for this torch", (Manual(text, risk="replaces"),)))
-    if wanted:
+        fixes = [*others, Fix(f"Install a {name} for this torch", (Manual(text, risk="replaces"),))]
+    else:
+        # A package that pins its torch is what a person chose: another line of it changes more than its torch does.
+        fixes = [*others, *fixes] if moves and re.fullmatch(r"==[\d.]+", wanted) else [*fixes, *others]
+    if wanted and not others and not agreed:
         other = (
             f"Install torch {wanted.removeprefix('==')}, which this {name} was built for, if a build of it has code "
             "for the GPUs."
         )
         fixes.append(Fix("Use the torch that it was built for", (Manual(other, risk="replaces"),)))
-    return tuple(fixes)
+    return (*agreed, *fixes)
+
+
+def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> str:
+    """The index of a torch's own build, where that has a wheel of the package; "" where the package index has it.
+    The package index's wheel goes with the package index's own build of that torch."""
+    own = situation.matrix.pypi_build(public_version(torch.version), situation.platform)
+    build = situation.matrix.build_of(torch, situation.platform)
+    if build is None or torch.build not in row.builds or torch.build == own:
+        return ""
+    return situation.matrix.index_url(build)
+
+
+def _line(version: str) -> tuple[int, ...]:
+    return figures(version.removeprefix("=="))[:2]
 
 
 def _same_cuda(situation: Situation, row: TorchDependent, torch: Torch) -> bool:

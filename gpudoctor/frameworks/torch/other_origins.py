@@ -68,10 +68,20 @@ def _jetson(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix:
         )
         return _by_hand("Use a torch that is built for this board", text, "replaces")
     text = (
-        f"Install the torch wheel that NVIDIA publishes{release} (JetPack), or start NVIDIA's L4T PyTorch "
-        "container: the aarch64 wheels of the package index are built for servers, not for this board."
+        f"Install the torch wheel that NVIDIA publishes{release} (JetPack){_wheels(situation, archs)}, or start "
+        "NVIDIA's L4T PyTorch container: the aarch64 wheels of the package index are built for servers, not for this "
+        "board."
     )
     return _by_hand("Use NVIDIA's torch for Jetson", text, "replaces")
+
+
+def _wheels(situation: Situation, archs: tuple[str, ...]) -> str:
+    """Where these wheels are, for the board's release of Jetson Linux."""
+    board = situation.machine.system.jetson.value
+    major = (board.l4t or "").partition(".")[0] if board else ""
+    rows = [row for arch in archs if (row := situation.matrix.soc(arch))]
+    found = [(l4t, url) for row in rows for l4t, url in row.wheels.items() if major in ("", l4t)]
+    return f": {' or '.join(f'{url} for L4T {l4t}' for l4t, url in found)}" if found else ""
 
 
 def _ngc(wanted: str) -> str:

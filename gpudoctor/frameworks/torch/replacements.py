@@ -56,7 +56,7 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
         text = "Keep the override: no released build supports this GPU itself, and this torch works under it."
         return (Fix(title="Keep the override", remedies=(Manual(text=text),)),)
     if not fixes:
-        fixes.append(_split(situation, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(gpus))
+        fixes.append(for_each_kind(situation, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(gpus))
     if not works and (any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(fix) for fix in fixes)):
         fixes += _on_the_cpu(situation, keep)
     return tuple(fixes)
@@ -139,8 +139,8 @@ def _kinds(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
     return kinds
 
 
-def _split(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> Fix:
-    """No build supports all GPUs: what each needs, in an environment of its own."""
+def for_each_kind(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> Fix:
+    """No build, or no driver, supports all GPUs: what each needs, in an environment of its own."""
     needs = []
     for kind in _kinds(gpus).values():
         choices, _ = candidates(situation, tuple(kind))
@@ -150,9 +150,11 @@ def _split(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> F
         best = next(present, None) or next(iter(nearest(situation.matrix, choices, keep)), None)
         names = ", ".join(dict.fromkeys(gpu.name for gpu in kind))
         needs.append(f"{names}: torch {best.version}+{best.build}" if best else f"{names}: no build at all")
+    together, _ = candidates(situation, gpus)
+    lead = "" if together else "No torch build supports all these GPUs. "
     text = (
-        "No torch build supports all these GPUs. Make one environment for each kind, and show it only its own "
-        f"GPUs (CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES): {'; '.join(needs)}."
+        f"{lead}Make one environment for each kind, and show it only its own GPUs (CUDA_VISIBLE_DEVICES, "
+        f"HIP_VISIBLE_DEVICES): {'; '.join(needs)}."
     )
     return Fix(title="One environment for each kind of GPU", remedies=(Manual(text=text),))
 

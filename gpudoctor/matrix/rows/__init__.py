@@ -30,7 +30,7 @@ from gpudoctor.matrix.rows.gpus import (
     OtherName,
     Override,
 )
-from gpudoctor.matrix.rows.images import BaseImage, Distribution, DistributionKin
+from gpudoctor.matrix.rows.images import BaseImage, Distribution, DistributionKernel, DistributionKin, ModuleKey
 from gpudoctor.matrix.rows.issues import (
     ErrorPattern,
     IssueCondition,
@@ -98,6 +98,7 @@ __all__ = [
     "CudaToolkit",
     "CudnnFloor",
     "Distribution",
+    "DistributionKernel",
     "DistributionKin",
     "DriverBranch",
     "DriverFloor",
@@ -122,6 +123,7 @@ __all__ = [
     "LateLibrary",
     "LibraryRole",
     "LogPattern",
+    "ModuleKey",
     "NgcImage",
     "NvidiaChip",
     "NvidiaGpu",
@@ -182,6 +184,8 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
     amdgpu_dkms_systems: tuple[AmdgpuDkmsSystem, ...] = ()
     firmware_packages: tuple[FirmwarePackage, ...] = ()
+    module_keys: tuple[ModuleKey, ...] = ()
+    distribution_kernels: tuple[DistributionKernel, ...] = ()
     rocm_blas: tuple[RocmBlas, ...] = ()
     hipblaslt_use: tuple[HipblasltUse, ...] = ()
     wsl_rocm: tuple[WslSupport, ...] = ()
@@ -241,6 +245,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),
     "amdgpu_dkms_systems": ("distribution", "kernel"),
     "firmware_packages": ("distribution",),
+    "module_keys": ("id",),
+    "distribution_kernels": ("distribution", "kernel"),
     "rocm_blas": ("rocm",),
     "hipblaslt_use": ("rocm",),
     "wsl_rocm": ("rocm",),

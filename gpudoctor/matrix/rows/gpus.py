@@ -65,6 +65,8 @@ class NvidiaSoc(Row, frozen=True, kw_only=True):
     sbsa_from: str | None = None
     """First release of Jetson Linux with the CUDA of Arm servers (SBSA), on which wheels for aarch64 start."""
     jetson: bool = True
+    wheels: dict[str, str] = {}
+    """Where NVIDIA's torch wheels for a major release of Jetson Linux are."""
 
 
 class Override(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

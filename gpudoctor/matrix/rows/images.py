@@ -5,6 +5,33 @@ from typing import Literal
 from gpudoctor.matrix.rows.row import Row
 
 
+class ModuleKey(Row, frozen=True, kw_only=True):
+    """The machine owner key with which a distribution signs the kernel modules that are built on the machine."""
+
+    id: str
+    """Of os-release; it holds for what is like it, too."""
+    create: str
+    certificate: str
+    sign: str
+    """The command before the path of a module."""
+
+
+class DistributionKernel(Row, frozen=True, kw_only=True):
+    """The newest kernel that a release of a distribution ships under one package name."""
+
+    distribution: str
+    """Regular expression for the id and version of os-release, with a hyphen."""
+    example: str
+    kernel: str
+    package: str
+    repository: str = ""
+    """The part of the archive that must be enabled first; "" for what is enabled from the start."""
+    rolling: bool = False
+    """The release takes on new kernels for as long as it lives: it has this one or a newer one."""
+    backports: bool = False
+    """The distributor adds newer GPU drivers: the number does not tell which GPUs it knows."""
+
+
 class Distribution(Row, frozen=True, kw_only=True):
     """A release of a Linux distribution, as image names write it, and what it brings."""
 

@@ -67,6 +67,8 @@ class KnownIssue(Row, frozen=True, kw_only=True):
     """Variables of the workaround, if it is one."""
     firmware: str = ""
     """The first release of linux-firmware without it."""
+    kernel: str = ""
+    """The first kernel without it."""
     log: str | None = None
     """id of a kernel-log pattern that is its symptom."""
     xid: int | None = None

@@ -17,6 +17,8 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     """PEP 440 specifier of torch."""
     cuda: str | None = None
     """Major release of the CUDA runtime that the package index's wheel needs; None: not read."""
+    builds: tuple[str, ...] = ()
+    """Builds of torch whose own index has a wheel of it."""
     slug: str
 
 
@@ -70,6 +72,10 @@ class FrameworkBuild(Row, frozen=True, kw_only=True):
     """Newest release of `install`."""
     pythons: tuple[str, ...] = ()
     """Pythons for which that release has wheels; empty: unknown."""
+    releases: tuple[str, ...] = ()
+    """Releases of `install` that are there, oldest first, where it does not have those of the framework."""
+    beside: tuple[str, ...] = ()
+    """The framework's own packages, which must be of the same release. The build uses the libraries of the system."""
     default: bool = False
     """Its package serves machines without a GPU, too: what is installed beside it tells whether a GPU is meant."""
     platforms: tuple[str, ...] = ("linux-x86_64", "linux-aarch64")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -10,6 +11,7 @@ from gpudoctor.finding import (
     AddContainerFlags,
     AnyRemedy,
     InstallDriver,
+    InstallKernel,
     InstallRocmDriver,
     InstallSystemPackage,
     JoinGroup,
@@ -24,8 +26,10 @@ from gpudoctor.machine import (
     AmdStack,
     BlockedModule,
     DeviceNode,
+    DkmsModule,
     Fact,
     Gpu,
+    InstalledModule,
     KernelLog,
     LoadPath,
     Machine,
@@ -43,6 +47,8 @@ from gpudoctor.situation.nvidia_driver import kernel_driver
 _SOURCE = "as the plan leaves it"
 _ASKED_BEFORE = "asked before the fix"
 
+_OfAKernel = TypeVar("_OfAKernel", InstalledModule, DkmsModule)
+
 
 def changed(situation: Situation, remedy: AnyRemedy) -> Machine | None:
     """The machine after a remedy of the system; None where its record does not hold what that changes."""
@@ -53,6 +59,8 @@ def changed(situation: Situation, remedy: AnyRemedy) -> Machine | None:
         return _driven(_unblocked(machine, "nvidia"), version, remedy.flavour, situation)
     if isinstance(remedy, InstallRocmDriver):
         return _amd_driven(machine)
+    if isinstance(remedy, InstallKernel):
+        return _with_kernel(machine, remedy.version)
     if isinstance(remedy, (RebuildModule, LoadModule, UnblockModule)):
         return _loaded(_unblocked(machine, remedy.module), remedy.module, situation)
     if isinstance(remedy, Reboot):
@@ -88,11 +96,29 @@ def _driven(machine: Machine, version: str, flavour: ModuleFlavour, situation: S
     return replace(machine, nvidia=stack, load_path=driver_libraries(machine, version, _SOURCE))
 
 
-def _amd_driven(machine: Machine) -> Machine:
+def _with_kernel(machine: Machine, version: str) -> Machine:
+    """The machine once it runs this kernel. DKMS builds for it what it built for the present one."""
+    before = machine.system.kernel.value
+    kernel = version if version.count(".") > 1 else f"{version}.0"
+
+    def moved(one: _OfAKernel) -> _OfAKernel:
+        return replace(one, kernel=kernel) if one.kernel == before else one
+
+    def each(fact: Fact[tuple[_OfAKernel, ...]]) -> Fact[tuple[_OfAKernel, ...]]:
+        return fact if fact.value is None else replace(fact, value=tuple(map(moved, fact.value)))
+
+    nvidia = machine.nvidia
+    nvidia = replace(nvidia, modules_installed=each(nvidia.modules_installed), dkms=each(nvidia.dkms))
+    system = replace(machine.system, kernel=known(kernel, _SOURCE))
+    machine = replace(machine, system=system, nvidia=nvidia, amd=replace(machine.amd, dkms=each(machine.amd.dkms)))
+    return _amd_driven(machine, machine.amd.module.value or "in-tree") if machine.of_vendor("amd") else machine
+
+
+def _amd_driven(machine: Machine, module: str = "installed") -> Machine:
     gpus = _bound(machine, "amd", "amdgpu")
     ours = tuple(gpu for gpu in gpus if gpu.vendor == "amd" and not gpu.reserved)
     before = machine.amd
-    stack = replace(amd_stack(ours, "installed", _SOURCE), rocm=before.rocm, firmware_package=before.firmware_package)
+    stack = replace(amd_stack(ours, module, _SOURCE), rocm=before.rocm, firmware_package=before.firmware_package)
     return replace(machine, gpus=gpus, amd=stack, kernel_log=known(KernelLog(), _SOURCE))
 
 
@@ -140,7 +166,7 @@ def _rebooted(situation: Situation) -> Machine:
     """The machine after a reboot: the installed module is loaded, the log is empty, nothing was asked yet."""
     machine = situation.machine
     if machine.amd.module.known:
-        machine = _amd_driven(machine)
+        machine = _amd_driven(machine, machine.amd.module.value or "in-tree")
     waiting = [one for one in core_modules(situation) if one.version]
     if machine.nvidia.module.absent and waiting:  # of a kernel that was installed since
         machine = _driven(machine, waiting[0].version or "", waiting[0].flavour or "proprietary", situation)

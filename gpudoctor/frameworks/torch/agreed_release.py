@@ -1,0 +1,73 @@
+"""The torch that installed packages were compiled for, as a fix: one change instead of one for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+from gpudoctor.finding import Fix
+from gpudoctor.frameworks.torch import builds
+from gpudoctor.frameworks.torch.compiled_packages import built_for
+from gpudoctor.frameworks.torch.nearest import nearest
+from gpudoctor.machine import Torch
+from gpudoctor.matrix.versions import package_matches, public_version
+from gpudoctor.situation import Situation, answer_once
+
+_Companion = Literal["torchvision", "torchaudio"]
+
+
+def torch_of(situation: Situation, torch: Torch, wanted: str) -> tuple[Fix, ...]:
+    """The nearest build of the `wanted` release that supports the GPUs here; none if there is no such build."""
+    usable = situation.usable_of(situation.built_for) if situation.built_for else situation.usable
+    choices, _ = builds.candidates(situation, builds.gpus_to_serve(situation, usable))
+    fitting = tuple(choice for choice in choices if package_matches(wanted, choice.version))
+    alike = tuple(choice for choice in fitting if choice.build == torch.build)
+    fitting = tuple(choice for choice in alike if choice.origin == torch.origin) or alike or fitting
+    return tuple(builds.fix_by(situation, choice, torch) for choice in nearest(situation.matrix, fitting, torch)[:1])
+
+
+@answer_once
+def agreed_torch(situation: Situation) -> tuple[Fix, ...]:
+    """The torch for which at least two installed packages were compiled that do not work with the present one, if it
+    suits all that are installed."""
+    torch = situation.torch
+    if torch is None:
+        return ()
+    release = public_version(torch.version)
+    for other in dict.fromkeys(_releases(situation)):
+        judged = tuple(_judged(situation, release, other))
+        broken = sum(not works for works, _ in judged)
+        all_agree = broken > 1 and all(would_work for _, would_work in judged)
+        if all_agree and (fixes := torch_of(situation, torch, f"=={other}")):
+            return fixes
+    return ()
+
+
+def _releases(situation: Situation) -> Iterator[str]:
+    """The releases that installed packages were compiled for."""
+    rows = situation.matrix.tables.companions
+    for _, wanted in _compiled(situation):
+        yield from (row.torch for row in rows if package_matches(wanted, row.torch))
+
+
+def _judged(situation: Situation, release: str, other: str) -> Iterator[tuple[bool, bool]]:
+    """Of each compiled package: whether it works with this torch, and with another."""
+    for _, wanted in _compiled(situation):
+        yield package_matches(wanted, release), package_matches(wanted, other)
+    for name in get_args(_Companion):
+        installed = situation.machine.installed(name)
+        if installed is not None:
+            fits = situation.matrix.companion_fits
+            yield (
+                fits(name, installed.version, release) is not False,
+                fits(name, installed.version, other) is not False,
+            )
+
+
+def _compiled(situation: Situation) -> Iterator[tuple[str, str]]:
+    """Packages that state the torch that they were compiled for, or that the matrix knows it of."""
+    for name in sorted({row.package for row in situation.matrix.tables.torch_dependents}):
+        installed = situation.machine.installed(name)
+        wanted, _ = built_for(situation, installed) if installed else ("", "")
+        if wanted:
+            yield name, wanted

@@ -1,0 +1,193 @@
+"""Plans for described machines: what each step does, and what the plan says of the rest."""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+import pytest
+
+from gpudoctor.machine import Machine
+from gpudoctor.planner.repair import Repair
+from gpudoctor.step import EnvStep, RunStep
+from tests.support.check_cases import matrix
+from tests.support.judging import plan_of
+from tests.test_described_machines import whatif
+
+AMD = "--torch 2.9.1+rocm6.4"
+
+
+def described(text: str) -> Machine:
+    return msgspec.convert(whatif(text)["machine"], Machine)
+
+
+def shown(found: Repair) -> str:
+    """The steps, one a line, and the sentences around them."""
+    lines = list(found.pinned)
+    for planned in found.steps:
+        step = planned.step
+        if isinstance(step, RunStep):
+            lines.append(f"{shlex.join(step.argv)}   {step.why}")
+        else:
+            lines.append(step.name if isinstance(step, EnvStep) else step.text)
+    return "\n".join((*lines, found.after))
+
+
+# --- kernels -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "steps", "not_there"),
+    [
+        ("--gpu RX~9070 --os ubuntu-24.04 --kernel 6.8.0-45-generic", "install -y linux-generic-hwe-24.04", "amdgpu"),
+        # Its last kernel does not know the chip, and AMD's driver is made for that kernel.
+        (
+            "--gpu RX~9070 --os ubuntu-22.04 --kernel 6.5.0-45-generic",
+            "install -y linux-generic-hwe-22.04;;amdgpu-dkms;;Boot Linux 6.8",
+            "24.04",
+        ),
+        ("--gpu RX~9070 --os ubuntu-22.04 --kernel 6.8.0-60-generic", "amdgpu-dkms", "linux-generic-hwe"),
+        ("--gpu RX~9070 --os ubuntu-20.04 --kernel 5.15.0-1-generic", "upgrade to ubuntu-24.04", "apt-get"),
+        ("--gpu RX~9070 --os fedora-41 --kernel 6.10.5-200.fc41.x86_64", "dnf upgrade -y kernel", "amdgpu-dkms"),
+        ("--gpu RX~9070 --os amzn-2023 --kernel 6.1.112-124.190.amzn2023.x86_64", "kernel6.12", "amdgpu-dkms"),
+        (
+            "--gpu RX~9070 --os debian-12 --kernel 6.1.0-30-amd64",
+            "-t bookworm-backports linux-image-amd64;;firmware-amd-graphics",
+            "amdgpu-dkms",
+        ),
+        ("--gpu MI300X --os ubuntu-22.04 --kernel 5.15.0-1060-azure", "install -y linux-azure", "generic"),
+        # The distribution in a container is not that of the kernel.
+        (
+            "--gpu RX~9070 --container docker --os ubuntu-22.04 --kernel 6.5.0-45-generic",
+            "On the host;;",
+            "linux-generic",
+        ),
+    ],
+)
+def test_a_kernel_that_the_distribution_ships(machine: str, steps: str, not_there: str) -> None:
+    text = shown(plan_of(described(f"{machine} {AMD}")))
+    for part in steps.split(";;"):
+        assert part in text
+    assert not_there not in text
+
+
+def test_a_kernel_that_is_new_enough_is_left_alone() -> None:
+    machine = described(f"--gpu RX~9070 --os ubuntu-24.04 --kernel 6.11.0-29-generic {AMD}")
+    assert plan_of(machine).steps == ()
+
+
+def test_a_kernel_note_is_cleared_by_the_kernel_of_the_plan_or_told_as_what_stays() -> None:
+    old = plan_of(described("--gpu Strix~Halo --os ubuntu-24.04 --kernel 6.8.0-60-generic --torch 2.11.0+rocm7.2"))
+    assert "linux-generic-hwe-24.04" in shown(old)
+    assert "GPD450" not in old.predicted.notes
+    debian = plan_of(described(f"--gpu Strix~Halo --os debian-12 --kernel 6.12.38+deb12-amd64 {AMD}"))
+    assert debian.predicted.left == ()
+    assert "GPD450" in debian.predicted.notes
+    ubuntu = described("--gpu Strix~Halo --os ubuntu-24.04 --kernel 6.14.0-29-generic --torch 2.11.0+rocm7.2")
+    assert "`gpudoctor fix --only known-issue`" in plan_of(ubuntu).after
+    assert "linux-generic-hwe-24.04" in shown(plan_of(ubuntu, only=("GPD450",)))
+
+
+# --- packages that were compiled for one torch -----------------------------------------------------------
+
+
+def test_the_torch_that_several_packages_were_built_for_is_put_back() -> None:
+    text = "--gpu RTX~4090 --driver 580.82.07 --torch 2.9.1+cu128 --package vllm==0.10.2 --package flash-attn==2.8.3"
+    (step,) = (found := plan_of(described(f"{text} --package torchvision==0.23.0"))).steps
+    assert isinstance(step.step, RunStep)
+    assert step.step.argv[-2:] == ("torch==2.8.0+cu128", "torchvision==0.23.0+cu128")
+    assert [text.partition(" (")[0] for text in found.pinned] == ["flash-attn 2.8.3"]
+    assert "compile it again for torch 2.8.0" in found.pinned[0]
+
+
+def test_one_mismatched_companion_is_replaced_by_itself() -> None:
+    text = "--gpu RTX~4090 --driver 580.82.07 --torch 2.9.1+cu128 --package torchvision==0.23.0"
+    assert "torch==" not in shown(plan_of(described(text))).replace("torchvision==", "")
+
+
+@pytest.mark.parametrize(
+    ("vllm", "torch"), [("0.11.0", "2.8.0"), ("0.10.1.1", "2.7.1"), ("0.8.3", "2.6.0"), ("0.11.1", None)]
+)
+def test_every_release_of_vllm_has_its_torch(vllm: str, torch: str | None) -> None:
+    text = shown(plan_of(described(f"--gpu RTX~4090 --driver 580.82.07 --torch 2.9.0+cu128 --package vllm=={vllm}")))
+    assert (f"torch=={torch}" in text) == (torch is not None)
+
+
+def test_a_build_of_the_same_release_and_cuda_leaves_compiled_packages_alone() -> None:
+    text = "--gpu GTX~1080 --driver 580.95.05 --torch 2.9.1+cu128 --package flash-attn==2.8.3"
+    found = plan_of(described(text))
+    assert "torch==2.9.1+cu126" in shown(found)
+    assert found.pinned == ()
+
+
+def test_xformers_comes_from_the_index_of_torchs_build() -> None:
+    packages = "--package xformers==0.0.30"
+    other = shown(plan_of(described(f"--gpu RTX~4090 --driver 580.95.05 --torch 2.11.0+cu128 {packages}")))
+    assert "--index-url https://download.pytorch.org/whl/cu128 xformers==0.0.35" in other
+    own = shown(plan_of(described(f"--gpu RTX~4090 --driver 580.95.05 --torch 2.10.0+cu128 {packages}")))
+    assert "pip install xformers==0.0.35" in own
+
+
+# --- other frameworks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("packages", "command"),
+    [
+        ("jax==0.12.0.1 jaxlib==0.12.0.1", "install jax-rocm7-plugin==0.12.0"),
+        ("jax==0.7.0 jaxlib==0.7.0", "install jax==0.7.1 jaxlib==0.7.1 jax-rocm7-plugin==0.7.1"),
+        ("jax==0.12.0.1 jaxlib==0.12.0.1 jax-cuda12-plugin==0.12.0.1", "uninstall -y jax-cuda12-plugin"),
+    ],
+)
+def test_jax_gets_the_rocm_plugin_of_its_release(packages: str, command: str) -> None:
+    named = " ".join(f"--package {one}" for one in packages.split())
+    text = shown(plan_of(described(f"--gpu RX~7900~XTX --python-version 3.12 {named}")))
+    assert command in text
+    assert "uninstall -y jax " not in text
+
+
+def test_jax_beside_a_torch_that_uses_the_gpu_is_told_with_its_fix() -> None:
+    found = plan_of(described(f"--gpu RX~7900~XTX {AMD} --package jax==0.12.0 --package jaxlib==0.12.0"))
+    assert found.steps == ()
+    assert "`gpudoctor fix --only framework-cpu-only`" in found.after
+
+
+# --- drivers ---------------------------------------------------------------------------------------------
+
+
+def test_another_build_comes_before_windows_driver_and_names_the_driver() -> None:
+    wsl = "--os ubuntu-22.04 --kernel 5.15.153.1-microsoft-standard-WSL2"
+    text = shown(plan_of(described(f"--gpu RTX~4090 --driver 560.94 --torch 2.9.1+cu130 {wsl}")))
+    assert "torch==2.9.1+cu126" in text and "Windows" not in text
+    assert "the driver is too old for CUDA 13.0 and runs CUDA 12.6" in text
+    linux = shown(plan_of(described("--gpu RTX~4090 --driver 550.54.14 --torch 2.9.1+cu130")))
+    assert "driver 550.54.14 is too old for CUDA 13.0" in linux
+    bound = f"--gpu RTX~3060 --driver 516.94 --torch 2.9.1+cu126 {wsl} --package vllm==0.15.1"
+    assert "Windows" in shown(plan_of(described(bound)))
+
+
+def test_two_gpus_that_no_driver_drives_together_are_told_what_each_needs() -> None:
+    found = plan_of(described("--gpu RTX~5090 --gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1+cu126"))
+    text = shown(found)
+    assert "No one NVIDIA driver supports all" in text and "No torch build supports all" in text
+    assert "GTX 1080 Ti: torch 2.9.1+cu126" in text
+    assert found.helpless == () and found.predicted.left == ()
+
+
+def test_a_jetsons_wheels_have_an_address() -> None:
+    text = shown(plan_of(described("--gpu Jetson~AGX~Orin --torch 2.9.1+cu128 --platform linux/arm64")))
+    assert all(url in text for row in [matrix().soc("sm_87")] if row for url in row.wheels.values())
+
+
+# --- what needs nothing ------------------------------------------------------------------------------------
+
+
+def test_a_needed_override_without_another_build_is_kept() -> None:
+    text = "--gpu RX~6600 --torch 2.5.1+rocm6.2 --python-version 3.9 --env HSA_OVERRIDE_GFX_VERSION=10.3.0"
+    found = plan_of(described(text))
+    assert "Nothing needs to be done" in shown(found) and found.helpless == ()
+
+
+def test_triton_is_not_judged_for_a_gpu_that_torch_has_no_code_for() -> None:
+    report = whatif("--gpu RTX~5090 --gpu RTX~4090 --driver 580.95.05 --torch 2.5.1+cu124 --package triton==3.1.0")
+    assert "ptxas-too-old" not in [one["slug"] for one in report["findings"]]
