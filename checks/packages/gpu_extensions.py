@@ -9,7 +9,8 @@ import re
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, Severity
-from gpudoctor.frameworks.gpu_builds import install
+from gpudoctor.frameworks.gpu_builds import install, installs
+from gpudoctor.frameworks.others import framework_of
 from gpudoctor.frameworks.torch.compiled_packages import built_for, for_this_torch, symbol_evidence, unloadable
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
@@ -118,8 +119,15 @@ def _without_code(
                 for one in extensions
             ),
         ),
-        fixes=(Fix(f"Install another {first.package}", (_rebuild(situation, first, wanted),)),),
+        fixes=_another_build(situation, first, lacking)
+        or (Fix(f"Install another {first.package}", (_rebuild(situation, first, wanted),)),),
     )
+
+
+def _another_build(situation: Situation, extension: Extension, lacking: tuple[Gpu, ...]) -> tuple[Fix, ...]:
+    """Builds of a framework that has several: one of them may have code for these GPUs."""
+    framework = framework_of(situation, extension.package)
+    return installs(situation, framework, lacking) if framework else ()
 
 
 def _rebuild(situation: Situation, extension: Extension, wanted: tuple[str, ...]) -> Manual:
@@ -246,7 +254,7 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
     sources = {one.name: one for one in asked if one.name.startswith("nvidia-")}
     brought = {distribution_of(name) for name in missing}
     other_release = extension.of_torch or any(one.instead for one in missing.values())
-    framework = next((one for one in situation.others if one.build and one.build.package == extension.package), None)
+    framework = framework_of(situation, extension.package)
     if framework and framework.build and framework.build.extra and not extension.of_torch:
         fix = install(situation, framework, framework.build)
         if fix is not None:
