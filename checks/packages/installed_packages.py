@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one
-from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.compiled_packages import built_for, for_this_torch, symbol_evidence, unloadable
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
-from gpudoctor.matrix.versions import figures, package_matches, public_version
+from gpudoctor.frameworks.torch.compiled_packages import (
+    built_for,
+    for_this_torch,
+    symbol_evidence,
+    torch_mismatch,
+    unloadable,
+)
+from gpudoctor.frameworks.torch.gpu_coverage import version_evidence
+from gpudoctor.matrix.versions import package_matches, public_version
 from gpudoctor.situation import Situation, needs
 
 _TORCH_PIN = r"torch\s*\(?==\s*([\d.]+)(?:\.\*)?"
@@ -132,18 +136,13 @@ def torchcodec_mismatch(situation: Situation) -> Verdicts:
 
 def _dependent(situation: Situation, name: str, refs: tuple[str, ...]) -> Verdicts:
     torch, installed = situation.torch, situation.machine.installed(name)
-    if torch is None or installed is None or torch.origin not in FROM_AN_INDEX:
+    severity = torch_mismatch(situation, name)
+    if torch is None or installed is None or severity is None:
         return
     wanted, source = built_for(situation, installed)
     release, lacking = public_version(torch.version), unloadable(situation, name)
-    known = bool(wanted) and re.fullmatch(r"[\d.]+", release) is not None
-    if not lacking and (not known or package_matches(wanted, release)):
-        return
-    if lacking and known and package_matches(wanted, release):
+    if lacking and wanted and package_matches(wanted, release):
         wanted = ""  # what it says of itself does not hold
-    line = figures(re.sub(r"[^\d.].*$", "", wanted.lstrip("=<>~! ")))[:2]
-    same_line = wanted.startswith("==") and line == figures(release)[:2]
-    severity: Severity = "warning" if same_line and not lacking else "error"
     built = f"torch {wanted.removeprefix('==')}" if wanted else "another torch"
     symbol = f": it needs {lacking[0].undefined[0]}, which that does not define" if lacking else ""
     yield Finding(

@@ -174,7 +174,8 @@ def after_installing(
     concerned |= {row.framework for row in tables.framework_builds if name in (row.package, row.install)}
     others = environment.frameworks.others
     if name.startswith("nvidia-"):
-        left = tuple(replace(one, not_found=unknown("installed by the plan")) for one in others)
+        looked = unknown("installed by the plan")
+        left = tuple(replace(one, not_found=looked, beside=(), misfits=()) for one in others)
     else:
         left = tuple(one for one in others if one.name not in concerned)
     rows = [row for row in tables.framework_builds if extra and (row.install, row.extra) == (name, extra)]
