@@ -2,7 +2,7 @@
 
     python -m tests.broken_environments [--base KIND=ENV] [--work DIR] [--only REGEX] [--repair [--uv]] [--format ...]
 
-Bases (cpu, cuda-new, cuda-old, rocm) that are not given are installed below the work folder from the configured
+Bases (cpu, cuda-new, rocm, jax-12 ...) that are not given are installed below the work folder from the configured
 package index, and kept for the next run. Copies share their files with the base: the work folder must lie on the
 file system of the given bases. Some ways of breaking need root. Exit code 1 if a broken environment was called OK or
 a healthy one raised an alarm.
@@ -21,7 +21,15 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.support.broken_environments import controls, owners, requirements, shadowing, unanswered
+from tests.support.broken_environments import (
+    controls,
+    frameworks,
+    healthy_frameworks,
+    owners,
+    requirements,
+    shadowing,
+    unanswered,
+)
 from tests.support.broken_environments.bases import BASES, made
 from tests.support.broken_environments.entries import Entry
 from tests.support.broken_environments.environment import Environment, UnavailableError
@@ -35,6 +43,8 @@ CATALOGUES = (
     shadowing.CATALOGUE,
     shadowing.LATE,
     controls.CATALOGUE,
+    frameworks.CATALOGUE,
+    healthy_frameworks.CATALOGUE,
 )
 ENTRIES: tuple[Entry, ...] = tuple(entry for catalogue in CATALOGUES for entry in catalogue.entries)
 
@@ -62,7 +72,7 @@ class Measurement:
     def row(self, entry: Entry) -> Row:
         row: Row = {"name": entry.name, "class": entry.rule, "base": entry.kind, "causes": sorted(entry.causes)}
         static = "static" if entry.level == "static" else ""
-        before = self.before(entry.kind, entry.gpu, static) if entry.control else Said(0, "", (), (), 0)
+        before = self.before(entry.kind, entry.gpu, static) if entry.rule == "control" else Said(0, "", (), (), 0)
         environment = self.copy(entry.kind)
         try:
             entry.breaks(environment)
@@ -75,7 +85,7 @@ class Measurement:
             "first": answer.first,
             "exit": answer.code,
             "outcome": outcome(entry, answer, before),
-            "expected": python.startswith("works") == entry.control,
+            "expected": python.startswith("works") == (entry.control or not entry.visible),
             "problems": [
                 {"id": id, "slug": slug, "severity": grade, "text": text} for id, slug, grade, text in answer.problems
             ],
@@ -127,8 +137,9 @@ def line(row: Row) -> str:
 
 
 def sums(rows: list[Row]) -> dict[str, object]:
-    broken = [row for row in rows if row["class"] != "control"]
-    healthy = [row for row in rows if row["class"] == "control"]
+    controls = ("control", "healthy")
+    broken = [row for row in rows if row["class"] not in controls]
+    healthy = [row for row in rows if row["class"] in controls]
     return {
         "broken": dict(Counter(str(row["outcome"]) for row in broken)),
         "controls": dict(Counter(str(row["outcome"]) for row in healthy)),

@@ -100,7 +100,15 @@ def test_the_environment_is_afterwards_as_it_was_foreseen(
 
 @pytest.mark.parametrize(
     ("specifier", "version"),
-    [("==2.9.1", "2.9.1"), ("==0.9.*", "0.9"), (">=4.10,<5", "4.10"), ("<2", "1.99"), ("<2.1.0", "2.0.99"), ("", "")],
+    [
+        ("==2.9.1", "2.9.1"),
+        ("==0.9.*", "0.9"),
+        (">=4.10,<5", "4.10"),
+        ("<2", "1.99"),
+        ("<2.1.0", "2.0.99"),
+        ("", ""),
+        (">=2.2,>=2.0.0,<2.8", "2.2"),
+    ],
 )
 def test_a_range_leads_to_a_version_inside_it(specifier: str, version: str) -> None:
     assert installed_by(specifier) == version

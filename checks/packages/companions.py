@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one
 from gpudoctor.finding import Finding, Fix, Manual, ReplacePackage
 from gpudoctor.frameworks.torch import check
+from gpudoctor.frameworks.torch.companions import mismatch
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
-from gpudoctor.machine import Distribution, Torch
+from gpudoctor.machine import Torch
 from gpudoctor.matrix.rows import TorchBuild
 from gpudoctor.matrix.versions import figures, local_version, public_version
 from gpudoctor.situation import Situation, needs
@@ -96,18 +96,15 @@ def _companion(situation: Situation, package: Package) -> Verdicts:
     from gpudoctor.frameworks.torch.agreed_release import agreed_torch
 
     torch, installed = situation.torch, situation.machine.installed(package)
-    if torch is None or installed is None or torch.origin not in FROM_AN_INDEX:
+    if torch is None or installed is None:
         return
-    if installed.installer == "conda":
+    reason = mismatch(situation, package)
+    if reason is None:
         return
-    fits = situation.matrix.companion_fits(package, installed.version, torch.version)
     row = situation.matrix.companion(torch.version)
     wanted = (row.torchvision if package == "torchvision" else row.torchaudio) if row else None
-    other = None if fits is False else _other_build(situation, torch, installed)
-    if fits is not False and other is None:
-        return
     message = f"{package} {installed.version} was not built for torch {torch.version}"
-    message += f"; {wanted} matches it." if fits is False and wanted else "." if other is None else f": {other}."
+    message += f": {reason}." if reason else f"; {wanted} matches it." if wanted else "."
     yield Finding(
         severity="error",
         message=message,
@@ -115,56 +112,13 @@ def _companion(situation: Situation, package: Package) -> Verdicts:
         want=f"{package} {wanted or 'of this torch'}{_build_text(torch)}",
         subject=f"{package} {installed.version}",
         evidence=version_evidence(torch, installed),
-        fixes=(*(agreed_torch(situation) if fits is False else ()), _pair(situation, torch, package, wanted)),
+        fixes=(*(() if reason else agreed_torch(situation)), _pair(situation, torch, package, wanted)),
         refs=("PyTorch release compatibility table",),
     )
 
 
 def _build_text(torch: Torch) -> str:
     return f" for {torch.build}" if torch.build and local_version(torch.version) else ""
-
-
-def _other_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:
-    """Why a companion of the right version is a build for other hardware; None if it is not, or unknown."""
-    # At import torchaudio compares the CUDA it was compiled with, stable ABI or not.
-    exact = installed.name == "torchaudio" and figures(public_version(installed.version)) >= (2,)
-    stable = _has_stable_abi(situation, installed)
-    label, own = local_version(installed.version), torch.build or ""
-    if stable and not (exact and label):
-        return None
-    if not label:
-        label = _index_build(situation, torch, installed) or ""
-    theirs, ours = _kind(label, exact), _kind(own, exact)
-    if theirs is None or ours is None or theirs == ours or (stable and (theirs[0], ours[0]) != ("cuda", "cuda")):
-        return None
-    return f"it is a build for {label}, torch one for {own}"
-
-
-def _has_stable_abi(situation: Situation, installed: Distribution) -> bool:
-    return any(
-        row.package == installed.name and figures(public_version(installed.version)) >= figures(row.version)
-        for row in situation.matrix.tables.stable_companions
-    )
-
-
-def _index_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:
-    """The build of a companion without local part: from the package index, for the index's own torch."""
-    release = situation.matrix.release(torch.version)
-    index = installed.installer in ("pip", "uv") and not installed.direct_url
-    if not index or situation.platform != "linux-x86_64" or release is None or not release.cuda:
-        return None
-    return "cu" + release.cuda.replace(".", "")
-
-
-def _kind(build: str, exact: bool) -> tuple[str, int] | None:
-    """What must be equal in two builds: maker and major release of the runtime; with `exact` also CUDA's minor."""
-    cuda = re.match(r"cu(\d{1,3})(\d)(?:\D|$)", build)
-    rocm = re.match(r"rocm(\d{1,9})", build)
-    if cuda:
-        return "cuda", int(cuda[1] + cuda[2] if exact else cuda[1])
-    if rocm:
-        return "rocm", int(rocm[1])
-    return ("cpu", 0) if build == "cpu" else None
 
 
 def _offered(situation: Situation, version: str, build: TorchBuild) -> bool:

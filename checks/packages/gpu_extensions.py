@@ -5,12 +5,21 @@ from __future__ import annotations
 
 import posixpath
 import re
+from typing import Literal
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, Severity
-from gpudoctor.frameworks.gpu_builds import install
-from gpudoctor.frameworks.torch.compiled_packages import built_for, for_this_torch, symbol_evidence, unloadable
+from gpudoctor.frameworks.gpu_builds import install, installs
+from gpudoctor.frameworks.others import framework_of
+from gpudoctor.frameworks.torch.companions import mismatch
+from gpudoctor.frameworks.torch.compiled_packages import (
+    built_for,
+    for_this_torch,
+    symbol_evidence,
+    torch_mismatch,
+    unloadable,
+)
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, stem_of, without_cuda
@@ -118,8 +127,15 @@ def _without_code(
                 for one in extensions
             ),
         ),
-        fixes=(Fix(f"Install another {first.package}", (_rebuild(situation, first, wanted),)),),
+        fixes=_another_build(situation, first, lacking)
+        or (Fix(f"Install another {first.package}", (_rebuild(situation, first, wanted),)),),
     )
+
+
+def _another_build(situation: Situation, extension: Extension, lacking: tuple[Gpu, ...]) -> tuple[Fix, ...]:
+    """Builds of a framework that has several: one of them may have code for these GPUs."""
+    framework = framework_of(situation, extension.package)
+    return installs(situation, framework, lacking) if framework else ()
 
 
 def _rebuild(situation: Situation, extension: Extension, wanted: tuple[str, ...]) -> Manual:
@@ -168,13 +184,14 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
     nor the system's load path has it. A package that was compiled against torch shares torch's CUDA: a runtime of
     another major counts only on its own search path. Of libraries that differ only in numbers one must load. What
     only some operations need (NCCL, TensorRT ...) matters if the whole package needs it, or if another major release
-    of it is installed. Packages that also compute on the CPU get a warning.
+    of it is installed. A package that a check of its own calls built for another torch is not judged here. Packages
+    that also compute on the CPU get a warning.
 
     ## Fix safety
     Installs the packages that the package itself names for them, if it names some; torch stays as it is.
     """
     for package, extensions in by_package(situation).items():
-        if _hangs_on_a_cpu_torch(situation, package, extensions):
+        if _hangs_on_a_cpu_torch(situation, package, extensions) or _is_of_another_torch(situation, package):
             continue
         groups = [group for group in alternatives(extensions).values() if _needs_libraries(situation, group)]
         lacking = [group[0] for group in groups if all(one.missing for one in group)]
@@ -183,6 +200,14 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
             essential = len(lacking) == len(groups) or any(map(_is_essential, missing.values()))
             severity: Severity = "error" if essential and made_for_gpus(package, extensions) else "warning"
             yield _not_loaded(situation, lacking, missing, severity)
+
+
+def _is_of_another_torch(situation: Situation, package: str) -> bool:
+    """Whether another check says so: the right release of the package asks for other libraries."""
+    for companion in _COMPANIONS:
+        if package == companion:
+            return mismatch(situation, companion) is not None
+    return package in _OWN_CHECKS and torch_mismatch(situation, package) == "error"
 
 
 def _hangs_on_a_cpu_torch(situation: Situation, package: str, extensions: tuple[Extension, ...]) -> bool:
@@ -249,7 +274,7 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
     sources = {one.name: one for one in asked if one.name.startswith("nvidia-")}
     brought = {distribution_of(name) for name in missing}
     other_release = extension.of_torch or any(one.instead for one in missing.values())
-    framework = next((one for one in situation.others if one.build and one.build.package == extension.package), None)
+    framework = framework_of(situation, extension.package)
     if framework and framework.build and framework.build.extra and not extension.of_torch:
         fix = install(situation, framework, framework.build)
         if fix is not None:
@@ -283,6 +308,7 @@ def _advice(extension: Extension, names: tuple[str, ...]) -> str:
 
 # --- the torch that it was compiled against --------------------------------------------------------
 
+_COMPANIONS: tuple[Literal["torchvision", "torchaudio"], ...] = ("torchvision", "torchaudio")
 _OWN_CHECKS = ("torchvision", "torchaudio", "xformers", "flash-attn", "vllm", "torchcodec")
 """Packages whose torch has a check of its own."""
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
 from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one, parsed
-from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.compiled_packages import built_for, for_this_torch, symbol_evidence, unloadable
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
-from gpudoctor.machine import Distribution, Extension
-from gpudoctor.matrix.versions import figures, package_matches, public_version
+from gpudoctor.frameworks.torch.compiled_packages import (
+    built_for,
+    for_this_torch,
+    symbol_evidence,
+    torch_mismatch,
+    unloadable,
+)
+from gpudoctor.frameworks.torch.gpu_coverage import version_evidence
+from gpudoctor.machine import Distribution
+from gpudoctor.matrix.versions import package_matches, public_version
 from gpudoctor.situation import Situation, needs
 
 _TORCH_PIN = r"torch\s*\(?==\s*([\d.]+)(?:\.\*)?"
@@ -152,20 +156,14 @@ def torchcodec_mismatch(situation: Situation) -> Verdicts:
 def _dependent(situation: Situation, name: str, refs: tuple[str, ...], compiled: tuple[str, ...] = ()) -> Verdicts:
     """`compiled` are the packages that hold its libraries, if not the package itself."""
     torch, installed = situation.torch, situation.machine.installed(name)
-    if torch is None or installed is None or torch.origin not in FROM_AN_INDEX:
+    severity = torch_mismatch(situation, name, compiled)
+    if torch is None or installed is None or severity is None:
         return
     wanted, source = built_for(situation, installed)
     release = public_version(torch.version)
     lacking = tuple(one for package in (name, *compiled) for one in unloadable(situation, package))
-    known = bool(wanted) and re.fullmatch(r"[\d.]+", release) is not None
-    if not lacking and (not known or package_matches(wanted, release)):
-        return
-    if lacking and known and package_matches(wanted, release):
+    if lacking and wanted and package_matches(wanted, release):
         wanted = ""  # what it says of itself does not hold
-    line = figures(re.sub(r"[^\d.].*$", "", wanted.lstrip("=<>~! ")))[:2]
-    same_line = wanted.startswith("==") and line == figures(release)[:2]
-    loads = any(one.of_torch and one.package in compiled for one in _extensions(situation))
-    severity: Severity = "warning" if (same_line or loads) and not lacking else "error"
     rival = _rival(situation, name, wanted)
     beside = f" {rival.name} {rival.version} requires another torch than that, too." if rival else ""
     built = f"torch {wanted.removeprefix('==')}" if wanted else "another torch"
@@ -186,10 +184,6 @@ def _dependent(situation: Situation, name: str, refs: tuple[str, ...], compiled:
         fixes=(*_apart(name, rival), *for_this_torch(situation, torch, name, wanted)),
         refs=refs,
     )
-
-
-def _extensions(situation: Situation) -> tuple[Extension, ...]:
-    return situation.environment.extensions if situation.environment else ()
 
 
 def _rival(situation: Situation, name: str, wanted: str) -> Distribution | None:

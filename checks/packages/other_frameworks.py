@@ -149,6 +149,7 @@ def jax_plugin_mismatch(situation: Situation) -> Verdicts:
             ),
         ),
         refs=("jax-ml/jax jaxlib/plugin_support.py",),
+        supersedes=("requirements-incomplete", "framework-cuda-libs-missing"),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gpudoctor.finding import Fix, Manual, RemovePackage, ReplacePackage
+from gpudoctor.frameworks.others import parts_of
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.isa import Answer, capability
 from gpudoctor.machine import Distribution, Gpu, PythonEnvironment, unknown
@@ -130,6 +131,8 @@ def _in_the_way(situation: Situation, build: FrameworkBuild, installed: Installe
     """Packages of the present build that own files of the new one, or would be used beside it."""
     if installed and installed.build and installed.build.package not in (build.install, build.package):
         yield installed.build.package
+        package = situation.machine.installed(installed.build.package)
+        yield from (name for name in (parts_of(package) if package else ()) if situation.machine.installed(name))
     there = installed.distribution.name if installed and installed.distribution else ""
     if there not in ("", build.install, build.package, *build.beside):
         yield there
@@ -205,7 +208,8 @@ def after_installing(
     concerned |= {row.framework for row in tables.framework_builds if name in (row.package, row.install)}
     others = environment.frameworks.others
     if name.startswith("nvidia-"):
-        left = tuple(replace(one, not_found=unknown("installed by the plan")) for one in others)
+        looked = unknown("installed by the plan")
+        left = tuple(replace(one, not_found=looked, beside=(), misfits=()) for one in others)
     else:
         left = tuple(one for one in others if one.name not in concerned)
     rows = [row for row in tables.framework_builds if extra and (row.install, row.extra) == (name, extra)]

@@ -8,7 +8,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from gpudoctor.machine.facts import Fact, Record, unknown
-from gpudoctor.machine.system import LoadPath
+from gpudoctor.machine.system import Library, LoadPath
 from gpudoctor.machine.torch import DamagedFile, Torch, TorchCopy
 
 
@@ -198,7 +198,13 @@ class FrameworkFiles(Record, frozen=True):
     blas_gfx: tuple[str, ...] | None = None
     """Targets that the rocBLAS of ROCm's wheels beside it has kernels for; None: none is there, or unknown."""
     not_found: Fact[tuple[str, ...]] = unknown("not looked for")
-    """Of the libraries that it opens for GPU work, those that are in no folder where it would look."""
+    """Of the libraries that it opens for GPU work, those of which no folder where it would look has a whole one."""
+    beside: tuple[str, ...] = ()
+    """Folders in which these lie all the same: it does not look there."""
+    misfits: tuple[MissingSymbols, ...] = ()
+    """What these libraries need of another one of NVIDIA's, and it does not have."""
+    overruled: tuple[Library, ...] = ()
+    """Libraries that LD_LIBRARY_PATH puts before those of NVIDIA's wheels."""
     requested: bool | None = None
     """Whether a person asked for it; False: it was installed because another package requires it."""
     source: str = ""

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from gpudoctor.host import Host
-from gpudoctor.machine import Distribution, Fact, FrameworkFiles, known, unknown
+from gpudoctor.machine import Distribution, FrameworkFiles, unknown
 from gpudoctor.matrix.rows import BuildRecord, Framework, FrameworkBuild
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.distributions import with_details
-from gpudoctor.probes.load_path import search
+from gpudoctor.probes.opened_libraries import Opened, opened_libraries
 from gpudoctor.probes.rocm_wheels import rocblas_of_wheels
 
 _RECORD_LIMIT = 64 << 10
-_MOST_FOLDERS = 400
-_TOOLKITS = ("/usr/local/cuda", "/opt/cuda")
-"""Where CUDA's own installers put it: some frameworks look there, whatever the loader's path."""
 
 
 class FrameworkRows(Struct, frozen=True):
@@ -80,9 +77,9 @@ def _files(
     builds = [build for build in builds if _is_installed(host, site, build, by_name)]
     if owner or for_gpu is False:
         builds = [build for build in builds if build.package == owner and for_gpu is not False]
-    looked = [(build, _not_found(host, build.opens, site, environ, prefix)) for build in builds]
-    looked.sort(key=lambda one: bool(one[1].value))  # of two, the one that has its libraries
-    build, not_found = looked[0] if looked else (None, unknown("a CPU build"))
+    looked = [(build, opened_libraries(host, build, site, environ, prefix)) for build in builds]
+    looked.sort(key=lambda one: bool(one[1].not_found.value))  # of two, the one that has its libraries
+    build, opened = looked[0] if looked else (None, Opened(unknown("a CPU build")))
     return FrameworkFiles(
         name=row.framework,
         version=there.version,
@@ -90,7 +87,10 @@ def _files(
         owner=owner,
         cuda=stated.get("cuda"),
         blas_gfx=rocblas_of_wheels(host, site) if build and build.vendor == "amd" else None,
-        not_found=not_found,
+        not_found=opened.not_found,
+        beside=opened.beside,
+        misfits=opened.misfits,
+        overruled=opened.overruled,
         requested=_requested(host, there),
         source=site,
     )
@@ -118,33 +118,3 @@ def _requested(host: Host, distribution: Distribution) -> bool | None:
     if not distribution.path.endswith(".dist-info") or host.stat(posixpath.join(distribution.path, "RECORD")).absent:
         return None
     return host.exists(posixpath.join(distribution.path, "REQUESTED"))
-
-
-def _not_found(
-    host: Host, names: tuple[str, ...], site: str, environ: Mapping[str, str], prefix: str
-) -> Fact[tuple[str, ...]]:
-    """Those that neither the environment's own folders nor the loader's path has."""
-    if not names:
-        return unknown("it opens none itself")
-    there = {name for folder in _own_folders(host, site, prefix, environ) for name in host.names(folder).value or ()}
-    lacking = tuple(name for name in names if name not in there)
-    if not lacking:
-        return known((), site)
-    path = search(host, lacking, environ, shadowed=False)
-    lacking = tuple(name for name in lacking if path.first(name) is None)
-    if lacking and path.complete.value is not True:
-        return unknown(path.complete.why or "the loader's path could not be read", site)
-    return known(lacking, site)
-
-
-def _own_folders(host: Host, site: str, prefix: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Where a framework looks before the loader does: NVIDIA's wheels, conda's libraries, a toolkit."""
-    wheels = posixpath.join(site, "nvidia")
-    for name in (host.names(wheels).value or ())[:_MOST_FOLDERS]:
-        yield posixpath.join(wheels, name, "lib")
-    yield posixpath.join(prefix, "lib")
-    yield posixpath.join(site, "torch", "lib")
-    named = (environ.get(name, "") for name in ("CUDA_PATH", "CUDA_HOME"))
-    for toolkit in (*filter(None, named), *_TOOLKITS):
-        for folder in ("lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
-            yield posixpath.join(toolkit, folder)

@@ -1,10 +1,13 @@
-"""The files that a distribution's RECORD lists, found by a part of their names."""
+"""The files that a distribution's RECORD lists, found by a part of their names; and whether a library is whole."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+
+from gpudoctor.codeobjects.elf import NotReadable, open_elf
+from gpudoctor.host import Host
 
 RECORD_LIMIT = 4 << 20
 _REST = re.compile(rb'((?:\.\d+)*)"?,?[^,\n]*,(\d{1,15})(?:\r?\n|$)')
@@ -20,3 +23,16 @@ def listed_files(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:
         rest = _REST.match(after)
         if rest is not None and begin and not re.search(rb'[",]', begin):
             yield begin + mark.rstrip(b",") + rest[1], int(rest[2])
+
+
+def ends_early(host: Host, path: str) -> bool:
+    """Whether an ELF file ends before its last segment. (`strip` also shrinks a library, but keeps it whole.)"""
+    handle = host.open_binary(path)
+    if handle is None:
+        return False
+    with handle:
+        try:
+            elf = open_elf(handle)
+            return any(segment.offset + segment.size > elf.file.size for segment in elf.segments)
+        except NotReadable as error:
+            return error.reason.startswith("truncated")

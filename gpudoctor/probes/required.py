@@ -19,7 +19,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import DamagedFile, Distribution
 from gpudoctor.probes.distributions import JUDGED, with_details
 from gpudoctor.probes.import_path import Folder, ImportPath
-from gpudoctor.probes.record import RECORD_LIMIT, listed_files
+from gpudoctor.probes.record import RECORD_LIMIT, ends_early, listed_files
 
 _MOST_FILES = 2000
 _MOST_REPORTED = 20
@@ -108,9 +108,9 @@ def _with_damage(host: Host, distribution: Distribution) -> Distribution:
         return distribution
     site = posixpath.dirname(distribution.path)
     looked_at, damaged = 0, []
-    for name in _looked_at(b"\n" + content):
+    for name, size in _looked_at(b"\n" + content):
         looked_at += 1
-        problem = _problem(host, posixpath.join(site, name))
+        problem = _problem(host, posixpath.join(site, name), size)
         if problem is not None:
             damaged.append(problem)
         if looked_at == _MOST_FILES:
@@ -121,20 +121,23 @@ def _with_damage(host: Host, distribution: Distribution) -> Distribution:
     return replace(distribution, damaged=tuple(damaged[:_MOST_REPORTED]), emptied=len(gone) == looked_at)
 
 
-def _looked_at(content: bytes) -> Iterator[str]:
-    """Paths. An empty file is none that a package cannot do without."""
+def _looked_at(content: bytes) -> Iterator[tuple[str, int]]:
+    """Paths and sizes. An empty file is none that a package cannot do without."""
     packages = [(path, size) for path, size in listed_files(content, _FIRST_FILE) if path.count(b"/") <= _DEPTH + 1]
     alone = re.findall(_ALONE, content) if not packages else []
     found = (*packages, *listed_files(content, b".so"), *((path, int(size)) for path, size in alone))
     for path, size in found:
         if size and _LEFT_OUT.isdisjoint(path.split(b"/")):
-            yield path.decode("utf-8", "replace")
+            yield path.decode("utf-8", "replace"), size
 
 
-def _problem(host: Host, path: str) -> DamagedFile | None:
+def _problem(host: Host, path: str, size: int) -> DamagedFile | None:
     found = host.stat(path)
     if found.value is not None:
-        return DamagedFile(path=path, problem="truncated") if found.value.size == 0 else None
+        actual = found.value.size
+        # A recording may hold the beginning of a library only.
+        cut = actual == 0 or (actual < size and host.live and not path.endswith(".py") and ends_early(host, path))
+        return DamagedFile(path=path, problem="truncated") if cut else None
     if not found.absent or (path.endswith(".py") and host.exists(f"{path}c")):
         return None  # an image may ship bytecode only
     return DamagedFile(path=path, problem="missing")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.finding import ReplacePackage, ReplaceTorch
+from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.machine import Distribution, Torch
+from gpudoctor.matrix.versions import figures, local_version, public_version
 from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
@@ -51,6 +55,60 @@ def paired_versions(situation: Situation, choice: Choice) -> tuple[tuple[str, tu
         (name, (row.torchvision or version, *also) if row and version.endswith(".*") else (version,))
         for name, version in pairing(situation, choice)[0]
     )
+
+
+def mismatch(situation: Situation, package: Literal["torchvision", "torchaudio"]) -> str | None:
+    """Why an installed torchvision or torchaudio is not for this torch: its build, or "" for its release. None if it
+    is, or not known."""
+    torch, installed = situation.torch, situation.machine.installed(package)
+    if torch is None or installed is None or torch.origin not in FROM_AN_INDEX or installed.installer == "conda":
+        return None
+    if situation.matrix.companion_fits(package, installed.version, torch.version) is False:
+        return ""
+    return _other_build(situation, torch, installed)
+
+
+def _other_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:
+    """Why a companion of the right version is a build for other hardware; None if it is not, or unknown."""
+    # At import torchaudio compares the CUDA it was compiled with, stable ABI or not.
+    exact = installed.name == "torchaudio" and figures(public_version(installed.version)) >= (2,)
+    stable = _has_stable_abi(situation, installed)
+    label, own = local_version(installed.version), torch.build or ""
+    if stable and not (exact and label):
+        return None
+    if not label:
+        label = _index_build(situation, torch, installed) or ""
+    theirs, ours = _kind(label, exact), _kind(own, exact)
+    if theirs is None or ours is None or theirs == ours or (stable and (theirs[0], ours[0]) != ("cuda", "cuda")):
+        return None
+    return f"it is a build for {label}, torch one for {own}"
+
+
+def _has_stable_abi(situation: Situation, installed: Distribution) -> bool:
+    return any(
+        row.package == installed.name and figures(public_version(installed.version)) >= figures(row.version)
+        for row in situation.matrix.tables.stable_companions
+    )
+
+
+def _index_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:
+    """The build of a companion without local part: from the package index, for the index's own torch."""
+    release = situation.matrix.release(torch.version)
+    index = installed.installer in ("pip", "uv") and not installed.direct_url
+    if not index or situation.platform != "linux-x86_64" or release is None or not release.cuda:
+        return None
+    return "cu" + release.cuda.replace(".", "")
+
+
+def _kind(build: str, exact: bool) -> tuple[str, int] | None:
+    """What must be equal in two builds: maker and major release of the runtime; with `exact` also CUDA's minor."""
+    cuda = re.match(r"cu(\d{1,3})(\d)(?:\D|$)", build)
+    rocm = re.match(r"rocm(\d{1,9})", build)
+    if cuda:
+        return "cuda", int(cuda[1] + cuda[2] if exact else cuda[1])
+    if rocm:
+        return "rocm", int(rocm[1])
+    return ("cpu", 0) if build == "cpu" else None
 
 
 def _in_its_index(situation: Situation, version: str, choice: Choice | ReplaceTorch) -> bool:

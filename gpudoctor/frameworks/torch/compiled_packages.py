@@ -9,7 +9,8 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import applying, marker_environment
-from gpudoctor.finding import Evidence, Fix, Manual, ReplacePackage
+from gpudoctor.finding import Evidence, Fix, Manual, ReplacePackage, Severity
+from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Extension, Torch
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
@@ -42,6 +43,24 @@ def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
         if row.package == installed.name and package_matches(row.version, installed.version)
     ]
     return (rows[0].torch, f"compat_matrix: {rows[0].source}") if rows else ("", "")
+
+
+def torch_mismatch(situation: Situation, package: str, compiled: tuple[str, ...] = ()) -> Severity | None:
+    """How much it weighs that an installed package was compiled for another torch: another patch release often works,
+    and so does one whose libraries, in the packages `compiled`, are for this torch. None: no mismatch is known."""
+    torch, installed = situation.torch, situation.machine.installed(package)
+    if torch is None or installed is None or torch.origin not in FROM_AN_INDEX:
+        return None
+    if any(unloadable(situation, one) for one in (package, *compiled)):
+        return "error"
+    release = public_version(torch.version)
+    wanted = built_for(situation, installed)[0] if re.fullmatch(r"[\d.]+", release) else ""
+    if not wanted or package_matches(wanted, release):
+        return None
+    line = figures(re.sub(r"[^\d.].*$", "", wanted.lstrip("=<>~! ")))[:2]
+    extensions = situation.environment.extensions if situation.environment else ()
+    loads = any(one.of_torch and one.package in compiled for one in extensions)
+    return "warning" if loads or (wanted.startswith("==") and line == figures(release)[:2]) else "error"
 
 
 def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -> tuple[Fix, ...]:

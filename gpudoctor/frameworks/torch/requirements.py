@@ -28,6 +28,8 @@ _WEIGHTS: tuple[Breaks, ...] = ("import", "gpu", "part", "nothing")
 _PINNED_TO_TORCH = ("torchvision", "torchaudio", "xformers", "flash-attn", "vllm", "sglang")
 """Packages with a check of their own for the torch that they need."""
 
+_JAX_PLUGIN = r"jax-cuda\d+-plugin"
+
 
 class Effect(Struct, frozen=True):
     """What breaks without a requirement: the import of `package`, GPU work, or only a part of it."""
@@ -151,6 +153,8 @@ def _judged_elsewhere(one: Required) -> bool:
     """Whether another check compares these versions."""
     if one.what.name == "torch":
         return one.by.name in _PINNED_TO_TORCH
+    if re.fullmatch(_JAX_PLUGIN, one.by.name):
+        return True  # jax-plugin-mismatch compares all of them with jaxlib
     return one.what.name in TRITONS or one.what.name.startswith("nvidia-")
 
 

@@ -23,6 +23,7 @@ from gpudoctor.machine import (
     known,
 )
 from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.effects.trial import imported_anew
 from gpudoctor.situation import Situation
 
@@ -65,7 +66,10 @@ def changed(
 def installed_by(specifier: str) -> str:
     """A version that an installer may choose for a specifier; "" where it says none."""
     clauses = [re.fullmatch(r"\s*(~=|==|>=|<=|<|>|!=)\s*([^\s,]+)\s*", clause) for clause in specifier.split(",")]
-    bounds = {found[1]: found[2] for found in clauses if found}
+    bounds: dict[str, str] = {}
+    for operator, version in (found.groups() for found in clauses if found):
+        tightest = max if ">" in operator else min  # several packages may ask for it
+        bounds[operator] = tightest(bounds.get(operator, version), version, key=figures)
     for operator in ("==", "~=", "<=", ">="):
         if operator in bounds:
             return bounds[operator].removesuffix(".*")

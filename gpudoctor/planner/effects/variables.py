@@ -62,8 +62,13 @@ def _searched(environment: PythonEnvironment, name: str, stays: Callable[[str, s
         return environment
     gone = {one.path for one in environment.libraries.found if not stays(one.via, one.path)}
     found = tuple(one for one in environment.libraries.found if one.path not in gone)
+    others = tuple(
+        replace(one, overruled=tuple(library for library in one.overruled if stays(library.via, library.path)))
+        for one in environment.frameworks.others
+    )
     return replace(
         environment,
+        frameworks=replace(environment.frameworks, others=others),
         libraries=replace(environment.libraries, found=found),
         missing_symbols=tuple(one for one in environment.missing_symbols if one.path not in gone),
     )

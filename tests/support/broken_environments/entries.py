@@ -39,7 +39,7 @@ def imports(*modules: str) -> str:
 class Entry:
     name: str
     rule: str
-    """The class of faults, or "control"."""
+    """The class of faults; "control": gpudoctor says no more than of the base; "healthy": nothing at all."""
     kind: str
     """The base that is broken."""
     breaks: Breaks
@@ -57,6 +57,10 @@ class Entry:
     """Empty: quick for CPU builds, gpudoctor's own default for a described GPU."""
     gpu: bool = True
     """Whether a GPU is described to gpudoctor."""
+    machine: tuple[str, ...] = ()
+    """The described GPU, in place of the base's."""
+    visible: bool = True
+    """Whether the proof fails on a machine without such a GPU."""
     repair: bool = False
     """Whether steps of packages in this environment repair it."""
     limit: float = 90
@@ -64,7 +68,7 @@ class Entry:
 
     @property
     def control(self) -> bool:
-        return self.rule == "control"
+        return self.rule in ("control", "healthy")
 
 
 @dataclass

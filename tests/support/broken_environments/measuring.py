@@ -105,7 +105,7 @@ def gpudoctor(
     script = Path(sys.executable).with_name("gpudoctor")
     if not script.exists():
         raise SystemExit(f"{script} is missing: install gpudoctor in the environment that runs this.")
-    machine = BASES[entry.kind].machine if entry.gpu else ()
+    machine = (entry.machine or BASES[entry.kind].machine) if entry.gpu else ()
     chosen = level or entry.level or ("" if machine else "quick")
     words = [*command.split(), "--python", str(environment.prefix), "--format", "json"]
     if not described:

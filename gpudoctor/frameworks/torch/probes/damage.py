@@ -10,10 +10,10 @@ from __future__ import annotations
 import posixpath
 import re
 
-from gpudoctor.codeobjects.elf import NotReadable, open_elf
 from gpudoctor.host import FileStat, Host
 from gpudoctor.machine import DamagedFile, Fact
 from gpudoctor.probes.listing import Listing
+from gpudoctor.probes.record import ends_early
 
 _RECORD_LIMIT = 16 << 20
 # Two lines in three are headers, which are not checked.
@@ -54,7 +54,7 @@ def _problem(host: Host, listing: Listing, path: str, size: int) -> DamagedFile 
         return DamagedFile(path=path, problem="truncated")
     if path.endswith(".py"):
         return None if actual == size else DamagedFile(path=path, problem="changed")
-    if actual < size and _is_cut(host, path):
+    if actual < size and ends_early(host, path):
         return DamagedFile(path=path, problem="truncated")
     return None if actual == size else DamagedFile(path=path, problem="changed")
 
@@ -74,19 +74,6 @@ def _cut_libraries(host: Host, folder: str) -> tuple[DamagedFile, ...]:
     """Without a RECORD: libraries that end before what their own header promises."""
     names = (name for name in host.names(folder).value or () if ".so" in name)
     paths = (posixpath.join(folder, name) for name in names)
-    return tuple(DamagedFile(path=path, problem="truncated") for path in paths if _is_cut(host, path))[
+    return tuple(DamagedFile(path=path, problem="truncated") for path in paths if ends_early(host, path))[
         :_MOST_REPORTED
     ]
-
-
-def _is_cut(host: Host, path: str) -> bool:
-    """Whether an ELF file ends before its last segment. (`strip` also shrinks a library, but keeps it whole.)"""
-    handle = host.open_binary(path)
-    if handle is None:
-        return False
-    with handle:
-        try:
-            elf = open_elf(handle)
-            return any(segment.offset + segment.size > elf.file.size for segment in elf.segments)
-        except NotReadable as error:
-            return error.reason.startswith("truncated")

@@ -1,0 +1,299 @@
+"""Frameworks beside torch: the libraries that they open, and files of their own (GPD461, GPD465, GPD469, GPD474)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.dependencies import parsed
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage
+from gpudoctor.frameworks.gpu_builds import install
+from gpudoctor.frameworks.others import any_installed, gpu_names, sharing_frameworks, version_evidence, works_beside
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
+from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
+from gpudoctor.frameworks.torch.system_rocblas import lacks_kernels
+from gpudoctor.machine import Distribution, Library, MissingSymbols
+from gpudoctor.matrix.versions import figures
+from gpudoctor.situation import Situation
+from gpudoctor.situation.frameworks import InstalledFramework
+from gpudoctor.situation.gpu_groups import finding, together
+
+# --- libraries that are not there ----------------------------------------------------------------------------
+
+
+@check("GPD461", "framework-libraries-not-found", "framework", needs=any_installed)
+def framework_libraries_not_found(situation: Situation) -> Verdicts:
+    """A framework cannot find the CUDA libraries that it opens itself.
+
+    ## Why it matters
+    JAX and TensorFlow print one line ("Unable to load cuDNN. Is it installed?", "Cannot dlopen some GPU libraries")
+    and compute on the CPU. CuPy and CTranslate2 fail at their first operation on the GPU.
+
+    ## How it is judged
+    The matrix names the libraries that a build opens when it needs them. The check looks in NVIDIA's wheels, in the
+    environment's own folder of libraries, in CUDA toolkits and on the loader's path. CTranslate2 and older releases
+    of ONNX Runtime do not look into the wheels: for them only the loader's path counts, unless a torch for GPUs is
+    there. A library whose file is cut short does not count. It is an error if a usable GPU is there. It is a warning
+    if the package serves machines without a GPU as well and another framework uses the GPU.
+
+    ## Fix safety
+    Installs the libraries as the framework's own extra names them, or again where only their files are gone; the
+    framework keeps its version.
+    """
+    for one in situation.others:
+        lacking = one.files.not_found.value if one.files else None
+        if not lacking or one.vendor is None or one.build is None or not situation.usable_of(one.vendor):
+            continue
+        optional = (
+            one.build.default and one.row is not None and (one.row.gpu == "sometimes" or works_beside(situation, one))
+        )
+        where = "no folder that it looks in has a whole one"
+        if one.files and one.files.beside:
+            where = f"it does not look in {', '.join(one.files.beside)}"
+        yield Finding(
+            severity="warning" if optional else "error",
+            message=f"{one.title} {one.version} opens {', '.join(lacking)}, and {where}: it cannot use "
+            f"{gpu_names(situation.usable_of(one.vendor))}.",
+            saw=f"no {', '.join(lacking)}",
+            want=", ".join(lacking),
+            subject=f"{one.title} {one.version}",
+            slug="framework-cuda-libs-missing",
+            framework=one.name,
+            evidence=(*version_evidence(one), Evidence.of(f"{one.name}.not_found", one.files.not_found))
+            if one.files
+            else version_evidence(one),
+            fixes=(_provided(situation, one, lacking),),
+            refs=(one.build.source,),
+        )
+
+
+def _provided(situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]) -> Fix:
+    """What brings the libraries, or where to look for them."""
+    folders = one.files.beside if one.files else ()
+    if folders:
+        value = ":".join((*folders, "$LD_LIBRARY_PATH"))
+        text = f'Set the variable before the program starts: export LD_LIBRARY_PATH="{value}"'
+        return Fix("Name the folders of NVIDIA's wheels in LD_LIBRARY_PATH", (Manual(text),))
+    again = _again(situation, one, lacking)
+    if again is not None:
+        return again
+    whole = install(situation, one, one.build) if one.build and one.build.extra else None
+    text = f"Install the CUDA {one.cuda} that {one.title} needs, so that the loader finds {', '.join(lacking)}."
+    return whole or Fix(f"Install CUDA {one.cuda}", (Manual(text, risk="replaces"),))
+
+
+def _again(situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]) -> Fix | None:
+    """Installs packages again whose records are there and whose libraries are not: pip takes them for installed."""
+    major = (one.cuda or "").partition(".")[0]
+    bases = dict.fromkeys(filter(None, map(distribution_of, lacking)))
+    found = [situation.machine.installed(name) for base in bases for name in (f"{base}-cu{major}", base)]
+    emptied = [package for package in found if package is not None]
+    if len(emptied) < len(bases) or not emptied:
+        return None
+    why = f"its files are gone, and {one.title} needs them"
+    remedies = tuple(ReinstallPackage(package.name, package.version, why=why) for package in emptied)
+    return Fix("Install these packages again", remedies)
+
+
+# --- libraries that are too old ------------------------------------------------------------------------------
+
+
+@check("GPD465", "framework-library-too-old", "framework", needs=any_installed)
+def framework_library_too_old(situation: Situation) -> Verdicts:
+    """An NVIDIA library is older than the one a framework was built against.
+
+    ## Why it matters
+    JAX refuses it ("Outdated cuDNN installation found") and computes on the CPU; TensorFlow and others refuse a cuDNN
+    that is older than the one they were built with. Another framework often pins such a library. An nvJitLink that is
+    older than cuSPARSE and cuSOLVER cannot be loaded with them.
+
+    ## How it is judged
+    The extras in the framework's own metadata name these packages. What is installed must be no older than the lowest
+    version there, and so must be what LD_LIBRARY_PATH puts before it, where the framework follows that variable
+    (TensorFlow does, JAX does not). An older cuDNN is an error, as is any of these libraries for JAX; for other
+    frameworks an older library is a note. A library that lacks symbols which another one needs is an error.
+
+    ## Fix safety
+    Installs a newer release of that one package, or takes the folder out of the variable. Where torch pins another
+    release, pip says so; torch works with a newer cuDNN of the same major.
+    """
+    for one in situation.others:
+        if one.vendor != "nvidia" or not situation.usable_of("nvidia") or one.build is None or one.files is None:
+            continue
+        for misfit in one.files.misfits[:1]:
+            yield _misfit(situation, one, misfit)
+        overruled = {distribution_of(library.name): library for library in one.files.overruled}
+        for owner in _owners(situation, one):
+            for name, lowest, specifier in _lowest(owner):
+                there = situation.machine.installed(name)
+                library = overruled.get(without_cuda(name))
+                if library is not None and library.version and figures(library.version) < figures(lowest):
+                    yield _overruled(situation, one, library, name, lowest)
+                elif there is not None and figures(there.version) < figures(lowest):
+                    yield _too_old(one, there, lowest, specifier)
+
+
+def _too_old(one: InstalledFramework, there: Distribution, lowest: str, specifier: str) -> Finding:
+    cudnn = there.name.startswith("nvidia-cudnn")
+    strict = cudnn or (one.row is not None and one.row.compares_versions)
+    newer = ReplacePackage(there.name, specifier, why=f"{one.title} needs it", indirect=True)
+    return Finding(
+        severity="error" if strict else "note",
+        message=f"{one.title} {one.version} was built for {there.name} {lowest} or newer, and "
+        f"{there.version} is installed.",
+        saw=f"{there.name} {there.version}",
+        want=f"{there.name}{specifier}",
+        subject=f"{one.title} {one.version}",
+        framework=one.name,
+        evidence=(*version_evidence(one), Evidence(there.name, there.version, there.path)),
+        fixes=(Fix(f"Install a newer {there.name}", (newer,)),),
+        slug="cudnn-mismatch" if cudnn else "",
+    )
+
+
+def _overruled(situation: Situation, one: InstalledFramework, library: Library, name: str, lowest: str) -> Finding:
+    return Finding(
+        severity="error" if name.startswith("nvidia-cudnn") else "note",
+        message=f"LD_LIBRARY_PATH puts {library.path} ({library.version}) before the wheel's own, and {one.title} "
+        f"{one.version} was built for {name} {lowest} or newer.",
+        saw=f"{library.name} {library.version}",
+        want=f"{lowest} or newer",
+        subject=f"{one.title} {one.version}",
+        framework=one.name,
+        evidence=(*version_evidence(one), Evidence(library.name, library.version or "", library.path)),
+        fixes=(clear_the_way(situation, library),),
+        slug="ld-library-path-shadow",
+    )
+
+
+def _misfit(situation: Situation, one: InstalledFramework, misfit: MissingSymbols) -> Finding:
+    """The symbols end in the release of CUDA that they came with: __nvJitLinkAddData_12_4."""
+    asker = misfit.needed_by.rpartition("/")[2]
+    releases = [
+        found[1].replace("_", ".") for symbol in misfit.symbols if (found := re.search(r"_(\d+_\d+)$", symbol))
+    ]
+    base = distribution_of(misfit.library) or ""
+    names = (f"{base}-cu{(one.cuda or '').partition('.')[0]}", base)
+    there = next(filter(None, map(situation.machine.installed, names)), None)
+    fixes: tuple[Fix, ...] = ()
+    if there is not None and releases:
+        newer = ReplacePackage(there.name, f">={max(releases, key=figures)}", why=f"{asker} needs it", indirect=True)
+        fixes = (Fix(f"Install a newer {there.name}", (newer,)),)
+    return Finding(
+        severity="error",
+        message=f"{asker}, which {one.title} {one.version} opens, needs symbols that {misfit.path} does not have, "
+        f"such as {misfit.symbols[0]}: it cannot be loaded.",
+        saw=f"{there.name} {there.version}" if there else misfit.path,
+        want=f"a {misfit.library} with {misfit.symbols[0]}",
+        subject=f"{one.title} {one.version}",
+        framework=one.name,
+        evidence=(*version_evidence(one), Evidence("missing symbols", " ".join(misfit.symbols), misfit.path)),
+        fixes=fixes,
+    )
+
+
+@check("GPD474", "framework-rocblas-no-arch", "framework", needs=any_installed)
+def framework_rocblas_no_arch(situation: Situation) -> Verdicts:
+    """The ROCm beside a framework has no kernels for the GPU.
+
+    ## Why it matters
+    The plugin of JAX has code for many GPUs. ROCm's wheels for several GPUs have the kernels of rocBLAS and MIOpen in
+    a wheel for each (rocm-sdk-device-gfx1151). Without it the first matrix product fails.
+
+    ## How it is judged
+    By the kernel files in the environment's _rocm_sdk folders. HSA_OVERRIDE_GFX_VERSION counts. An archive for a
+    whole family of GPUs does not tell its targets, and nothing is judged then. Graphics of a processor beside a GPU
+    do not count.
+
+    ## Fix safety
+    Adds one wheel from the index that the others came from.
+    """
+    for one in situation.others:
+        have = one.files.blas_gfx if one.files and one.vendor == "amd" else None
+        if have is None:
+            continue
+        lacking = (gpu for gpu in situation.usable_of("amd") if lacks_kernels(situation, have, gpu))
+        for (name, arch), gpus in together(lacking, lambda gpu: (gpu.name, gpu.arch.value)).items():
+            libraries = situation.machine.installed("rocm-sdk-libraries")
+            release = f"=={libraries.version}" if libraries else ""
+            text = f"Install rocm-sdk-device-{arch}{release} from the index that the rocm-sdk packages came from."
+            yield finding(
+                "error",
+                gpus,
+                message=f"{one.title} {one.version} computes with the ROCm wheels beside it: their rocBLAS has no "
+                f"kernels for {name} ({arch}).",
+                saw=" ".join(have) or "no kernels",
+                want=arch or "",
+                confidence="likely",
+                framework=one.name,
+                evidence=(*version_evidence(one), Evidence.of("gpu.arch", gpus[0].arch)),
+                fixes=(Fix(f"Install the kernels for {arch}", (Manual(text, risk="replaces"),)),),
+                refs=("ROCm/TheRock#4578", "ROCm/TheRock#5347"),
+            )
+
+
+def _owners(situation: Situation, one: InstalledFramework) -> tuple[Distribution, ...]:
+    """The distributions whose extras name the framework's CUDA libraries."""
+    names = dict.fromkeys((one.build.package if one.build else "", one.distribution.name if one.distribution else ""))
+    return tuple(found for name in names if (found := situation.machine.installed(name)) is not None)
+
+
+def _lowest(owner: Distribution) -> Iterator[tuple[str, str, str]]:
+    """Name, lowest version and specifier of each of NVIDIA's packages that its extras ask for."""
+    for line in owner.requires:
+        what = parsed(line) if "extra" in line and "nvidia-" in line else None
+        bound = re.search(r"(?:>=|==|~=)([\d.]+)", what.specifier) if what else None
+        if what is not None and bound is not None:
+            yield what.name, bound[1].rstrip("."), what.specifier
+
+
+# --- files of its own that are not there ---------------------------------------------------------------------
+
+
+@check("GPD469", "framework-install-damaged", "framework", needs=any_installed)
+def framework_install_damaged(situation: Situation) -> Verdicts:
+    """Files of a framework's own package are missing or cut short.
+
+    ## Why it matters
+    The import fails ("module 'onnxruntime' has no attribute ..."), or the GPU part cannot be loaded and the framework
+    computes on the CPU. Removing onnxruntime takes the files of onnxruntime-gpu along.
+
+    ## How it is judged
+    The RECORD of the package names files that are missing, empty, or end before what their own header promises. Only
+    the first files of packages and libraries are compared. Where two packages own the same files, that is told
+    instead. It is an error with a usable GPU, else a warning.
+
+    ## Fix safety
+    Installs the same version of that package again.
+    """
+    shared = sharing_frameworks(situation)
+    for one in situation.others:
+        names = dict.fromkeys((*(one.row.packages if one.row else ()), one.build.package if one.build else ""))
+        for package in filter(None, map(situation.machine.installed, names)):
+            lost = [file for file in package.damaged if not _is_spare(situation, file.path)]
+            if not lost or one.name in shared or package.installer == "conda":
+                continue
+            files = ", ".join(file.path.rpartition("/")[2] for file in lost[:3]) + (" ..." if len(lost) > 3 else "")
+            yield Finding(
+                severity="error" if situation.usable else "warning",
+                message=f"Files of {package.name} {package.version} are missing or cut short: {files}.",
+                saw=files,
+                want=f"a whole {package.name} {package.version}",
+                subject=f"{one.title} {one.version}",
+                framework=one.name,
+                evidence=tuple(Evidence(package.name, file.problem, file.path) for file in lost[:5]),
+                fixes=(
+                    Fix(
+                        f"Install {package.name} {package.version} again",
+                        (ReinstallPackage(package.name, package.version, why="its files are gone"),),
+                    ),
+                ),
+                supersedes=("framework-cuda-libs-missing", "framework-cpu-only"),
+            )
+
+
+def _is_spare(situation: Situation, path: str) -> bool:
+    """A library for some operations only, which people delete to save room."""
+    roles = situation.matrix.tables.library_roles
+    return any(row.role in ("part", "chosen", "alternative") and re.search(f"/{row.library}$", path) for row in roles)

@@ -1,0 +1,129 @@
+"""The libraries that a framework beside torch opens itself: whether it finds them whole, and which ones it finds."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.codeobjects.elf import NotReadable, open_elf
+from gpudoctor.codeobjects.symbols import needed_of, provided
+from gpudoctor.frameworks.torch.nvidia_wheels import family_of, stem_of
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact, Library, MissingSymbols, known, unknown
+from gpudoctor.matrix.rows import FrameworkBuild
+from gpudoctor.probes.environment_libraries import wheel_version
+from gpudoctor.probes.load_path import search
+from gpudoctor.probes.record import ends_early
+
+_MOST_FOLDERS = 400
+_MOST_NAMED = 3
+_TOOLKITS = ("/usr/local/cuda", "/opt/cuda")
+"""Where CUDA's own installers put it: some frameworks look there, whatever the loader's path."""
+_VERSIONED = "libnvJitLink"
+"""Its symbols carry the release of CUDA that they came with: others need a certain one of it."""
+
+
+class Opened(Struct, frozen=True):
+    """What was found of the libraries that a build opens."""
+
+    not_found: Fact[tuple[str, ...]]
+    beside: tuple[str, ...] = ()
+    misfits: tuple[MissingSymbols, ...] = ()
+    overruled: tuple[Library, ...] = ()
+
+
+def opened_libraries(host: Host, build: FrameworkBuild, site: str, environ: Mapping[str, str], prefix: str) -> Opened:
+    """Look for them where the framework does."""
+    if not build.opens:
+        return Opened(unknown("it opens none itself"))
+    wheels = {folder: frozenset(host.names(folder).value or ()) for folder in _wheels(host, site)}
+    # A torch for GPUs, where there is one, loads the same libraries from the wheels.
+    by_loader = build.looks == "loader" and not host.exists(posixpath.join(site, "torch/lib/libtorch_cuda.so"))
+    own = {} if by_loader else dict(wheels)
+    own |= {folder: frozenset(host.names(folder).value or ()) for folder in _others(site, prefix, environ)}
+    there = {name: found for name in build.opens if (found := _first(own, name))}
+    broken = tuple(cut for found in there.values() if (cut := _cut(host, found, own[posixpath.dirname(found)])))
+    lacking = tuple(name for name in build.opens if name not in there)
+    path = search(host, build.opens, environ, shadowed=False) if lacking or build.variable_wins else None
+    if lacking and path is not None:
+        lacking = tuple(name for name in lacking if path.first(name) is None)
+        if lacking and path.complete.value is not True:
+            return Opened(unknown(path.complete.why or "the loader's path could not be read", site))
+    beside = (posixpath.dirname(found) for name in lacking if (found := _first(wheels, name)))
+    return Opened(
+        not_found=known((*lacking, *broken), site),
+        beside=tuple(dict.fromkeys(beside)),
+        misfits=tuple(_misfits(host, there, own)),
+        overruled=tuple(
+            replace(one, version=one.version or wheel_version(host, one.path))
+            for one in (path.found if path and build.variable_wins else ())
+            if one.via == "LD_LIBRARY_PATH" and one.path not in there.values()
+        ),
+    )
+
+
+def _wheels(host: Host, site: str) -> Iterator[str]:
+    wheels = posixpath.join(site, "nvidia")
+    for name in (host.names(wheels).value or ())[:_MOST_FOLDERS]:
+        yield posixpath.join(wheels, name, "lib")
+
+
+def _others(site: str, prefix: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """conda's libraries, torch's, and a toolkit."""
+    yield posixpath.join(prefix, "lib")
+    yield posixpath.join(site, "torch", "lib")
+    named = (environ.get(name, "") for name in ("CUDA_PATH", "CUDA_HOME"))
+    for toolkit in (*filter(None, named), *_TOOLKITS):
+        for folder in ("lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
+            yield posixpath.join(toolkit, folder)
+
+
+def _first(folders: Mapping[str, frozenset[str]], name: str) -> str:
+    return next((posixpath.join(folder, name) for folder, names in folders.items() if name in names), "")
+
+
+def _cut(host: Host, path: str, names: frozenset[str]) -> str:
+    """The library, or one that it opens from its own folder (libcudnn_ops), if its file is cut short. A
+    recording may hold the beginning of a file only."""
+    parts = sorted(name for name in names if family_of(name) == stem_of(posixpath.basename(path)) and ".so" in name)
+    paths = (posixpath.join(posixpath.dirname(path), name) for name in parts)
+    return next((posixpath.basename(one) for one in paths if host.live and ends_early(host, one)), "")
+
+
+def _misfits(
+    host: Host, opened: Mapping[str, str], folders: Mapping[str, frozenset[str]]
+) -> Iterator[MissingSymbols]:
+    for path in opened.values():
+        needed = _asks(host, path)
+        found = _first(folders, needed) if needed else ""
+        lacking = _symbols(host, path, needed) - _symbols(host, found, "") if found else frozenset()
+        if lacking:
+            yield MissingSymbols(needed, found, path, tuple(sorted(lacking)[:_MOST_NAMED]), late=True)
+
+
+def _asks(host: Host, path: str) -> str:
+    """The name of the library with versioned symbols that it needs; "" if none."""
+    handle = host.open_binary(path)
+    if handle is None:
+        return ""
+    with handle:
+        try:
+            return next((name for name in open_elf(handle).needed if name.startswith(_VERSIONED)), "")
+        except NotReadable:
+            return ""
+
+
+def _symbols(host: Host, path: str, needed: str) -> frozenset[str]:
+    """Those that it needs of a library; without one, those that it has."""
+    handle = host.open_binary(path)
+    if handle is None:
+        return frozenset()
+    with handle:
+        try:
+            elf = open_elf(handle)
+            return needed_of(elf, needed) if needed else provided(elf)
+        except NotReadable:
+            return frozenset()

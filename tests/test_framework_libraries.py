@@ -1,0 +1,192 @@
+"""The libraries that frameworks beside torch open, and files of their own: what is read, what is judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.finding import Manual, ReplacePackage, UnsetVariable
+from gpudoctor.host import LiveHost
+from gpudoctor.machine import (
+    DamagedFile,
+    Distribution,
+    Extension,
+    FrameworkFiles,
+    Library,
+    MissingLibrary,
+    MissingSymbols,
+    known,
+)
+from gpudoctor.matrix.load import load_matrix
+from gpudoctor.probes.frameworks import FrameworkRows
+from gpudoctor.probes.python_environment import probe_environment
+from tests.support.check_cases import found
+from tests.support.environments import shared_library, write_distribution, write_venv
+from tests.support.machines import change, nvidia_gpu, nvidia_machine, torch, with_environment
+
+CT2 = ("ctranslate2", "4.8.5")
+TENSORFLOW = ("tensorflow", "2.21.0")
+CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
+
+
+def read(venv: Path, package: tuple[str, str], libraries: dict[str, bytes], variables: dict[str, str] | None = None):
+    """What is read of a framework in a venv with these files."""
+    site = write_venv(venv)
+    write_distribution(site, *package)
+    for name, content in libraries.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_bytes(content)
+    tables = load_matrix().tables
+    rows = FrameworkRows(tables.frameworks, tables.framework_builds)
+    environment = probe_environment(LiveHost(), str(venv), variables or {}, frameworks=rows).value
+    assert environment is not None
+    return environment.frameworks.others[0]
+
+
+def test_a_framework_that_does_not_look_into_the_wheels_finds_libraries_on_the_loaders_path_only(tmp_path):
+    library = {"nvidia/cublas/lib/libcublas.so.12": shared_library()}
+    folder = str(tmp_path / "a/lib/python3.12/site-packages/nvidia/cublas/lib")
+    alone = read(tmp_path / "a", CT2, library)
+    assert (alone.not_found.value, alone.beside) == (("libcublas.so.12",), (folder,))
+    named = read(tmp_path / "b", CT2, library, {"LD_LIBRARY_PATH": folder})
+    assert named.not_found.value == ()
+    with_torch = read(tmp_path / "c", CT2, {**library, "torch/lib/libtorch_cuda.so": b""})
+    assert with_torch.not_found.value == ()
+
+
+def test_a_library_that_is_cut_short_does_not_count(tmp_path):
+    whole = shared_library(needed=("libc.so.6",))
+    assert "libcudnn.so.9" not in (read(tmp_path / "a", TENSORFLOW, {CUDNN: whole}).not_found.value or ())
+    cut = {CUDNN: whole, "nvidia/cudnn/lib/libcudnn_ops.so.9": whole[: len(whole) // 4]}
+    assert "libcudnn_ops.so.9" in (read(tmp_path / "b", TENSORFLOW, cut).not_found.value or ())
+
+
+@pytest.mark.parametrize(("package", "overrules"), [(TENSORFLOW, True), (("jax", "0.12.0.1"), False)])
+def test_a_variable_comes_before_the_wheels_of_tensorflow_and_not_of_jax(tmp_path, package, overrules):
+    other = tmp_path / "other/lib/python3.12/site-packages"
+    write_distribution(other, "nvidia-cudnn-cu12", "9.1.0.70")
+    (other / CUDNN).parent.mkdir(parents=True)
+    (other / CUDNN).write_bytes(shared_library())
+    variables = {"LD_LIBRARY_PATH": str((other / CUDNN).parent)}
+    names = {CUDNN: shared_library()}
+    site = write_venv(tmp_path / "venv")
+    write_distribution(site, "jax-cuda12-plugin", "0.12.0.1")
+    files = read_again(tmp_path / "venv", site, package, names, variables)
+    assert [one.version for one in files.overruled] == (["9.1.0.70"] if overrules else [])
+
+
+def read_again(venv, site, package, libraries, variables):
+    """The same in a venv that is there."""
+    write_distribution(site, *package)
+    for name, content in libraries.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_bytes(content)
+    tables = load_matrix().tables
+    rows = FrameworkRows(tables.frameworks, tables.framework_builds)
+    environment = probe_environment(LiveHost(), str(venv), variables, frameworks=rows).value
+    return environment.frameworks.others[0]
+
+
+# --- what is judged ------------------------------------------------------------------------------------------
+
+
+def patient(files: FrameworkFiles, packages: dict[str, str], requires: dict[str, tuple[str, ...]] | None = None):
+    machine = nvidia_machine(torch=None, packages=packages)
+    environment = machine.environment.value
+    listed = tuple(
+        change(one, requires=(requires or {}).get(one.name, ())) for one in environment.distributions.value
+    )
+    frameworks = change(environment.frameworks, others=(files,))
+    return with_environment(machine, frameworks=frameworks, distributions=known(listed, "/site"))
+
+
+TF_FILES = FrameworkFiles("tensorflow", version="2.21.0", build="tensorflow", not_found=known((), "/s"), source="/s")
+TF_PACKAGES = {"tensorflow": "2.21.0", "nvidia-cudnn-cu12": "9.10.2.21", "nvidia-nvjitlink-cu12": "12.1.105"}
+TF_EXTRA = {"tensorflow": ("nvidia-cudnn-cu12<10.0,>=9.3.0.75; extra == 'and-cuda'",)}
+
+
+def test_libraries_beside_the_path_are_named_in_a_variable():
+    files = FrameworkFiles("ctranslate2", version="4.8.5", build="ctranslate2", source="/s")
+    files = change(files, not_found=known(("libcublas.so.12",), "/s"), beside=("/s/nvidia/cublas/lib",))
+    finding = found(patient(files, {"ctranslate2": "4.8.5"}), "framework-libraries-not-found")[0]
+    step = finding.fixes[0].remedies[0]
+    assert isinstance(step, Manual)
+    assert 'export LD_LIBRARY_PATH="/s/nvidia/cublas/lib:$LD_LIBRARY_PATH"' in step.text
+
+
+@pytest.mark.parametrize(("version", "slugs"), [("9.1.0", ["ld-library-path-shadow"]), ("9.12.0", []), (None, [])])
+def test_an_older_library_of_the_variable_is_an_error_and_a_newer_one_is_not(version, slugs):
+    library = Library("libcudnn.so.9", "/opt/cudnn/libcudnn.so.9", version, via="LD_LIBRARY_PATH")
+    machine = patient(change(TF_FILES, overruled=(library,)), TF_PACKAGES, TF_EXTRA)
+    findings = found(change(machine, variables={"LD_LIBRARY_PATH": "/opt/cudnn"}), "framework-library-too-old")
+    assert [one.slug for one in findings if one.severity == "error"] == slugs
+    assert all(isinstance(one.fixes[0].remedies[0], UnsetVariable) for one in findings)
+
+
+def test_a_library_without_the_symbols_that_another_needs_is_replaced_by_that_release():
+    misfit = MissingSymbols(
+        "libnvJitLink.so.12", "/s/libnvJitLink.so.12", "/s/libcusparse.so.12", ("__nvJitLinkCreate_12_8",)
+    )
+    machine = patient(change(TF_FILES, misfits=(misfit,)), TF_PACKAGES)
+    finding = found(machine, "framework-library-too-old")[0]
+    remedy = finding.fixes[0].remedies[0]
+    assert isinstance(remedy, ReplacePackage)
+    assert (finding.severity, remedy.name, remedy.specifier) == ("error", "nvidia-nvjitlink-cu12", ">=12.8")
+
+
+@pytest.mark.parametrize(
+    ("file", "packages", "told"),
+    [
+        ("onnxruntime/__init__.py", {}, True),
+        ("onnxruntime/capi/libonnxruntime_providers_cuda.so", {}, True),
+        ("onnxruntime/capi/libonnxruntime_providers_tensorrt.so", {}, False),  # deleted to save room
+        ("onnxruntime/__init__.py", {"onnxruntime": "1.31.1"}, False),  # told as what it is: two packages
+    ],
+)
+def test_a_framework_whose_own_files_are_gone_is_installed_again(file, packages, told):
+    machine = nvidia_machine(torch=None, packages=packages)
+    environment = machine.environment.value
+    damaged = Distribution(
+        "onnxruntime-gpu", "1.31.1", installer="pip", damaged=(DamagedFile(f"/site/{file}", "missing"),)
+    )
+    listed = (*environment.distributions.value, damaged)
+    findings = found(with_environment(machine, distributions=known(listed, "/site")), "framework-install-damaged")
+    assert [one.fixes[0].remedies[0].name for one in findings] == (["onnxruntime-gpu"] if told else [])
+
+
+def test_another_build_of_the_framework_has_code_for_the_gpu():
+    packages = {
+        "jax": "0.12.0.1",
+        "jaxlib": "0.12.0.1",
+        "jax-cuda13-plugin": "0.12.0.1",
+        "jax-cuda13-pjrt": "0.12.0.1",
+    }
+    machine = nvidia_machine(nvidia_gpu("Tesla V100", "sm_70"), torch=None, packages=packages)
+    environment = machine.environment.value
+    listed = tuple(
+        change(one, requires=("jax-cuda13-pjrt==0.12.0.1",)) if one.name == "jax-cuda13-plugin" else one
+        for one in environment.distributions.value
+    )
+    code = Extension("jax-cuda13-pjrt", "0.12.0.1", "/site/xla_cuda_plugin.so", sass=("sm_75", "sm_80"))
+    machine = with_environment(machine, distributions=known(listed, "/site"), extensions=(code,))
+    fix = found(machine, "ext-built-without-gpu-arch")[0].fixes[0]
+    assert [remedy.name for remedy in fix.remedies] == ["jax-cuda13-plugin", "jax-cuda13-pjrt", "jax"]
+    assert fix.remedies[-1].extra == "cuda12"
+
+
+@pytest.mark.parametrize(("release", "twice"), [("2.6.0", False), ("2.9.0", True)])
+def test_libraries_of_a_package_for_another_torch_are_told_once(release, twice):
+    """For another patch release it is a warning only: then what is missing counts."""
+    machine = nvidia_machine(torch=torch("2.9.1+cu128"), packages={"xformers": "0.0.33"})
+    environment = machine.environment.value
+    listed = tuple(
+        change(one, requires=(f"torch=={release}",)) if one.name == "xformers" else one
+        for one in environment.distributions.value
+    )
+    lacking = (MissingLibrary("libcudart.so.13"),)
+    code = Extension("xformers", "0.0.33", "/site/xformers/_C.so", sass=("sm_89",), of_torch=True, missing=lacking)
+    code = change(code, needs=("libcudart.so.13",))
+    machine = with_environment(machine, distributions=known(listed, "/site"), extensions=(code,))
+    assert found(machine, "xformers-mismatch") != []
+    assert (found(machine, "framework-cuda-libs-missing") != []) is twice
