@@ -16,7 +16,7 @@ from gpudoctor.situation.gpu_groups import called, finding
 _SHOWN = 200
 _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
-_EXTENSION = "ext-built-without-gpu-arch"
+_EXTENSION, _NO_DRIVER = "ext-built-without-gpu-arch", "no-driver"
 _FIND_THE_LIBRARY = Fix(
     "Find the library that was called",
     (
@@ -69,7 +69,8 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
     first = _EXTENSION if elsewhere else row.slug
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
-    open_ = row.slug == CRASH and bool(causes) and not elsewhere
+    causes = _by_place(situation, row, causes)
+    open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
     place = f"On {called(gpus)}: " if gpus else ""
     parts = {
         "message": f"{place}{line}. It means: {row.meaning}.{other}{_ranked(row, causes)}",
@@ -86,6 +87,20 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
     return Finding(severity=severity(situation, fault), subject="a program", **parts)  # type: ignore[arg-type]
+
+
+def _by_place(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[str, ...]:
+    """The causes of a message that no GPU is found: first those of the place where it was printed. An override that
+    nobody named is the last thing to think of."""
+    if row.slug not in (CRASH, _NO_DRIVER):
+        return causes
+    first: list[str] = []
+    if situation.in_container:
+        first += ("container-no-gpu", "container-toolkit-missing")
+    if situation.machine.system.wsl.known:
+        first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env") if _vendor(situation) == "amd" else ("wsl-driver",)
+    last = () if situation.variable("HSA_OVERRIDE_GFX_VERSION") else ("hsa-override-wrong",)
+    return tuple(sorted(causes, key=lambda slug: (slug in last, slug not in first)))
 
 
 def _ranked(row: ErrorPattern, causes: tuple[str, ...]) -> str:
