@@ -43,7 +43,8 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
     ## How it is judged
     Certain if the driver calls the GPU lost, if its PCI registers read as all ones, or if the loaded driver has not
     taken the GPU for this reason; also if the kernel log says that the GPU fell off the bus (NVIDIA Xid 79) and that
-    the driver could not start it since. Xid 79 alone is a note: a reset may have helped.
+    the driver could not start it since. Xid 79 alone is a note: a reset may have helped. In a text that somebody pasted
+    it is the complaint, and an error, unless the text also shows that the GPU answers.
 
     ## Fix safety
     A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
@@ -54,7 +55,8 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
         lines = lines_about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
         alive = answers_now(situation, gpu)
         missing = bool(lines) and (alive is False or (alive is None and _failed_after(situation, gpu, lines[-1])))
-        gone = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or gpu.key in refused
+        sure = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or gpu.key in refused
+        gone = sure or (bool(lines) and alive is None and situation.log_is_the_complaint)
         if not gone and not lines:
             continue
         asks_for_reset = gone and not gpu.off_bus and gpu.nvml is not None and gpu.nvml.why == _RESET
@@ -73,7 +75,7 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             want="a GPU that answers",
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
-            confidence="certain" if gone else "possible",
+            confidence="certain" if sure else "likely" if gone else "possible",
             evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(situation, lines)),
             fixes=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
             supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),

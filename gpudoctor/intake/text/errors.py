@@ -88,7 +88,9 @@ def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
 
 def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
     """The lines that hold a known message, each message once, in their order."""
-    texts = [_with_place(line.text, following.text) for line, following in zip_longest(lines, lines[1:], fillvalue=_END)]
+    texts = [
+        _with_place(line.text, following.text) for line, following in zip_longest(lines, lines[1:], fillvalue=_END)
+    ]
     return tuple(
         Line(lines[message.number - 1].number, texts[message.number - 1].strip())
         for message in matrix.messages_in("\n".join(texts))
