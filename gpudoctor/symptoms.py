@@ -50,10 +50,10 @@ def _is_explained(fallback: Finding | NotJudged, findings: list[Finding]) -> boo
     others = [finding for finding in findings if finding.id != fallback.id]
     if any(_takes_away(other) or _supersedes(other, fallback) for other in others):
         return True
-    if isinstance(fallback, Finding) and not fallback.devices:
-        if any(one.slug == fallback.slug and _weighs_as(one, fallback) for one in findings):
-            return True
-    return isinstance(fallback, Finding) and fallback.severity == "note" and _are_named(fallback.devices, others)
+    if not isinstance(fallback, Finding):
+        return False
+    named = any(one.slug == fallback.slug and _weighs_as(one, fallback) for one in findings)
+    return (named and not fallback.devices) or (fallback.severity == "note" and _are_named(fallback.devices, others))
 
 
 def _are_named(devices: tuple[Device, ...], findings: list[Finding]) -> bool:

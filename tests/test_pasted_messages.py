@@ -62,6 +62,15 @@ def test_where_nobody_named_the_gpu_no_build_is_chosen_least_of_all_one_for_the_
     assert "CPU" not in steps(TORCHS_OWN)
 
 
+def test_what_ollama_lacks_no_torch_gives_it() -> None:
+    line = (
+        'level=WARN source=amd_linux.go:116 msg="amdgpu [0] gfx1103 is not supported by /tmp/ollama/rocm [gfx1100]"'
+    )
+    assert problems(line) == ["torch-rocm-no-arch-for-gpu"]
+    assert "ollama" in steps(line)
+    assert "torch" not in steps(line)
+
+
 # --- where it was printed --------------------------------------------------------------------------
 
 
@@ -79,6 +88,9 @@ def test_the_place_of_a_message_that_no_gpu_is_found_names_its_causes_first() ->
 def test_a_pod_that_finds_no_library_of_the_driver_was_given_no_gpu() -> None:
     line = "NVML not detected: could not load NVML library: libnvidia-ml.so.1: cannot open shared object file\n"
     assert first_cause(f"kubectl logs -n nvidia nvdp-nvidia-device-plugin-7btjn -p\n{line}") == "container-no-gpu"
+    assert steps(f"kubectl logs -n nvidia nvidia-device-plugin-7btjn\n{line}").startswith(
+        "Give the container the GPUs"
+    )
     assert first_cause(line) == "no-driver"
 
 
@@ -109,7 +121,7 @@ def test_an_xid_in_a_sentence_is_read() -> None:
     "line",
     [
         "Consult /var/lib/dkms/nvidia/580.119.02/build/make.log for more information.",
-        "make[2]: *** [/usr/src/kernel-headers-6.12.7_1/Makefile:1937: /var/lib/dkms/nvidia/470.239.06/build] Error 2",
+        "make[2]: *** [/usr/src/kernel-headers-6.12.7/Makefile:1937: /var/lib/dkms/nvidia/470.239.06/build] Error 2",
         " installed nvidia-dkms-580-open package post-installation script subprocess returned error exit status 10",
     ],
 )
@@ -119,6 +131,8 @@ def test_what_dkms_says_in_a_terminal_is_read(line: str) -> None:
 
 
 def test_a_fabric_manager_that_finds_no_switch_is_no_fault() -> None:
-    line = "request to query NVSwitch device information from NVSwitch driver failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]"
+    line = (
+        "request to query NVSwitch device information failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]"
+    )
     assert [(finding.slug, finding.severity) for finding in findings(line)] == [("harmless", "note")]
     assert "fabric-manager-not-running" in problems(f"{line}\nError 802: system not yet initialized\n")

@@ -43,8 +43,8 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
     ## How it is judged
     Certain if the driver calls the GPU lost, if its PCI registers read as all ones, or if the loaded driver has not
     taken the GPU for this reason; also if the kernel log says that the GPU fell off the bus (NVIDIA Xid 79) and that
-    the driver could not start it since. Xid 79 alone is a note: a reset may have helped. In a text that somebody pasted
-    it is the complaint, and an error, unless the text also shows that the GPU answers.
+    the driver could not start it since. Xid 79 alone is a note: a reset may have helped. In a text that somebody
+    pasted it is the complaint, and an error, unless the text also shows that the GPU answers.
 
     ## Fix safety
     A power cycle changes nothing on disk. Reseating the GPU means opening the machine.

@@ -27,6 +27,18 @@ _FIND_THE_LIBRARY = Fix(
         ),
     ),
 )
+_NO_GPU_GIVEN = "container-no-gpu"
+_GIVE_GPUS = Fix(
+    "Give the container the GPUs",
+    (
+        Manual(
+            "On the host, run `sudo nvidia-ctk runtime configure --runtime=docker` (or containerd) and restart it. "
+            "Docker: start the container with `--gpus all`. Podman: with `--device nvidia.com/gpu=all`. Kubernetes: "
+            "give the pod `runtimeClassName: nvidia`, or make nvidia the default runtime of the node. AMD: "
+            "`--device /dev/kfd --device /dev/dri`."
+        ),
+    ),
+)
 
 
 @check("GPD442", "error-seen", "framework", needs=needs.errors)
@@ -71,6 +83,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
     causes = _by_place(situation, row, causes)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
+    given = (_GIVE_GPUS,) if causes[:1] == (_NO_GPU_GIVEN,) != (row.slug,) else ()
     place = f"On {called(gpus)}: " if gpus else ""
     parts = {
         "message": f"{place}{line}. It means: {row.meaning}.{other}{_ranked(row, causes)}",
@@ -78,7 +91,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         "want": "no error",
         "confidence": "possible" if elsewhere or open_ else "likely",
         "evidence": (Evidence("error", line, situation.machine.source_of_error(text)),),
-        "fixes": () if harmless else (_FIND_THE_LIBRARY,) if elsewhere else fixes(situation, fault),
+        "fixes": () if harmless else (_FIND_THE_LIBRARY,) if elsewhere else (*given, *fixes(situation, fault)),
         "refs": tuple(ref.strip() for ref in row.source.split(";")),
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,
@@ -96,7 +109,7 @@ def _by_place(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) 
         return causes
     first: list[str] = []
     if situation.in_container:
-        first += ("container-no-gpu", "container-toolkit-missing")
+        first += (_NO_GPU_GIVEN, "container-toolkit-missing")
     if situation.machine.system.wsl.known:
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env") if _vendor(situation) == "amd" else ("wsl-driver",)
     last = () if situation.variable("HSA_OVERRIDE_GFX_VERSION") else ("hsa-override-wrong",)
