@@ -96,9 +96,7 @@ def _alternatives(findings: list[Finding]) -> list[Finding]:
         others = [slug for slug in finding.possible_causes if slug != finding.slug][:_ALTERNATIVES]
         for slug in others if finding.ranked else ():
             text = f"It may also be {slug} (`gpudoctor explain {slug}`)."
-            note = Finding(
-                severity="note", message=text, saw=finding.saw, subject=finding.subject, confidence="possible"
-            )
+            note = Finding(severity="note", message=text, subject=finding.subject, confidence="possible")
             if slug not in named:
                 notes.setdefault(slug, replace(note, id=finding.id, slug=slug, layer=finding.layer))
     return list(notes.values())

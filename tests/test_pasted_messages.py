@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gpudoctor.finding import Finding
 from gpudoctor.intake.text.reading import read_text
 from tests.support.check_cases import matrix
+from tests.support.in_process import gpudoctor
 from tests.support.judging import judged
 
 TORCHS_OWN = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
@@ -136,3 +139,32 @@ def test_a_fabric_manager_that_finds_no_switch_is_no_fault() -> None:
     )
     assert [(finding.slug, finding.severity) for finding in findings(line)] == [("harmless", "note")]
     assert "fabric-manager-not-running" in problems(f"{line}\nError 802: system not yet initialized\n")
+
+
+# --- what the answer shows -------------------------------------------------------------------------
+
+
+def test_of_a_long_line_the_part_that_tells_is_shown() -> None:
+    command = "When I run python inference.py --source examples/1.jpg --driving examples/1.wav --config " + "x" * 120
+    line = f"{command} FAIL : Failed to load library libonnxruntime_providers_cuda.so with error: libcublasLt.so.11"
+    assert "libcublasLt.so.11" in findings(f"{line}: cannot open shared object file\n")[0].saw
+
+
+def test_a_name_with_a_remark_is_still_a_gpu_and_an_issue_form_of_nvidia_tells_the_driver() -> None:
+    text = (
+        "GPU: NVIDIA H100 80GB HBM3, MIG enabled (2g.20gb)\n### NVIDIA Open GPU Kernel Modules Version\n\n575.64.03\n"
+    )
+    machine = read_text(text.encode(), matrix())
+    assert [gpu.arch.value for gpu in machine.gpus] == ["sm_90"]
+    assert machine.nvidia.module.value is not None
+    assert machine.nvidia.module.value.version == "575.64.03"
+
+
+def test_a_comment_shows_no_version_that_nobody_named_and_tells_nothing_twice(tmp_path: Path) -> None:
+    (tmp_path / "issue.md").write_text("GPU: NVIDIA GeForce RTX 4090\nFailed to initialize NVML: Unknown Error\n")
+    comment = gpudoctor("check", "--from", str(tmp_path / "issue.md"), "--format", "markdown").stdout
+    assert "kernel unknown" in comment
+    assert "NVIDIA unknown" in comment
+    assert "needed: no error" not in comment
+    assert comment.count("Recreate the container") == 1
+    assert comment.count("Failed to initialize NVML: Unknown Error") <= 2

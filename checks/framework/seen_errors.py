@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.frameworks.torch import check
@@ -13,7 +15,7 @@ from gpudoctor.matrix.rows import ErrorPattern
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.gpu_groups import called, finding
 
-_SHOWN = 200
+_SHOWN, _AROUND = 200, 60
 _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
 _EXTENSION, _NO_DRIVER = "ext-built-without-gpu-arch", "no-driver"
@@ -88,7 +90,6 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     parts = {
         "message": f"{place}{line}. It means: {row.meaning}.{other}{_ranked(row, causes)}",
         "saw": line,
-        "want": "no error",
         "confidence": "possible" if elsewhere or open_ else "likely",
         "evidence": (Evidence("error", line, situation.machine.source_of_error(text)),),
         "fixes": () if harmless else (_FIND_THE_LIBRARY,) if elsewhere else (*given, *fixes(situation, fault)),
@@ -148,8 +149,13 @@ def _gpus(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
 
 
 def _line(text: str, situation: Situation | None = None, row: ErrorPattern | None = None) -> str:
-    """The line of a text that its row matches, else its last one."""
+    """The line of a text that its row matches, else its last one; of a long one the part around the match."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [text.strip()]
     if situation and row:
         lines = [line for line in lines if situation.matrix.cause_seen(line, _vendor(situation)) == row] or lines
-    return lines[-1][:_SHOWN].rstrip(".")
+    line, found = lines[-1], re.search(row.pattern, lines[-1]) if row else None
+    if found is None or found.end() + _AROUND < _SHOWN:
+        return line[:_SHOWN].rstrip(".")
+    start = max(0, min(found.start() - _AROUND, len(line) - _SHOWN))
+    start = line.find(" ", start, found.start()) + 1 or start
+    return f"{'... ' if start else ''}{line[start : start + _SHOWN].rstrip('.')}"
