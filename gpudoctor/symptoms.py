@@ -31,6 +31,8 @@ def drop_fallbacks(
     left = [finding for finding in found if finding.fallback and not _is_explained(finding, sure)]
     # Of two fallbacks one may still supersede the other by name.
     kept = [finding for finding in left if not any(_supersedes(other, finding) for other in left)]
+    problems = {finding.slug for finding in kept if finding.severity != "note"}
+    sure = [finding for finding in sure if finding.severity != "note" or finding.slug not in problems]
     return [*sure, *kept], [one for one in questions if not (one.fallback and _is_explained(one, sure))]
 
 
@@ -48,9 +50,10 @@ def _is_explained(fallback: Finding | NotJudged, findings: list[Finding]) -> boo
     others = [finding for finding in findings if finding.id != fallback.id]
     if any(_takes_away(other) or _supersedes(other, fallback) for other in others):
         return True
-    if isinstance(fallback, Finding) and not fallback.devices and fallback.slug in {one.slug for one in findings}:
-        return True
-    return isinstance(fallback, Finding) and fallback.severity == "note" and _are_named(fallback.devices, others)
+    if not isinstance(fallback, Finding):
+        return False
+    named = any(one.slug == fallback.slug and _weighs_as(one, fallback) for one in findings)
+    return (named and not fallback.devices) or (fallback.severity == "note" and _are_named(fallback.devices, others))
 
 
 def _are_named(devices: tuple[Device, ...], findings: list[Finding]) -> bool:
@@ -93,9 +96,7 @@ def _alternatives(findings: list[Finding]) -> list[Finding]:
         others = [slug for slug in finding.possible_causes if slug != finding.slug][:_ALTERNATIVES]
         for slug in others if finding.ranked else ():
             text = f"It may also be {slug} (`gpudoctor explain {slug}`)."
-            note = Finding(
-                severity="note", message=text, saw=finding.saw, subject=finding.subject, confidence="possible"
-            )
+            note = Finding(severity="note", message=text, subject=finding.subject, confidence="possible")
             if slug not in named:
                 notes.setdefault(slug, replace(note, id=finding.id, slug=slug, layer=finding.layer))
     return list(notes.values())
@@ -134,8 +135,11 @@ def _cause_of(symptom: Finding, causes: list[Finding]) -> int | None:
 def _explains(cause: Finding, symptom: Finding) -> bool:
     """A note explains no error, unless the symptom's own text names it."""
     apart = cause.devices and symptom.devices and not set(cause.devices) & set(symptom.devices)
-    weighs = cause.severity != "note" or symptom.severity == "note" or cause.slug == symptom.slug
-    return not apart and weighs
+    return not apart and (_weighs_as(cause, symptom) or cause.slug == symptom.slug)
+
+
+def _weighs_as(cause: Finding, effect: Finding) -> bool:
+    return cause.severity != "note" or effect.severity == "note"
 
 
 def _named(symptom: Finding) -> bool:

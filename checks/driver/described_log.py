@@ -38,7 +38,7 @@ def log_fault_described(situation: Situation) -> Verdicts:
         if row is None or row.slug is None or row.slug in told:
             continue
         told.add(row.slug)
-        if pasted is not None and not pasted.works:
+        if situation.log_is_the_complaint:
             yield _complaint(fault, row.slug, row.meaning, log.source)
             continue
         yield NotJudged(

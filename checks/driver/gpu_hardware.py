@@ -43,8 +43,8 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
     ## How it is judged
     Certain if the driver calls the GPU lost, if its PCI registers read as all ones, or if the loaded driver has not
     taken the GPU for this reason; also if the kernel log says that the GPU fell off the bus (NVIDIA Xid 79) and that
-    the driver could not start it since. Xid 79 alone is a note on a machine that runs, where a reset may have helped;
-    in a pasted text it is what was asked about.
+    the driver could not start it since. Xid 79 alone is a note: a reset may have helped. In a text that somebody
+    pasted it is the complaint, and an error, unless the text also shows that the GPU answers.
 
     ## Fix safety
     A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
@@ -53,8 +53,10 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
     refused = {gpu.key for _, gpus in because(situation, "gpu-off-bus") for gpu in gpus}
     for gpu in situation.machine.gpus:
         lines = lines_about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
-        missing = bool(lines) and not _may_be_back(situation, gpu, lines[-1])
-        gone = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or gpu.key in refused
+        alive = answers_now(situation, gpu)
+        missing = bool(lines) and (alive is False or (alive is None and _failed_after(situation, gpu, lines[-1])))
+        sure = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or gpu.key in refused
+        gone = sure or (bool(lines) and alive is None and situation.log_is_the_complaint)
         if not gone and not lines:
             continue
         asks_for_reset = gone and not gpu.off_bus and gpu.nvml is not None and gpu.nvml.why == _RESET
@@ -73,7 +75,7 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             want="a GPU that answers",
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
-            confidence="certain" if gone else "possible",
+            confidence="certain" if sure else "likely" if gone else "possible",
             evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(situation, lines)),
             fixes=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
             supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
@@ -95,14 +97,6 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             fixes=(_power_cycle(),),
             supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
-
-
-def _may_be_back(situation: Situation, gpu: Gpu, fall: LogFault) -> bool:
-    """Whether a GPU that fell off the bus may work again. Of a log that a person sends in, that would be said."""
-    alive, pasted = answers_now(situation, gpu), situation.machine.pasted
-    if alive is None:
-        return not _failed_after(situation, gpu, fall) and (pasted is None or bool(pasted.works))
-    return alive
 
 
 def _failed_after(situation: Situation, gpu: Gpu, fall: LogFault) -> bool:

@@ -39,7 +39,8 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
     ## How it is judged
     For each GPU the last such line of this boot counts: a reset, a reboot, or no action any more. The result is a
     warning, because a reset may not be logged. It is a note if the log only says that the GPU's own processor (GSP)
-    did not answer (Xid 119, 120, a missing heartbeat); a GPU that the driver lists now has recovered. For an AMD GPU
+    did not answer (Xid 119, 120, a missing heartbeat), unless somebody pasted the line as a complaint; a GPU that the
+    driver lists now has recovered. For an AMD GPU
     the last finished reset counts: a warning if it failed. Nothing is reported if smoke kernels computed right, or if
     the GPU is lost (gpu-off-bus).
 
@@ -55,7 +56,8 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
         lost = gpu.off_bus or bool(gpu.nvml and gpu.nvml.lost)  # gpu-off-bus reports it
         if not action or lost or situation.computed(gpu):
             continue
-        severity: Severity = "note" if gsp_lines else "warning"
+        recovered = bool(gsp_lines) and not situation.log_is_the_complaint
+        severity: Severity = "note" if recovered else "warning"
         reason = (
             requests[-1].line.rpartition("(")[2].rstrip(") ")
             if requests
@@ -68,7 +70,7 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
             want="no recovery action",
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
-            confidence="possible" if gsp_lines else "likely",
+            confidence="possible" if recovered else "likely",
             evidence=log_evidence(situation, requests or gsp_lines),
             fixes=(_recovery(gpu, action),),
             refs=("NVIDIA Xid errors catalogue",),

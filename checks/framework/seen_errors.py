@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.frameworks.torch import check
@@ -13,10 +15,10 @@ from gpudoctor.matrix.rows import ErrorPattern
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.gpu_groups import called, finding
 
-_SHOWN = 200
+_SHOWN, _AROUND = 200, 60
 _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
-_EXTENSION = "ext-built-without-gpu-arch"
+_EXTENSION, _NO_DRIVER = "ext-built-without-gpu-arch", "no-driver"
 _FIND_THE_LIBRARY = Fix(
     "Find the library that was called",
     (
@@ -24,6 +26,18 @@ _FIND_THE_LIBRARY = Fix(
             "The last lines of the traceback name the package that was called: install a build of it for this GPU. "
             'Check with `python -c "import torch; print(torch.__file__, torch.__version__)"` that this torch is the '
             "one that the program imports."
+        ),
+    ),
+)
+_NO_GPU_GIVEN = "container-no-gpu"
+_GIVE_GPUS = Fix(
+    "Give the container the GPUs",
+    (
+        Manual(
+            "On the host, run `sudo nvidia-ctk runtime configure --runtime=docker` (or containerd) and restart it. "
+            "Docker: start the container with `--gpus all`. Podman: with `--device nvidia.com/gpu=all`. Kubernetes: "
+            "give the pod `runtimeClassName: nvidia`, or make nvidia the default runtime of the node. AMD: "
+            "`--device /dev/kfd --device /dev/dri`."
         ),
     ),
 )
@@ -69,15 +83,16 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
     first = _EXTENSION if elsewhere else row.slug
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
-    open_ = row.slug == CRASH and bool(causes) and not elsewhere
+    causes = _by_place(situation, row, causes)
+    open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
+    given = (_GIVE_GPUS,) if causes[:1] == (_NO_GPU_GIVEN,) != (row.slug,) else ()
     place = f"On {called(gpus)}: " if gpus else ""
     parts = {
         "message": f"{place}{line}. It means: {row.meaning}.{other}{_ranked(row, causes)}",
         "saw": line,
-        "want": "no error",
         "confidence": "possible" if elsewhere or open_ else "likely",
         "evidence": (Evidence("error", line, situation.machine.source_of_error(text)),),
-        "fixes": () if harmless else (_FIND_THE_LIBRARY,) if elsewhere else fixes(situation, fault),
+        "fixes": () if harmless else (_FIND_THE_LIBRARY,) if elsewhere else (*given, *fixes(situation, fault)),
         "refs": tuple(ref.strip() for ref in row.source.split(";")),
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,
@@ -86,6 +101,20 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
     return Finding(severity=severity(situation, fault), subject="a program", **parts)  # type: ignore[arg-type]
+
+
+def _by_place(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[str, ...]:
+    """The causes of a message that no GPU is found: first those of the place where it was printed. An override that
+    nobody named is the last thing to think of."""
+    if row.slug not in (CRASH, _NO_DRIVER):
+        return causes
+    first: list[str] = []
+    if situation.in_container:
+        first += (_NO_GPU_GIVEN, "container-toolkit-missing")
+    if situation.machine.system.wsl.known:
+        first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env") if _vendor(situation) == "amd" else ("wsl-driver",)
+    last = () if situation.variable("HSA_OVERRIDE_GFX_VERSION") else ("hsa-override-wrong",)
+    return tuple(sorted(causes, key=lambda slug: (slug in last, slug not in first)))
 
 
 def _ranked(row: ErrorPattern, causes: tuple[str, ...]) -> str:
@@ -120,8 +149,13 @@ def _gpus(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
 
 
 def _line(text: str, situation: Situation | None = None, row: ErrorPattern | None = None) -> str:
-    """The line of a text that its row matches, else its last one."""
+    """The line of a text that its row matches, else its last one; of a long one the part around the match."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [text.strip()]
     if situation and row:
         lines = [line for line in lines if situation.matrix.cause_seen(line, _vendor(situation)) == row] or lines
-    return lines[-1][:_SHOWN].rstrip(".")
+    line, found = lines[-1], re.search(row.pattern, lines[-1]) if row else None
+    if found is None or found.end() + _AROUND < _SHOWN:
+        return line[:_SHOWN].rstrip(".")
+    start = max(0, min(found.start() - _AROUND, len(line) - _SHOWN))
+    start = line.find(" ", start, found.start()) + 1 or start
+    return f"{'... ' if start else ''}{line[start : start + _SHOWN].rstrip('.')}"

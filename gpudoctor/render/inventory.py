@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from gpudoctor.render.lines import Line
     from gpudoctor.report import Report
 
+_ASSUMED = "assumed"
+"""The source of a fact that a text does not tell: a line of its own names it, and the list of parts leaves it out."""
+
 
 def inventory(report: Report) -> Iterator[Line]:
     """What the machine and the examined environment have, a line each."""
@@ -51,7 +54,8 @@ def system_text(machine: Machine) -> str:
     os = system.os.value
     os_name = (os.name or os.id or "any distribution") if os else "unknown system"
     place = place_text(machine)
-    kernel = f"{system.kernel.value or 'unknown'} {system.arch.value or ''}"
+    release = "unknown" if machine.pasted and system.kernel.source == _ASSUMED else system.kernel.value
+    kernel = f"{release or 'unknown'} {system.arch.value or ''}"
     return f"{os_name}, kernel {kernel}{f', {place}' if place else ''}".rstrip()
 
 
@@ -123,7 +127,9 @@ def _gpu(gpu: Gpu) -> str:
 def drivers(machine: Machine) -> Iterator[tuple[str, str]]:
     """Kernel drivers and the system's ROCm."""
     module = machine.nvidia.module.value
-    if module is not None:
+    if machine.pasted and machine.nvidia.module.source == _ASSUMED:
+        yield "Driver", "NVIDIA unknown"
+    elif module is not None:
         answer = next((api.value for api in machine.nvidia.answered if api.value and api.value.cuda_version), None)
         serves = f", serves CUDA up to {answer.cuda_version}" if answer else ""
         flavour = f" ({module.flavour} kernel module)" if module.flavour else ""

@@ -87,7 +87,9 @@ def _finding(finding: ReportedFinding) -> Iterator[str]:
     for number, fix in enumerate(finding.fixes):
         yield f"{'Alternative' if number else 'Fix'}: {code(fix.title)}"
         yield ""
-        yield from _fence((line for step in fix.steps for line in step_lines(step)), "sh" if is_command(fix) else "")
+        steps = [line for step in fix.steps for line in step_lines(step)]
+        if steps != [fix.title]:
+            yield from _fence(steps, "sh" if is_command(fix) else "")
     if finding.evidence:
         yield "<details><summary>Evidence</summary>"
         yield ""

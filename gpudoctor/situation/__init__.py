@@ -147,6 +147,11 @@ class Situation:
         xids = {row.xid: row.slug for row in self.matrix.tables.xids}
         return tuple(fault for fault in log.faults if slug in (meanings.get(fault.kind), xids.get(fault.xid or -1)))
 
+    @property
+    def log_is_the_complaint(self) -> bool:
+        """Whether somebody pasted the kernel log into a report that does not say that a GPU works."""
+        return self.machine.pasted is not None and not self.machine.pasted.works
+
     @cached_property
     def behind(self) -> dict[str, Gpu]:
         """The GPU behind each device of the smoke kernels ("cuda:0"), if known."""

@@ -64,7 +64,10 @@ def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
 
 
 def _with_code(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
-    """Builds for the GPU, without the one that just failed on it."""
+    """Builds for the GPU, without the one that just failed on it; none where nobody named the GPU, or where another
+    program failed."""
+    if not fault.gpus or not all(row.of_torch for row in fault.causes):
+        return ()
     all_fits = fits(situation)
     fit = next((fit for fit in all_fits if fit.gpu in fault.gpus), None)
     fixes = amd_fixes(situation, fit, all_fits) if fit and fit.gpu.vendor == "amd" else better_torch(situation)

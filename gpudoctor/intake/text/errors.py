@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
@@ -26,6 +27,9 @@ _OF_TORCH = frozenset((
 _MISSING_LIBRARY = re.compile(r"(?P<name>lib[\w.+-]{1,80}?)\.so[\w.]{0,20}: cannot open shared object file")
 _OF_GPUS = re.compile(r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc|hip|hsa|amd|miopen|rccl|mkl|gomp|cupti|magma)", re.I)
 """Libraries of drivers, toolkits and frameworks: without libGL, say, no GPU is amiss."""
+_END = Line(0, "")
+_WHERE = re.compile(r"current device: \d{1,3}, in function ggml_\w{1,80}")
+"""What ggml prints on the line below its message: that the message is not torch's."""
 _QUOTED_COMMAND = re.compile(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s)")
 
 _WARNING = re.compile(
@@ -84,10 +88,19 @@ def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
 
 def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
     """The lines that hold a known message, each message once, in their order."""
+    texts = [
+        _with_place(line.text, following.text) for line, following in zip_longest(lines, lines[1:], fillvalue=_END)
+    ]
     return tuple(
-        Line(lines[message.number - 1].number, lines[message.number - 1].text.strip())
-        for message in matrix.messages_in("\n".join(line.text for line in lines))
+        Line(lines[message.number - 1].number, texts[message.number - 1].strip())
+        for message in matrix.messages_in("\n".join(texts))
     )
+
+
+def _with_place(text: str, following: str) -> str:
+    """A line of ggml's message together with the next one, which tells where it failed."""
+    where = _WHERE.search(following) if "in function ggml_" in following else None
+    return f"{text}, {where[0]}" if where else text
 
 
 def _counts(text: str) -> bool:

@@ -86,7 +86,7 @@ def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
     if gpu.pci_id and (by_id := matrix.gpu_by_pci(gpu.pci_id)):
         return by_id
     gpu = replace(gpu, name=re.sub(r"^\d{1,2} ?x ", "", gpu.name))
-    by_name = matrix.gpus_by_name(gpu.name) if gpu.name and len(gpu.name) < 120 else ()
+    by_name = _by_name(gpu.name, matrix)
     arch = gpu.arch.partition(":")[0]
     if arch:
         same = [identity for identity in by_name if identity.arch == arch]
@@ -106,6 +106,13 @@ def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
     if by_name and len({identity.vendor for identity in by_name}) == 1:
         return Identity(vendor=by_name[0].vendor, name=gpu.name, arch="")
     return _of_vendor(gpu)
+
+
+def _by_name(name: str, matrix: Matrix) -> tuple[Identity, ...]:
+    """The GPUs of a name, or of what stands before the remarks that people add to it."""
+    if not name or len(name) >= 120:
+        return ()
+    return matrix.gpus_by_name(name) or matrix.gpus_by_name(re.split(r"[,;(]", name)[0].strip())
 
 
 def _of_vendor(gpu: NamedGpu) -> Identity | None:

@@ -44,7 +44,7 @@ _KEYS = {
     "driver": (
         "nvidia driver version", "driver version", "nvidia driver", "gpu driver", "gpu driver version",
         "cuda driver version", "nvidia_driver_version",
-        "nvidia-driver", "driver_version", "nvidia gpu driver version",
+        "nvidia-driver", "driver_version", "nvidia gpu driver version", "nvidia open gpu kernel modules version",
     ),
     "python": ("python version", "python", "python_version"),
     "os": ("os", "operating system", "linux distribution", "distro", "distribution", "host os", "os version",

@@ -33,8 +33,9 @@ _DOCKER = re.compile(
 _IN_CONTAINER = re.compile(
     r"(?i)(?:^|\s)(?:inside|in|within|using) (?:a |the |my )?(?P<kind>docker|podman|kubernetes|k8s"
     r"|apptainer|singularity|lxc)\b(?: container| image)?|root@[0-9a-f]{12}:"
+    r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin)"
 )
-_CONTAINER_SIGNS = re.compile(r"(?i)docker|root@|podman|kubernetes|k8s|apptainer|singularity|lxc")
+_CONTAINER_SIGNS = re.compile(r"(?i)docker|root@|podman|kube|k8s|apptainer|singularity|lxc|Device Plugin")
 _NODE = re.compile(
     r"c(?P<mode>[rwxsStT-]{9})[+.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
 )
@@ -130,7 +131,8 @@ def _system(number: int, text: str, facts: Facts) -> None:
         facts.say("container", docker["engine"], number, "shell")
         facts.say("container command", docker["rest"], number, "shell")
     elif _CONTAINER_SIGNS.search(text) and (inside := _IN_CONTAINER.search(text)):
-        facts.say("container", (inside["kind"] or "docker").lower().replace("k8s", "kubernetes"), number, "prose")
+        kind = "kubernetes" if inside["pod"] else (inside["kind"] or "docker").lower()
+        facts.say("container", kind.replace("k8s", "kubernetes"), number, "prose")
     if _may_list(text) and (listed := _LSPCI.search(text)):
         name, vendor = listed["name"], listed["name"].lower()
         if "nvidia" in vendor or "amd" in vendor or "ati" in vendor:

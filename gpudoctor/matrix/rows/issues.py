@@ -121,6 +121,8 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     """In a message that a person saw it is about that program, which may ask for too much of a sound machine."""
     of_import: bool = False
     """It counts where torch was imported; in what another program printed it may be about anything."""
+    of_torch: bool = True
+    """Whether torch may print it; what a program with libraries of its own prints, no build of torch mends."""
     severity: Literal["error", "warning", "note"] = "error"
     """Severity of a kernel that fails for this cause; a note names a text that explains no failure."""
     workaround: str

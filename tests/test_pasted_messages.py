@@ -1,0 +1,170 @@
+"""`check --from` with messages of programs beside torch, of kernel logs, and of places without a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.finding import Finding
+from gpudoctor.intake.text.reading import read_text
+from tests.support.check_cases import matrix
+from tests.support.in_process import gpudoctor
+from tests.support.judging import judged
+
+TORCHS_OWN = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+GGML = """CUDA error: no kernel image is available for execution on the device
+  current device: 0, in function ggml_cuda_compute_forward at /src/ggml/src/ggml-cuda/ggml-cuda.cu:2761"""
+XID_79 = "[ 9943.412345] NVRM: Xid (PCI:0000:01:00): 79, pid=6755, name=python, GPU has fallen off the bus."
+XID_119 = (
+    "[ 9943.412345] NVRM: Xid (PCI:0000:01:00): 119, pid=6755, name=python, Timeout after 6s of waiting for RPC "
+    "response from GPU0 GSP!"
+)
+XID_48 = "[ 9943.412345] NVRM: Xid (PCI:0000:01:00): 48, pid=6755, name=python, DBE (double bit error)"
+WORKS = "NVIDIA GeForce RTX 4090\nIs CUDA available: True\n"
+
+
+def findings(text: str) -> tuple[Finding, ...]:
+    return tuple(judged(read_text(text.encode(), matrix())).findings)
+
+
+def problems(text: str) -> list[str]:
+    """Slugs of errors and warnings, in order."""
+    return [finding.slug for finding in findings(text) if finding.severity != "note"]
+
+
+def steps(text: str) -> str:
+    return " ".join(fix.title for finding in findings(text) for fix in finding.fixes)
+
+
+# --- whose message it is ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GGML,
+        "RuntimeError: GemmaRMSNorm failed with error code no kernel image is available for execution on the device",
+        "Failed to initialize miner on GPU0: RTX 5090 [0000:41:00.0]: no kernel image is available for execution",
+    ],
+)
+def test_a_program_that_lacks_code_is_not_mended_with_a_torch(text: str) -> None:
+    text = f"NVIDIA GeForce RTX 5090\n{text}\n"
+    assert problems(text) == ["ext-built-without-gpu-arch"]
+    assert "torch" not in steps(text)
+
+
+def test_torchs_own_message_asks_for_a_torch_that_has_code() -> None:
+    assert problems(f"NVIDIA GeForce RTX 5090\n{TORCHS_OWN}\n") == ["torch-no-arch-for-gpu"]
+    assert "Install torch" in steps(f"NVIDIA GeForce RTX 5090\n{TORCHS_OWN}\n")
+
+
+def test_where_nobody_named_the_gpu_no_build_is_chosen_least_of_all_one_for_the_cpu() -> None:
+    assert problems(TORCHS_OWN) == ["torch-no-arch-for-gpu"]
+    assert "gpudoctor recommend" in steps(TORCHS_OWN)
+    assert "CPU" not in steps(TORCHS_OWN)
+
+
+def test_what_ollama_lacks_no_torch_gives_it() -> None:
+    line = (
+        'level=WARN source=amd_linux.go:116 msg="amdgpu [0] gfx1103 is not supported by /tmp/ollama/rocm [gfx1100]"'
+    )
+    assert problems(line) == ["torch-rocm-no-arch-for-gpu"]
+    assert "ollama" in steps(line)
+    assert "torch" not in steps(line)
+
+
+# --- where it was printed --------------------------------------------------------------------------
+
+
+def first_cause(text: str) -> str:
+    return problems(text)[0]
+
+
+def test_the_place_of_a_message_that_no_gpu_is_found_names_its_causes_first() -> None:
+    message = "CUDA Error CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected while calling init (cuInit)\n"
+    assert first_cause(message) == "cuda-visible-devices"
+    assert first_cause(f"I run this under wsl2 with Python 3.11\n{message}") == "wsl-driver"
+    assert first_cause(f"docker run --gpus all -it image bash\n{message}") == "container-no-gpu"
+
+
+def test_a_pod_that_finds_no_library_of_the_driver_was_given_no_gpu() -> None:
+    line = "NVML not detected: could not load NVML library: libnvidia-ml.so.1: cannot open shared object file\n"
+    assert first_cause(f"kubectl logs -n nvidia nvdp-nvidia-device-plugin-7btjn -p\n{line}") == "container-no-gpu"
+    assert steps(f"kubectl logs -n nvidia nvidia-device-plugin-7btjn\n{line}").startswith(
+        "Give the container the GPUs"
+    )
+    assert first_cause(line) == "no-driver"
+
+
+def test_an_override_that_nobody_named_is_not_the_first_cause_of_a_fault() -> None:
+    fault = "Memory access fault by GPU node-1 (Agent handle: 0x150e85c0) on address 0x7fdb980a6000."
+    assert first_cause(fault) != "hsa-override-wrong"
+    assert first_cause(f"export HSA_OVERRIDE_GFX_VERSION=10.3.0\n{fault}") == "hsa-override-wrong"
+
+
+# --- kernel logs and DKMS --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "slug"), [(XID_79, "gpu-off-bus"), (XID_48, "gpu-ecc"), (XID_119, "gpu-reset-needed")]
+)
+def test_an_xid_that_somebody_pasted_is_the_complaint_unless_the_gpu_works(line: str, slug: str) -> None:
+    assert problems(line) == [slug]
+    assert [finding.slug for finding in findings(line)] == [slug]
+    assert problems(WORKS + line) == []
+
+
+def test_an_xid_in_a_sentence_is_read() -> None:
+    assert problems('The kernel log has a Xid 79 error, the GPU has "fallen off the bus".\n') == ["gpu-off-bus"]
+    assert problems("Xid 13 is all that the log has, no Xid 790\n") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Consult /var/lib/dkms/nvidia/580.119.02/build/make.log for more information.",
+        "make[2]: *** [/usr/src/kernel-headers-6.12.7/Makefile:1937: /var/lib/dkms/nvidia/470.239.06/build] Error 2",
+        " installed nvidia-dkms-580-open package post-installation script subprocess returned error exit status 10",
+    ],
+)
+def test_what_dkms_says_in_a_terminal_is_read(line: str) -> None:
+    assert problems(line) == ["nvidia-dkms-kernel-mismatch"]
+    assert problems(line.replace("dkms/nvidia/", "dkms/nvidia-fs/").replace("nvidia-dkms", "vbox-dkms")) == []
+
+
+def test_a_fabric_manager_that_finds_no_switch_is_no_fault() -> None:
+    line = (
+        "request to query NVSwitch device information failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]"
+    )
+    assert [(finding.slug, finding.severity) for finding in findings(line)] == [("harmless", "note")]
+    assert "fabric-manager-not-running" in problems(f"{line}\nError 802: system not yet initialized\n")
+
+
+# --- what the answer shows -------------------------------------------------------------------------
+
+
+def test_of_a_long_line_the_part_that_tells_is_shown() -> None:
+    command = "When I run python inference.py --source examples/1.jpg --driving examples/1.wav --config " + "x" * 120
+    line = f"{command} FAIL : Failed to load library libonnxruntime_providers_cuda.so with error: libcublasLt.so.11"
+    assert "libcublasLt.so.11" in findings(f"{line}: cannot open shared object file\n")[0].saw
+
+
+def test_a_name_with_a_remark_is_still_a_gpu_and_an_issue_form_of_nvidia_tells_the_driver() -> None:
+    text = (
+        "GPU: NVIDIA H100 80GB HBM3, MIG enabled (2g.20gb)\n### NVIDIA Open GPU Kernel Modules Version\n\n575.64.03\n"
+    )
+    machine = read_text(text.encode(), matrix())
+    assert [gpu.arch.value for gpu in machine.gpus] == ["sm_90"]
+    assert machine.nvidia.module.value is not None
+    assert machine.nvidia.module.value.version == "575.64.03"
+
+
+def test_a_comment_shows_no_version_that_nobody_named_and_tells_nothing_twice(tmp_path: Path) -> None:
+    (tmp_path / "issue.md").write_text("GPU: NVIDIA GeForce RTX 4090\nFailed to initialize NVML: Unknown Error\n")
+    comment = gpudoctor("check", "--from", str(tmp_path / "issue.md"), "--format", "markdown").stdout
+    assert "kernel unknown" in comment
+    assert "NVIDIA unknown" in comment
+    assert "needed: no error" not in comment
+    assert comment.count("Recreate the container") == 1
+    assert comment.count("Failed to initialize NVML: Unknown Error") <= 2
