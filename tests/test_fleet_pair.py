@@ -132,6 +132,37 @@ def test_what_fails_now_and_then_blames_no_innocent_node(count: int, share: floa
     assert trial(count, flaky={2: share}, seed=seed).convicted <= {2}
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.integers(5, 20), st.floats(0.2, 0.95), seeds)
+def test_two_that_fail_now_and_then_never_make_a_third_one_guilty(
+    data: st.DataObject, count: int, share: float, seed: int
+):
+    flaky = data.draw(st.sets(st.integers(0, count - 1), min_size=2, max_size=2))
+    assert trial(count, flaky=dict.fromkeys(flaky, share), seed=seed).convicted <= flaky
+
+
+def test_two_bad_partners_of_three_convict_nobody_and_three_good_ones_do():
+    """Two may be those that fail now and then; three that do well with all others are no chance."""
+    pairs = list(itertools.combinations(range(6), 2))
+
+    def met(*bad: tuple[int, int]) -> list[Meeting]:
+        return [Meeting(pair, pair not in bad, 1.0, 1.0) for pair in pairs]
+
+    assert not judge(met((0, 1), (0, 2))).convicted
+    assert judge(met((0, 1), (0, 2), (0, 3))).failed.nodes == (0,)
+    rarely = [
+        Meeting(pair, pair not in ((0, 1), (0, 2), (0, 3)), 1.0, 1.0) for pair in itertools.combinations(range(9), 2)
+    ]
+    assert judge(rarely).failed.nodes == (0,)
+    slow = [Meeting(meeting.nodes, True, *((1.0, 1.0) if meeting.right else (9.0, 9.0))) for meeting in rarely]
+    assert not judge(slow).convicted
+
+
+def test_a_node_that_fails_in_half_of_its_pairings_is_usually_found():
+    found = [bool(trial(20, flaky={7: 0.5}, seed=seed).convicted) for seed in range(60)]
+    assert sum(found) >= 42
+
+
 def test_of_two_nodes_none_is_blamed():
     judgement = trial(2, dead={1})
     assert not judgement.convicted
@@ -173,6 +204,16 @@ def test_a_node_that_failed_with_three_meets_no_more():
         meetings += [Meeting(pair, 5 not in pair, 1.0, 1.0) for pair in pairs]
     assert sum(5 in meeting.nodes for meeting in meetings) == 3
     assert judge(meetings).failed.nodes == (5,)
+
+
+def test_what_was_slow_twice_is_tried_a_third_time():
+    course, meetings = Course(6, 3), []
+    while pairs := course.next(meetings, ()):
+        for pair in pairs:
+            before = [meeting.nodes for meeting in meetings].count(pair)
+            seconds = 9.0 if pair == (0, 5) and before < 2 else 1.0
+            meetings.append(Meeting(pair, True, seconds, seconds))
+    assert not judge(meetings).slow.links
 
 
 def test_what_was_slow_once_is_tried_again():

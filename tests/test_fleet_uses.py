@@ -103,11 +103,18 @@ def test_nodes_are_judged_once_whatever_differs_by_its_nature(monkeypatch: pytes
 
     monkeypatch.setattr(fleet_nodes, "judge_machine", judge_and_count)
     source = random.Random(1)
-    machine = replace(H100, variables={})
-    noisy = {f"n{number}": replace(with_noise(machine, source), variables={}) for number in range(60)}
-    merged(noisy)
-    # By memory in steps, containers or none, a process that was killed or none.
-    assert len(judged) <= 8
+    merged({f"n{number}": with_noise(H100, source) for number in range(60)})
+    # By memory in steps, containers or none, a process that was killed or none, in a job or in none.
+    assert len(judged) <= 16
+
+
+def test_a_difference_is_no_error_because_of_a_problem_that_does_not_name_it() -> None:
+    broken = with_variables(MACHINES["torch-no-arch-for-gpu"], NCCL_ALGO="Ring")
+    healthy = replace(broken, environment=H100.environment, variables={})
+    (node,) = [node for node in merged({**named("n[1-4]", healthy), "n5": broken}).nodes if node.odd]
+    severities = {one.fact: one.severity for one in node.odd}
+    assert severities["torch.version"] == "error"
+    assert severities["variable.NCCL_ALGO"] == "warning"
 
 
 # --- a good node -------------------------------------------------------------------------------------

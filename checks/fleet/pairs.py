@@ -36,8 +36,9 @@ def node_fails(result: PairResult) -> Verdicts:
     One such node stops a whole job, usually after a long time limit and with an error of another node.
 
     ## How it is judged
-    The node went wrong with most of its partners, and at least two of them did better without it. Which of its GPUs
-    went wrong is named.
+    The node went wrong with most of its partners, and at least three of them did better without it (two, if it met
+    all and went wrong with each); or three failed with it that did well with all others. Which of its GPUs went wrong
+    is named.
 
     ## Fix safety
     Nothing is changed. `--exclude` leaves the node out of a Slurm job.
@@ -55,8 +56,8 @@ def node_computes_wrong(result: PairResult) -> Verdicts:
     Nothing stops: the job goes on with wrong gradients.
 
     ## How it is judged
-    Every word of every sum is compared with the known result. The node is convicted as one that fails: at least two
-    partners did better without it.
+    Every word of every sum is compared with the known result. The node is convicted as one that fails: by partners
+    that did better without it.
 
     ## Fix safety
     Nothing is changed. `gpudoctor smoke --level full` on the node tells whether its GPU computes wrong by itself.
@@ -75,7 +76,7 @@ def node_slow(result: PairResult) -> Verdicts:
 
     ## How it is judged
     Three quarters of the collectives take more than twice as long as is usual: the lower quartile of all pairings
-    that went right. Slow pairings are tried twice. No fixed figure is used.
+    that went right. Slow pairings are tried three times. No fixed figure is used.
 
     ## Fix safety
     Nothing is changed. Throttled clocks, a narrow PCIe link and a network over the wrong interface are usual causes.

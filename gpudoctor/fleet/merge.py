@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.engine import FailOn, exit_code
 from gpudoctor.finding import Layer, Severity, Verdict
-from gpudoctor.fleet.documents import Document
+from gpudoctor.fleet.documents import Document, FoundThere
 from gpudoctor.fleet.facts import ComparedFact
 from gpudoctor.fleet.names import natural, short, stem
 from gpudoctor.fleet.nodes import Node, Reader
@@ -27,6 +27,7 @@ _GRADES: tuple[Severity, ...] = ("note", "warning", "error")
 _WORST: tuple[Verdict, ...] = ("ok", "warning", "unknown", "error")
 _VENDORS = ("nvidia", "amd")
 """Facts of one vendor's stack, by how their names begin: of the other's nodes they say nothing."""
+_BY_NAME = ("variable.", "package.")
 NOTHING_CAME = "nothing came from it"
 
 
@@ -192,18 +193,22 @@ class Comparison:
         return {id for id, count in counts.items() if 2 * count > len(nodes)}, len(nodes)
 
     def _severity(self, fact: ComparedFact, node: str, usual: set[str]) -> Severity:
-        """That of the worst problem of the fact's layers which most nodes with the norm do not have."""
-        brought = [
-            one.severity
-            for one in self._by_name[node].problems
-            if one.id not in usual and _layers().get(one.id) in fact.layers
-        ]
+        """That of the worst problem which the fact may bring, and which most nodes with the norm do not have."""
+        problems = self._by_name[node].problems
+        brought = [one.severity for one in problems if one.id not in usual and _may_bring(fact, one)]
         return max((*brought, fact.severity), key=_GRADES.index)
 
 
 def _kind(fact: ComparedFact, platform: str, node: Node) -> tuple[str, ...]:
     """What nodes that should agree in a fact have in common, beside their role."""
     return (platform, node.model) if fact.within == "model" else (node.vendor,)
+
+
+def _may_bring(fact: ComparedFact, problem: FoundThere) -> bool:
+    """Whether a problem is of a layer that a fact decides about. A variable or a package must be named in it."""
+    if _layers().get(problem.id) not in fact.layers:
+        return False
+    return not fact.name.startswith(_BY_NAME) or fact.title in f"{problem.message} {problem.fixes}"
 
 
 def _absent(fact: str, node: Node) -> str | None:

@@ -124,13 +124,12 @@ def with_noise(machine: Machine, source: random.Random) -> Machine:
         pods = (Interface(f"cali{source.getrandbits(44):x}", 1450, "up") for _ in range(source.randint(0, 4)))
         network = replace(network, interfaces=known((*network.interfaces.value, *pods), SOURCE))
     job = {"SLURM_JOB_ID": str(source.randint(1, 99_999)), "CUDA_VISIBLE_DEVICES": "0,1,2,3"} if busy else {}
-    path = {"LD_LIBRARY_PATH": f"/scratch/{source.getrandbits(30)}/lib"}
     return replace(
         machine,
         system=system,
         network=network,
         gpus=tuple(_gpu_with_noise(gpu, source, busy) for gpu in machine.gpus),
-        variables={**machine.variables, **job, **path},
+        variables={**machine.variables, **job},
     )
 
 
