@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpudoctor.fleet.pair.capacity import port_rates
 from gpudoctor.fleet.pair.conviction import Judgement, Meeting, judge
 from gpudoctor.fleet.pair.course import Course
 from gpudoctor.fleet.pair.lead import Lead, Wanted
@@ -23,6 +24,9 @@ from gpudoctor.fleet.pair.verdict import report_of
 from gpudoctor.host import InputError
 from gpudoctor.render.fleet_pair import pair_lines
 from gpudoctor.suites import pair_checks
+from gpudoctor.testing import nvidia_machine
+from tests.support.check_cases import matrix
+from tests.support.networks import roce, with_network
 
 # --- schedule ---
 
@@ -302,6 +306,40 @@ def test_a_healthy_fleet_is_told_with_its_speed():
     assert report.together.ranks == 8
     assert report.together.gb_per_s == pytest.approx(report.usual_gb_per_s * 2 * 7 / 8, rel=0.001)
     assert screen(report).startswith("No fault found. 4 nodes over nccl, torch 2.9.1+cu128")
+
+
+@pytest.mark.parametrize(
+    ("ports", "seconds", "ids"),
+    [
+        # 256 MiB in 10 ms are 26.8 GB/s; two ranks of a node share its ports.
+        ([400.0, 400.0], 0.01, []),
+        ([400.0, 400.0], 0.03, ["GPD749"]),
+        ([100.0], 0.03, []),
+        ([], 9.0, []),
+    ],
+)
+def test_a_fleet_that_is_slow_as_a_whole_is_told_where_its_ports_are_known(
+    ports: list[float], seconds: float, ids: list[str]
+):
+    right = {**RIGHT, "seconds": seconds, "quick": seconds}
+    report = report_of_ranks(Played(8, 2, lambda rank, partners: right, ports=ports), 8)
+    assert [problem.id for problem in report.problems] == ids
+    assert report.verdict == ("warning" if ids else "ok")
+    if ids:
+        assert "The usual pairing reaches 8.948 GB/s; RDMA ports give each rank 50 GB/s." in screen(report)
+
+
+@pytest.mark.parametrize(("gpu", "ids"), [("NVIDIA H100 80GB HBM3", ["GPD749"]), ("NVIDIA H100 PCIe", [])])
+def test_gpus_of_one_machine_are_compared_with_their_links(gpu: str, ids: list[str]):
+    right = {**RIGHT, "seconds": 0.01, "quick": 0.01}
+    played = Played(8, 8, lambda rank, partners: right, gpu=gpu)
+    trials = lead_of(played, 8, rounds=3, seconds=60.0).test()
+    assert [problem.id for problem in report_of(trials, pair_checks(), matrix=matrix()).problems] == ids
+
+
+def test_only_active_ports_carry_something():
+    devices = (roce("mlx5_0"), roce("mlx5_1", state="DOWN"), roce("mlx5_2", rate=""))
+    assert port_rates(with_network(nvidia_machine(), *devices).network) == [400.0]
 
 
 def test_a_gpu_that_hangs_names_its_node_and_the_gpu():
