@@ -73,15 +73,16 @@ def judge(meetings: Iterable[Meeting], out: Iterable[int] = ()) -> Judgement:
 
 
 def doubtful(meetings: Sequence[Meeting], out: Iterable[int] = ()) -> tuple[Pair, ...]:
-    """Pairs that should meet again: what went wrong only once may have been chance."""
+    """Pairs that should meet again, those first that met least: what went wrong only once may have been chance."""
     judgement = judge(meetings, out)
     settled = frozenset(out) | frozenset(judgement.failed.nodes)
     wrong = {pair for pair, failed in _failures(meetings).items() if failed}
     usual = judgement.usual_seconds
     slow = {pair for pair, meeting in _always_right(meetings).items() if _is_slow(meeting, usual)}
     met = [meeting.nodes for meeting in meetings]
-    left = [pair for pair in sorted(wrong | slow) if settled.isdisjoint(pair)]
-    return tuple(pair for pair in left if met.count(pair) < (LOOKS if pair in slow else 2))
+    left = [pair for pair in wrong | slow if settled.isdisjoint(pair)]
+    again = [pair for pair in left if met.count(pair) < (LOOKS if pair in slow else 2)]
+    return tuple(sorted(again, key=lambda pair: (met.count(pair), pair)))
 
 
 def lower_quartile(values: Sequence[float]) -> float | None:

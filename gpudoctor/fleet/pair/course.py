@@ -11,6 +11,8 @@ FURTHER = 3
 """At most so many times the rounds that were wanted, while something went wrong and no node is to blame for it."""
 FURTHER_IF_SLOW = 2
 """The longer one looks at busy machines, the more of them seem slow."""
+AGAIN = 2
+"""At most so many times the rounds that were wanted, pairs meet again."""
 HOPELESS = 3
 """A convicted node that failed with so many partners and did well with none meets no further one."""
 
@@ -41,7 +43,7 @@ class Course:
             if pairs := tuple(pair for pair in self._schedule[self._done - 1] if left_out.isdisjoint(pair)):
                 return pairs
         pairs = round_of(doubtful(meetings, out)) if _any_right(meetings) else ()
-        if pairs and self._repeats < self._wanted:
+        if pairs and self._repeats < AGAIN * self._wanted:
             self._repeats += 1
             return pairs
         return ()
