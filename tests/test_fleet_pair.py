@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpudoctor.fleet.pair.capacity import port_rates
 from gpudoctor.fleet.pair.conviction import Judgement, Meeting, judge
 from gpudoctor.fleet.pair.course import Course
 from gpudoctor.fleet.pair.lead import Lead, Wanted
@@ -23,6 +24,9 @@ from gpudoctor.fleet.pair.verdict import report_of
 from gpudoctor.host import InputError
 from gpudoctor.render.fleet_pair import pair_lines
 from gpudoctor.suites import pair_checks
+from gpudoctor.testing import nvidia_machine
+from tests.support.check_cases import matrix
+from tests.support.networks import roce, with_network
 
 # --- schedule ---
 
@@ -132,6 +136,37 @@ def test_what_fails_now_and_then_blames_no_innocent_node(count: int, share: floa
     assert trial(count, flaky={2: share}, seed=seed).convicted <= {2}
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.integers(5, 20), st.floats(0.2, 0.95), seeds)
+def test_two_that_fail_now_and_then_never_make_a_third_one_guilty(
+    data: st.DataObject, count: int, share: float, seed: int
+):
+    flaky = data.draw(st.sets(st.integers(0, count - 1), min_size=2, max_size=2))
+    assert trial(count, flaky=dict.fromkeys(flaky, share), seed=seed).convicted <= flaky
+
+
+def test_two_bad_partners_of_three_convict_nobody_and_three_good_ones_do():
+    """Two may be those that fail now and then; three that do well with all others are no chance."""
+    pairs = list(itertools.combinations(range(6), 2))
+
+    def met(*bad: tuple[int, int]) -> list[Meeting]:
+        return [Meeting(pair, pair not in bad, 1.0, 1.0) for pair in pairs]
+
+    assert not judge(met((0, 1), (0, 2))).convicted
+    assert judge(met((0, 1), (0, 2), (0, 3))).failed.nodes == (0,)
+    rarely = [
+        Meeting(pair, pair not in ((0, 1), (0, 2), (0, 3)), 1.0, 1.0) for pair in itertools.combinations(range(9), 2)
+    ]
+    assert judge(rarely).failed.nodes == (0,)
+    slow = [Meeting(meeting.nodes, True, *((1.0, 1.0) if meeting.right else (9.0, 9.0))) for meeting in rarely]
+    assert not judge(slow).convicted
+
+
+def test_a_node_that_fails_in_half_of_its_pairings_is_usually_found():
+    found = [bool(trial(20, flaky={7: 0.5}, seed=seed).convicted) for seed in range(60)]
+    assert sum(found) >= 42
+
+
 def test_of_two_nodes_none_is_blamed():
     judgement = trial(2, dead={1})
     assert not judgement.convicted
@@ -173,6 +208,16 @@ def test_a_node_that_failed_with_three_meets_no_more():
         meetings += [Meeting(pair, 5 not in pair, 1.0, 1.0) for pair in pairs]
     assert sum(5 in meeting.nodes for meeting in meetings) == 3
     assert judge(meetings).failed.nodes == (5,)
+
+
+def test_what_was_slow_twice_is_tried_a_third_time():
+    course, meetings = Course(6, 3), []
+    while pairs := course.next(meetings, ()):
+        for pair in pairs:
+            before = [meeting.nodes for meeting in meetings].count(pair)
+            seconds = 9.0 if pair == (0, 5) and before < 2 else 1.0
+            meetings.append(Meeting(pair, True, seconds, seconds))
+    assert not judge(meetings).slow.links
 
 
 def test_what_was_slow_once_is_tried_again():
@@ -261,6 +306,40 @@ def test_a_healthy_fleet_is_told_with_its_speed():
     assert report.together.ranks == 8
     assert report.together.gb_per_s == pytest.approx(report.usual_gb_per_s * 2 * 7 / 8, rel=0.001)
     assert screen(report).startswith("No fault found. 4 nodes over nccl, torch 2.9.1+cu128")
+
+
+@pytest.mark.parametrize(
+    ("ports", "seconds", "ids"),
+    [
+        # 256 MiB in 10 ms are 26.8 GB/s; two ranks of a node share its ports.
+        ([400.0, 400.0], 0.01, []),
+        ([400.0, 400.0], 0.03, ["GPD749"]),
+        ([100.0], 0.03, []),
+        ([], 9.0, []),
+    ],
+)
+def test_a_fleet_that_is_slow_as_a_whole_is_told_where_its_ports_are_known(
+    ports: list[float], seconds: float, ids: list[str]
+):
+    right = {**RIGHT, "seconds": seconds, "quick": seconds}
+    report = report_of_ranks(Played(8, 2, lambda rank, partners: right, ports=ports), 8)
+    assert [problem.id for problem in report.problems] == ids
+    assert report.verdict == ("warning" if ids else "ok")
+    if ids:
+        assert "The usual pairing reaches 8.948 GB/s; RDMA ports give each rank 50 GB/s." in screen(report)
+
+
+@pytest.mark.parametrize(("gpu", "ids"), [("NVIDIA H100 80GB HBM3", ["GPD749"]), ("NVIDIA H100 PCIe", [])])
+def test_gpus_of_one_machine_are_compared_with_their_links(gpu: str, ids: list[str]):
+    right = {**RIGHT, "seconds": 0.01, "quick": 0.01}
+    played = Played(8, 8, lambda rank, partners: right, gpu=gpu)
+    trials = lead_of(played, 8, rounds=3, seconds=60.0).test()
+    assert [problem.id for problem in report_of(trials, pair_checks(), matrix=matrix()).problems] == ids
+
+
+def test_only_active_ports_carry_something():
+    devices = (roce("mlx5_0"), roce("mlx5_1", state="DOWN"), roce("mlx5_2", rate=""))
+    assert port_rates(with_network(nvidia_machine(), *devices).network) == [400.0]
 
 
 def test_a_gpu_that_hangs_names_its_node_and_the_gpu():

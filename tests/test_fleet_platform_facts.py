@@ -98,7 +98,8 @@ ODD: dict[str, Callable[[], Machine]] = {
     "rdma.rates": lambda: node(devices=(roce("mlx5_0"), roce("mlx5_1", rate="200 Gb/sec (4X HDR)"))),
     "rdma.gids": lambda: node(devices=(roce("mlx5_0"), roce("mlx5_1", roce_v2=(1, 5)))),
     "rdma.mtu": lambda: node(interfaces={"eth_mlx5_1": 1500}),
-    "interfaces": lambda: node(interfaces={"eth0": 9000}),
+    "interfaces": lambda: node(interfaces={"eth1": 1500}),
+    "mtu.eth0": lambda: node(interfaces={"eth0": 9000}),
     "gpudirect.modules": lambda: with_stack(node(), gpudirect_modules=known((), "/proc/modules")),
     "iommu": lambda: system(iommu=known("DMA-FQ", "/sys")),
     "acs": lambda: system(acs=known(("0000:00:01.0",), "/sys")),
@@ -121,16 +122,24 @@ def test_the_odd_node_is_named_with_this_fact(fact: str) -> None:
 
 
 def test_values_as_a_person_reads_them() -> None:
-    assert odd_facts(node(links_up=17)) == {"board.nvlinks": "17 up (1 GPUs), 18 up (1 GPUs)"}
+    assert odd_facts(node(links_up=17)) == {"board.nvlinks": "17 up (1 GPU), 18 up (1 GPU)"}
     down = odd_facts(node(devices=(roce("mlx5_0"), roce("mlx5_1", state="DOWN"))))
-    assert down["rdma.ports"] == "1 x ACTIVE, 1 x DOWN"
+    assert down["rdma.ports"] == "ACTIVE (1 port), DOWN (1 port)"
+
+
+def test_a_fault_of_one_port_is_one_difference() -> None:
+    """What follows from it is none: a port that is down has no rate, and a missing device has no port."""
+    down = change(node(), network=node(devices=(roce("mlx5_0"), roce("mlx5_1", state="DOWN"))).network)
+    assert set(odd_facts(down)) == {"rdma.ports"}
+    assert set(odd_facts(node(devices=(roce("mlx5_0"),)))) == {"rdma.devices"}
+    assert set(odd_facts(node(interfaces={"eth_mlx5_1": 1500}))) == {"rdma.mtu"}
 
 
 def test_what_differs_by_its_nature_makes_nobody_odd() -> None:
     idle = node(pcie_generation=1, throttled=("power-cap",))
     assert odd_facts(idle) == {}
     assert odd_facts(system(clock=known(Clock("chronyd", True, 999), "adjtimex"))) == {}
-    assert odd_facts(node(interfaces={"veth1": 1450, "docker0": 1500, "cali9": 8900})) == {}
+    assert odd_facts(node(interfaces={"veth1": 1450, "docker0": 1500, "cali9": 8900, "lo": 16384})) == {}
     exempt = ProcessLimits(locked_memory=8 << 20, locks_any_memory=True, open_files=1 << 20, cpus=96)
     assert odd_facts(system(limits=known(exempt, "getrlimit"))) == {}
 

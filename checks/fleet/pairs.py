@@ -7,6 +7,9 @@ from gpudoctor.finding import Finding, Fix, Manual, NotJudged, Severity
 from gpudoctor.fleet.pair.conviction import Blame
 from gpudoctor.fleet.pair.result import PairResult, listed
 
+_MUCH_LESS = 4
+"""Healthy nodes reach more than half of what their links carry."""
+
 
 @check("GPD740", "fleet-node-unable", "fleet")
 def node_unable(result: PairResult) -> Verdicts:
@@ -36,8 +39,9 @@ def node_fails(result: PairResult) -> Verdicts:
     One such node stops a whole job, usually after a long time limit and with an error of another node.
 
     ## How it is judged
-    The node went wrong with most of its partners, and at least two of them did better without it. Which of its GPUs
-    went wrong is named.
+    The node went wrong with most of its partners, and at least three of them did better without it (two, if it met
+    all and went wrong with each); or three failed with it that did well with all others. Which of its GPUs went wrong
+    is named.
 
     ## Fix safety
     Nothing is changed. `--exclude` leaves the node out of a Slurm job.
@@ -55,8 +59,8 @@ def node_computes_wrong(result: PairResult) -> Verdicts:
     Nothing stops: the job goes on with wrong gradients.
 
     ## How it is judged
-    Every word of every sum is compared with the known result. The node is convicted as one that fails: at least two
-    partners did better without it.
+    Every word of every sum is compared with the known result. The node is convicted as one that fails: by partners
+    that did better without it.
 
     ## Fix safety
     Nothing is changed. `gpudoctor smoke --level full` on the node tells whether its GPU computes wrong by itself.
@@ -75,7 +79,7 @@ def node_slow(result: PairResult) -> Verdicts:
 
     ## How it is judged
     Three quarters of the collectives take more than twice as long as is usual: the lower quartile of all pairings
-    that went right. Slow pairings are tried twice. No fixed figure is used.
+    that went right. Slow pairings are tried three times. No fixed figure is used.
 
     ## Fix safety
     Nothing is changed. Throttled clocks, a narrow PCIe link and a network over the wrong interface are usual causes.
@@ -173,6 +177,32 @@ def together_fails(result: PairResult) -> Verdicts:
         message=f"All nodes together failed, though no pair of them did: {result.detail(part)}.",
         nodes=result.gang,
         fixes=(_by_hand("look at the limits of the nodes (open files, memlock), and at a run with NCCL_DEBUG=INFO"),),
+    )
+
+
+@check("GPD749", "fleet-all-slow", "fleet")
+def all_slow(result: PairResult) -> Verdicts:
+    """All pairings are far slower than the links allow.
+
+    ## Why it matters
+    Every job on these nodes spends most of its time on communication. No comparison among the nodes shows it.
+
+    ## How it is judged
+    The usual bandwidth is less than a quarter of what the links carry. Between nodes that is each rank's share in the
+    active RDMA ports of its node, as the kernel states their rates; between the GPUs of one machine it is the rate of
+    their NVLinks in the matrix. Where neither is known, nothing is said; nor with Gloo.
+
+    ## Fix safety
+    Nothing is changed. Often NCCL uses Ethernet instead of InfiniBand, or memory instead of NVLink; a run with
+    NCCL_DEBUG=INFO says which.
+    """
+    usual, capacity = result.bandwidth(result.judgement.usual_seconds), result.capacity
+    if usual is None or capacity is None or usual >= capacity.gb_per_s / _MUCH_LESS:
+        return
+    yield Finding(
+        severity="warning",
+        message=f"The usual pairing reaches {usual:g} GB/s; {capacity.of} give each rank {capacity.gb_per_s:g} GB/s.",
+        fixes=(_by_hand("look which network a run with NCCL_DEBUG=INFO names (NET/IB or NET/Socket, P2P or SHM)"),),
     )
 
 

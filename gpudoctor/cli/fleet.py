@@ -100,11 +100,14 @@ def show(report: FleetReport, style: str | None, report_file: str | None, *, ver
 
 def _names(expect: str | None) -> tuple[str, ...]:
     from gpudoctor.fleet.names import expanded
+    from gpudoctor.host import InputError
 
     if not expect:
         return ()
     if os.path.exists(expect):
         return tuple(name for line in _lines(expect) for name in expanded(line))
+    if os.sep in expect:
+        raise InputError(f"--expect {expect}: no such file")
     return expanded(expect)
 
 

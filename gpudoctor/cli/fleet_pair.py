@@ -134,13 +134,14 @@ def _print(trials: Trials, shown: Shown) -> int:
     import io
 
     from gpudoctor.fleet.pair.verdict import report_of
+    from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.fleet_pair import pair_lines
     from gpudoctor.render.lines import print_lines
     from gpudoctor.render.public import to_json
     from gpudoctor.render.report_file import write_report_file
     from gpudoctor.suites import pair_checks
 
-    report = report_of(trials, pair_checks(), cast("FailOn", shown.fail_on))
+    report = report_of(trials, pair_checks(), cast("FailOn", shown.fail_on), load_matrix())
     copy = io.StringIO()
     if shown.style == "json":
         sys.stdout.write(to_json(report))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
@@ -100,24 +101,34 @@ def _stem(name: str) -> str:
 
 
 def _lines(where: str, stream: BinaryIO) -> Iterator[Document]:
-    """JSON lines; what is no line of its own is read as one document."""
-    first = stream.readline(SNAPSHOT_LIMIT)
-    if first.strip() in (b"{", b""):  # an indented document
-        content = first + stream.read(SNAPSHOT_LIMIT)
-        if content.strip():
-            yield document(content, _stem(os.path.basename(where)))
-        return
-    number = 0
-    line = first
-    while line:
-        number += 1
-        if line.strip():
-            yield document(line, f"{_stem(os.path.basename(where))}:{number}")
-        line = stream.readline(SNAPSHOT_LIMIT)
+    """JSON lines, or indented documents one after the other, named by their first lines."""
+    name = _stem(os.path.basename(where))
+    for number, content in _contents(stream):
+        yield document(content, f"{name}:{number}")
+
+
+def _contents(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Each document with the number of its first line. An indented one begins and ends with a brace on its own."""
+    begun, started = bytearray(), 0
+    for number, line in enumerate(iter(lambda: stream.readline(SNAPSHOT_LIMIT), b""), 1):
+        if not begun and line.strip() != b"{":
+            if line.strip():
+                yield number, line
+            continue
+        started = started if begun else number
+        begun += line
+        if line.rstrip() == b"}" or len(begun) > SNAPSHOT_LIMIT:
+            yield started, bytes(begun)
+            begun.clear()
+    if begun:
+        yield started, bytes(begun)
 
 
 def document(content: bytes, name: str) -> Document:
     """One document; `name` is the node's if the document names none."""
+    content = content.removeprefix(BOM_UTF8)
+    if not content.strip():
+        return Document(name, failure="the document is empty")
     try:
         head = msgspec.json.decode(content, type=_Head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

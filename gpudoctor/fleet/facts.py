@@ -6,15 +6,16 @@ A value is a short text; None is unknown and compared with nothing. What differs
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from gpudoctor.finding import Layer, Severity
-from gpudoctor.machine import Fact, Gpu, Machine
+from gpudoctor.machine import Fact, Gpu, Interface, Machine
 
 Within = Literal["role", "model"]
 """role: all nodes of one role with GPUs of one vendor; model: those with the same GPU model, platform and role."""
@@ -26,6 +27,8 @@ _PER_JOB = frozenset((
 ))  # fmt: skip
 """Variables that a scheduler or a person sets for one job or one shell."""
 _OF_THE_JOB = ("SLURM_", "GPUDOCTOR_")
+_OF_CONTAINERS = r"(lo|veth|cali|docker|br-|virbr|lxc|tap|vnet|cni|flannel|tunl|nodelocaldns|kube-|ifb|dummy)"
+_LOGGING = ("AMD_LOG_", "FI_LOG_", "NCCL_DEBUG", "UCX_LOG_")
 _WHEELS = (
     "nvidia-", "torch", "triton", "pytorch-triton", "jax", "cupy", "onnxruntime", "tensorflow", "vllm", "sglang",
     "flash-attn", "xformers", "deepspeed", "rocm", "amd-", "transformer-engine", "apex", "bitsandbytes",
@@ -43,6 +46,8 @@ class ComparedFact(Struct, frozen=True):
     within: Within = "role"
     severity: Severity = "warning"
     layers: tuple[Layer, ...] = ()
+    own: bool = False
+    """Whether each node may have a value of its own: a path with the number of a job, say."""
 
 
 def main_model(machine: Machine) -> str:
@@ -66,6 +71,19 @@ def computing(machine: Machine) -> tuple[Gpu, ...]:
     return apart or machine.gpus
 
 
+def without_container(interface: str) -> str:
+    """The name of a network interface; of one that containers bring and take, only the kind."""
+    found = re.match(_OF_CONTAINERS, interface)
+    return found[0] if found else interface
+
+
+def own_interfaces(machine: Machine) -> Iterator[Interface]:
+    """The network interfaces of the node, without those that containers bring and take."""
+    for one in machine.network.interfaces.value or ():
+        if not re.match(_OF_CONTAINERS, one.name):
+            yield one
+
+
 def value_of(fact: Fact[Any]) -> str | None:
     """A fact as a text; "none" for what is known not to exist."""
     if fact.absent:
@@ -82,10 +100,15 @@ def value_of(fact: Fact[Any]) -> str | None:
 def each_gpu(machine: Machine, read: Callable[[Gpu], object]) -> str | None:
     """The values of a node's GPUs: one if all are equal, else each with its count; None if no GPU has one."""
     found = [value for gpu in computing(machine) if (value := read(gpu)) is not None]
-    counts = Counter(map(str, found))
-    if len(counts) <= 1:
-        return next(iter(counts), None)
-    return ", ".join(f"{value} ({count} GPUs)" for value, count in sorted(counts.items()))
+    return in_all(found, "GPU")
+
+
+def in_all(values: Iterable[object], of: str) -> str | None:
+    """The value of all of them, else each with its count: "18 up (7 GPUs), 17 up (1 GPU)"; None without values."""
+    rows = sorted(Counter(map(str, values)).items(), key=lambda row: (-row[1], row[0]))
+    if len(rows) <= 1:
+        return rows[0][0] if rows else None
+    return ", ".join(f"{value} ({count} {of}{'s' * (count != 1)})" for value, count in rows)
 
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
@@ -217,7 +240,7 @@ FACTS: tuple[ComparedFact, ...] = (
     ComparedFact("memory", "memory", _memory, "model"),
     ComparedFact("shm", "/dev/shm", _shm, "model"),
     ComparedFact("virtual_machine", "virtual machine", lambda m: value_of(m.system.virtual_machine), severity="note"),
-    ComparedFact("container", "container", lambda m: value_of(m.system.container), severity="note"),
+    ComparedFact("container", "container", lambda m: value_of(m.system.container)),
 )
 """Facts that every machine has at most once; packages and variables come beside them, by name."""
 
@@ -237,6 +260,7 @@ def compared(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
             yield fact, value
     yield from _packages(machine)
     yield from _variables(machine)
+    yield from _mtus(machine)
 
 
 def _packages(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
@@ -244,21 +268,32 @@ def _packages(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     listed = machine.environment.value.distributions.value if machine.environment.value else None
     for one in listed or ():
         if one.name.startswith(_WHEELS) and one.name != "torch":
-            yield _named("package", one.name, "packages", "runtime"), one.version
+            yield _named(f"package.{one.name}", one.name, layers=("packages", "runtime")), one.version
 
 
 def _variables(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     for name, value in machine.variables.items():
         if name not in _PER_JOB and not name.startswith(_OF_THE_JOB):
-            yield _named("variable", name, "runtime", "framework"), value or "empty"
+            yield _variable(name), value or "empty"
 
 
-_NAMED: dict[tuple[str, str], ComparedFact] = {}
+def _variable(name: str) -> ComparedFact:
+    """A variable that only makes libraries say more brings no problem."""
+    if name.startswith(_LOGGING):
+        return _named(f"variable.{name}", name, severity="note", own=True)
+    return _named(f"variable.{name}", name, layers=("runtime", "framework"), own=True)
 
 
-def _named(kind: str, name: str, *layers: Layer) -> ComparedFact:
-    """The fact of that package or variable: one record for all nodes."""
-    key = (kind, name)
-    if key not in _NAMED:
-        _NAMED[key] = ComparedFact(f"{kind}.{name}", name, lambda machine: None, layers=layers)
-    return _NAMED[key]
+def _mtus(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
+    """Of each network interface that is up, but those of RDMA ports, which have a fact of their own: nodes that
+    disagree hang as soon as they send much."""
+    ports = {port.interface for device in machine.network.rdma.value or () for port in device.ports}
+    for one in own_interfaces(machine):
+        if one.mtu and one.state != "down" and one.name not in ports:
+            yield _named(f"mtu.{one.name}", f"MTU of {one.name}", within="model"), str(one.mtu)
+
+
+@cache
+def _named(name: str, title: str, **more: Any) -> ComparedFact:
+    """The fact of one package, variable or interface: one record for all nodes."""
+    return ComparedFact(name, title, lambda machine: None, **more)

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from gpudoctor.engine import FailOn, exit_code
 from gpudoctor.finding import Layer, Severity, Verdict
-from gpudoctor.fleet.documents import Document
+from gpudoctor.fleet.documents import Document, FoundThere
 from gpudoctor.fleet.facts import ComparedFact
-from gpudoctor.fleet.names import natural, stem
+from gpudoctor.fleet.names import natural, short, stem
 from gpudoctor.fleet.nodes import Node, Reader
 from gpudoctor.fleet.norms import LEAST, Norm, Split, beside, norm_of
 from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup, Odd, Undecided
+from gpudoctor.host import InputError
 from gpudoctor.suites import machine_checks
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _GRADES: tuple[Severity, ...] = ("note", "warning", "error")
 _WORST: tuple[Verdict, ...] = ("ok", "warning", "unknown", "error")
 _VENDORS = ("nvidia", "amd")
 """Facts of one vendor's stack, by how their names begin: of the other's nodes they say nothing."""
+_BY_NAME = ("variable.", "package.")
 NOTHING_CAME = "nothing came from it"
 
 
@@ -43,11 +45,13 @@ def merge(
     reader = Reader(matrix)
     given = roles or {}
     nodes = _named_once(
-        _read(reader, replace(document, role=document.role or given.get(document.name, ""))) for document in documents
+        _read(reader, replace(document, role=document.role or _role(document.name, given))) for document in documents
     )
     nodes = dict(sorted(nodes.items(), key=lambda item: natural(item[0])))
-    missing = tuple(name for name in dict.fromkeys(expected) if name not in nodes)
+    missing = _missing(expected, nodes)
     good = reader.node(golden) if golden else None
+    if good and nodes and good.model not in {node.model for node in nodes.values() if node.facts}:
+        raise InputError(f"{good.name}: no node has its GPUs ({good.facts.get('gpus', 'unknown')})")
     comparison = Comparison(list(nodes.values()), reader, good)
     told = {node.name: _worse(node, comparison.odd.get(node.name, ())) for node in nodes.values()}
     groups = _groups(nodes.values())
@@ -74,6 +78,18 @@ def merge(
         missing=missing,
         undecided=comparison.undecided,
     )
+
+
+def _role(name: str, given: Mapping[str, str]) -> str:
+    """Of a node, which may be given with or without its domain."""
+    return given.get(name) or given.get(short(name), "")
+
+
+def _missing(expected: Iterable[str], nodes: Iterable[str]) -> tuple[str, ...]:
+    """The expected names of which there is no node; a domain that one of the two lacks makes no difference."""
+    full = frozenset(nodes)
+    met = full.union(map(short, full))
+    return tuple(name for name in dict.fromkeys(expected) if name not in met and short(name) not in full)
 
 
 def _read(reader: Reader, document: Document) -> Node:
@@ -129,9 +145,9 @@ class Comparison:
         self._undecided: dict[str, dict[str, tuple[str, ...]]] = {}
         self._kin = _kin_by_name(self.nodes)
         self._by_name = {node.name: node for node in self.nodes}
-        for name, fact in sorted(reader.facts.items()):
-            for _, members in sorted(self._compared_with(fact).items()):
-                self._compare(name, fact, members)
+        for _, fact in sorted(reader.facts.items()):
+            for key, members in sorted(self._compared_with(fact).items()):
+                self._compare(fact, members, self._golden_value(fact, key))
 
     @property
     def undecided(self) -> tuple[Undecided, ...]:
@@ -145,20 +161,27 @@ class Comparison:
             if value is None:
                 continue
             kin = node if node.model else self._kin.get((node.role, stem(node.name)), node)
-            key = (node.role, node.platform, kin.model) if fact.within == "model" else (node.role, kin.vendor)
             if fact.name.startswith(_VENDORS) and not fact.name.startswith(kin.vendor or "no GPU"):
                 continue
+            key = (node.role, *_kind(fact, node.platform, kin))
             sets[key][node.name] = value
         return sets
 
-    def _compare(self, name: str, fact: ComparedFact, values: dict[str, str]) -> None:
-        wanted = self.golden.facts.get(name) or _absent(name, self.golden) if self.golden else None
+    def _golden_value(self, fact: ComparedFact, key: tuple[str, ...]) -> str | None:
+        """What the good node has, for nodes of its kind, whatever their role; of others it says nothing."""
+        good = self.golden
+        if good is None or _kind(fact, good.platform, good) != key[1:]:
+            return None
+        return good.facts.get(fact.name) or _absent(fact.name, good)
+
+    def _compare(self, fact: ComparedFact, values: dict[str, str], wanted: str | None) -> None:
+        name = fact.name
         found = beside(values, wanted) if wanted is not None else norm_of(values)
         if isinstance(found, Norm):
             usual, others = self._usual(node for node in values if node not in found.odd)
             for node, value in found.odd.items():
                 self.odd[node].append(Odd(name, value, found.value, self._severity(fact, node, usual), others))
-        elif isinstance(found, Split):
+        elif isinstance(found, Split) and not (fact.own and found.is_total):
             split = self._undecided.setdefault(name, {})
             for value, names in found.values.items():
                 split[value] = (*split.get(value, ()), *sorted(names, key=natural))
@@ -170,13 +193,22 @@ class Comparison:
         return {id for id, count in counts.items() if 2 * count > len(nodes)}, len(nodes)
 
     def _severity(self, fact: ComparedFact, node: str, usual: set[str]) -> Severity:
-        """That of the worst problem of the fact's layers which most nodes with the norm do not have."""
-        brought = [
-            one.severity
-            for one in self._by_name[node].problems
-            if one.id not in usual and _layers().get(one.id) in fact.layers
-        ]
+        """That of the worst problem which the fact may bring, and which most nodes with the norm do not have."""
+        problems = self._by_name[node].problems
+        brought = [one.severity for one in problems if one.id not in usual and _may_bring(fact, one)]
         return max((*brought, fact.severity), key=_GRADES.index)
+
+
+def _kind(fact: ComparedFact, platform: str, node: Node) -> tuple[str, ...]:
+    """What nodes that should agree in a fact have in common, beside their role."""
+    return (platform, node.model) if fact.within == "model" else (node.vendor,)
+
+
+def _may_bring(fact: ComparedFact, problem: FoundThere) -> bool:
+    """Whether a problem is of a layer that a fact decides about. A variable or a package must be named in it."""
+    if _layers().get(problem.id) not in fact.layers:
+        return False
+    return not fact.name.startswith(_BY_NAME) or fact.title in f"{problem.message} {problem.fixes}"
 
 
 def _absent(fact: str, node: Node) -> str | None:

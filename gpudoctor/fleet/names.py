@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from gpudoctor.host import InputError
 
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d{1,9})(?P<rest>\D*)$", re.DOTALL)
-_PATTERN = re.compile(r"[^\s,\[\]]*(?:\[[\d,-]+\][^\s,\[\]]*)?")
+_PATTERN = re.compile(r"[^\s,\[\]]*(?:\[[\d,-]+\][^\s,\[\]]*)*")
 _MOST = 100_000
 
 
@@ -16,6 +17,12 @@ def stem(name: str) -> str:
     """The name without its last number: nodes of one kind are numbered."""
     found = _NUMBERED.match(name)
     return f"{found['stem']}{found['rest']}" if found else name
+
+
+def short(name: str) -> str:
+    """The name without its domain; an address has none."""
+    first, _, rest = name.partition(".")
+    return name if first.isdigit() and rest else first
 
 
 def natural(name: str) -> tuple[object, ...]:
@@ -63,9 +70,11 @@ def _one_series(start: str, rest: str, width: int, numbers: list[int]) -> str:
 
 
 def expanded(pattern: str) -> tuple[str, ...]:
-    """The names of "gpu[01-64],login1". Raises InputError."""
-    found = [part for part in _parts(pattern) if part]
-    names = tuple(dict.fromkeys(name for part in found for name in _expand(part, pattern)))
+    """The names of "gpu[01-64],login1" and "rack[1-4]n[01-32]". Raises InputError."""
+    found = (name for part in _parts(pattern) if part for name in _expand(part, pattern))
+    names = tuple(dict.fromkeys(islice(found, _MOST + 1)))
+    if len(names) > _MOST:
+        raise InputError(f"{pattern[:60]!r}: more than {_MOST} nodes")
     if not names:
         raise InputError(f"{pattern!r}: no name of a node; give names such as gpu[01-64]")
     return names
@@ -92,4 +101,5 @@ def _expand(part: str, pattern: str) -> Iterator[str]:
         if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) - int(first) >= _MOST:
             raise InputError(f"{pattern!r}: {item!r} is no range of numbers; give names such as gpu[01-64]")
         for number in range(int(first), int(last or first) + 1):
-            yield f"{start}{number:0{len(first)}d}{rest}"
+            for following in _expand(rest, pattern):
+                yield f"{start}{number:0{len(first)}d}{following}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,16 +13,22 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fleet.documents import Document, FoundThere
-from gpudoctor.fleet.facts import ComparedFact, compared, computing, main_model
+from gpudoctor.fleet.facts import ComparedFact, compared, computing, main_model, without_container
 from gpudoctor.machine import Machine, NvmlDevice, System
 from gpudoctor.machine.board import Board
+from gpudoctor.situation.usable_gpus import is_full
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 
-_NEARLY_FULL = 90
-"""Per cent of a GPU's memory; what is beyond is told apart exactly."""
+_WITHOUT_GPU = ("cpu", "login")
+"""Roles of nodes that have no GPU by design, whatever torch they share with others."""
+
+
+_UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+"""Which texts are equal decides, not what a UUID is."""
+_JOB_NUMBERS = ("RAY_JOB_ID", "SLURM_JOB_ID", "SLURM_JOBID")
 
 
 class Judged(Struct, frozen=True):
@@ -67,6 +74,8 @@ class Reader:
             if document.findings is not None
             else self._judge(machine)
         )
+        if document.role in _WITHOUT_GPU and not machine.gpus and machine.buses.known:
+            found = _without_gpu(found)
         facts = {}
         for fact, value in compared(machine):
             self.facts.setdefault(fact.name, fact)
@@ -88,14 +97,27 @@ class Reader:
 
     def _judge(self, machine: Machine) -> Judged:
         """By the engine. Two machines that are equal but for what no check decides by get one answer."""
-        key = hashlib.blake2b(msgspec.json.encode(coarse(machine)), digest_size=16).digest()
+        names: dict[bytes, bytes] = {}
+        written = _UUID.sub(
+            lambda found: names.setdefault(found[0], b"%d" % len(names)), msgspec.json.encode(coarse(machine))
+        )
+        key = hashlib.blake2b(written, digest_size=16).digest()
         if key not in self._judged:
             self._judged[key] = judge_machine(machine, self.matrix)
         return self._judged[key]
 
 
+def _without_gpu(found: Judged) -> Judged:
+    """The same for a node that should have no GPU."""
+    findings = tuple(one for one in found.findings if one.slug != "no-gpu")
+    if len(findings) == len(found.findings):
+        return found
+    severities = {one.severity for one in findings}
+    return Judged("error" if "error" in severities else "warning" if "warning" in severities else "ok", findings)
+
+
 def coarse(machine: Machine) -> Machine:
-    """The machine without what changes from minute to minute, or differs by a little between equal nodes."""
+    """The machine without what changes from minute to minute, or differs between equal nodes by its nature."""
     memory = machine.system.memory
     if memory.value:
         memory = replace(memory, value=memory.value >> 30)
@@ -103,24 +125,31 @@ def coarse(machine: Machine) -> Machine:
     if nvml.value and nvml.value.devices:
         devices = tuple(map(_coarse_device, nvml.value.devices))
         nvml = replace(nvml, value=replace(nvml.value, devices=devices))
+    limits = machine.system.limits
+    if limits.value and limits.value.memory_kills:
+        limits = replace(limits, value=replace(limits.value, memory_kills=1))
+    numbered = {name: "1" for name in _JOB_NUMBERS if machine.variables.get(name)}
+    interfaces = machine.network.interfaces
+    if interfaces.value:
+        named = (replace(one, name=without_container(one.name)) for one in interfaces.value)
+        interfaces = replace(interfaces, value=tuple(dict.fromkeys(named)))
     return replace(
         machine,
-        system=replace(machine.system, memory=memory, clock=System().clock),
+        system=replace(machine.system, memory=memory, limits=limits, clock=System().clock),
         nvidia=replace(machine.nvidia, nvml=nvml),
         gpus=tuple(replace(gpu, nvml=_coarse_device(gpu.nvml)) if gpu.nvml else gpu for gpu in machine.gpus),
+        network=replace(machine.network, interfaces=interfaces),
+        variables={**machine.variables, **numbered},
     )
 
 
 def _coarse_device(device: NvmlDevice) -> NvmlDevice:
-    """Whether its memory is full and whether it is used decide, not how much and by how many; of its board the links,
-    not what it does at this moment."""
-    used = device.memory_used
-    if used is not None and device.memory:
-        used = used * 100 // device.memory
-        used = used if used > _NEARLY_FULL else 0
-    busy = None if device.processes is None else min(device.processes, 1)
+    """Whether its memory is full and whether an exclusive GPU is in use decide, not how much and by how many; of its
+    board the links, not what it does at this moment."""
+    used = device.memory if is_full(device) else 0
+    busy = device.processes and device.compute_mode == "exclusive"
     board = Board(links=device.board.links, links_up=device.board.links_up)
-    return replace(device, memory_used=used, processes=busy, board=board)
+    return replace(device, memory_used=used, processes=int(bool(busy)), board=board)
 
 
 def judge_machine(machine: Machine, matrix: Matrix) -> Judged:

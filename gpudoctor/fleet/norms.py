@@ -25,6 +25,11 @@ class Split(Struct, frozen=True):
 
     values: Mapping[str, tuple[str, ...]]
 
+    @property
+    def is_total(self) -> bool:
+        """Whether each of several nodes has a value of its own."""
+        return len(self.values) >= LEAST and all(len(nodes) == 1 for nodes in self.values.values())
+
 
 def norm_of(values: Mapping[str, str]) -> Norm | Split | None:
     """What comes of the values of nodes, by their names; None if all agree."""

@@ -1,25 +1,23 @@
 """Compared facts of boards, RDMA, limits and clock: rows of the table of `facts`.
 
 The PCIe generation of the moment is not here: an idle GPU lowers it. Neither is what a GPU throttles for because it
-works hard (its power limit), nor interfaces that containers bring and take.
+works hard (its power limit).
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from gpudoctor.fleet.facts import ComparedFact, each_gpu, value_of
-from gpudoctor.machine import Gpu, Machine, RdmaDevice, RdmaPort
+from gpudoctor.fleet.facts import ComparedFact, each_gpu, in_all, own_interfaces, value_of
+from gpudoctor.machine import Gpu, Machine, RdmaPort
 
 _HEAT = ("hardware", "hardware-thermal", "power-brake", "thermal")
-_OF_CONTAINERS = r"(lo|veth|cali|docker|br-|virbr|lxc|tap|vnet|cni|flannel|tunl|nodelocaldns|kube-|ifb|dummy)"
 _SECOND = 1_000_000
 
 
 def _counted(values: Iterable[str]) -> str:
-    """ "8 x 400 Gb/sec (4X NDR)"; the most frequent first."""
+    """ "8 x MT_0000000838"; the most frequent first."""
     rows = sorted(Counter(values).items(), key=lambda row: (-row[1], row[0]))
     return ", ".join(f"{count} x {value}" for value, count in rows) or "none"
 
@@ -49,12 +47,17 @@ def _of_boards(read: Callable[[Gpu], object]) -> Callable[[Machine], str | None]
 # --- RDMA --------------------------------------------------------------------------------------------
 
 
-def _of_devices(read: Callable[[RdmaDevice], str]) -> Callable[[Machine], str | None]:
-    def value(machine: Machine) -> str | None:
-        rdma = machine.network.rdma
-        return value_of(rdma) if rdma.value is None else _counted(read(one) for one in rdma.value)
+def _devices(machine: Machine) -> str | None:
+    """How many of which board: what they lack, a missing device lacks only here."""
+    rdma = machine.network.rdma
+    if rdma.value is None:
+        return value_of(rdma)
+    return _counted(one.board or one.driver or "RDMA device" for one in rdma.value)
 
-    return value
+
+def _device_firmware(machine: Machine) -> str | None:
+    devices = machine.network.rdma.value or ()
+    return in_all((f"{one.firmware} ({one.board or one.driver})" for one in devices), "device")
 
 
 def _of_ports(read: Callable[[RdmaPort], str | None]) -> Callable[[Machine], str | None]:
@@ -62,8 +65,7 @@ def _of_ports(read: Callable[[RdmaPort], str | None]) -> Callable[[Machine], str
 
     def value(machine: Machine) -> str | None:
         ports = (port for device in machine.network.rdma.value or () for port in device.ports)
-        found = [text for port in ports if (text := read(port))]
-        return _counted(found) if found else None
+        return in_all((text for port in ports if (text := read(port))), "port")
 
     return value
 
@@ -77,14 +79,11 @@ def _gids(port: RdmaPort) -> str | None:
 def _port_mtus(machine: Machine) -> str | None:
     mtus = {one.name: one.mtu for one in machine.network.interfaces.value or ()}
     ports = (port for device in machine.network.rdma.value or () for port in device.ports if port.active)
-    found = [str(mtu) for port in ports if (mtu := mtus.get(port.interface))]
-    return _counted(found) if found else None
+    return in_all((mtu for port in ports if (mtu := mtus.get(port.interface))), "port")
 
 
 def _interfaces(machine: Machine) -> str | None:
-    listed = machine.network.interfaces.value or ()
-    own = sorted(f"{one.name} {one.mtu}" for one in listed if one.mtu and not re.match(_OF_CONTAINERS, one.name))
-    return ", ".join(own) or None
+    return " ".join(sorted(one.name for one in own_interfaces(machine))) or None
 
 
 def _dma_buf(machine: Machine) -> str | None:
@@ -95,7 +94,9 @@ def _dma_buf(machine: Machine) -> str | None:
 
 def _acs(machine: Machine) -> str | None:
     bridges = machine.system.acs.value
-    return None if bridges is None else f"redirects in {len(bridges)} bridges" if bridges else "off"
+    if not bridges:
+        return None if bridges is None else "off"
+    return f"redirects in {len(bridges)} bridge{'s' * (len(bridges) != 1)}"
 
 
 # --- limits and clock --------------------------------------------------------------------------------
@@ -179,15 +180,8 @@ PLATFORM_FACTS: tuple[ComparedFact, ...] = (
     ComparedFact("board.power_limit", "power limit in watts", _of_boards(lambda gpu: gpu.board.power_limit), "model"),
     ComparedFact("board.throttled", "throttled by heat or power supply", _of_boards(_throttled), "model"),
     ComparedFact("board.persistence", "persistence mode", _of_boards(_persistence), "model", "note"),
-    ComparedFact(
-        "rdma.devices", "RDMA devices", _of_devices(lambda one: one.board or one.driver or "RDMA device"), "model"
-    ),
-    ComparedFact(
-        "rdma.firmware",
-        "firmware of RDMA devices",
-        _of_devices(lambda one: f"{one.firmware} ({one.board or one.driver})"),
-        "model",
-    ),
+    ComparedFact("rdma.devices", "RDMA devices", _devices, "model"),
+    ComparedFact("rdma.firmware", "firmware of RDMA devices", _device_firmware, "model"),
     ComparedFact("rdma.ports", "RDMA ports", _of_ports(lambda port: port.state), "model", layers=("driver",)),
     ComparedFact(
         "rdma.rates",
@@ -197,7 +191,7 @@ PLATFORM_FACTS: tuple[ComparedFact, ...] = (
     ),
     ComparedFact("rdma.gids", "GIDs of active RoCE ports", _of_ports(_gids), "model", layers=("runtime",)),
     ComparedFact("rdma.mtu", "MTU of active RDMA ports", _port_mtus, "model", layers=("driver",)),
-    ComparedFact("interfaces", "network interfaces and MTU", _interfaces, "model", "note"),
+    ComparedFact("interfaces", "network interfaces", _interfaces, "model", "note"),
     ComparedFact(
         "gpudirect.modules",
         "GPUDirect modules",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.gpu_models import Gpus
-from gpudoctor.matrix.rows import GpuRates
+from gpudoctor.matrix.rows import GpuRates, Interconnect
 
 _WHOLE = 0.85
 """A whole GPU shows at least this share of its memory: ECC takes up to an eighth."""
 
 
 class RateQuestions(Gpus):
-    """The question that the table of rates answers."""
+    """The questions that the tables of rates answer."""
 
     def rates_of(self, gpu: Gpu) -> GpuRates | None:
         """The rates of a GPU's product; None if no row has it, and for parts of GPUs (MIG, vGPU ...)."""
@@ -26,6 +27,10 @@ class RateQuestions(Gpus):
         if row is None or memory is None or memory < _WHOLE * row.memory_gib * 2**30:
             return None
         return row
+
+    def interconnect_of(self, gpu: str) -> Interconnect | None:
+        """How a GPU of this name is linked to the others of its machine; None if no row has it."""
+        return next((row for row in self.tables.interconnects if re.fullmatch(row.gpu, gpu)), None)
 
     @cached_property
     def _rates(self) -> dict[str, GpuRates]:

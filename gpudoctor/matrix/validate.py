@@ -25,6 +25,7 @@ from gpudoctor.matrix.rows import (
     FirmwarePackage,
     GfxTarget,
     GpuRates,
+    Interconnect,
     KnownIssue,
     LogPattern,
     NvidiaChip,
@@ -157,6 +158,11 @@ def _rates(row: GpuRates, matrix: Matrix) -> Iterator[str]:
             yield f"{pci} is in no row of nvidia_gpus or amd_gpus"
     if not row.gpus or not row.gb_per_s > 0 or not all(rate > 0 for rate in row.tflops.values()):
         yield "needs a GPU, and rates above 0"
+
+
+def _interconnect(row: Interconnect, matrix: Matrix) -> Iterator[str]:
+    if matrix.interconnect_of(row.example) != row or not row.gb_per_s > 0:
+        yield "its example matches no row, or an earlier one, or its rate is not above 0"
 
 
 def _base_image(row: BaseImage, matrix: Matrix) -> Iterator[str]:
@@ -358,6 +364,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     OldTorchBuilds: _old_builds,
     OtherName: _other_name,
     GpuRates: _rates,
+    Interconnect: _interconnect,
     GfxTarget: _target,
     TorchBuild: _build,
     Companion: _companion,

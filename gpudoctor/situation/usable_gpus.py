@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpudoctor.machine import DeviceNode, Gpu, Machine, SmokeDevice, Vendor
+from gpudoctor.machine import DeviceNode, Gpu, Machine, NvmlDevice, SmokeDevice, Vendor
 
 Answer = Literal["yes", "no", "unknown"]
 
@@ -200,9 +200,12 @@ def why_busy(gpu: Gpu) -> str:
         return "its compute mode allows no program (prohibited)"
     if state.compute_mode == "exclusive" and state.processes:
         return "another program uses it in exclusive mode"
-    if state.memory and state.memory_used and state.memory_used > _FULL * state.memory:
-        return "its memory is full"
-    return ""
+    return "its memory is full" if is_full(state) else ""
+
+
+def is_full(state: NvmlDevice) -> bool:
+    """Whether no program finds memory on it."""
+    return bool(state.memory and state.memory_used and state.memory_used > _FULL * state.memory)
 
 
 # --- visibility variables ----------------------------------------------------------------------------

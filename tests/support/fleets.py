@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from gpudoctor.fleet.documents import Document
-from gpudoctor.machine import Distribution, Fact, Machine, NvmlDevice, known
-from gpudoctor.testing import amd_gpu, amd_machine, nvidia_gpu, nvidia_machine
+from gpudoctor.machine import Clock, Distribution, Fact, Interface, Machine, MigDevice, ProcessLimits, known
+from tests.support.fleet_nodes import KINDS, rdma, with_noise
 
 Change = Callable[[Machine], Machine]
 
@@ -28,32 +28,9 @@ class Fleet:
         for name, machine in self.machines.items():
             yield Document(name, machine=machine)
 
-
-def _nvidia(name: str, arch: str, count: int) -> Machine:
-    gpus = tuple(
-        replace(
-            nvidia_gpu(name, arch, index=index),
-            bdf=f"0000:{16 + index:02x}:00.0",
-            nvml=NvmlDevice(index=index, name=name, mig=False, ecc_uncorrectable=0, remap_pending=False),
-        )
-        for index in range(count)
-    )
-    return nvidia_machine(*gpus)
-
-
-def _amd(name: str, arch: str, count: int) -> Machine:
-    gpus = (amd_gpu(name, arch, index=index) for index in range(count))
-    return amd_machine(
-        *(replace(gpu, bdf=f"0000:{16 + at:02x}:00.0", kfd_node=at + 1) for at, gpu in enumerate(gpus))
-    )
-
-
-KINDS: dict[str, Machine] = {
-    "h100": _nvidia("NVIDIA H100 80GB HBM3", "sm_90", 8),
-    "a100": _nvidia("NVIDIA A100-SXM4-80GB", "sm_80", 8),
-    "l40": _nvidia("NVIDIA L40S", "sm_89", 4),
-    "mi300": _amd("AMD Instinct MI300X", "gfx942", 8),
-}
+    def with_noise(self, source: random.Random) -> Fleet:
+        """The same fleet, as nodes really are that are equal."""
+        return Fleet({name: with_noise(machine, source) for name, machine in self.machines.items()}, self.odd)
 
 
 # --- what differs ----------------------------------------------------------------------------------
@@ -78,15 +55,37 @@ def _driver(machine: Machine) -> Machine:
 
 
 def _mig(machine: Machine) -> Machine:
-    first, *rest = machine.gpus
-    assert first.nvml
-    return replace(machine, gpus=(replace(first, nvml=replace(first.nvml, mig=True)), *rest))
+    return _nvml(machine, mig=True, mig_devices=(MigDevice("1g.10gb"),) * 7)
 
 
-def _ecc(machine: Machine) -> Machine:
+def _nvml(machine: Machine, **changed: object) -> Machine:
+    """With another first GPU."""
     first, *rest = machine.gpus
     assert first.nvml
-    return replace(machine, gpus=(replace(first, nvml=replace(first.nvml, remap_pending=True)), *rest))
+    return replace(machine, gpus=(replace(first, nvml=replace(first.nvml, **changed)), *rest))
+
+
+def _board(machine: Machine, **changed: object) -> Machine:
+    """With another board of the first GPU."""
+    first, *rest = machine.gpus
+    board = replace(first.board, **changed)
+    if first.nvml:
+        return _nvml(machine, board=board)
+    return replace(machine, gpus=(replace(first, amd_board=board), *rest))
+
+
+def _interface(machine: Machine, **changed: object) -> Machine:
+    """With another eth0."""
+    first, *rest = machine.network.interfaces.value or ()
+    interfaces: tuple[Interface, ...] = (replace(first, **changed), *rest)
+    return _with_fact(machine, "network", "interfaces", interfaces)
+
+
+def _port(machine: Machine, number: int, **port: str) -> Machine:
+    """With another port of one device."""
+    devices = list(machine.network.rdma.value or ())
+    devices[number] = rdma(number, **port)
+    return _with_fact(machine, "network", "rdma", tuple(devices))
 
 
 def _variable(machine: Machine) -> Machine:
@@ -109,13 +108,29 @@ ODDITIES: dict[str, Change] = {
     "kernel.options": lambda machine: _with_fact(machine, "system", "kernel_options", ("iommu=pt", "pci=realloc")),
     "shm": lambda machine: _with_fact(machine, "system", "shm", 64 << 20),
     "variable.NCCL_P2P_DISABLE": _variable,
+    "board.vbios": lambda machine: _board(machine, vbios="96.00.74.00.11"),
+    "board.pcie_width": lambda machine: _board(machine, pcie_width=8),
+    "board.power_limit": lambda machine: _board(machine, power_limit=300),
+    "board.throttled": lambda machine: _board(machine, throttled=("hardware-thermal",)),
+    "iommu": lambda machine: _with_fact(machine, "system", "iommu", "DMA-FQ"),
+    "acs": lambda machine: _with_fact(machine, "system", "acs", ("0000:00:01.0",)),
+    "clock.source": lambda machine: _with_fact(machine, "system", "clock_source", "hpet"),
+    "clock.synchronized": lambda machine: _with_fact(machine, "system", "clock", Clock("chronyd", False, 500)),
+    "hugepages": lambda machine: _with_fact(machine, "system", "hugepages", 2 << 30),
+    "limits.open_files": lambda machine: _with_fact(machine, "system", "limits", ProcessLimits(open_files=9)),
+    "mtu.eth0": lambda machine: _interface(machine, mtu=1500),
 }
 FOR_NVIDIA: dict[str, Change] = {
     "nvidia.driver": _driver,
     "mig": _mig,
-    "ecc": _ecc,
+    "ecc": lambda machine: _nvml(machine, remap_pending=True),
     "package.nvidia-nccl-cu12": _nccl,
 }
+FOR_RDMA: dict[str, Change] = {
+    "rdma.ports": lambda machine: _port(machine, 0, state="DOWN", physical="Polling"),
+    "rdma.rates": lambda machine: _port(machine, 1, rate="200 Gb/sec (2X NDR)"),
+}
+"""Where there are RDMA devices."""
 
 
 def fleet(source: random.Random, size: int) -> Fleet:
@@ -131,6 +146,7 @@ def fleet(source: random.Random, size: int) -> Fleet:
         names = [name for name in made.machines if name.startswith(kind)]
         vendor = KINDS[kind].gpus[0].vendor
         rows = {**ODDITIES, **(FOR_NVIDIA if vendor == "nvidia" else {})}
+        rows.update(FOR_RDMA if KINDS[kind].network.rdma.value else {})
         fact = source.choice([name for name in rows if not any(odd == name for _, odd in made.odd)])
         for name in source.sample(names, source.randint(1, max(1, len(names) // 8))):
             made.machines[name] = rows[fact](made.machines[name])
@@ -139,7 +155,5 @@ def fleet(source: random.Random, size: int) -> Fleet:
 
 
 def _ready(machine: Machine) -> Machine:
-    """With the facts that an oddity changes."""
-    machine = _with_fact(machine, "system", "kernel_options", ("iommu=pt",))
-    machine = _with_fact(machine, "system", "shm", 64 << 30)
+    """With the package that an oddity changes."""
     return _nccl(machine, "2.27.5") if machine.gpus[0].vendor == "nvidia" else machine

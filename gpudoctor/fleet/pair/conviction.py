@@ -15,10 +15,13 @@ from msgspec import Struct
 
 from gpudoctor.fleet.pair.schedule import Pair
 
-WITNESSES = 2
-"""One pairing that went wrong may be the fault of a link."""
+WITNESSES = 3
+"""One pairing that went wrong may be the fault of a link, and two those of two other nodes that fail now and then."""
 SLOW = 2.0
 """A pairing is slow if three quarters of its collectives take this many times as long as is usual."""
+
+LOOKS = 3
+"""So often a pair may meet that seems slow: a busy machine is slow by chance, and never quick."""
 
 
 class Meeting(Struct, frozen=True):
@@ -61,7 +64,7 @@ def judge(meetings: Iterable[Meeting], out: Iterable[int] = ()) -> Judgement:
     """Judge pairings. Those with a node of `out`, which is known to be faulty without them, count for nobody."""
     known = frozenset(out)
     counted = [meeting for meeting in meetings if known.isdisjoint(meeting.nodes)]
-    failed = _steady(blame(_failures(counted)), counted)
+    failed = _steady(blame(_failures(counted), now_and_then=True), counted)
     gone = frozenset(failed.nodes)
     steady = _always_right(meeting for meeting in counted if gone.isdisjoint(meeting.nodes))
     usual = lower_quartile([meeting.seconds for meeting in steady.values()])
@@ -70,14 +73,16 @@ def judge(meetings: Iterable[Meeting], out: Iterable[int] = ()) -> Judgement:
 
 
 def doubtful(meetings: Sequence[Meeting], out: Iterable[int] = ()) -> tuple[Pair, ...]:
-    """Pairs that should meet again: what went wrong only once may have been chance."""
+    """Pairs that should meet again, those first that met least: what went wrong only once may have been chance."""
     judgement = judge(meetings, out)
     settled = frozenset(out) | frozenset(judgement.failed.nodes)
     wrong = {pair for pair, failed in _failures(meetings).items() if failed}
     usual = judgement.usual_seconds
     slow = {pair for pair, meeting in _always_right(meetings).items() if _is_slow(meeting, usual)}
     met = [meeting.nodes for meeting in meetings]
-    return tuple(pair for pair in sorted(wrong | slow) if settled.isdisjoint(pair) and met.count(pair) == 1)
+    left = [pair for pair in wrong | slow if settled.isdisjoint(pair)]
+    again = [pair for pair in left if met.count(pair) < (LOOKS if pair in slow else 2)]
+    return tuple(sorted(again, key=lambda pair: (met.count(pair), pair)))
 
 
 def lower_quartile(values: Sequence[float]) -> float | None:
@@ -85,11 +90,12 @@ def lower_quartile(values: Sequence[float]) -> float | None:
     return sorted(values)[max(1, len(values) // 4) - 1] if values else None
 
 
-def blame(wrong: Mapping[Pair, bool]) -> Blame:
-    """Whom pairings accuse; `wrong` says of each pair that met whether it went wrong."""
+def blame(wrong: Mapping[Pair, bool], *, now_and_then: bool = False) -> Blame:
+    """Whom pairings accuse; `wrong` says of each pair that met whether it went wrong. `now_and_then`: a node may be
+    to blame that went right with most; a busy machine may seem slow now and then, but never seems to fail."""
     left = dict(wrong)
     convicted: list[int] = []
-    while (worst := _worst(left)) is not None:
+    while (worst := _worst(left, now_and_then)) is not None:
         convicted.append(worst)
         left = {pair: went for pair, went in left.items() if worst not in pair}
     record = _Record(left)
@@ -129,10 +135,10 @@ def _is_slow(meeting: Meeting, usual: float | None) -> bool:
     return usual is not None and meeting.quick > SLOW * usual
 
 
-def _worst(wrong: Mapping[Pair, bool]) -> int | None:
+def _worst(wrong: Mapping[Pair, bool], now_and_then: bool) -> int | None:
     """The node with the largest share of wrong pairings, if it is to be convicted."""
     record = _Record(wrong)
-    candidates = [node for node in record.nodes if record.is_guilty(node)]
+    candidates = [node for node in record.nodes if record.is_guilty(node, now_and_then)]
     return max(candidates, key=lambda node: (record.share(node), record.bad(node), -node), default=None)
 
 
@@ -171,13 +177,20 @@ class _Record:
         share = self.share(node, partner)
         return share is not None and share < Fraction(1, 2)
 
-    def is_guilty(self, node: int) -> bool:
-        """Whether it went wrong with most of its partners, and enough of them bear witness against it."""
+    def is_guilty(self, node: int, now_and_then: bool) -> bool:
+        """Whether enough partners bear witness against it. Where it met all and went wrong with each, two do."""
         partners = self._partners[node]
-        if self._bad[node] < WITNESSES or 2 * self._bad[node] <= len(partners):
+        accusers = [partner for partner, wrong in partners.items() if wrong]
+        met_all = len(accusers) == len(partners) == len(self._partners) - 1
+        most = 2 * len(accusers) > len(partners)
+        if not (most or now_and_then):
             return False
-        return sum(self._witness(partner, node) for partner, wrong in partners.items() if wrong) >= WITNESSES
+        witnesses = sum(self._witness(partner, node, most) for partner in accusers)
+        return witnesses >= (2 if met_all else WITNESSES)
 
-    def _witness(self, partner: int, node: int) -> bool:
+    def _witness(self, partner: int, node: int, most: bool) -> bool:
+        """It does better without the node, if that went wrong with most; else only one that does well with all."""
         theirs, own = self.share(partner, node), self.share(node, partner)
-        return theirs is not None and own is not None and theirs < own
+        if theirs is None or own is None:
+            return False
+        return theirs < own if most else theirs == 0

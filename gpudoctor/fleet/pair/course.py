@@ -1,4 +1,4 @@
-"""Which round comes next: those of the schedule, more of them while nobody can be named, and second looks."""
+"""Which round comes next: those of the schedule, more of them while no node can be named, and further looks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from collections.abc import Collection, Sequence
 from gpudoctor.fleet.pair.conviction import Meeting, doubtful, judge
 from gpudoctor.fleet.pair.schedule import Round, round_of, rounds_of
 
+FURTHER = 3
+"""At most so many times the rounds that were wanted, while something went wrong and no node is to blame for it."""
+FURTHER_IF_SLOW = 2
+"""The longer one looks at busy machines, the more of them seem slow."""
+AGAIN = 2
+"""At most so many times the rounds that were wanted, pairs meet again."""
 HOPELESS = 3
 """A convicted node that failed with so many partners and did well with none meets no further one."""
 
@@ -37,19 +43,22 @@ class Course:
             if pairs := tuple(pair for pair in self._schedule[self._done - 1] if left_out.isdisjoint(pair)):
                 return pairs
         pairs = round_of(doubtful(meetings, out)) if _any_right(meetings) else ()
-        if pairs and self._repeats < self._wanted:
+        if pairs and self._repeats < AGAIN * self._wanted:
             self._repeats += 1
             return pairs
         return ()
 
     def _goes_on(self, meetings: Sequence[Meeting], out: Collection[int]) -> bool:
-        """Whether the schedule goes on: as far as wanted, and as far again while that tells who is to blame."""
+        """Whether the schedule goes on: as far as wanted, and further while that may tell who is to blame. As long as
+        not all have met, a link that fails may be a node that fails now and then."""
         if self._done < self._wanted:
             return True
-        if self._done >= min(2 * self._wanted, len(self._schedule)) or not _any_right(meetings):
+        if self.is_complete or not _any_right(meetings):
             return False
         judgement = judge(meetings, out)
-        return bool(judgement.failed.undecided or judgement.slow.undecided)
+        if judgement.failed.undecided or judgement.failed.links:
+            return self._done < FURTHER * self._wanted
+        return bool(judgement.slow.undecided) and self._done < FURTHER_IF_SLOW * self._wanted
 
 
 def _any_right(meetings: Sequence[Meeting]) -> bool:

@@ -37,6 +37,15 @@ class Order(Struct, frozen=True):
     code: int = 0
 
 
+def _ports() -> list[float]:
+    """The rates of this node's RDMA ports."""
+    from gpudoctor.fleet.pair.capacity import port_rates
+    from gpudoctor.host import LiveHost
+    from gpudoctor.probes.network import probe_network
+
+    return port_rates(probe_network(LiveHost({})))
+
+
 class Rank:
     """One rank, and its member."""
 
@@ -52,7 +61,7 @@ class Rank:
         self.member.ask("join", JOIN_SECONDS, seconds=JOIN_SECONDS, **joined)
         seen = self.member.run("look", LOOK_SECONDS, {"local_rank": place.local_rank})
         hello = {"name": place.name, "agent": place.agent, "local_rank": place.local_rank, "torch": version}
-        self.tell("hello", {**hello, **seen})
+        self.tell("hello", {**hello, "ports": _ports(), **seen})
 
     def follow(self, limit: float) -> int:
         """Do what rank 0 orders until it orders the end; its code. Raises MemberError where it orders nothing."""

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from statistics import median
+from typing import TYPE_CHECKING
 
+from gpudoctor.fleet.pair.capacity import Capacity, between_gpus, between_nodes
 from gpudoctor.fleet.pair.conviction import Blame, Judgement
 from gpudoctor.fleet.pair.nodes import rank_name
 from gpudoctor.fleet.pair.outcome import Part, worst
 from gpudoctor.fleet.pair.schedule import Pair
 from gpudoctor.fleet.pair.trials import Met, Trials
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
 
 _NOBODY = Judgement(Blame(), Blame(), None)
 _MOST_NAMES = 8
@@ -19,8 +24,9 @@ _MOST_NAMES = 8
 class PairResult:
     """All trials of a job."""
 
-    def __init__(self, trials: Trials) -> None:
+    def __init__(self, trials: Trials, matrix: Matrix | None = None) -> None:
         self.trials = trials
+        self._matrix = matrix
         self.judgement = trials.judgement or _NOBODY
         self.names = tuple(unit.name for unit in trials.units)
         self.missing = trials.missing
@@ -76,6 +82,16 @@ class PairResult:
     def bandwidth(self, seconds: float | None, ranks: int = 2) -> float | None:
         """The bus bandwidth of an all-reduce, in GB/s, as nccl-tests computes it."""
         return None if not seconds else round(self.trials.trial.size / seconds * 2 * (ranks - 1) / ranks / 1e9, 3)
+
+    @property
+    def capacity(self) -> Capacity | None:
+        """What the usual pairing could reach; None if that is unknown."""
+        trials = self.trials
+        if trials.trial.backend != "nccl":
+            return None
+        if trials.between == "nodes":
+            return between_nodes(trials.units, trials.hellos)
+        return between_gpus(trials.hellos, self._matrix) if self._matrix else None
 
     # --- words ---
 

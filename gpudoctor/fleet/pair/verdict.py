@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from statistics import median
+from typing import TYPE_CHECKING
 
 from gpudoctor import __version__
 from gpudoctor.check import Check
@@ -16,10 +17,18 @@ from gpudoctor.fleet.pair.result import PairResult
 from gpudoctor.fleet.pair.trials import Met, Trials
 from gpudoctor.plain_text import utc
 
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
 
-def report_of(trials: Trials, checks: Iterable[Check[PairResult]], fail_on: FailOn = "error") -> PairReport:
-    """What rank 0 prints."""
-    result = PairResult(trials)
+
+def report_of(
+    trials: Trials,
+    checks: Iterable[Check[PairResult]],
+    fail_on: FailOn = "error",
+    matrix: Matrix | None = None,
+) -> PairReport:
+    """What rank 0 prints. `matrix` has what links between GPUs carry."""
+    result = PairResult(trials, matrix)
     ran = [check.run(result) for check in checks]
     findings = in_order(finding for found, _ in ran for finding in found)
     not_judged = tuple(question.why for _, questions in ran for question in questions)

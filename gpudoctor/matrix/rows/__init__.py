@@ -24,6 +24,7 @@ from gpudoctor.matrix.rows.gpus import (
     Capability,
     GfxTarget,
     GpuRates,
+    Interconnect,
     NvidiaChip,
     NvidiaGpu,
     NvidiaSoc,
@@ -116,6 +117,7 @@ __all__ = [
     "HipblasltUse",
     "ImportedModules",
     "InstallerTargets",
+    "Interconnect",
     "IssueCondition",
     "IssuePackage",
     "IssueVariable",
@@ -179,6 +181,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     amd_gpus: tuple[AmdGpu, ...] = ()
     other_names: tuple[OtherName, ...] = ()
     gpu_rates: tuple[GpuRates, ...] = ()
+    interconnects: tuple[Interconnect, ...] = ()
     rocm_releases: tuple[RocmRelease, ...] = ()
     rocm_driver_window: tuple[RocmDriverWindow, ...] = ()
     amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
@@ -240,6 +243,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "amd_gpus": ("pci",),
     "other_names": ("id",),
     "gpu_rates": ("product",),
+    "interconnects": ("name",),
     "rocm_releases": ("version",),
     "rocm_driver_window": ("rocm",),
     "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),

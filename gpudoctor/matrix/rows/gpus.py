@@ -130,6 +130,17 @@ class GpuRates(Row, frozen=True, kw_only=True):
     """By torch's name of the type, "float8" for any of 8 bits: products summed in float32, without sparsity."""
 
 
+class Interconnect(Row, frozen=True, kw_only=True):
+    """What all links of a GPU to the others of its machine carry."""
+
+    name: str
+    gpu: str
+    """Regular expression for the GPU's name, as the driver prints it."""
+    gb_per_s: float
+    """In one direction; data sheets print the sum of both."""
+    example: str
+
+
 class OtherName(Row, frozen=True, kw_only=True):
     """Names that stand for no GPU that is checked, or for many: what to say of them."""
 

@@ -39,7 +39,13 @@ def title_of(fact: str) -> str:
     from gpudoctor.fleet.facts import table
 
     named = {one.name: one.title for one in table()}
-    return named.get(fact, fact.partition(".")[2] or fact)
+    kind, _, name = fact.partition(".")
+    return named.get(fact) or (f"MTU of {name}" if kind == "mtu" else name or fact)
+
+
+def others_of(odd: Difference) -> str:
+    """Who has the norm; if no node has it, it is that of the good node that was given."""
+    return f"{odd.others} other{'s' * (odd.others != 1)}" if odd.others else "the good node"
 
 
 def differences(report: FleetReport) -> tuple[Difference, ...]:
@@ -83,7 +89,9 @@ def headline(report: FleetReport) -> str:
     differing = sum(node.verdict == "warning" for node in report.nodes)
     parts = list(_parts(bad, unknown, differing))
     many = f"{total} node{'s' * (total != 1)}"
-    return f"{' · '.join(parts)} (of {many})" if parts else f"No problem found on {many}"
+    if parts:
+        return f"{' · '.join(parts)} (of {many})"
+    return f"No problem found on {many}{', but they differ' * bool(report.undecided)}"
 
 
 def _parts(bad: int, unknown: int, differing: int) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.fleet.names import folded
 from gpudoctor.fleet.operators import ready_lines
-from gpudoctor.render.fleet.summary import differences, everyone, headline, problems, silent, title_of
+from gpudoctor.render.fleet.summary import differences, everyone, headline, others_of, problems, silent, title_of
 from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.steps import fix_lines
 
@@ -81,7 +81,7 @@ def _differences(report: FleetReport, verbose: bool) -> Iterator[Line]:
         yield [
             (f"  {mark.split()[0]} ", style),
             (folded(one.nodes), "bold"),
-            (f"  {title_of(one.fact)} {_short(one.value)}; {one.others} others: {_short(one.norm)}", ""),
+            (f"  {title_of(one.fact)} {_short(one.value)}; {others_of(one)}: {_short(one.norm)}", ""),
         ]
     if left := len(found) - len(shown):
         yield [(f"  · {left} more difference{'s' * (left != 1)} of little weight: -v shows them", "dim")]
