@@ -83,10 +83,14 @@ def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
 
 
 def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
-    """The lines that hold a known message, each message once, in their order."""
+    """The lines that hold a known message, each message once, in their order. A heading counts only where the line
+    below it names no cause."""
+    messages = matrix.messages_in("\n".join(line.text for line in lines))
+    named = {message.number for message in messages if message.names_cause}
     return tuple(
         Line(lines[message.number - 1].number, lines[message.number - 1].text.strip())
-        for message in matrix.messages_in("\n".join(line.text for line in lines))
+        for message in messages
+        if message.names_cause or message.number + 1 not in named
     )
 
 
