@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
+
+_WORKFLOW_COMMAND = re.compile(r"(?<!\S)::(?=[a-z])|##(?=\w{0,40}\[)")
+"""How a line of a log starts a command of the CI that shows it: "::add-mask::x" of GitHub Actions at the beginning of
+the line, "##[add-mask]x" and Azure's "##vso[...]" anywhere."""
 
 
 def utc(seconds: float) -> str:
@@ -13,6 +18,13 @@ def utc(seconds: float) -> str:
 def without_controls(text: str, instead: str = "?") -> str:
     """One line: no control characters, escapes, line breaks, direction overrides or invisible characters."""
     return text if text.isprintable() else "".join(char if char.isprintable() else instead for char in text)
+
+
+def without_workflow_commands(text: str, number: str = "\\x") -> str:
+    """The text, with one sign written as its number in what a CI would take for a command."""
+    if "::" not in text and "##" not in text:
+        return text
+    return _WORKFLOW_COMMAND.sub(lambda found: f"{found[0][0]}{number}{ord(found[0][0]):02x}", text)
 
 
 def lines_without_controls(text: str) -> str:

@@ -13,7 +13,9 @@ from benchmarks.accuracy.answers import Answer, by_explain, by_report
 from benchmarks.accuracy.cases import HEALTHY, Case, read
 from benchmarks.accuracy.figures import Scored, confusion, figures, interval, score
 from benchmarks.accuracy.split import half
+from benchmarks.accuracy.wheels import code_of
 from tests.cases.reports import REPORTS
+from tests.support.codeobject_files import container, cuda_library
 
 CASES = Path(__file__).with_name("cases")
 
@@ -122,3 +124,49 @@ def test_without_being_asked_no_kept_case_is_run(folder: Path, monkeypatch, caps
     monkeypatch.setattr(sys, "argv", ["accuracy", str(folder), "--tool", "explain"])
     main()
     assert "kept" not in capsys.readouterr().out
+
+
+# --- libraries and GPUs --------------------------------------------------------------------------------
+
+LISTING = """\
+ELF file    1: libtorch_cuda.1.sm_80.cubin
+ELF file    2: libtorch_cuda.2.sm_80.cubin
+ELF file    3: libtorch_cuda.3.sm_90a.cubin
+ELF file    4: libtorch_cuda.4.sm_75.cubin
+ELF file    5: libtorch_cuda.5.sm_80.cubin
+PTX file    1: libtorch_cuda.1.sm_80.ptx
+"""
+
+
+@pytest.mark.parametrize(
+    ("capability", "some", "most"),
+    [
+        (70, False, False),
+        (75, True, False),
+        (80, True, True),
+        (86, True, True),
+        (90, True, False),
+        (120, True, False),
+    ],
+)
+def test_what_a_library_runs_on_follows_from_what_cuobjdump_lists(capability: int, some: bool, most: bool):
+    code = code_of(LISTING)
+    assert code.runs_on(capability, most=False) is some
+    assert code.runs_on(capability, most=True) is most
+
+
+def test_code_for_one_gpu_alone_runs_on_no_later_one():
+    assert code_of("ELF file    1: a.1.sm_90a.cubin\n").runs_on(90, most=False)
+    assert not code_of("ELF file    1: a.1.sm_100a.cubin\n").runs_on(103, most=False)
+
+
+def test_a_library_and_a_gpu_are_a_case(tmp_path: Path):
+    library = cuda_library(container("sm_80"))
+    (tmp_path / "lib.so").write_bytes(library)
+    rows = {
+        gpu: {"library": str(tmp_path / "lib.so"), "gpu": gpu, "cause": cause}
+        for gpu, cause in (("A100", HEALTHY), ("V100", "no-code"))
+    }
+    (tmp_path / "wheels.yaml").write_text(json.dumps(rows))
+    cases = read(tmp_path)
+    assert [score(one, by_report(one) or Answer()) for one in cases] == ["silent", "first"]

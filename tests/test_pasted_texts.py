@@ -436,3 +436,40 @@ def test_spliced_and_mutated_texts_never_crash_a_check() -> None:
             text = text[:at] + piece + text[at + chance.choice((0, 0, 9, 200)) :]
         found = judgement(text)
         assert "check-crashed" not in {finding.slug for finding in found.findings}, text
+
+
+# --- who may open what --------------------------------------------------------------------------------
+
+KFD = "crw-rw---- 1 root render 235, 0 Nov  6 10:00 /dev/kfd\n"
+NO_HIP = "torch==2.9.1+rocm6.4\nRuntimeError: No HIP GPUs are available\n"
+
+
+@pytest.mark.parametrize(
+    ("user", "listing", "closed"),
+    [
+        ("uid=1000(u) gid=1000(u) groups=1000(u),27(sudo)", KFD, True),
+        ("uid=1000(u) gid=1000(u) groups=1000(u),109(render)", KFD, False),
+        ("uid=1000(u) gid=1000(u) groups=1000(u),109", KFD.replace("render", "109"), False),
+        ("uid=0(root) gid=0(root) groups=0(root)", KFD, False),
+        ("uid=1000(u) gid=1000(u) groups=1000(u)", KFD.replace("rw----", "rw-rw-"), False),
+        ("uid=1000(u) gid=1000(u) groups=1000(u)", KFD.replace("---- 1", "----+ 1"), False),
+        ("", KFD, False),
+        ("uid=1000(u) gid=1000(u) groups=1000(u)", "", False),
+    ],
+)
+def test_a_listing_of_kfd_and_the_users_groups_tell_who_may_open_it(user: str, listing: str, closed: bool) -> None:
+    found = machine(f"AMD Radeon RX 7900 XTX\n$ ls -l /dev/kfd\n{listing}$ id\n{user}\n{NO_HIP}")
+    kfd = found.amd.kfd
+    assert kfd.value is not None
+    assert (kfd.value.opened == "EACCES") is closed
+    assert (problems(f"RX 7900 XTX\n{listing}{user}\n{NO_HIP}")[0] == "amd-device-permission") is closed
+    if closed:
+        assert kfd.source == "text, line 3"
+
+
+def test_the_number_that_numba_writes_before_the_call_names_the_cause() -> None:
+    heading = "numba.cuda.cudadrv.error.CudaSupportError: Error at driver init: \n"
+    said = heading + "[{}] Call to cuInit results in UNKNOWN_CUDA_ERROR:\n"
+    assert problems(said.format(802))[0] == "fabric-manager-not-running"
+    assert problems(said.format(803))[0] == "driver-lib-mismatch"
+    assert problems(heading)[0] == "no-driver"

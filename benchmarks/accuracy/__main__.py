@@ -4,7 +4,8 @@
     python -m benchmarks.accuracy --half kept           the totals of the kept cases: once, when the work is done
     python -m benchmarks.accuracy --page docs/accuracy.md
 
-A folder may hold `texts.yaml`, `threads.yaml` and `cases.jsonl` (pasted texts), and `fresh_reports.yaml` (machines).
+A folder may hold `texts.yaml`, `threads.yaml` and `cases.jsonl` (pasted texts), `fresh_reports.yaml` (machines), and
+`wheels.yaml` (libraries and GPUs, made by `benchmarks.accuracy.wheels`).
 The file of a kept case is not to be read by whoever works on the rules; of these only totals are printed.
 """
 
@@ -18,7 +19,7 @@ from benchmarks.accuracy.cases import Case, read
 from benchmarks.accuracy.figures import Scored, confusion, figures, score
 from benchmarks.accuracy.page import page
 
-_UNTOUCHED = ("texts", "threads", "machines")
+_UNTOUCHED = ("texts", "threads", "machines", "wheels")
 """Groups that no rule was written from: they have no halves."""
 
 

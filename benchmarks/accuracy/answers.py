@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from benchmarks.accuracy.cases import Case
+from benchmarks.accuracy.wheels import NO_CODE
 from tests.cases import fresh
 from tests.support.in_process import gpudoctor
 
@@ -28,16 +29,22 @@ class Answer(Struct, frozen=True):
 def by_report(case: Case) -> Answer | None:
     """gpudoctor's report of the text or the machine."""
     with TemporaryDirectory() as folder:
-        arguments = (
-            fresh.arguments(case.state, Path(folder), fuller=True) if case.state else given(case.text, Path(folder))
-        )
+        arguments = _arguments(case, Path(folder))
         done = gpudoctor(*arguments, "--format", "json") if arguments else None
     if done is None or done.returncode not in (0, 1, 3):
         return None
+    if case.argv[:1] == ("scan",):
+        return Answer((NO_CODE,), alarm=True) if done.returncode == 1 else Answer()
     findings: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
     findings.sort(key=lambda finding: finding["severity"] == "note")
     causes = dict.fromkeys(finding["slug"] for finding in findings if finding["slug"] not in _NO_CAUSE)
     return Answer(tuple(causes), any(finding["severity"] == "error" for finding in findings))
+
+
+def _arguments(case: Case, folder: Path) -> Sequence[str]:
+    if case.state:
+        return fresh.arguments(case.state, folder, fuller=True)
+    return case.argv or given(case.text, folder)
 
 
 def given(text: str, folder: Path) -> list[str]:
@@ -49,7 +56,7 @@ def given(text: str, folder: Path) -> list[str]:
 
 def by_explain(case: Case) -> Answer | None:
     """What `gpudoctor explain` says of the text: the first cause of each message, then the others."""
-    if case.state:
+    if not case.text:
         return None
     done = gpudoctor("explain", "--format", "json", "--", case.text)
     matches: list[dict[str, Any]] = json.loads(done.stdout)["matches"] if done.stdout else []

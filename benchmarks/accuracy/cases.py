@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from benchmarks.accuracy import wheels
 from benchmarks.accuracy.split import Half, half
 from tests.cases import fresh
 
@@ -16,7 +17,7 @@ HEALTHY = "healthy"
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One report. Its text is put to a tool, or the machine that it describes (`state`)."""
+    """One report. Its text is put to a tool, or the machine that it describes (`state`), or a command (`argv`)."""
 
     name: str
     group: str
@@ -30,6 +31,7 @@ class Case(msgspec.Struct, frozen=True):
     """Other causes that are as good."""
     text: str = ""
     state: fresh.Case | None = None
+    argv: tuple[str, ...] = ()
 
     @property
     def half(self) -> Half:
@@ -71,8 +73,23 @@ def _machines(path: Path) -> list[Case]:
     ]
 
 
+def _wheels(path: Path) -> list[Case]:
+    rows: dict[str, dict[str, str]] = yaml.safe_load(path.read_text())
+    accept = ("torch-dropped-old-gpu",)
+    return [
+        Case(name, "wheels", name, row["cause"], "cuobjdump", accept, argv=wheels.arguments(row))
+        for name, row in rows.items()
+    ]
+
+
 def _case(name: str, group: str, row: dict[str, Any]) -> Case:
     return msgspec.convert({"name": name, "group": group, **row}, Case)
 
 
-_READERS = {"texts.yaml": _texts, "threads.yaml": _texts, "cases.jsonl": _shared, "fresh_reports.yaml": _machines}
+_READERS = {
+    "texts.yaml": _texts,
+    "threads.yaml": _texts,
+    "cases.jsonl": _shared,
+    "fresh_reports.yaml": _machines,
+    "wheels.yaml": _wheels,
+}

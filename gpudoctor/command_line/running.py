@@ -11,7 +11,7 @@ from contextlib import suppress
 from gpudoctor.host import InputError
 from gpudoctor.host.given_file import FULL
 from gpudoctor.host.interrupts import Interrupted
-from gpudoctor.plain_text import without_controls
+from gpudoctor.plain_text import without_controls, without_workflow_commands
 from gpudoctor.privacy import without_secrets
 
 USAGE, INTERNAL_FAULT, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
@@ -69,7 +69,7 @@ def tell(text: str) -> None:
     """One line to stderr, without secrets and control characters. It says where something is to be looked for: paths
     stay as they are."""
     with suppress(OSError):
-        print(without_secrets(without_controls(text, " ")), file=sys.stderr, flush=True)
+        print(without_workflow_commands(without_secrets(without_controls(text, " "))), file=sys.stderr, flush=True)
 
 
 def settle_streams() -> None:

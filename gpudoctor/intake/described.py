@@ -176,7 +176,9 @@ def _with_import_elsewhere(machine: Machine) -> Machine:
     trial = torch.trial.value if torch else None
     if environment is None or torch is None or trial is None:
         return machine
-    library = re.search(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", f"{trial.root}\n{trial.error}")
+    library = re.search(
+        r"([\w.+-]{1,80}\.so[\w.]{0,40}): cannot open shared object file", f"{trial.root}\n{trial.error}"
+    )
     if not trial.ok and library is not None and library[1].startswith(DRIVER_OWN):
         fact = replace(torch, trial=unknown(f"{library[1]} of the driver is not here"))
         machine = replace(machine, assumed=(*machine.assumed, f"import torch (with the driver's {library[1]})"))

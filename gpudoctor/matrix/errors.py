@@ -56,6 +56,11 @@ class Message(Struct, frozen=True):
         return tuple(slug for slug in (self.row.slug, *self.row.also) if slug not in _NO_CAUSE)
 
     @property
+    def names_cause(self) -> bool:
+        """Whether the message tells by itself what is wrong; a heading such as numba's does not."""
+        return self.row.slug not in _NO_CAUSE
+
+    @property
     def ask(self) -> str:
         """The question or command that decides between the causes."""
         return self.row.ask if isinstance(self.row, ErrorPattern) else ""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpudoctor.finding import UnsetVariable
-from gpudoctor.plain_text import without_controls
+from gpudoctor.plain_text import without_controls, without_workflow_commands
 from gpudoctor.planner.repair import PlannedStep, Repair, Variable
 from gpudoctor.privacy import SECRET, without_secrets
 from gpudoctor.step import EnvStep, RunStep
@@ -94,7 +94,8 @@ def _quoted(word: str) -> str:
 
 def _comment(text: str) -> Iterator[str]:
     """A text as comment lines: none of its lines becomes a command."""
-    yield from (f"# {without_controls(line)}".rstrip() for line in re.split(r"[\r\n]", without_secrets(text)))
+    lines = re.split(r"[\r\n]", without_workflow_commands(without_secrets(text)))
+    yield from (f"# {without_controls(line)}".rstrip() for line in lines)
 
 
 # --- variables --------------------------------------------------------------------------------------------

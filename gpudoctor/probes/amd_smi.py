@@ -143,5 +143,9 @@ def _of_tables(text: str) -> list[dict[str, str]]:
     concise = re.findall(r"^\d+\s+\d+\s+0x([0-9a-f]{4}),\s+\d+\s", text, re.M)
     if concise:
         return [{"did": device} for device in concise]
-    rows = re.findall(r"^\|\s+([0-9a-f]{4}:[0-9a-f:.]{7})\s+(\S.*?)\s+\|.*\n\|.*?\d+/(\d{1,9}) MB", text, re.M)
-    return [{"bus": bus, "gpu-name": name, "size": f"{size} MB"} for bus, name, size in rows]
+    rows = re.findall(
+        r"^\|[ \t]+([0-9a-f]{4}:[0-9a-f:.]{7})[ \t]+([^|\s][^|\n]{0,200})\|.*\n\|.{0,200}?\d{1,9}/(\d{1,9}) MB",
+        text,
+        re.M,
+    )
+    return [{"bus": bus, "gpu-name": name.rstrip(), "size": f"{size} MB"} for bus, name, size in rows]

@@ -67,7 +67,7 @@ def _versions(text: str) -> tuple[str | None, str | None]:
 def _lost(text: str, known: tuple[NvmlDevice, ...]) -> tuple[NvmlDevice, ...]:
     """GPUs that nvidia-smi could not open."""
     found = re.finditer(
-        r"Unable to determine the device handle for (?:GPU\s*\d*:?\s*)?([0-9A-Fa-f:.]{7,16}): ([^\n]+)", text
+        r"Unable to determine the device handle for (?:GPU ?\d{0,4}:? ?)?([0-9A-Fa-f:.]{7,16}): ([^\n]+)", text
     )
     addresses = {normal_bdf(line[1]): line[2].strip() for line in found}
     listed = {device.bdf for device in known}
@@ -78,12 +78,16 @@ def _lost(text: str, known: tuple[NvmlDevice, ...]) -> tuple[NvmlDevice, ...]:
 # --- -q and -q -x ----------------------------------------------------------------------------------
 
 
+_DEEPEST = 10
+"""Tags within tags; nvidia-smi writes some six."""
+
+
 def _from_xml(text: str) -> tuple[NvmlDevice, ...] | None:
     if "<nvidia_smi_log" not in text:
         return None
     body = text[text.index("<nvidia_smi_log") :].partition("</nvidia_smi_log>")[0]
     # Not an XML parser: recordings are truncated, and quoted badly; every GPU in them counts.
-    pieces = re.split(r"<gpu id=[\\\"' ]*([0-9A-Fa-f:.]+)[^>]*>", body)
+    pieces = re.split(r"<gpu id=[\\\"' ]*([0-9A-Fa-f:.]{1,20})[^<>]{0,80}>", body)
     return tuple(
         _device(n, address, _xml_pairs(piece))
         for n, (address, piece) in enumerate(zip(pieces[1::2], pieces[2::2], strict=True))
@@ -93,7 +97,7 @@ def _from_xml(text: str) -> tuple[NvmlDevice, ...] | None:
 def _xml_pairs(piece: str) -> Pairs:
     pairs: Pairs = []
     path: list[str] = []
-    for closing, name, rest, value in re.findall(r"<(/?)([A-Za-z_][\w.-]*)([^<>]*)>([^<]*)", piece):
+    for closing, name, rest, value in re.findall(r"<(/?)([A-Za-z_][\w.-]{0,80})([^<>]{0,200})>([^<]*)", piece):
         if rest.endswith("/"):
             continue
         tag = name.lower()
@@ -101,7 +105,8 @@ def _xml_pairs(piece: str) -> Pairs:
             if tag in path:
                 del path[len(path) - 1 - path[::-1].index(tag) :]
             continue
-        path.append(tag)
+        if len(path) < _DEEPEST:
+            path.append(tag)
         pairs.append((".".join(path), value.strip()))
     return pairs
 
@@ -203,10 +208,12 @@ def _uncorrectable(pairs: Pairs, counter: Literal["volatile", "aggregate"]) -> i
 # --- the table -------------------------------------------------------------------------------------
 
 _ROW = re.compile(
-    r"^\|\s*(\d{1,9})\s+(\S.*?)\s+(?:On|Off|N/A|ERR!|TCC|WDDM|MCDM)?\s*\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)"
-    r"[^|]*\|\s*([^|]*?)\s*\|",
+    r"^\|[ \t]*(\d{1,9})[ \t]+([^|\s][^|\n]{0,200})\|[ \t]*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)"
+    r"[^|\n]*\|([^|\n]*)\|",
     re.MULTILINE,
 )
+_PERSISTENCE = re.compile(r"\s(?:On|Off|N/A|ERR!|TCC|WDDM|MCDM)$")
+"""What stands behind the name, in the same cell."""
 
 
 def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
@@ -218,6 +225,7 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
     rows = list(_ROW.finditer(body))
     found = []
     for row, following in zip(rows, [*rows[1:], None], strict=False):
+        name, ecc = _PERSISTENCE.sub("", row[2].strip()).strip(), row[4].strip()
         rest = body[row.end() : following.start() if following else len(body)].splitlines()[1:3]
         used, total, mode = _second_line(rest[0] if rest else "")
         mig = re.search(r"\|\s*(Enabled\*?|Disabled\*?)\s*\|\s*$", rest[1]) if len(rest) > 1 else None
@@ -225,14 +233,14 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
         found.append(
             NvmlDevice(
                 index=int(row[1]),
-                name="" if row[2] == "ERR!" else row[2],
+                name="" if name == "ERR!" else name,
                 bdf=normal_bdf(row[3]),
                 memory=total,
                 memory_used=used,
                 compute_mode=_compute_mode(mode),
                 mig=mig[1].startswith("Enabled") if mig else None,
                 mig_devices=slices.get(int(row[1]), ()),
-                ecc_uncorrectable=int(row[4]) if re.fullmatch("[0-9]{1,18}", row[4]) else None,
+                ecc_uncorrectable=int(ecc) if re.fullmatch("[0-9]{1,18}", ecc) else None,
                 lost=lost is not None,
                 why=lost[0] if lost else "",
             )
@@ -310,7 +318,7 @@ def _from_csv(text: str) -> tuple[NvmlDevice, ...] | None:
 def _csv_rows(text: str) -> list[dict[str, str]]:
     lines = text.splitlines()
     for n, line in enumerate(lines):
-        header = [re.sub(r"\s*\[.*\]$", "", cell.strip()) for cell in line.split(",")]
+        header = [cell.partition("[")[0].strip() for cell in line.split(",")]
         if len(_COLUMNS.intersection(header)) > 1 and len(header) == len(set(header)):
             rows = [[cell.strip() for cell in row.split(",")] for row in lines[n + 1 :]]
             return [dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)]

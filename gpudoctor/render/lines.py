@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
+from gpudoctor.plain_text import without_workflow_commands
 from gpudoctor.privacy import public_text, without_secrets
 from gpudoctor.render.layout import Line, Span, broken
 
@@ -66,8 +67,9 @@ def ignored_lines(report: Report) -> Iterator[Line]:
 
 
 def printable(text: str) -> str:
-    """Text without secrets, and with control characters, escapes and direction overrides made visible."""
-    text = without_secrets(text)
+    """Text without secrets, and with control characters, escapes, direction overrides and commands to a CI made
+    visible."""
+    text = without_workflow_commands(without_secrets(text))
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gpudoctor.machine import Machine
+from gpudoctor.plain_text import without_workflow_commands
 from gpudoctor.privacy import Clean, map_texts, pseudonyms, public_machine, public_text, users_in, without_secrets
 from gpudoctor.report import Report
 
@@ -64,7 +65,8 @@ def _encoded(data: Any) -> bytes:
 
 
 def _readable(text: str) -> str:
-    """What a terminal takes for a command, and what a person does not see, is written as its number."""
+    """What a terminal or a CI takes for a command, and what a person does not see, is written as its number."""
+    text = without_workflow_commands(text, "\\u00")
     return text if text.isascii() and "\x7f" not in text else re.sub(r"[^\n -~]", _escaped, text)
 
 

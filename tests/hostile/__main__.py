@@ -1,10 +1,11 @@
-"""The sweep: mutated inputs over all readers, planted secrets over every command and form, tampered journals.
+"""The sweep: mutated inputs over all readers, pasted texts, planted secrets over every command, tampered journals.
 
-    python -m tests.hostile [N [SEED]] [--only inputs|secrets|journals]
+    python -m tests.hostile [N [SEED]] [--only inputs|texts|secrets|journals]
 
 Prints a table for each, and ends with 1 if anything went wrong: a traceback or a fault of our own (70), an exit code
 outside the contract, a run that a signal or a limit ended, more than a second of the processor or much memory for a
 small input, a secret in anything that was written, a control character that reached a terminal, a process left over.
+For texts also: anything of them that a terminal, a CI, a browser, Markdown or a shell takes for more than text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from gpudoctor.render.formats import FORMATS
 from tests.hostile.inputs import READERS, Case
 from tests.hostile.planted import planted
 from tests.hostile.running import Ended, run, warm_up
@@ -29,6 +31,13 @@ CPU_SECONDS = 1.0
 MEMORY = 700 << 20
 SECRETS = 100
 JOURNALS = 100
+
+_ALWAYS = ("text", "markdown", "github")
+"""Formats of every answer to a text; of the others one is chosen each time."""
+_PLANNED = 10
+"""Of every so many texts the fix is planned, too."""
+_KEPT = 20
+"""Inputs that went wrong and are kept to look at."""
 
 Wrong = tuple[str, str]
 """(reader, what is wrong)."""
@@ -72,7 +81,7 @@ def _inputs(count: int, seed: int) -> tuple[Counter[str], list[Wrong], dict[str,
             runs[case.reader] += 1
             slowest[case.reader] = max(slowest[case.reader], ended.cpu)
             for what in wrong_with(ended):
-                kept = _kept(case, seed, runs.total()) if len(wrong) < 20 else ""
+                kept = _kept(case, seed, runs.total()) if len(wrong) < _KEPT else ""
                 wrong.append((case.reader, f"{what}  [{case.what}: {' '.join(case.arguments)[:160]!r}{kept}]"))
     return runs, wrong, dict(slowest)
 
@@ -109,6 +118,34 @@ def _secrets(count: int, seed: int) -> tuple[Counter[str], list[Wrong]]:
     return runs, wrong
 
 
+def _texts(count: int, seed: int) -> tuple[Counter[str], list[Wrong], dict[str, float]]:
+    """Hostile texts and large ones, read in this process: every form of the answer is looked at."""
+    from tests.hostile.answers import answer, wrong_with_answer
+    from tests.hostile.pasted import hostile_text, large_texts
+
+    chance = random.Random(seed)
+    runs: Counter[str] = Counter()
+    slowest: dict[str, float] = defaultdict(float)
+    wrong: list[Wrong] = []
+    hostile = ((f"{seed}, {number}", hostile_text(chance)) for number in range(count))
+    for kind, texts in (("hostile", hostile), ("1 MB", large_texts(chance))):
+        for name, content in texts:
+            runs[kind] += 1
+            try:
+                rest = chance.choice(FORMATS)
+                given = answer(content, {*_ALWAYS, rest}, planned=runs[kind] % _PLANNED == 0)
+                found = list(wrong_with_answer(given))
+                slowest[kind] = max(slowest[kind], given.seconds)
+                if given.seconds > CPU_SECONDS:
+                    found.append(f"{given.seconds:.1f} s to read it")
+            except Exception as error:  # this is what is looked for
+                found = [f"{type(error).__name__}: {error}"]
+            if found and len(wrong) < _KEPT:
+                Path(tempfile.gettempdir(), f"hostile-text-{seed}-{kind}-{runs[kind]}").write_bytes(content)
+            wrong += [(kind, f"{what}  [{name}]") for what in found]
+    return runs, wrong, dict(slowest)
+
+
 def _leaks(text: str, secret: str) -> bool:
     """Half of a secret is one."""
     return any(secret[at : at + 9] in text for at in range(len(secret) - 8))
@@ -127,13 +164,15 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile")
     parser.add_argument("count", nargs="?", type=int, default=10_000)
     parser.add_argument("seed", nargs="?", type=int, default=1)
-    parser.add_argument("--only", choices=("inputs", "secrets", "journals"))
+    parser.add_argument("--only", choices=("inputs", "texts", "secrets", "journals"))
     parser.add_argument("--jobs", type=int, default=2)
     chosen = parser.parse_args(words)
     bad = 0
     with ProcessPoolExecutor(chosen.jobs) as pool:
-        if chosen.only in (None, "inputs"):
-            parts = [pool.submit(_inputs, chosen.count // chosen.jobs, chosen.seed + n) for n in range(chosen.jobs)]
+        for name, title, sweep in (("inputs", "Mutated inputs", _inputs), ("texts", "Pasted texts", _texts)):
+            if chosen.only not in (None, name):
+                continue
+            parts = [pool.submit(sweep, chosen.count // chosen.jobs, chosen.seed + n) for n in range(chosen.jobs)]
             runs: Counter[str] = Counter()
             slowest: dict[str, float] = defaultdict(float)
             wrong: list[Wrong] = []
@@ -142,7 +181,7 @@ def main(words: Sequence[str]) -> int:
                 runs += more
                 wrong += faults
                 slowest |= {kind: max(slowest[kind], seconds) for kind, seconds in slow.items()}
-            _tell("Mutated inputs", runs, wrong, slowest)
+            _tell(title, runs, wrong, slowest)
             bad += len(wrong)
         if chosen.only in (None, "secrets"):
             parts2 = [pool.submit(_secrets, SECRETS // chosen.jobs, chosen.seed + n) for n in range(chosen.jobs)]

@@ -87,13 +87,17 @@ def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
 
 
 def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
-    """The lines that hold a known message, each message once, in their order."""
+    """The lines that hold a known message, each message once, in their order. A heading counts only where the line
+    below it names no cause."""
     texts = [
         _with_place(line.text, following.text) for line, following in zip_longest(lines, lines[1:], fillvalue=_END)
     ]
+    messages = matrix.messages_in("\n".join(texts))
+    named = {message.number for message in messages if message.names_cause}
     return tuple(
         Line(lines[message.number - 1].number, texts[message.number - 1].strip())
-        for message in matrix.messages_in("\n".join(texts))
+        for message in messages
+        if message.names_cause or message.number + 1 not in named
     )
 
 

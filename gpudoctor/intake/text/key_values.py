@@ -197,7 +197,7 @@ def _gpus_of_a_line(indices: str, name: str, number: int, block: int, facts: Fac
     """ "GPU 0: NVIDIA A100", "GPU 0,1,2,3: NVIDIA H100 80GB HBM3"."""
     if _NOTHING.fullmatch(name.strip()) or not _is_gpu_name(name):
         return
-    name = re.sub(r"\s*\(UUID:.*|\s*\(Compute.*", "", name).strip()
+    name = re.sub(r"\((?:UUID:|Compute).*", "", name).strip()
     places: list[int] = []
     for part in indices.replace(" ", "").split(","):
         first, _, last = part.partition("-")

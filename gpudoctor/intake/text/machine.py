@@ -12,6 +12,7 @@ from gpudoctor.intake.described import empty_environment, healthy, with_driver, 
 from gpudoctor.intake.described_log import with_logged_state
 from gpudoctor.intake.described_system import named_os
 from gpudoctor.intake.described_torch import python_for
+from gpudoctor.intake.text.access import refused
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
 from gpudoctor.intake.text.gpus import assumed_gpu, identified
 from gpudoctor.intake.text.kernel_log import logged
@@ -220,6 +221,7 @@ def _with_nodes(machine: Machine, facts: Facts) -> Machine:
     where = next((source(said) for said in missing.values()), "")
     if any(name.startswith("/dev/kfd") for name in missing):
         machine = replace(machine, amd=replace(machine.amd, kfd=absent(where, "no such file")))
+    machine = _with_refusals(machine, facts)
     listed = {name: said for name, said in decided_with(facts, "node ").items() if name.startswith("/dev/nvidia")}
     if listed and "/dev/nvidia-uvm" not in listed:  # of `ls -l /dev/nvidia*`, which lists all
         missing = {**missing, "/dev/nvidia-uvm": next(iter(listed.values()))}
@@ -238,6 +240,14 @@ def _with_nodes(machine: Machine, facts: Facts) -> Machine:
                 render_nodes=known((), source(command)),
             )
         machine = replace(machine, nvidia=stack, amd=amd)
+    return machine
+
+
+def _with_refusals(machine: Machine, facts: Facts) -> Machine:
+    """Nodes that this user may not open."""
+    kfd = machine.amd.kfd
+    if kfd.value is not None and (closed := refused(facts, kfd.value)):
+        return replace(machine, amd=replace(machine.amd, kfd=known(closed[0], source(closed[1]))))
     return machine
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.questions import Matrix
 
+_MOST_GPUS = 256
+"""GPUs that are kept of the beginning of a text, and of its end: it tells of machines, not of thousands."""
+
 
 def read_text(content: bytes, matrix: Matrix) -> Machine:
     """The machine that a text tells of."""
@@ -51,5 +54,6 @@ def facts_of(lines: tuple[Line, ...], matrix: Matrix) -> Facts:
     read_asides(rest, facts)
     if not facts.gpus:
         read_prose(rest, facts)
+    facts.gpus[_MOST_GPUS:-_MOST_GPUS] = []
     read_errors(lines, facts, matrix)
     return facts

@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterable
 from itertools import pairwise
 
+from gpudoctor.intake.text.access import read_user
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line
 
@@ -37,7 +38,7 @@ _IN_CONTAINER = re.compile(
 )
 _CONTAINER_SIGNS = re.compile(r"(?i)docker|root@|podman|kube|k8s|apptainer|singularity|lxc|Device Plugin")
 _NODE = re.compile(
-    r"c(?P<mode>[rwxsStT-]{9})[+.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
+    r"c(?P<mode>[rwxsStT-]{9})(?P<more>\+?)[.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
 )
 _NO_NODE = re.compile(
     r"(?:ls|stat|cannot access|cannot open|open)\b.{0,40}?['\"\u2018]?(?P<path>/dev/(?:nvidia[\w-]{0,30}"
@@ -78,6 +79,7 @@ def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]
         if (asked := _ASKED.match(text)) and following and asked["name"] in variables:
             facts.say_even_empty(f"variable {asked['name']}", following.text.strip(), following.number, "shell")
         _nodes(number, text, facts)
+        read_user(text, number, facts)
         _system(number, text, facts)
         _python(number, text, following, facts)
     _pci_drivers(lines, facts)
@@ -116,7 +118,9 @@ def _nodes(number: int, text: str, facts: Facts) -> None:
     if "/dev/" not in text:
         return
     if node := _NODE.match(text.strip()):
-        facts.say(f"node {node['path']}", f"{node['owner']}:{node['group']} {node['mode']}", number, "shell")
+        facts.say(
+            f"node {node['path']}", f"{node['owner']}:{node['group']} {node['mode']}{node['more']}", number, "shell"
+        )
     elif missing := _NO_NODE.search(text):
         facts.say(f"no node {missing['path']}", "ENOENT", number, "shell")
 

@@ -29,8 +29,9 @@ _CUT_ROW = re.compile(
     r"\|\s{1,4}(?P<index>\d{1,2})\s{1,3}(?P<name>[A-Z][\w .()/-]{3,40}?)(?:\s{2,}|\.\.\.|\s(?:On|Off"
     r"|N/A)\b|\s*[|]|\s*$)"
 )
-_LAST_LINE_LIMIT = 40_000
-"""Lines of one output that are read: an -q of sixteen GPUs has some 4,000."""
+_LAST_LINE_LIMIT = 12_000
+"""Lines of one output that are read: an -q of sixteen GPUs has some 4,000, and more as XML."""
+_MOST_DEVICES = 256
 
 _ROCMINFO_HEAD = re.compile(
     r"\s*(?:ROCk module (?:is|version)|HSA System Attributes|Agent \d+\s*$)|hsa api call failure"
@@ -59,6 +60,8 @@ def _nvidia_smi(lines: tuple[Line, ...], facts: Facts) -> None:
         number = lines[start].number
         if answer is None:
             continue
+        if answer.devices:
+            answer = replace(answer, devices=answer.devices[:_MOST_DEVICES])
         if answer.driver_version or "NVIDIA-SMI" in text:
             facts.reports.append(number)
         if not answer.devices and not answer.message:  # rows that could not be read are no missing GPUs

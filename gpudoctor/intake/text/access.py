@@ -1,0 +1,45 @@
+"""Whether the user of a text may open the device nodes that it lists: `ls -l /dev/kfd` and `id` together tell.
+
+One of them alone decides nothing: a listing names a group, and `id` says who is in it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.intake.text.facts import Facts, Said
+from gpudoctor.intake.text.ranking import decided, decided_with
+from gpudoctor.machine import DeviceNode
+
+_ID = re.compile(
+    r"\buid=(?P<uid>\d{1,9})(?:\((?P<name>[^()\s]{1,40})\))? gid=[\w().-]{1,60}"
+    r"(?: groups=(?P<groups>[^\s,()]{1,20}(?:\([^()]{1,40}\))?(?:,[^\s,()]{1,20}(?:\([^()]{1,40}\))?){0,100}))?"
+)
+_LISTED = re.compile(r"(?P<owner>\S+):(?P<group>\S+) (?P<mode>[rwxsStT-]{9})(?P<more>\+?)")
+_READ_WRITE = "rw"
+
+
+def read_user(text: str, number: int, facts: Facts) -> None:
+    """The user and its groups, as `id` prints them."""
+    if "uid=" in text and (found := _ID.search(text)):
+        groups = re.findall(r"[\w.-]+", found["groups"] or "")
+        facts.say("user", " ".join((found["uid"], found["name"] or "-", *groups)), number, "shell")
+
+
+def refused(facts: Facts, node: DeviceNode) -> tuple[DeviceNode, Said] | None:
+    """The node as this user finds it, if the text tells that it is closed."""
+    user, listed = decided(facts, "user"), decided_with(facts, "node ").get(node.path)
+    mode = _LISTED.fullmatch(listed.value) if listed else None
+    if user is None or listed is None or mode is None or mode["more"]:  # "+": a list of further users
+        return None
+    uid, name, *groups = user.value.split()
+    bits = mode["mode"]
+    if mode["owner"] in (name, uid):
+        bits = bits[:3]
+    elif mode["group"] in groups:
+        bits = bits[3:6]
+    else:
+        bits = bits[6:]
+    if uid == "0" or bits.startswith(_READ_WRITE):
+        return None
+    return DeviceNode(path=node.path, opened="EACCES", mode=node.mode, uid=node.uid, gid=node.gid), listed
