@@ -35,6 +35,8 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
         return special
     if choice := choice_before_torch(situation, gpus):
         return (choice,)
+    if unknown := [gpu for gpu in gpus if gpu.arch.value is None]:
+        return special or (_name_first(unknown[0]),)
     found = [carries(situation, gpu) for gpu in gpus]
     choices, rejected = candidates(situation, gpus)
     if keep and any("no" in (item.runs, item.blas) for item in found):
@@ -155,6 +157,16 @@ def _split(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> F
         f"GPUs (CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES): {'; '.join(needs)}."
     )
     return Fix(title="One environment for each kind of GPU", remedies=(Manual(text=text),))
+
+
+def _name_first(gpu: Gpu) -> Fix:
+    """Nobody knows which GPU it is, and so which builds run on it."""
+    kind, tool = ("a ROCm", "rocminfo") if gpu.vendor == "amd" else ("a CUDA", "nvidia-smi")
+    text = (
+        f"Install {kind} build of torch. Which one depends on the GPU: `{tool}` shows its name, and "
+        "`gpudoctor recommend --gpu NAME` names the build for it."
+    )
+    return Fix(title=f"Install {kind} build of torch for this GPU", remedies=(Manual(text=text),))
 
 
 def _nothing(gpus: tuple[Gpu, ...]) -> Fix:
