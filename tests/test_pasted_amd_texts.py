@@ -125,6 +125,19 @@ def test_a_rocm_build_that_the_matrix_does_not_list_is_a_rocm_build(version: str
     assert problems(text) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("[AllTalk ENG] PyTorch Version   : 2.2.1", "2.2.1"),
+        ("PyTorch build tag: 2.3.1+rocm5.7", "2.3.1+rocm5.7"),
+    ],
+)
+def test_a_program_that_names_itself_before_each_line_tells_its_torch(line: str, version: str) -> None:
+    found = machine(f"GPU 0: AMD Radeon RX 7600\n{line}\n").torch
+    assert found is not None
+    assert found.version.startswith(version)
+
+
 # --- messages --------------------------------------------------------------------------------------
 
 _BLAS = "RuntimeError: CUDA error: HIPBLAS_STATUS_NOT_SUPPORTED when calling `hipblasLtMatmul`\n"
@@ -144,3 +157,16 @@ def test_a_failed_product_is_blamed_where_code_may_be_wanting() -> None:
     assert "hipblaslt-unsupported-arch" in problems(_blas("AMD Radeon RX 7900 XTX"))
     forced = _blas("AMD Instinct MI300X", "export HSA_OVERRIDE_GFX_VERSION=9.4.0\n")
     assert {"hipblaslt-unsupported-arch", "hsa-override-wrong"} & set(problems(forced))
+
+
+def test_a_library_that_asks_for_an_executable_stack_ends_the_import() -> None:
+    text = "ImportError: libamdhip64.so: cannot enable executable stack as shared object requires: Invalid argument"
+    assert problems(text) == ["torch-import-fails"]
+    assert "clear-execstack" in advice(text)
+    assert problems("warning: missing .note.GNU-stack section implies executable stack") == []
+
+
+def test_the_runtime_that_three_kinds_of_gpus_crash_is_named() -> None:
+    frame = "SIGSEGV in hip::FatBinaryInfo::ExtractFatBinaryUsingCOMGR (this=0x5, devices=std::vector of length 3)"
+    assert problems(frame) == ["rocm-runtime-bug"]
+    assert problems("SIGSEGV in hip::FatBinaryInfo::BuildProgram (this=0x5)") == []
