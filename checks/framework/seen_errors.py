@@ -19,6 +19,7 @@ _SHOWN, _AROUND = 200, 60
 _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
 _EXTENSION, _NO_DRIVER = "ext-built-without-gpu-arch", "no-driver"
+_BLAS, _OVERRIDE = "hipblaslt-unsupported-arch", "HSA_OVERRIDE_GFX_VERSION"
 _FIND_THE_LIBRARY = Fix(
     "Find the library that was called",
     (
@@ -66,8 +67,23 @@ def error_seen(situation: Situation) -> Verdicts:
             yield NotJudged(why=row.meaning, matters=True)
         elif row.of_program:
             yield _about_the_program(row, text, situation.machine.source_of_error(text))
+        elif _lacks_no_code(situation, row):
+            why = f"{_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
+            yield NotJudged(why=f"{why}. What decides: {row.ask}", matters=True)
         else:
             yield _explained(situation, row, text)
+
+
+def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
+    """Whether a message that names no cause by itself has only causes for want of code, and no code is wanting."""
+    causes = {slug for slug in row.also if slug != "hsa-override-wrong" or situation.variable(_OVERRIDE)}
+    gpus = _gpus(situation, row)
+    if row.slug != CRASH or not causes or not causes.issubset({*NO_CODE, _BLAS}) or not _has_code(situation, gpus):
+        return False
+    rocm = situation.torch.rocm if situation.torch else None
+    return _BLAS not in causes or all(
+        situation.matrix.hipblaslt_asked(gpu.arch.value or "", rocm or "") for gpu in gpus
+    )
 
 
 def _vendor(situation: Situation) -> Vendor | None:

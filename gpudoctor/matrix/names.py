@@ -60,8 +60,8 @@ def vgpu_series(name: str) -> str | None:
 
 
 def figure_only(name: str) -> bool:
-    """Whether a name has neither line nor tier: "4090"."""
-    return (_BRAND | _TIER).isdisjoint(words(name))
+    """Whether a name has neither line nor tier: "4090". Of a Radeon the tier alone is left out: "Radeon 7900 XT"."""
+    return ((_BRAND - {"radeon"}) | _TIER).isdisjoint(words(name))
 
 
 def short_key(name: str) -> str:

@@ -35,6 +35,8 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
         return special
     if choice := choice_before_torch(situation, gpus):
         return (choice,)
+    if unknown := [gpu for gpu in gpus if gpu.arch.value is None]:
+        return special or (_name_first(unknown[0], keep),)
     found = [carries(situation, gpu) for gpu in gpus]
     choices, rejected = candidates(situation, gpus)
     if keep and any("no" in (item.runs, item.blas) for item in found):
@@ -159,15 +161,20 @@ def for_each_kind(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | Non
     return Fix(title="One environment for each kind of GPU", remedies=(Manual(text=text),))
 
 
+def _name_first(gpu: Gpu, keep: Torch | None) -> Fix:
+    """Nobody knows which GPU it is, and so which builds run on it."""
+    amd = gpu.vendor == "amd"
+    kind, command = ("a ROCm", "rocminfo | grep gfx") if amd else ("a CUDA", "nvidia-smi")
+    text = (
+        f"Which torch runs on {gpu.name} depends on what it is. `{command}` tells it, and `gpudoctor recommend "
+        "--gpu NAME` then names the build."
+    )
+    fits = keep is not None and bool(keep.hip if amd else keep.cuda)
+    title = "Find out which GPU this is" if fits else f"Install {kind} build of torch for this GPU"
+    return Fix(title=title, remedies=(Manual(text=text),))
+
+
 def _nothing(gpus: tuple[Gpu, ...]) -> Fix:
-    if nameless := [gpu for gpu in gpus if gpu.arch.value is None]:
-        asks = {"nvidia": "nvidia-smi --query-gpu=name,compute_cap --format=csv", "amd": "rocminfo | grep gfx"}
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in nameless))
-        commands = " and ".join(f"`{asks[vendor]}`" for vendor in dict.fromkeys(gpu.vendor for gpu in nameless))
-        text = (
-            f"Which torch build runs on {names} depends on its architecture, which is not known: {commands} tells it."
-        )
-        return Fix(title="Find out which GPU this is", remedies=(Manual(text=text),))
     names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.arch.value})" for gpu in gpus)) or "no GPU"
     text = f"No released torch build is known to run on {names} here: build torch from source, or use another GPU."
     return Fix(title="No torch build supports this GPU", remedies=(Manual(text=text),))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MOST = 64
 _AMD_VARIABLE = (
-    r"HSA_|HIP_|ROCR_|ROCM_|MIOPEN_|PYTORCH_HIP|PYTORCH_ROCM|TORCH_BLAS_PREFER_HIPBLASLT|HIPBLASLT|ROCBLAS"
+    r"HSA_|HIP_|ROCR_|ROCM_(?!HOME)|MIOPEN_|PYTORCH_HIP|PYTORCH_ROCM|TORCH_BLAS_PREFER_HIPBLASLT|HIPBLASLT|ROCBLAS"
 )
 _AMD_LOG, _NVIDIA_LOG = re.compile(r"amdgpu|kfd|radeon"), re.compile(r"NVRM|nvidia|nouveau")
 
@@ -47,8 +47,9 @@ def assumed_gpu(facts: Facts, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity],
     nvidia += [one.line for one in facts.said if one.what in ("driver", "driver cuda")]
     if facts.smi is not None:
         nvidia.append(facts.smi[1])
-    if facts.hsa is not None:
-        amd_lines.append(facts.hsa[1])
+    # torch says so on every machine without that driver: whose GPU it is, the rest of the text tells.
+    no_driver = not facts.gpus and any("Found no NVIDIA driver" in line.text for line in facts.errors)
+    amd_lines += [one.line for one in facts.said if one.what == "for amd" and (no_driver or one.by == "tool")]
     if rocm and not nvidia:
         amd_lines.append(next((one.line for one in facts.said if one.what.startswith("torch")), 1))
     if bool(amd_lines) == bool(nvidia):

@@ -10,7 +10,7 @@ from gpudoctor.intake.text.facts import By, Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line
 
 _LINE = re.compile(
-    r"\s{0,12}(?:[-*+•|\[]\s{0,3}|\[\w+\]\s{1,3}|INFO[\s:-]{1,10})?[*_`'\"]{0,3}"
+    r"\s{0,12}(?:[-*+•|\[]\s{0,3}|\[\w[\w -]{0,24}\]\s{1,3}|INFO[\s:-]{1,10})?[*_`'\"]{0,3}"
     r"(?P<key>[A-Za-z][A-Za-z0-9_ ./()?-]{1,60}?)[*_`'\"]{0,3}\s{0,30}(?::(?!:)|=(?!=)"
     r"|\|)[*_`]{0,3}\s{0,40}[`'\"]?(?P<value>.{0,400})$"
 )
@@ -26,7 +26,7 @@ _NOTHING = re.compile(
 _KEYS = {
     "torch": (
         "pytorch version", "torch version", "torch", "pytorch", "pytorch version gpu", "pytorch_version",
-        "torch.__version__",
+        "torch.__version__", "pytorch build tag", "pytorch build", "torch build",
         "torch_version", "pytorch-version", "pytorch version (gpu?)", "- torch", "torch version gpu",
     ),
     "torch cuda": (
@@ -34,7 +34,10 @@ _KEYS = {
         "torch cuda",
         "cuda compiled version", "pytorch compiled cuda version", "built with cuda",
     ),
-    "torch hip": ("rocm used to build pytorch", "torch.version.hip", "rocm version used to build pytorch"),
+    "torch hip": (
+        "rocm used to build pytorch", "torch.version.hip", "rocm version used to build pytorch",
+        "hip runtime (torch)",
+    ),
     "available": (
         "is cuda available", "cuda available", "torch.cuda.is_available()", "torch.cuda.is_available",
         "gpu available",

@@ -148,9 +148,10 @@ _NVIDIA_NAME = re.compile(
     r"|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?)\b"
 )
 _AMD_NAME = re.compile(
-    r"(?:AMD )?(?:Radeon )?RX ?\d{3,4}\w?(?: ?(?:XTX|XT|GRE|M|S))?\b|(?:AMD )?Radeon (?:Pro |PRO "
+    r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX ?\d{3,4}\w?(?: ?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "
     r"|AI PRO )?(?:VII|\d{3}M|80[456]0S|8050S|8060S|R?\w?\d{4}\w?)\b|(?:AMD )?"
-    r"(?:Instinct )?\bMI\d{2,3}[A-Z]?\b"
+    r"(?:Instinct )?\b(?i:MI)\d{2,3}[A-Za-z]?\b"
+    r"|(?i:\b(?:[5-7][3-9][05]0|90[67]0) ?(?:XTX?|GRE)\b)"
     r"|\b[57][5-9]00G\b"
 )
 _GFX = re.compile(r"(?<![\w/-])gfx(?P<number>9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
@@ -164,6 +165,11 @@ _ANOTHER = re.compile(
 )
 """Words of a sentence about a driver that need not be the present one."""
 _PYTHON_FOLDER = re.compile(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")
+_FOR_AMD = re.compile(
+    r"download\.pytorch\.org/whl/(?:nightly/|test/)?rocm\d|\b(?:AMD|Radeon) (?:GPU|(?:graphics )?card)\b"
+    r"|(?i:(?<![/\w.-])rocm\b)(?!(?: used to build| runtime is found|_)|\s?[:=]\s?(?:N/?A|None|False|Could not))"
+)
+"""What people write whose GPU is AMD's: they install ROCm."""
 _LISTING = re.compile(
     r"(?i)(?:support|target|list\b|arch(?:itecture)?s|offload|builds? for|PYTORCH_ROCM_ARCH"
     r"|GPU_TARGETS|instead of|works? (?:on|with)|unlike|compar)"
@@ -171,7 +177,8 @@ _LISTING = re.compile(
 
 
 def read_asides(lines: Iterable[Line], facts: Facts) -> None:
-    """The driver and the kernel that a sentence names, and the Python in whose folder files lie."""
+    """The driver and the kernel that a sentence names, whose GPUs it is about, and the Python in whose folder files
+    lie."""
     for number, text in lines:
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
@@ -179,6 +186,10 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("driver", driver["version"], number, "prose")
         if "ernel" in text and (kernel := _KERNEL.search(text)) and not _ANOTHER.search(text):
             facts.say("kernel", kernel["release"].rstrip("."), number, "prose")
+        if ("AMD" in text or "ocm" in text or "OCm" in text or "OCM" in text or "Radeon" in text) and _FOR_AMD.search(
+            text
+        ):
+            facts.say("for amd", text.strip()[:200], number, "prose")
 
 
 def read_prose(lines: Iterable[Line], facts: Facts) -> None:

@@ -74,9 +74,7 @@ def _torch(
             assumed = (*assumed, f"+{torch.build} build of torch {text}")
         torch = replace(torch, source=source(said))
     except InputError:
-        local = local_version(text).partition(".")[0]
-        torch = _plain(text, "unknown", local or None, cuda or cuda_of(local), hip, source(said))
-        return torch if local or cuda else replace(torch, has_cuda_libraries=None), ()
+        return _of_unlisted_build(text, cuda, hip, source(said)), ()
     if torch.origin == "source" and _is_for_cpu(facts):
         torch = replace(torch, cuda=None, build="cpu", has_cuda_libraries=False)
         assumed = ()
@@ -87,6 +85,16 @@ def _torch(
 
 def _published(version: str, machine: Machine, matrix: Matrix) -> tuple[str, ...]:
     return matrix.published_builds(public_version(version), machine.system.platform)
+
+
+def _of_unlisted_build(text: str, cuda: str | None, hip: str | None, where: str) -> Torch:
+    """A torch whose build the matrix does not know: what its label and the text say of it."""
+    label = re.match(r"rocm\d+\.\d+|[^.]*", local_version(text))
+    build = label[0] if label else ""
+    torch = _plain(text, "unknown", build or None, cuda or cuda_of(build), hip, where)
+    if build.startswith("rocm") and not hip:
+        return replace(torch, hip="unknown", rocm=build.removeprefix("rocm") if "." in build else None)
+    return torch if build or cuda else replace(torch, has_cuda_libraries=None)
 
 
 def facts_foreign(facts: Facts) -> bool:

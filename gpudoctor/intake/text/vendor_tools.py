@@ -116,7 +116,10 @@ def _rocminfo(lines: tuple[Line, ...], facts: Facts) -> None:
     answer = parse_rocminfo("\n".join(line.text for line in block[: end + 1]))
     if answer is None:
         return
-    if answer.status == 0:  # what a failure means, its message tells more exactly
+    facts.say("for amd", "rocminfo", block[0].number, "tool")
+    gpus = any(agent.kind == "gpu" for agent in answer.agents)
+    # What a failure means, its message tells more exactly; and of a listing that was cut off the GPUs may be missing.
+    if answer.status == 0 and (gpus or end < len(block)):
         facts.hsa = (answer, block[0].number)
     for agent in answer.agents:
         gfx = next(

@@ -1,0 +1,172 @@
+"""Pasted texts about AMD's GPUs: whose GPU it is, which torch, and what a message means on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.engine import Judgement
+from gpudoctor.intake.text.reading import read_text
+from gpudoctor.machine import Machine
+from tests.support.check_cases import matrix
+from tests.support.judging import judged
+
+NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
+INVALID = "RuntimeError: HIP error: invalid device function\n"
+CUT_ROCMINFO = """\
+ROCk module is loaded
+=====================
+HSA System Attributes
+=====================
+Runtime Version:         1.1
+==========
+HSA Agents
+==========
+*******
+Agent 1
+*******
+  Name:                    AMD Ryzen 7 7800X3D 8-Core Processor
+  Marketing Name:          AMD Ryzen 7 7800X3D 8-Core Processor
+  Vendor Name:             CPU
+  Device Type:             CPU
+"""
+
+
+def machine(text: str) -> Machine:
+    return read_text(text.encode(), matrix())
+
+
+def judgement(text: str) -> Judgement:
+    return judged(machine(text))
+
+
+def problems(text: str) -> list[str]:
+    """Slugs of errors and warnings, in order."""
+    return [finding.slug for finding in judgement(text).findings if finding.severity != "note"]
+
+
+def advice(text: str) -> str:
+    """The fixes of the first problem, in words."""
+    return " ".join(str(fix) for fix in judgement(text).findings[0].fixes)
+
+
+# --- whose GPU it is -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "I am running arch linux with an AMD Radeon 7900xt GPU.",
+        "pip install torch --index-url https://download.pytorch.org/whl/nightly/rocm6.4",
+        "Choosing the ROCm install, it still asks for Nvidia",
+        "rocminfo prints:\nROCk module is loaded\nAgent 1\n  Name: AMD Ryzen 5\n  Device Type: CPU\n",
+    ],
+)
+def test_who_installs_rocm_is_not_told_to_install_the_nvidia_driver(told: str) -> None:
+    text = f"{told}\n{NO_DRIVER}"
+    assert problems(text) == ["cuda-torch-on-amd"]
+    assert "NVIDIA driver" not in advice(text)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "",
+        "I have an RTX 3060; the AMD GPU of the processor drives the screen.",
+        "ROCM used to build PyTorch: N/A",
+        "No ROCm runtime is found, using ROCM_HOME='/opt/rocm'",
+    ],
+)
+def test_a_word_about_rocm_takes_no_nvidia_driver_away(told: str) -> None:
+    assert problems(f"{told}\n{NO_DRIVER}") == ["no-driver"]
+
+
+def test_where_only_the_maker_is_known_no_build_is_denied_to_the_gpu() -> None:
+    said = advice(f"pip install torch --index-url https://download.pytorch.org/whl/rocm6.0\n{NO_DRIVER}")
+    assert "No torch build" not in said
+    assert "rocminfo" in said
+
+
+@pytest.mark.parametrize(
+    ("sentence", "arch"),
+    [
+        ("My 7800 XT fails.", "gfx1101"),
+        ("It is an AMD Radeon 7900xt.", "gfx1100"),
+        ("an rx6800 in the second slot", "gfx1030"),
+        ("two mi50 of a friend", "gfx906"),
+    ],
+)
+def test_a_card_is_known_by_the_name_that_people_call_it(sentence: str, arch: str) -> None:
+    assert [gpu.arch.value for gpu in machine(f"{sentence}\n{INVALID}").gpus] == [arch]
+
+
+@pytest.mark.parametrize("sentence", ["A Ryzen 7 7800X3D computes.", "RX packets 1234", "an AMD 5800X"])
+def test_a_processor_is_no_card(sentence: str) -> None:
+    assert not [gpu for gpu in machine(f"{sentence}\n{INVALID}").gpus if gpu.arch.known]
+
+
+# --- the tools -------------------------------------------------------------------------------------
+
+
+def test_a_listing_that_was_cut_off_before_the_gpus_misses_none() -> None:
+    text = f"7800 XT\n{INVALID}{CUT_ROCMINFO}"
+    assert problems(text) == ["torch-rocm-no-arch-for-gpu"]
+    assert "no-driver" in problems(f"{text}*** Done ***\n")
+
+
+# --- torch -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["2.10.0a0+rocm7.10.0a20251015", "2.9.1+rocmsdk20251207", "2.6.0+rocm6.99"])
+def test_a_rocm_build_that_the_matrix_does_not_list_is_a_rocm_build(version: str) -> None:
+    text = f"pytorch version: {version}\nDevice: cuda:0 AMD Radeon RX 7900 XTX : native\n"
+    found = machine(text).torch
+    assert found is not None
+    assert found.hip
+    assert problems(text) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("[AllTalk ENG] PyTorch Version   : 2.2.1", "2.2.1"),
+        ("PyTorch build tag: 2.3.1+rocm5.7", "2.3.1+rocm5.7"),
+    ],
+)
+def test_a_program_that_names_itself_before_each_line_tells_its_torch(line: str, version: str) -> None:
+    found = machine(f"GPU 0: AMD Radeon RX 7600\n{line}\n").torch
+    assert found is not None
+    assert found.version.startswith(version)
+
+
+# --- messages --------------------------------------------------------------------------------------
+
+_BLAS = "RuntimeError: CUDA error: HIPBLAS_STATUS_NOT_SUPPORTED when calling `hipblasLtMatmul`\n"
+
+
+def _blas(gpu: str, variable: str = "") -> str:
+    return f"PyTorch version: 2.6.0+rocm6.2.4\nGPU 0: {gpu}\n{variable}{_BLAS}"
+
+
+def test_a_failed_product_on_a_gpu_with_code_in_every_library_is_a_question() -> None:
+    text = _blas("AMD Instinct MI300X")
+    assert "hipblaslt-unsupported-arch" not in problems(text)
+    assert any("HIPBLAS_STATUS" in one.why and one.matters for one in judgement(text).not_judged)
+
+
+def test_a_failed_product_is_blamed_where_code_may_be_wanting() -> None:
+    assert "hipblaslt-unsupported-arch" in problems(_blas("AMD Radeon RX 7900 XTX"))
+    forced = _blas("AMD Instinct MI300X", "export HSA_OVERRIDE_GFX_VERSION=9.4.0\n")
+    assert {"hipblaslt-unsupported-arch", "hsa-override-wrong"} & set(problems(forced))
+
+
+def test_a_library_that_asks_for_an_executable_stack_ends_the_import() -> None:
+    text = "ImportError: libamdhip64.so: cannot enable executable stack as shared object requires: Invalid argument"
+    assert problems(text) == ["torch-import-fails"]
+    assert "clear-execstack" in advice(text)
+    assert problems("warning: missing .note.GNU-stack section implies executable stack") == []
+
+
+def test_the_runtime_that_three_kinds_of_gpus_crash_is_named() -> None:
+    frame = "SIGSEGV in hip::FatBinaryInfo::ExtractFatBinaryUsingCOMGR (this=0x5, devices=std::vector of length 3)"
+    assert problems(frame) == ["rocm-runtime-bug"]
+    assert problems("SIGSEGV in hip::FatBinaryInfo::BuildProgram (this=0x5)") == []
