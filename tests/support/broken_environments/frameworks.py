@@ -366,7 +366,7 @@ broken(
     warning=True,
 )
 elsewhere("TensorFlow on driver 470", "tensorflow", DRIVER, gpu("RTX 3090", "470.256.02"))
-elsewhere("TensorFlow on a GTX 960", "tensorflow", NO_CODE, gpu("GTX 960"))
+elsewhere("TensorFlow on a GTX 960", "tensorflow", NO_CODE, gpu("GTX 960"), fix=r"tensorflow.*2\.17", warning=True)
 elsewhere("TensorFlow on an AMD GPU", "tensorflow", VENDOR, AMD)
 
 # --- CuPy ----------------------------------------------------------------------------------------
