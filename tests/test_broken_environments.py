@@ -1,4 +1,4 @@
-"""A few of `python -m tests.broken_environments`: a broken CPU build of torch, and healthy ones that look odd.
+"""A few of `python -m tests.broken_environments`: a broken CPU build of torch or of ONNX Runtime, and healthy ones.
 
 GPUDOCTOR_TEST_PYTHON names the interpreter of a venv with such a torch; its copies share its files.
 """
@@ -6,11 +6,13 @@ GPUDOCTOR_TEST_PYTHON names the interpreter of a venv with such a torch; its cop
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.broken_environments import ENTRIES, Measurement, line
+from tests.support.broken_environments.bases import made
 
 PYTHON = os.environ.get("GPUDOCTOR_TEST_PYTHON", "")
 BASE = Path(PYTHON).parent.parent
@@ -61,3 +63,33 @@ def test_a_broken_environment_is_called_broken_with_its_cause(name: str, folder:
 def test_a_healthy_environment_that_looks_odd_raises_no_alarm(name: str, folder: Path) -> None:
     row = Measurement({"cpu": BASE}, folder, level="static", repair=False).row(NAMED[name])
     assert (row["outcome"], row["expected"]) == ("silent", True), line(row)
+
+
+# --- a framework beside torch: a wheel of 20 MB --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def onnxruntime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    work = tmp_path_factory.mktemp("frameworks")
+    try:
+        made("onnxruntime", work)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"onnxruntime cannot be installed here: {error}")
+    return work
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "repair"),
+    [
+        ("a CPU build of ONNX Runtime without NumPy", "right", ("repaired", "exact")),
+        ("a CPU build of ONNX Runtime cut short", "right", None),
+        ("a CPU build of ONNX Runtime that was asked for", "right", None),
+        ("a CPU build of ONNX Runtime without a GPU", "silent", None),
+    ],
+)
+def test_a_real_framework_is_judged_repaired_and_brought_back(
+    name: str, outcome: str, repair: tuple[str, str] | None, onnxruntime: Path
+) -> None:
+    row = Measurement({}, onnxruntime, level="", repair=repair is not None).row(NAMED[name])
+    assert (row["outcome"], row["expected"]) == (outcome, True), line(row)
+    assert repair is None or (row["repair"], row["undo"]) == repair, line(row)

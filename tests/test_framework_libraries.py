@@ -190,3 +190,25 @@ def test_libraries_of_a_package_for_another_torch_are_told_once(release, twice):
     machine = with_environment(machine, distributions=known(listed, "/site"), extensions=(code,))
     assert found(machine, "xformers-mismatch") != []
     assert (found(machine, "framework-cuda-libs-missing") != []) is twice
+
+
+@pytest.mark.parametrize(("missing", "severity"), [((), "warning"), ((MissingLibrary("libcufft.so.12"),), "error")])
+def test_of_two_cupys_one_is_kept_whichever_files_lie_there(missing, severity):
+    """What the files need is no problem of the package that lost its own."""
+    machine = nvidia_machine(torch=None, packages={"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0"})
+    code = Extension("cupy-cuda12x", "14.2.0", "/site/cupy/cufft.so", needs=("libcufft.so.12",), missing=missing)
+    machine = with_environment(machine, extensions=(code,))
+    assert [one.severity for one in found(machine, "packages-overwrite-each-other")] == [severity]
+    assert found(machine, "framework-cuda-libs-missing") == []
+
+
+def test_a_build_that_lost_its_files_to_another_is_installed_again_and_its_requirements_stay():
+    packages = {"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0", "cuda-pathfinder": "1.9.0"}
+    machine = nvidia_machine(torch=None, packages=packages, driver="550.54.15")
+    environment = machine.environment.value
+    listed = tuple(change(one, requires=("cuda-pathfinder==1.*",)) for one in environment.distributions.value)
+    machine = with_environment(machine, distributions=known(listed, "/site"))
+    remedies = [remedy for fix in found(machine, "driver-too-old")[0].fixes for remedy in fix.remedies]
+    kinds = [(type(remedy).__name__, getattr(remedy, "name", "")) for remedy in remedies]
+    assert ("ReinstallPackage", "cupy-cuda12x") in kinds
+    assert ("RemovePackage", "cuda-pathfinder") not in kinds

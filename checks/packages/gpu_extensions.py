@@ -11,7 +11,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, Severity
 from gpudoctor.frameworks.gpu_builds import install, installs
-from gpudoctor.frameworks.others import framework_of
+from gpudoctor.frameworks.others import framework_of, in_one_folder
 from gpudoctor.frameworks.torch.companions import mismatch
 from gpudoctor.frameworks.torch.compiled_packages import (
     built_for,
@@ -193,6 +193,8 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
     for package, extensions in by_package(situation).items():
         if _hangs_on_a_cpu_torch(situation, package, extensions) or _is_of_another_torch(situation, package):
             continue
+        if in_one_folder(situation, package):
+            continue  # whose libraries these are is told there
         groups = [group for group in alternatives(extensions).values() if _needs_libraries(situation, group)]
         lacking = [group[0] for group in groups if all(one.missing for one in group)]
         missing = _that_matter(lacking, whole=len(lacking) == len(groups))

@@ -47,7 +47,8 @@ def packages_overwrite_each_other(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The matrix names groups of packages that share a folder. It is an error if the framework's GPU build may be gone,
-    a warning where one of the two still works, and a note without a usable GPU.
+    or libraries that the files there need are missing; a warning where one of the two still works, and a note without
+    a usable GPU.
 
     ## Fix safety
     Keeps the package for the usable GPU in its version, removes the others and installs it again. If two frameworks
@@ -77,8 +78,11 @@ def _sharing(situation: Situation, row: SharedFiles, group: list[Distribution]) 
     keep = _to_keep(situation, row, group)
     names = " and ".join(f"{one.name} {one.version}" for one in group)
     together = "They are installed together, and" if len(group) > 2 else "Both"
+    names_of_group = {one.name for one in group}
+    extensions = situation.environment.extensions if situation.environment else ()
+    broken = any(one.package in names_of_group and one.missing for one in extensions)
     return Finding(
-        severity=row.severity if situation.usable else "note",
+        severity=("error" if broken else row.severity) if situation.usable else "note",
         message=f"{names} are installed. {together} own {row.what}: a program gets the files of the one that was "
         "installed last.",
         saw=" and ".join(one.name for one in group),

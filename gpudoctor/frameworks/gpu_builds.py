@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import Fix, Manual, RemovePackage, ReplacePackage
-from gpudoctor.frameworks.others import parts_of
+from gpudoctor.finding import Fix, Manual, ReinstallPackage, RemovePackage, ReplacePackage
+from gpudoctor.frameworks.others import in_one_folder, parts_of
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.isa import Answer, capability
 from gpudoctor.machine import Distribution, Gpu, PythonEnvironment, unknown
@@ -78,10 +78,12 @@ def install(situation: Situation, framework: InstalledFramework, build: Framewor
     another = version != public_version(framework.version)
     if version is None or (another and not build.releases and not has_wheel(situation, build)):
         return None
-    return Fix(
-        f"Install {framework.title}'s build for {target_of(build)}",
-        remedies(situation, framework.title, build, version, framework),
-    )
+    *removals, new = remedies(situation, framework.title, build, version, framework)
+    again: tuple[ReinstallPackage, ...] = ()
+    there = situation.machine.installed(build.install)
+    if there is not None and there.version == version and in_one_folder(situation, build.install):
+        again = (ReinstallPackage(there.name, version, why="removing the other one takes its files away"),)
+    return Fix(f"Install {framework.title}'s build for {target_of(build)}", (*removals, *again, new))
 
 
 def remedies(

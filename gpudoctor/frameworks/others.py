@@ -48,11 +48,21 @@ def sharing_frameworks(situation: Situation) -> frozenset[str]:
 
 
 def parts_of(package: Distribution) -> Iterator[str]:
-    """The names of packages that it is one with: those that it pins (jax-cuda12-pjrt of jax-cuda12-plugin)."""
+    """The names of packages that it is one with: those that it pins to its own version (jax-cuda12-pjrt of
+    jax-cuda12-plugin)."""
     for line in package.requires:
         what = parsed(line)
-        if what is not None and "extra" not in what.marker and what.specifier.startswith("=="):
+        if what is not None and "extra" not in what.marker and what.specifier == f"=={package.version}":
             yield what.name
+
+
+def in_one_folder(situation: Situation, package: str) -> bool:
+    """Whether another installed package has overwritten the files of this one, or lost its own to it."""
+    listed = situation.environment.distributions.value if situation.environment else None
+    rows = (row for row in situation.matrix.tables.shared_files if row.framework)
+    row = next((row for row in rows if re.fullmatch(row.packages, package)), None)
+    others = (one.name for one in listed or () if one.name != package)
+    return row is not None and any(re.fullmatch(row.packages, name) for name in others)
 
 
 def framework_of(situation: Situation, package: str) -> InstalledFramework | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pathlib import Path
 @dataclass(frozen=True)
 class Base:
     python: str
+    """Its release; empty: that of this interpreter."""
     requirements: tuple[str, ...]
     machine: tuple[str, ...]
     """The GPU that is described to gpudoctor; empty for CPU builds, which would be called wrong on any."""
@@ -55,6 +57,7 @@ BASES = {
     "cuda-new": Base("3.12", ("torch==2.9.1", "torchvision==0.24.1", "numpy"), NVIDIA),
     "cuda-old": Base("3.11", ("torch==2.5.1", "torchvision==0.20.1", "numpy<2.3", "xformers==0.0.28.post3"), NVIDIA),
     "rocm": Base("3.12", ("jax", "jax-rocm7-plugin", "jax-rocm7-pjrt"), ("--gpu", "RX 7900 XTX")),
+    "onnxruntime": Base("", ("onnxruntime", "numpy"), NVIDIA),
     "nvidia-12": Base("3.12", CUDA_12, NVIDIA),
     "nvidia-13": Base("3.12", CUDA_13, NVIDIA),
     "jax-12": Base("3.12", ("jax[cuda12]",), NVIDIA, on="nvidia-12"),
@@ -90,6 +93,8 @@ def made(kind: str, work: Path) -> Path:
 
 def interpreter(version: str) -> str:
     """Python of that version on PATH, else pyenv's."""
+    if not version:
+        return sys.executable
     kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     found = shutil.which(f"python{version}") or (str(kept[-1]) if kept else None)
     if found is None:

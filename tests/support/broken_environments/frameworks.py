@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tests.support.broken_environments import framework_proofs as proofs
+from tests.support.broken_environments.bases import NVIDIA
 from tests.support.broken_environments.entries import Breaks, Catalogue
 from tests.support.broken_environments.environment import Environment
 from tests.support.broken_environments.requirements import installed, removed, twin, uninstalled
@@ -22,6 +23,7 @@ PROOFS = {
     "jax-12": proofs.JAX,
     "jax-13": proofs.JAX,
     "rocm": proofs.JAX_ROCM,
+    "onnxruntime": "import onnxruntime\nonnxruntime.get_available_providers()",
     "onnxruntime-12": proofs.ONNXRUNTIME,
     "onnxruntime-13": proofs.ONNXRUNTIME,
     "tensorflow": proofs.TENSORFLOW,
@@ -207,6 +209,20 @@ elsewhere("JAX for ROCm on an NVIDIA GPU", "rocm", VENDOR, gpu("RTX 4090"), fix=
 # --- ONNX Runtime --------------------------------------------------------------------------------
 
 BOTH = {"ort-cpu-and-gpu-both"}
+WITHOUT_GPU = {"gpu": False, "level": "static"}
+lacks("a CPU build of ONNX Runtime without NumPy", "onnxruntime", uninstalled("numpy"), "numpy", **WITHOUT_GPU)
+broken(
+    "a CPU build of ONNX Runtime cut short",
+    "onnxruntime",
+    DAMAGED,
+    cut("onnxruntime/capi/onnxruntime_pybind11_state*.so"),
+    names="onnxruntime_pybind11_state",
+    fix="--force-reinstall --no-deps onnxruntime==",
+    warning=True,
+    repair=True,
+    **WITHOUT_GPU,
+)
+elsewhere("a CPU build of ONNX Runtime that was asked for", "onnxruntime", CPU, NVIDIA, warning=True)
 broken(
     "onnxruntime over onnxruntime-gpu in one release",
     "onnxruntime-12",
@@ -350,7 +366,7 @@ broken(
     warning=True,
 )
 elsewhere("TensorFlow on driver 470", "tensorflow", DRIVER, gpu("RTX 3090", "470.256.02"))
-elsewhere("TensorFlow on a GTX 750 Ti", "tensorflow", NO_CODE, gpu("GTX 750 Ti"))
+elsewhere("TensorFlow on a GTX 960", "tensorflow", NO_CODE, gpu("GTX 960"), fix=r"tensorflow.*2\.17", warning=True)
 elsewhere("TensorFlow on an AMD GPU", "tensorflow", VENDOR, AMD)
 
 # --- CuPy ----------------------------------------------------------------------------------------
@@ -367,10 +383,10 @@ broken(
 broken(
     "cupy-cuda13x beside cupy-cuda12x on a driver for CUDA 12",
     "cupy-12",
-    TWICE,
+    TWICE | DRIVER,
     installed("cupy-cuda13x==14.2.0"),
     machine=gpu("RTX 4090", "550.54.15"),
-    fix="Keep only cupy-cuda12x",
+    fix=r"uninstall -y cupy-cuda13x;.*--force-reinstall --no-deps cupy-cuda12x",
     warning=True,
     repair=True,
 )

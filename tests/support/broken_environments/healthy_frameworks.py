@@ -60,6 +60,7 @@ healthy(
     level="static",
     proof=DEVICES,
 )
+healthy("a CPU build of ONNX Runtime without a GPU", "onnxruntime", gpu=False, level="static")
 healthy("ONNX Runtime for CUDA 12", "onnxruntime-12")
 healthy("ONNX Runtime for CUDA 13", "onnxruntime-13")
 healthy("ONNX Runtime for CUDA 13 on an H100", "onnxruntime-13", machine=gpu("H100"))
