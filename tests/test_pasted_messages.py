@@ -99,7 +99,8 @@ def test_a_pod_that_finds_no_library_of_the_driver_was_given_no_gpu() -> None:
 
 def test_an_override_that_nobody_named_is_not_the_first_cause_of_a_fault() -> None:
     fault = "Memory access fault by GPU node-1 (Agent handle: 0x150e85c0) on address 0x7fdb980a6000."
-    assert first_cause(fault) != "hsa-override-wrong"
+    assert first_cause(f"{fault} Reason: Page not present or supervisor privilege.") == "amd-firmware-regression"
+    assert first_cause(f"{fault} Reason: Unknown.") == "hsa-override-wrong"
     assert first_cause(f"export HSA_OVERRIDE_GFX_VERSION=10.3.0\n{fault}") == "hsa-override-wrong"
 
 

@@ -120,8 +120,8 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
 
 
 def _by_place(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[str, ...]:
-    """The causes of a message that no GPU is found: first those of the place where it was printed. An override that
-    nobody named is the last thing to think of."""
+    """The causes of a message that names none by itself, or no driver: first those of the place where it was printed,
+    and an override that is set there."""
     if row.slug not in (CRASH, _NO_DRIVER):
         return causes
     first: list[str] = []
@@ -129,8 +129,9 @@ def _by_place(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) 
         first += (_NO_GPU_GIVEN, "container-toolkit-missing")
     if situation.machine.system.wsl.known:
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env") if _vendor(situation) == "amd" else ("wsl-driver",)
-    last = () if situation.variable("HSA_OVERRIDE_GFX_VERSION") else ("hsa-override-wrong",)
-    return tuple(sorted(causes, key=lambda slug: (slug in last, slug not in first)))
+    if situation.variable("HSA_OVERRIDE_GFX_VERSION"):
+        first.append("hsa-override-wrong")
+    return tuple(sorted(causes, key=lambda slug: slug not in first))
 
 
 def _ranked(row: ErrorPattern, causes: tuple[str, ...]) -> str:
