@@ -113,8 +113,10 @@ def test_no_pattern_of_a_reader_takes_long_over_a_line_that_nearly_matches() -> 
 
 
 def test_no_pattern_of_the_matrix_takes_long_over_a_line_that_nearly_matches() -> None:
-    rows = (*matrix().tables.error_patterns, *matrix().tables.log_patterns)
-    assert not [row.id for row in rows if slowest(row.pattern, 0, everywhere=True) > SECONDS]
+    tables = matrix().tables
+    rows = [(row.id, row.pattern) for row in tables.error_patterns]
+    rows += [(row.id, row.pattern) for row in tables.log_patterns]
+    assert not [name for name, pattern in rows if slowest(pattern, 0, everywhere=True) > SECONDS]
 
 
 def test_a_pattern_that_goes_back_and_forth_is_found() -> None:

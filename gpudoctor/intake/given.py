@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Machine, SubjectKind
     from gpudoctor.matrix.questions import Matrix
 
-_TEXT_LIMIT = 64 << 20
-"""Of a packed text, unpacked."""
 _HEAD = 4096
-_ARCHIVES = (b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
+_PACKED = (b"\x1f\x8b", b"\xfd7zXZ", b"BZh")
+_ARCHIVES = (b"\x28\xb5\x2f\xfd", b"PK\x03\x04")
+"""zstd and zip."""
 
 
 def read_machine(path: str, matrix: Matrix) -> tuple[Machine, SubjectKind]:
@@ -31,7 +31,7 @@ def read_machine(path: str, matrix: Matrix) -> tuple[Machine, SubjectKind]:
     content = read_content(STDIN if path == "-" else path)
     if is_document(content):
         return machine_of_document(name, content), "snapshot"
-    if content.startswith(b"\x1f\x8b"):
+    if content.startswith(_PACKED) or content[257:262] == b"ustar":
         content = _unpacked(name, content)
     _check_text(name, content)
     from gpudoctor.intake.text.reading import read_text
@@ -40,21 +40,20 @@ def read_machine(path: str, matrix: Matrix) -> tuple[Machine, SubjectKind]:
 
 
 def _unpacked(name: str, content: bytes) -> bytes:
-    """As much as is there of a text that gzip packed, such as nvidia-bug-report.log.gz."""
-    import zlib
+    """The text in a packed file, such as nvidia-bug-report.log.gz or a sosreport. Raises InputError."""
+    from gpudoctor.intake.archive import DamagedError, packed_text
 
-    unpack = zlib.decompressobj(31)
     try:
-        return unpack.decompress(content, _TEXT_LIMIT)
-    except zlib.error as error:
-        raise InputError(f"{name}: cannot be unpacked: {error}") from None
+        return packed_text(content)
+    except DamagedError:
+        raise InputError(f"{name}: cannot be unpacked: damaged from its beginning") from None
 
 
 def _check_text(name: str, content: bytes) -> None:
     """Raise InputError for what nobody can read."""
     if not content.strip():
         raise InputError(f"{name}: empty; give a snapshot, a report or the text of a bug report")
-    if content[257:262] == b"ustar" or content.startswith(_ARCHIVES):
+    if content.startswith(_ARCHIVES):
         raise InputError(f"{name}: an archive; unpack it, then `gpudoctor check --root FOLDER` reads a sosreport")
     utf_16 = content[:2] in (b"\xff\xfe", b"\xfe\xff")
     head = content[:_HEAD].decode("utf-16" if utf_16 else "utf-8", "replace")

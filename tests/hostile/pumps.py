@@ -29,7 +29,7 @@ _CLASSES = {
 def pumped(pattern: str, length: int) -> Iterator[str]:
     """Lines of that length: what precedes each repeat, the repeat over and over, then something that does not match;
     and each beginning of the pattern over and over."""
-    tree = list(parser.parse(pattern))
+    tree: Any = parser.parse(pattern)
     seen = set()
     for before, unit in _repeats(tree, ""):
         for mismatch in _MISMATCHES:
