@@ -385,7 +385,7 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
         lambda h: _wsl(h, "2.5.1+rocm6.2"),
     ),
     "page faults of a Strix Halo": (
-        *("amd-firmware-regression", "warning", "6.18.4"),
+        *("amd-firmware-regression", "warning", "linux-generic-hwe-24.04"),
         lambda h: (
             h.ubuntu(kernel="6.17.0-14-generic")
             .amd_gpu("1586", 110501)

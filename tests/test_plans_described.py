@@ -100,6 +100,13 @@ def test_the_torch_that_several_packages_were_built_for_is_put_back() -> None:
     assert "compile it again for torch 2.8.0" in found.pinned[0]
 
 
+def test_companions_that_agree_are_not_replaced_one_by_one() -> None:
+    packages = "--package xformers==0.0.32.post2 --package torchvision==0.23.0 --package torchaudio==2.8.0"
+    (step,) = plan_of(described(f"--gpu RTX~4090 --driver 580.82.07 --torch 2.9.1+cu128 {packages}")).steps
+    assert isinstance(step.step, RunStep)
+    assert "torch==2.8.0+cu128" in step.step.argv
+
+
 def test_one_mismatched_companion_is_replaced_by_itself() -> None:
     text = "--gpu RTX~4090 --driver 580.82.07 --torch 2.9.1+cu128 --package torchvision==0.23.0"
     assert "torch==" not in shown(plan_of(described(text))).replace("torchvision==", "")

@@ -63,10 +63,14 @@ def torch_mismatch(situation: Situation, package: str, compiled: tuple[str, ...]
     return "warning" if loads or (wanted.startswith("==") and line == figures(release)[:2]) else "error"
 
 
+_CHOOSES_TORCH = ("vllm",)
+"""Programs that a person installs for themselves, with the torch that they pin; a library follows the torch."""
+
+
 def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -> tuple[Fix, ...]:
     """The release of a package that was built for the installed torch, as far as the matrix knows one, and the torch
-    `wanted` that the package was built for, if that is known. Where that torch suits other packages here, too, or no
-    release of this one is known, it comes first."""
+    `wanted` that the package was built for, if that is known. Where that torch suits other packages here, too, or the
+    package chooses its torch, it comes first."""
     from gpudoctor.frameworks.torch.agreed_release import agreed_torch, torch_of
 
     release = public_version(torch.version)
@@ -93,15 +97,11 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
         for row in fitting[-1:]
     ]
     agreed = agreed_torch(situation)
-    installed = situation.machine.installed(name)
-    moves = [row for row in fitting[-1:] if installed and _line(row.version) != _line(installed.version)]
     others = () if agreed else torch_of(situation, torch, wanted) if wanted else ()
     text = f"Install a {name} that was built for torch {release} (see its release page), or compile it here."
     if not fixes:
-        fixes = [*others, Fix(f"Install a {name} for this torch", (Manual(text, risk="replaces"),))]
-    else:
-        # A package that pins its torch is what a person chose: another line of it changes more than its torch does.
-        fixes = [*others, *fixes] if moves and re.fullmatch(r"==[\d.]+", wanted) else [*fixes, *others]
+        fixes = [Fix(f"Install a {name} for this torch", (Manual(text, risk="replaces"),))]
+    fixes = [*others, *fixes] if name in _CHOOSES_TORCH else [*fixes, *others]
     if wanted and not others and not agreed:
         other = (
             f"Install torch {wanted.removeprefix('==')}, which this {name} was built for, if a build of it has code "
@@ -119,10 +119,6 @@ def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> st
     if build is None or torch.build not in row.builds or torch.build == own:
         return ""
     return situation.matrix.index_url(build)
-
-
-def _line(version: str) -> tuple[int, ...]:
-    return figures(version.removeprefix("=="))[:2]
 
 
 def _same_cuda(situation: Situation, row: TorchDependent, torch: Torch) -> bool:
