@@ -182,6 +182,26 @@ def test_gpus_that_come_with_an_arm_processor(gpu: str) -> None:
     assert machine["system"]["arch"]["value"] == "aarch64"
 
 
+@pytest.mark.parametrize(
+    ("gpu", "torch", "driver", "release", "slugs"),
+    [
+        ("H100", "2.4.0+cu121", "525", "525.147.05", []),
+        ("H100", "2.4.0+cu121", "525.53", "525.53", ["driver-too-old"]),
+        ("H100", "2.4.0+cu121", "520", "520.61.05", ["driver-too-old"]),
+        ("RTX~5080", "2.7.0+cu128", "570", "570.158.01", []),
+        ("H100", "2.4.0+cu121", "999", "999", []),
+    ],
+)
+def test_a_driver_branch_stands_for_its_newest_release(
+    gpu: str, torch: str, driver: str, release: str, slugs: list[str]
+) -> None:
+    report = whatif(f"--gpu {gpu} --driver {driver} --torch {torch}")
+    assert [finding["slug"] for finding in report["findings"] if finding["severity"] != "note"] == slugs
+    machine = report["machine"]
+    assert machine["nvidia"]["module"]["value"]["version"] == release
+    assert (f"NVIDIA driver {release} (branch {driver})" in machine["assumed"]) == (release != driver)
+
+
 @pytest.mark.parametrize(("driver", "flavour"), [("470.256.02", "proprietary"), ("535.183.01", "open")])
 def test_there_are_no_open_modules_before_515(driver: str, flavour: str) -> None:
     module = whatif(f"--gpu T4 --driver {driver} --torch 1.13.1+cu117")["machine"]["nvidia"]["module"]["value"]

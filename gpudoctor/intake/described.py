@@ -194,6 +194,10 @@ def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
     assumed: tuple[str, ...] = ()
     if driver:
         version = plain_version("--driver", driver)
+        if release := matrix.release_of_branch(version):
+            # People name the branch alone. It stands for its releases, and is no version below all of them.
+            assumed = (f"NVIDIA driver {release} (branch {version})",)
+            version = release
         running = tuple(gpu for gpu in gpus if _still_runs(matrix, version, gpu)) or gpus
         # Where the flavours do not go together, either is as likely: the one that older drivers came with.
         flavours = flavours_serving(matrix, running) if figures(version) >= _FIRST_OPEN else ()

@@ -82,6 +82,13 @@ class NvidiaQuestions(Gpus):
         number = driver.partition(".")[0]
         return next((row for row in self.tables.driver_branches if row.branch == number), None)
 
+    def release_of_branch(self, branch: str) -> str | None:
+        """The newest release of a driver branch that the matrix names; None: it names none."""
+        row = self.branch(branch)
+        bundled = [toolkit.driver for toolkit in self.tables.cuda_toolkits]
+        known = [release for release in (row.latest if row else None, *bundled) if release]
+        return max((one for one in known if figures(one)[:1] == figures(branch)), key=figures, default=None)
+
     def branch_to_install(
         self, sms: tuple[str, ...], at_least: str | None, *, present: str | None = None
     ) -> tuple[str, str] | None:
