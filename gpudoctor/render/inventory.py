@@ -52,7 +52,8 @@ def system_text(machine: Machine) -> str:
     """ "Ubuntu 24.04, kernel 6.8.0-60-generic x86_64, container: docker"."""
     system = machine.system
     os = system.os.value
-    os_name = (os.name or os.id or "any distribution") if os else "unknown system"
+    unnamed = "unknown distribution" if machine.pasted else "any distribution"
+    os_name = (os.name or os.id or unnamed) if os else "unknown system"
     place = place_text(machine)
     release = "unknown" if machine.pasted and system.kernel.source == _ASSUMED else system.kernel.value
     kernel = f"{release or 'unknown'} {system.arch.value or ''}"
@@ -77,6 +78,8 @@ def python_text(machine: Machine) -> str:
     if environment is None:
         why = machine.environment.why
         return f"no environment found ({why})" if why else "none found"
+    if machine.pasted and environment.python.source == _ASSUMED:
+        return "unknown"
     where = f" in {environment.prefix} ({environment.kind})" if environment.prefix else ""
     return f"{environment.python.value or 'unknown version'}{where}"
 
