@@ -118,3 +118,13 @@ def test_a_sentence_names_the_kernel_that_is_too_old_for_the_gpu() -> None:
 def test_a_sentence_names_the_kernel(sentence: str, kernel: str | None) -> None:
     read = machine(f"GPU: RX 7900 XTX\n{sentence}\n").system.kernel
     assert (read.value if read.source.startswith("text") else None) == kernel
+
+
+def test_a_container_that_was_started_without_the_gpu_comes_before_what_it_looks_like_inside() -> None:
+    text = (
+        "torch.cuda.is_available() -> False in my container, MI210 host:\n"
+        "docker run -it {}rocm/pytorch:latest bash\nROCk module is NOT loaded, possibly no GPU devices\n"
+    )
+    finding = first(text.format(""))
+    assert (finding.slug, finding.severity) == ("container-no-gpu", "error")
+    assert first(text.format("--device=/dev/kfd --device=/dev/dri ")).slug != "container-no-gpu"

@@ -37,6 +37,10 @@ def _given(situation: Situation, vendor: Vendor) -> bool | None:
     return None if amd is None else amd[0] is not None and bool(amd[1])
 
 
+_EFFECTS = ("no-driver", "nvidia-uvm-missing", "libcuda-stub", "amd-kfd-missing")
+"""What a container without the GPU looks like from inside."""
+
+
 def _host_has(situation: Situation, vendor: Vendor) -> bool | None:
     """Whether the host has a GPU of the vendor with its driver; None if the container does not show it."""
     machine = situation.machine
@@ -70,8 +74,9 @@ def container_no_gpu(situation: Situation) -> Verdicts:
     if vendor == "nvidia" and _given(situation, vendor):
         yield from _without_libraries(situation)
     present = dict.fromkeys(gpu.vendor for gpu in situation.machine.gpus)
+    asked_for = situation.machine.pasted is not None and bool(situation.machine.errors)
     for wanted in (vendor,) if vendor else present:
-        yield from _without_nodes(situation, wanted, needed=vendor is not None)
+        yield from _without_nodes(situation, wanted, needed=vendor is not None or asked_for)
 
 
 def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Verdicts:
@@ -119,7 +124,7 @@ def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Ver
             *(Evidence("gpu", gpu.name, gpu.source) for gpu in situation.machine.of_vendor(vendor)[:2]),
         ),
         fixes=(Fix("Start the container with the GPU", (flags,)),),
-        supersedes=("no-driver", "nvidia-uvm-missing", "libcuda-stub", *(() if needed else ("no-gpu",))),
+        supersedes=(*_EFFECTS, *(() if needed else ("no-gpu",))),
     )
 
 
