@@ -28,11 +28,12 @@ CONTRACT = {
         "schema": {"const": 1},
         "after": {"type": "string"},
         "predicted": {
-            "required": ["verdict", "left", "until"],
+            "required": ["verdict", "left", "until", "notes"],
             "additionalProperties": False,
             "properties": {
                 "verdict": {"enum": ["ok", "warning", "error"]},
                 "left": {"type": "array", "items": {"pattern": "^GPD[0-9]{3}$"}},
+                "notes": {"type": "array", "items": {"pattern": "^GPD[0-9]{3}$"}},
                 "until": {"pattern": "^(end|step [0-9]+: (a reboot|a person|another container))$"},
             },
         },

@@ -140,7 +140,10 @@ def test_a_fix_that_did_not_help_is_not_proposed_twice(tmp_path: Path):
         patient = Patient(tmp_path, index, "pip", RTX_5090)
         patient.install("cu124", "torch==2.6.0+cu124")
         _, shown = patient.examined("fix", "--dry-run")
-        assert (shown["predicted"], len(shown["steps"])) == ({"verdict": "ok", "left": [], "until": "end"}, 1)
+        assert (shown["predicted"], len(shown["steps"])) == (
+            {"verdict": "ok", "left": [], "until": "end", "notes": []},
+            1,
+        )
         # The wheel that the index has under the name of the new build holds the old one.
         proposed = next(word for word in shown["steps"][0]["argv"] if word.startswith("torch==")).partition("==")[2]
         folder = index.folder / proposed.partition("+")[2] / "torch"

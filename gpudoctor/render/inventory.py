@@ -78,7 +78,7 @@ def python_text(machine: Machine) -> str:
     if environment is None:
         why = machine.environment.why
         return f"no environment found ({why})" if why else "none found"
-    if machine.pasted and environment.python.source == _ASSUMED:
+    if machine.pasted and not environment.python.source.startswith("text"):
         return "unknown"
     where = f" in {environment.prefix} ({environment.kind})" if environment.prefix else ""
     return f"{environment.python.value or 'unknown version'}{where}"

@@ -463,6 +463,20 @@ MACHINES: dict[str, Machine] = {
     "framework-cpu-only": _beside_torch(_JAX_CPU),
     "framework-other-vendor": amd_machine(torch=None, packages={"onnxruntime-gpu": "1.31.1"}),
     "framework-variable": _beside_torch(_JAX, variables={"JAX_PLATFORMS": "cpu"}),
+    "framework-install-damaged": with_environment(
+        nvidia_machine(torch=None),
+        distributions=known(
+            (
+                Distribution(
+                    name="onnxruntime-gpu",
+                    version="1.31.1",
+                    installer="pip",
+                    damaged=(DamagedFile(path=f"{SITE}/onnxruntime/__init__.py", problem="missing"),),
+                ),
+            ),
+            "/venv",
+        ),
+    ),
     "framework-rocblas-no-arch": with_environment(
         amd_machine(torch=None, packages={"jax": "0.12.0", "jaxlib": "0.12.0", "jax-rocm7-plugin": "0.12.0"}),
         frameworks=Frameworks(
