@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from gpudoctor.finding import Finding
@@ -128,3 +132,12 @@ def test_a_container_that_was_started_without_the_gpu_comes_before_what_it_looks
     finding = first(text.format(""))
     assert (finding.slug, finding.severity) == ("container-no-gpu", "error")
     assert first(text.format("--device=/dev/kfd --device=/dev/dri ")).slug != "container-no-gpu"
+
+
+@pytest.mark.parametrize("style", ["text", "markdown", "html", "junit"])
+def test_a_fix_that_is_one_sentence_is_told_once(style: str, tmp_path: Path) -> None:
+    text = tmp_path / "report.txt"
+    text.write_text("CUDA Setup failed despite CUDA being available. Please run the following command\n")
+    argv = [sys.executable, "-m", "gpudoctor", "check", "--from", str(text), "--format", style]
+    told = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    assert told.count("Install a newer bitsandbytes") == 1

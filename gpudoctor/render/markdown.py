@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import printable
 from gpudoctor.render.plain import finding_lines, is_command, one_line
-from gpudoctor.render.steps import step_lines
+from gpudoctor.render.steps import step_lines, telling_steps
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check
@@ -87,8 +87,7 @@ def _finding(finding: ReportedFinding) -> Iterator[str]:
     for number, fix in enumerate(finding.fixes):
         yield f"{'Alternative' if number else 'Fix'}: {code(fix.title)}"
         yield ""
-        steps = [line for step in fix.steps for line in step_lines(step)]
-        if steps != [fix.title]:
+        if steps := [line for step in telling_steps(fix) for line in step_lines(step)]:
             yield from _fence(steps, "sh" if is_command(fix) else "")
     if finding.evidence:
         yield "<details><summary>Evidence</summary>"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpudoctor.render.steps import step_lines
+from gpudoctor.render.steps import step_lines, telling_steps
 from gpudoctor.step import ManualStep, PlannedFix
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def finding_lines(finding: ReportedFinding) -> Iterator[str]:
         yield f"{finding.confidence}, not certain"
     for fix in finding.fixes[:1]:
         yield f"Fix: {fix.title}"
-        for step in fix.steps:
+        for step in telling_steps(fix):
             yield from (f"  {line}" for line in step_lines(step))
 
 

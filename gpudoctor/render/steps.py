@@ -15,10 +15,15 @@ _COMMANDS = (
 """How a line begins that a shell (or a Dockerfile) takes, in what a person is told to do; or with Python's path."""
 
 
+def telling_steps(fix: PlannedFix) -> tuple[Step, ...]:
+    """The steps of a fix, without one that only repeats its title."""
+    return tuple(step for step in fix.steps if step_lines(step) != (fix.title,))
+
+
 def fix_lines(fix: PlannedFix, label: str) -> Iterator[Line]:
     """One fix with its steps."""
     yield [("    ", ""), (f"{label}: ", "green"), (fix.title, "")]
-    for step in fix.steps:
+    for step in telling_steps(fix):
         yield from ([("      ", ""), span] for span in step_spans(step))
         if isinstance(step, EnvStep) and step.why:
             yield [("      ", ""), (f"({step.why})", "dim")]

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from gpudoctor.render.html.markup import Child, Markup, element, prose, together
 from gpudoctor.render.layout import Line, Span
-from gpudoctor.render.steps import step_spans
+from gpudoctor.render.steps import step_spans, telling_steps
 from gpudoctor.step import EnvStep, PlannedFix
 
 _COLORS = {"red": "error", "yellow": "warning", "magenta": "unknown", "green": "ok"}
@@ -68,7 +68,7 @@ def fix_element(fix: PlannedFix, label: str) -> Markup:
 
 
 def _fix_spans(fix: PlannedFix) -> Iterator[Span]:
-    for step in fix.steps:
+    for step in telling_steps(fix):
         yield from step_spans(step)
         if isinstance(step, EnvStep) and step.why:
             yield step.why, "dim"
