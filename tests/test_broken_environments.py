@@ -83,7 +83,6 @@ def onnxruntime(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("a CPU build of ONNX Runtime without NumPy", "right", ("repaired", "exact")),
         ("a CPU build of ONNX Runtime cut short", "right", None),
-        ("a CPU build of ONNX Runtime that was asked for", "right", None),
         ("a CPU build of ONNX Runtime without a GPU", "silent", None),
     ],
 )
