@@ -32,16 +32,7 @@ CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
 
 def read(venv: Path, package: tuple[str, str], libraries: dict[str, bytes], variables: dict[str, str] | None = None):
     """What is read of a framework in a venv with these files."""
-    site = write_venv(venv)
-    write_distribution(site, *package)
-    for name, content in libraries.items():
-        (site / name).parent.mkdir(parents=True, exist_ok=True)
-        (site / name).write_bytes(content)
-    tables = load_matrix().tables
-    rows = FrameworkRows(tables.frameworks, tables.framework_builds)
-    environment = probe_environment(LiveHost(), str(venv), variables or {}, frameworks=rows).value
-    assert environment is not None
-    return environment.frameworks.others[0]
+    return read_again(venv, write_venv(venv), package, libraries, variables or {})
 
 
 def test_a_framework_that_does_not_look_into_the_wheels_finds_libraries_on_the_loaders_path_only(tmp_path):
@@ -85,6 +76,7 @@ def read_again(venv, site, package, libraries, variables):
     tables = load_matrix().tables
     rows = FrameworkRows(tables.frameworks, tables.framework_builds)
     environment = probe_environment(LiveHost(), str(venv), variables, frameworks=rows).value
+    assert environment is not None
     return environment.frameworks.others[0]
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.engine import Judgement
-from gpudoctor.intake.text.reading import read_text
-from gpudoctor.machine import Machine
-from tests.support.check_cases import matrix
-from tests.support.judging import judged
+from tests.support.judged_texts import judgement, machine, problems
 
 NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
 INVALID = "RuntimeError: HIP error: invalid device function\n"
@@ -29,19 +25,6 @@ Agent 1
   Vendor Name:             CPU
   Device Type:             CPU
 """
-
-
-def machine(text: str) -> Machine:
-    return read_text(text.encode(), matrix())
-
-
-def judgement(text: str) -> Judgement:
-    return judged(machine(text))
-
-
-def problems(text: str) -> list[str]:
-    """Slugs of errors and warnings, in order."""
-    return [finding.slug for finding in judgement(text).findings if finding.severity != "note"]
 
 
 def advice(text: str) -> str:

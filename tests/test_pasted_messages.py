@@ -10,7 +10,7 @@ from gpudoctor.finding import Finding
 from gpudoctor.intake.text.reading import read_text
 from tests.support.check_cases import matrix
 from tests.support.in_process import gpudoctor
-from tests.support.judging import judged
+from tests.support.judged_texts import judgement, problems
 
 TORCHS_OWN = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
 GGML = """CUDA error: no kernel image is available for execution on the device
@@ -25,12 +25,7 @@ WORKS = "NVIDIA GeForce RTX 4090\nIs CUDA available: True\n"
 
 
 def findings(text: str) -> tuple[Finding, ...]:
-    return tuple(judged(read_text(text.encode(), matrix())).findings)
-
-
-def problems(text: str) -> list[str]:
-    """Slugs of errors and warnings, in order."""
-    return [finding.slug for finding in findings(text) if finding.severity != "note"]
+    return tuple(judgement(text).findings)
 
 
 def steps(text: str) -> str:

@@ -9,20 +9,13 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.finding import Finding
-from gpudoctor.intake.text.reading import read_text
-from gpudoctor.machine import Machine
-from tests.support.check_cases import matrix
-from tests.support.judging import judged
+from tests.support.judged_texts import judgement, machine
 
 NO_KERNEL = "RuntimeError: HIP error: invalid device function\n\n"
 
 
-def machine(text: str) -> Machine:
-    return read_text(text.encode(), matrix())
-
-
 def first(text: str) -> Finding:
-    return next(iter(judged(machine(text)).findings))
+    return next(iter(judgement(text).findings))
 
 
 @pytest.mark.parametrize(
@@ -86,14 +79,14 @@ def test_a_gpu_that_worked_in_the_same_text_is_not_gone() -> None:
     text = f"{FELL}\nGPU: RTX 3090\n>>> torch.cuda.is_available()\nTrue\n"
     assert not [
         finding
-        for finding in judged(machine(text)).findings
+        for finding in judgement(text).findings
         if finding.slug == "gpu-off-bus" and finding.severity == "error"
     ]
 
 
 def test_a_driver_of_windows_is_not_judged_by_the_branches_of_linux() -> None:
     text = "GPU: NVIDIA GeForce GTX 1080\nDriver Version: 581.15\nOS: {}\ntorch: 2.8.0+cu126\n"
-    assert not [one for one in judged(machine(text.format("Windows 11"))).findings if one.severity == "error"]
+    assert not [one for one in judgement(text.format("Windows 11")).findings if one.severity == "error"]
     assert first(text.format("Ubuntu 24.04")).slug == "nvidia-driver-dropped-gpu"
 
 

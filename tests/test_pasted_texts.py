@@ -13,12 +13,8 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.engine import Judgement
 from gpudoctor.intake.text.lines import plain_lines
-from gpudoctor.intake.text.reading import read_text
-from gpudoctor.machine import Machine
-from tests.support.check_cases import matrix
-from tests.support.judging import judged
+from tests.support.judged_texts import judgement, machine, problems
 from tests.support.pasted import (
     COLLECT_ENV,
     COMFYUI,
@@ -34,19 +30,6 @@ from tests.support.pasted import (
     WARNING,
     WINDOWS,
 )
-
-
-def machine(text: str) -> Machine:
-    return read_text(text.encode(), matrix())
-
-
-def judgement(text: str) -> Judgement:
-    return judged(machine(text))
-
-
-def problems(text: str) -> list[str]:
-    """Slugs of errors and warnings, in order."""
-    return [finding.slug for finding in judgement(text).findings if finding.severity != "note"]
 
 
 def open_questions(text: str) -> str:

@@ -18,6 +18,8 @@ _TEGRA = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)"
 _SMALL = 1 << 30
 _SYSTEM_CONTAINERS = ("lxc", "systemd-nspawn")
 """They are set up like a machine and bring the driver's libraries themselves."""
+_EFFECTS = ("no-driver", "nvidia-uvm-missing", "libcuda-stub", "amd-kfd-missing")
+"""What a container without the GPU looks like from inside."""
 _AS_OPTIONS = {"nvidia": "`--gpus all`", "amd": "`--device /dev/kfd --device /dev/dri`"}
 _CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
 
@@ -35,10 +37,6 @@ def _given(situation: Situation, vendor: Vendor) -> bool | None:
         return "/dev/nvidiactl" in nodes and bool(gpu_nodes(situation))
     amd = amd_nodes(situation)
     return None if amd is None else amd[0] is not None and bool(amd[1])
-
-
-_EFFECTS = ("no-driver", "nvidia-uvm-missing", "libcuda-stub", "amd-kfd-missing")
-"""What a container without the GPU looks like from inside."""
 
 
 def _host_has(situation: Situation, vendor: Vendor) -> bool | None:

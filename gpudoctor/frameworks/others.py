@@ -39,12 +39,21 @@ def gpu_names(gpus: tuple[Gpu, ...]) -> str:
 
 def sharing_frameworks(situation: Situation) -> frozenset[str]:
     """Frameworks of which several packages own the same files."""
+    return frozenset(framework for framework, _ in _sharing(situation))
+
+
+def in_one_folder(situation: Situation, package: str) -> bool:
+    """Whether another installed package has overwritten the files of this one, or lost its own to it."""
+    return any(package in names for _, names in _sharing(situation))
+
+
+def _sharing(situation: Situation) -> Iterator[tuple[str, list[str]]]:
+    """Each framework of which several installed packages own the same files, and these."""
     listed = situation.environment.distributions.value if situation.environment else None
-    names = [one.name for one in listed or ()]
-    rows = (row for row in situation.matrix.tables.shared_files if row.framework)
-    return frozenset(
-        row.framework or "" for row in rows if sum(bool(re.fullmatch(row.packages, name)) for name in names) > 1
-    )
+    for row in situation.matrix.tables.shared_files:
+        names = [one.name for one in listed or () if re.fullmatch(row.packages, one.name)]
+        if row.framework and len(names) > 1:
+            yield row.framework, names
 
 
 def parts_of(package: Distribution) -> Iterator[str]:
@@ -54,15 +63,6 @@ def parts_of(package: Distribution) -> Iterator[str]:
         what = parsed(line)
         if what is not None and "extra" not in what.marker and what.specifier == f"=={package.version}":
             yield what.name
-
-
-def in_one_folder(situation: Situation, package: str) -> bool:
-    """Whether another installed package has overwritten the files of this one, or lost its own to it."""
-    listed = situation.environment.distributions.value if situation.environment else None
-    rows = (row for row in situation.matrix.tables.shared_files if row.framework)
-    row = next((row for row in rows if re.fullmatch(row.packages, package)), None)
-    others = (one.name for one in listed or () if one.name != package)
-    return row is not None and any(re.fullmatch(row.packages, name) for name in others)
 
 
 def framework_of(situation: Situation, package: str) -> InstalledFramework | None:

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from gpudoctor.render.lines import Line
     from gpudoctor.report import Report
 
-_ASSUMED = "assumed"
-"""The source of a fact that a text does not tell: a line of its own names it, and the list of parts leaves it out."""
+
+def _is_told(machine: Machine, source: str) -> bool:
+    """Whether a fact of a pasted text stands in it, and is no assumption, which a line of its own names."""
+    return machine.pasted is None or source.startswith("text")
 
 
 def inventory(report: Report) -> Iterator[Line]:
@@ -55,7 +57,7 @@ def system_text(machine: Machine) -> str:
     unnamed = "unknown distribution" if machine.pasted else "any distribution"
     os_name = (os.name or os.id or unnamed) if os else "unknown system"
     place = place_text(machine)
-    release = "unknown" if machine.pasted and system.kernel.source == _ASSUMED else system.kernel.value
+    release = system.kernel.value if _is_told(machine, system.kernel.source) else "unknown"
     kernel = f"{release or 'unknown'} {system.arch.value or ''}"
     return f"{os_name}, kernel {kernel}{f', {place}' if place else ''}".rstrip()
 
@@ -78,7 +80,7 @@ def python_text(machine: Machine) -> str:
     if environment is None:
         why = machine.environment.why
         return f"no environment found ({why})" if why else "none found"
-    if machine.pasted and not environment.python.source.startswith("text"):
+    if not _is_told(machine, environment.python.source):
         return "unknown"
     where = f" in {environment.prefix} ({environment.kind})" if environment.prefix else ""
     return f"{environment.python.value or 'unknown version'}{where}"
@@ -130,7 +132,7 @@ def _gpu(gpu: Gpu) -> str:
 def drivers(machine: Machine) -> Iterator[tuple[str, str]]:
     """Kernel drivers and the system's ROCm."""
     module = machine.nvidia.module.value
-    if machine.pasted and machine.nvidia.module.source == _ASSUMED:
+    if module is not None and not _is_told(machine, machine.nvidia.module.source):
         yield "Driver", "NVIDIA unknown"
     elif module is not None:
         answer = next((api.value for api in machine.nvidia.answered if api.value and api.value.cuda_version), None)

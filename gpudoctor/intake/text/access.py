@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from gpudoctor.intake.text.facts import Facts, Said
 from gpudoctor.intake.text.ranking import decided, decided_with
 from gpudoctor.machine import DeviceNode
@@ -42,4 +44,4 @@ def refused(facts: Facts, node: DeviceNode) -> tuple[DeviceNode, Said] | None:
         bits = bits[6:]
     if uid == "0" or bits.startswith(_READ_WRITE):
         return None
-    return DeviceNode(path=node.path, opened="EACCES", mode=node.mode, uid=node.uid, gid=node.gid), listed
+    return replace(node, opened="EACCES"), listed

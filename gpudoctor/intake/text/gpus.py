@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 _MOST = 64
+_LONGEST_NAME = 120
 _AMD_VARIABLE = (
     r"HSA_|HIP_|ROCR_|ROCM_(?!HOME)|MIOPEN_|PYTORCH_HIP|PYTORCH_ROCM|TORCH_BLAS_PREFER_HIPBLASLT|HIPBLASLT|ROCBLAS"
 )
@@ -87,7 +88,8 @@ def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
     if gpu.pci_id and (by_id := matrix.gpu_by_pci(gpu.pci_id)):
         return by_id
     gpu = replace(gpu, name=re.sub(r"^\d{1,2} ?x ", "", gpu.name))
-    by_name = _by_name(gpu.name, matrix)
+    name, by_name = _by_name(gpu.name, matrix)
+    gpu = replace(gpu, name=name)
     arch = gpu.arch.partition(":")[0]
     if arch:
         same = [identity for identity in by_name if identity.arch == arch]
@@ -109,11 +111,15 @@ def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
     return _of_vendor(gpu)
 
 
-def _by_name(name: str, matrix: Matrix) -> tuple[Identity, ...]:
-    """The GPUs of a name, or of what stands before the remarks that people add to it."""
-    if not name or len(name) >= 120:
-        return ()
-    return matrix.gpus_by_name(name) or matrix.gpus_by_name(re.split(r"[,;(]", name)[0].strip())
+def _by_name(name: str, matrix: Matrix) -> tuple[str, tuple[Identity, ...]]:
+    """The GPUs of a name, and the name: people put all they have behind one key, and add remarks."""
+    if not name or len(name) >= _LONGEST_NAME:
+        return name, ()
+    parts = [part.strip() for part in re.split(r"[,;]\s|\s[|/]\s", name)]
+    named = [(part, found) for part in parts if (found := matrix.gpus_by_name(part))]
+    if len(named) == 1:
+        return named[0]
+    return name, matrix.gpus_by_name(name) or matrix.gpus_by_name(re.split(r"[,;(]", name)[0].strip())
 
 
 def _of_vendor(gpu: NamedGpu) -> Identity | None:

@@ -70,9 +70,6 @@ _GPU_KEYS = frozenset((
 _GPU_LINE = re.compile(
     r"\s{0,12}(?:[-*]\s{0,3})?(?:[*_]{2})?GPU\s?(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}(?P<name>[^\n]{2,160})$"
 )
-_PROCESSOR = re.compile(
-    r"(?i)\b(?:ryzen|threadripper|epyc|xeon|core i\d|core ultra|intel|grace)\b(?!.*(?:radeon|graphics))"
-)
 _CAPABILITY = re.compile(r"\s{0,12}GPU (?P<index>[\d,]{1,300}) Compute Capability: (?P<major>\d{1,2})\.(?P<minor>\d)")
 _PACKAGES = (
     "accelerate", "bitsandbytes", "deepspeed", "diffusers", "flash-attn", "flash_attn", "flashinfer", "jax", "jaxlib",
@@ -142,11 +139,10 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
         device = re.match(r"(?:cuda|hip|xpu):?(\d{1,2})?[\s:,-]{1,4}(.*)", name)
         if device:  # ComfyUI: "Device: cuda:0 NVIDIA GeForce RTX 4090 : native"
             name = device[2].partition(" : ")[0]
-        name = _gpu_part(name)
         if not _NOTHING.fullmatch(name) and _is_gpu_name(name):
             index = int(inner[1]) if inner else int(device[1]) if device and device[1] else None
             by: By = "program" if key == "device" else "report"
-            facts.gpus.append(NamedGpu(number, by, name=name, index=index, block=block))
+            facts.gpus.append(NamedGpu(number, by, name=name.strip(), index=index, block=block))
         elif key == "gpu models and configuration" and value.lower() in ("no cuda", "could not collect"):
             facts.say("gpu missing", value, number, "report")
         return
@@ -174,13 +170,6 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
             facts.say("python", version[1], number, "report")
     else:
         facts.say(what, value.rstrip("."), number, "report")
-
-
-def _gpu_part(value: str) -> str:
-    """ "RX 7600 XT" of "RX 7600 XT, torch 2.4.1, Linux Mint 22": people put all they have behind one key."""
-    parts = [part.strip() for part in re.split(r"[,;]\s|\s[|/]\s", value)]
-    named = [part for part in parts if _is_gpu_name(part) and not _PROCESSOR.search(part)]
-    return named[0] if len(named) == 1 else value.strip()
 
 
 def _torch(value: str, number: int, facts: Facts) -> None:
