@@ -30,7 +30,7 @@ NODES = 5
 BOARD = Board(
     vbios="96.00.A5.00.01", inforom="G520.0200.00.05", gsp_firmware="580.95.05", pcie_generation=5,
     pcie_generation_max=5, pcie_width=16, pcie_width_max=16, power_limit=700, power_limit_default=700,
-    persistence=True, links=18, links_up=18,
+    throttled=(), persistence=True, links=18, links_up=18,
 )  # fmt: skip
 
 

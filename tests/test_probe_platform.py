@@ -181,6 +181,29 @@ def test_the_board_of_an_amd_gpu(tmp_path: Path) -> None:
     assert (garbled.pcie_generation, garbled.pcie_width, garbled.vbios, garbled.power_limit) == (None, None, "", None)
 
 
+def metrics(status: int, *, form: int = 3, size: int = 120) -> bytes:
+    """gpu_metrics 1.`form`, as amdgpu writes it: what a GPU does not measure is 0xff."""
+    return struct.pack("<HBB", size, 1, form) + b"\xff" * 108 + struct.pack("<Q", status) + b"\xff" * (size - 120)
+
+
+@pytest.mark.parametrize(
+    ("content", "reasons"),
+    [
+        (metrics(0), ()),
+        (metrics(1 << 36), ("thermal",)),  # the hot spot, as an RX 7600S recorded it
+        (metrics(1 << 0 | 1 << 16 | 1 << 46), ("power-cap", "hardware-thermal")),
+        (metrics(1 << 57), ()),
+        (metrics(2**64 - 1), None),
+        (metrics(1 << 36, form=4), None),
+        (metrics(1 << 36, size=160), None),
+        (metrics(1 << 36)[:100], None),
+    ],
+)
+def test_what_an_amd_gpu_is_throttled_for(tmp_path: Path, content: bytes, reasons: tuple[str, ...] | None) -> None:
+    host = Host(tmp_path).ubuntu().file(f"{PCI}/{GPU}/gpu_metrics", content)
+    assert amd_board(recorded(host), Gpu(vendor="amd", name="AMD Radeon RX 7600S", bdf=GPU)).throttled == reasons
+
+
 def test_the_record_of_a_recording_has_these_facts(tmp_path: Path) -> None:
     host = Host(tmp_path).ubuntu().amd_gpu("744c", "gfx1100")
     host.file(f"{PCI}/{GPU}/vbios_version", "113-D70200-X01\n")

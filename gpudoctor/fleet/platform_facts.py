@@ -30,10 +30,9 @@ def _links(gpu: Gpu) -> str | None:
 
 
 def _throttled(gpu: Gpu) -> str | None:
-    """For heat and power supply; None where nobody asked the driver for anything of the board."""
-    if not gpu.board.vbios:
-        return None
-    return ", ".join(reason for reason in gpu.board.throttled if reason in _HEAT) or "no"
+    """For heat and power supply."""
+    reasons = gpu.board.throttled
+    return None if reasons is None else ", ".join(reason for reason in reasons if reason in _HEAT) or "no"
 
 
 def _persistence(gpu: Gpu) -> str | None:

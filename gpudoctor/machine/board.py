@@ -20,8 +20,9 @@ class Board(Record, frozen=True):
     power_limit: int | None = None
     """The one in force, in watts."""
     power_limit_default: int | None = None
-    throttled: tuple[str, ...] = ()
-    """Why it runs slower than it could at this moment: power-cap, thermal, hardware-thermal, power-brake ..."""
+    throttled: tuple[str, ...] | None = None
+    """Why it runs slower than it could at this moment: power-cap, thermal, hardware-thermal, power-brake ...; None
+    where that is not known."""
     persistence: bool | None = None
     """Whether the driver stays initialised while no program uses the GPU."""
     links: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Board, Gpu
@@ -23,11 +24,22 @@ _GENERATIONS = {
 }
 """PCIe generation by transfers per second (GT/s) of a lane."""
 _MICROWATTS = 1_000_000
+_METRICS_1_3 = struct.Struct("<HBB108xQ")
+"""gpu_metrics 1.3 of the kernel's kgd_pp_interface.h: its size and revision, then indep_throttle_status. APUs (2.x,
+3.x) and MI300 (1.4 and newer) have other forms, without these bits or at other places."""
+_THROTTLERS = (
+    ("power-cap", range(0, 32)),
+    ("thermal", range(32, 46)),
+    ("hardware-thermal", range(46, 48)),
+)
+"""Bits of indep_throttle_status in amdgpu_smu.h: limits of power and current, temperatures, PROCHOT."""
+_UNFILLED = 2**64 - 1
+"""What the kernel leaves in a field that the GPU's firmware does not know."""
 
 
 def amd_board(host: Host, gpu: Gpu, xgmi_links: int = 0) -> Board:
-    """VBIOS, links and power limit. A suspended GPU is not asked: that would wake it. KFD lists the xgmi links that
-    work, not the others."""
+    """VBIOS, links, power limit and throttling. A suspended GPU is not asked: that would wake it. KFD lists the xgmi
+    links that work, not the others."""
     if not gpu.bdf or gpu.suspended:
         return Board()
     folder = f"{DEVICES}/{gpu.bdf}"
@@ -40,6 +52,7 @@ def amd_board(host: Host, gpu: Gpu, xgmi_links: int = 0) -> Board:
         pcie_width_max=_number(host, f"{folder}/max_link_width"),
         power_limit=_watts(host, f"{power}/power1_cap"),
         power_limit_default=_watts(host, f"{power}/power1_cap_default"),
+        throttled=_throttled(host, f"{folder}/gpu_metrics"),
         links_up=xgmi_links or None,
     )
 
@@ -64,6 +77,16 @@ def _number(host: Host, path: str) -> int | None:
 def _watts(host: Host, path: str) -> int | None:
     text = host.text(path, 64).value or ""
     return round(int(text) / _MICROWATTS) if re.fullmatch("[0-9]{1,12}", text) else None
+
+
+def _throttled(host: Host, path: str) -> tuple[str, ...] | None:
+    data = host.data(path, _METRICS_1_3.size).value or b""
+    if len(data) < _METRICS_1_3.size:
+        return None
+    size, *revision, status = _METRICS_1_3.unpack(data)
+    if (size, revision) != (_METRICS_1_3.size, [1, 3]) or status == _UNFILLED:
+        return None
+    return tuple(reason for reason, bits in _THROTTLERS if any(status >> bit & 1 for bit in bits))
 
 
 def _plain(text: str | None) -> str:

@@ -32,7 +32,7 @@ SOURCE = "made up"
 _HGX = Board(
     vbios="96.00.99.00.01", inforom="G520.0200.00.05", gsp_firmware="580.95.05", pcie_generation=5,
     pcie_generation_max=5, pcie_width=16, pcie_width_max=16, power_limit=700, power_limit_default=700,
-    persistence=True, links=18, links_up=18,
+    throttled=(), persistence=True, links=18, links_up=18,
 )  # fmt: skip
 _HGX_A100 = replace(_HGX, vbios="92.00.9E.00.01", pcie_generation_max=4, power_limit=400, links=12, links_up=12)
 _PCIE = replace(_HGX, vbios="95.02.66.00.02", pcie_generation_max=4, power_limit=350, links=None, links_up=None)
@@ -150,4 +150,4 @@ def _gpu_with_noise(gpu: Gpu, source: random.Random, busy: bool) -> Gpu:
 
 def _board_with_noise(board: Board, throttled: tuple[str, ...], busy: bool) -> Board:
     generation = board.pcie_generation_max if busy else 1
-    return replace(board, pcie_generation=generation, throttled=(*board.throttled, *throttled))
+    return replace(board, pcie_generation=generation, throttled=(*(board.throttled or ()), *throttled))
