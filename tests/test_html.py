@@ -321,7 +321,9 @@ def test_a_fleet_shows_odd_nodes_first_and_only_facts_that_differ() -> None:
 
 
 def test_nodes_of_a_large_fleet_that_are_alike_share_a_row() -> None:
-    page = check_structure(fleet_page(fleet(512)))
+    written = fleet_page(fleet(512))
+    page = check_structure(written)
+    assert "007,<wbr>009,<wbr>011" in written, "a long list of nodes is broken between numbers, not inside one"
     rows = [row for row in page.texts["tr"] if row.startswith("gpu")]
     assert len(rows) == 5, "three of their own, and one for each value of what is undecided"
     assert "254 nodes" in "".join(rows)

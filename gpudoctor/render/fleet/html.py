@@ -12,6 +12,7 @@ from gpudoctor.fleet.operators import ready_lines
 from gpudoctor.render.fleet.summary import headline, silent, title_of
 from gpudoctor.render.html.markup import Markup, element, escaped, prose
 from gpudoctor.render.html.page import copied, fix_element, page, section
+from gpudoctor.render.lines import printable
 
 if TYPE_CHECKING:
     from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup
@@ -109,7 +110,7 @@ def _table(report: FleetReport) -> Iterator[Markup]:
     }
     columns = (*facts, *(fact for fact in undecided if fact not in facts))
     titles = ("Node", "Verdict", *map(title_of, columns))
-    head = element("thead", element("tr", *(element("th", *_breakable(title), scope="col") for title in titles)))
+    head = element("thead", element("tr", *(element("th", _breakable(title), scope="col") for title in titles)))
     norm = _norm_row(columns, facts)
     rows = [_row(nodes, columns, undecided) for nodes in _rows(report.nodes, undecided)]
     yield element(
@@ -120,11 +121,10 @@ def _table(report: FleetReport) -> Iterator[Markup]:
     yield element("div", table, class_="heat", tabindex="0", role="region", aria_label="Nodes and facts")
 
 
-def _breakable(name: str) -> Iterator[Markup]:
-    """The name of a fact, which may be broken after a dot or an underscore."""
-    for piece in re.findall(r"[^._]*[._]|[^._]+", name):
-        yield escaped(piece)
-        yield Markup("<wbr>")
+def _breakable(text: str) -> Markup:
+    """A name or value of a narrow cell: it may be broken after these signs, and not in the middle of a number."""
+    pieces = re.findall(r"[^._,+:/]*[._,+:/]|[^._,+:/]+", printable(text))
+    return Markup("<wbr>".join(map(escaped, pieces)))
 
 
 def _facts(report: FleetReport) -> dict[str, Counter[str]]:
@@ -142,10 +142,9 @@ def _norm_row(columns: Sequence[str], norms: dict[str, Counter[str]]) -> Markup:
     """What most nodes have, where that is the same for every kind of node."""
     cells = []
     for fact in columns:
-        found = norms.get(fact, Counter())
-        cells.append(
-            element("td", next(iter(found)) if len(found) == 1 else "differs by kind" if found else "no norm")
-        )
+        found = tuple(norms.get(fact, ()))
+        text = found[0] if len(found) == 1 else "differs by kind" if found else "no norm"
+        cells.append(element("td", _breakable(text)))
     return element("tr", element("th", "most nodes", scope="row"), element("td"), *cells, class_="norm")
 
 
@@ -171,14 +170,14 @@ def _row(nodes: Sequence[FleetNode], columns: Sequence[str], undecided: dict[str
     for fact in columns:
         if fact in odd:
             mark = Markup(f"{_MARKS[odd[fact].severity]}&nbsp;")
-            cells.append(element("td", mark, odd[fact].value, class_=f"odd {odd[fact].severity}"))
+            cells.append(element("td", mark, _breakable(odd[fact].value), class_=f"odd {odd[fact].severity}"))
         else:
             told = undecided.get(fact, {}).get(first.name, "" if first.group else "?")
-            cells.append(element("td", told, class_="dim"))
+            cells.append(element("td", _breakable(told), class_="dim"))
     verdict = element("strong", f"{_MARKS[first.verdict]} {first.verdict} ")
     return element(
         "tr",
-        element("th", name, count, scope="row"),
+        element("th", _breakable(name), count, scope="row"),
         element("td", verdict, said, class_=f"verdict {first.verdict}"),
         *cells,
     )
