@@ -26,11 +26,12 @@ REQUIRES = (
     'colorama; sys_platform == "win32"',
     'optree>=0.13.0; extra == "optree"',
 )
+PTXAS, NVDISASM = (f"triton/backends/nvidia/bin/{name}" for name in ("ptxas", "nvdisasm"))
 PACKAGES = (
     ("typing-extensions", "4.16.0", (), {"typing_extensions.py": "#"}),
     ("sympy", "1.14.0", ("mpmath<1.4,>=1.1.0",), {"sympy/__init__.py": "#", "sympy/core/__init__.py": "#"}),
     ("mpmath", "1.3.0", (), {"mpmath/__init__.py": "#", "mpmath/tests/__init__.py": "#"}),
-    ("triton", "3.5.1", (), {"triton/__init__.py": "#", "triton/_C/libtriton.so": b"x"}),
+    ("triton", "3.5.1", (), {"triton/__init__.py": "#", "triton/_C/libtriton.so": b"x", PTXAS: b"x", NVDISASM: b"x"}),
     (
         "nvidia-cudnn-cu12",
         "9.10.2.21",
@@ -49,6 +50,7 @@ def site(tmp_path: Path) -> Path:
     write_torch(folder, dist_version="2.9.1", requires=REQUIRES)
     for name, version, requires, files in PACKAGES:
         write_distribution(folder, name, version, requires=requires, files=files)
+    (folder / PTXAS).chmod(0o755)
     return folder
 
 
@@ -128,12 +130,21 @@ def test_what_is_installed_in_another_version(site, name, version, weight):
         ("sympy/core", "warning"),
         ("numpy/_core", "warning"),
         ("mpmath/tests", None),
+        (PTXAS, "warning"),
+        (NVDISASM, None),
     ],
 )
 def test_what_is_recorded_and_gone(site, gone, weight):
     path = site / gone
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert severity(machine(site), "requirements-incomplete") == weight
+
+
+def test_an_assembler_that_lost_its_permission(site):
+    (site / PTXAS).chmod(0o644)
+    found = finding(machine(site), "requirements-incomplete")
+    assert "triton 3.5.1 (its ptxas may not be executed): torch.compile fails" in found.message
+    assert remedies(machine(site), "requirements-incomplete") == ["ReinstallPackage triton3.5.1"]
 
 
 def test_a_file_that_was_emptied_is_gone(site):

@@ -77,7 +77,7 @@ def _remedy(situation: Situation, one: Unmet) -> ReplacePackage | ReinstallPacka
     index = _index(situation) if one.name in TRITONS else ""
     why = f"{one.by.name} requires it"
     if one.problem == "damaged" and one.found is not None:
-        return ReinstallPackage(one.name, one.found.version, index_url=index, why=f"{why}, and its files are gone")
+        return ReinstallPackage(one.name, one.found.version, index_url=index, why=f"{why}, and {one.damage}")
     return ReplacePackage(one.name, one.specifier, index_url=index, why=why, indirect=True)
 
 

@@ -2,7 +2,8 @@
 
 Only the distributions of that closure are opened, some 25 of 120. Of a RECORD, which may have thousands of lines,
 only what makes a package importable is compared with the disk: the first file of each package and of those in it, a
-module that stands alone, and libraries. Other files, such as tests, may be deleted to save room.
+module that stands alone, libraries, and the assembler that Triton and JAX start. Other files, such as tests, may be
+deleted to save room.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gpudoctor.probes.record import RECORD_LIMIT, ends_early, listed_files
 _MOST_FILES = 2000
 _MOST_REPORTED = 20
 _FIRST_FILE = b"/__init__.py,"
+_ASSEMBLER = b"/bin/ptxas,"
 _ALONE = rb"\n([^/,\n]+\.py),[^,\n]*,([1-9]\d*)"
 _LEFT_OUT = {b"test", b"tests", b"testing", b"example", b"examples", b"benchmark", b"benchmarks", b".."}
 """Folders."""
@@ -125,8 +127,8 @@ def _looked_at(content: bytes) -> Iterator[tuple[str, int]]:
     """Paths and sizes. An empty file is none that a package cannot do without."""
     packages = [(path, size) for path, size in listed_files(content, _FIRST_FILE) if path.count(b"/") <= _DEPTH + 1]
     alone = re.findall(_ALONE, content) if not packages else []
-    found = (*packages, *listed_files(content, b".so"), *((path, int(size)) for path, size in alone))
-    for path, size in found:
+    programs = (*listed_files(content, b".so"), *listed_files(content, _ASSEMBLER))
+    for path, size in (*packages, *programs, *((path, int(size)) for path, size in alone)):
         if size and _LEFT_OUT.isdisjoint(path.split(b"/")):
             yield path.decode("utf-8", "replace"), size
 
@@ -136,8 +138,11 @@ def _problem(host: Host, path: str, size: int) -> DamagedFile | None:
     if found.value is not None:
         actual = found.value.size
         # A recording may hold the beginning of a library only.
-        cut = actual == 0 or (actual < size and host.live and not path.endswith(".py") and ends_early(host, path))
-        return DamagedFile(path=path, problem="truncated") if cut else None
+        if actual == 0 or (actual < size and host.live and not path.endswith(".py") and ends_early(host, path)):
+            return DamagedFile(path=path, problem="truncated")
+        started = host.live and path.endswith("/ptxas")  # a recording may not keep the permissions
+        locked = started and not found.value.mode & 0o111
+        return DamagedFile(path=path, problem="not-executable") if locked else None
     if not found.absent or (path.endswith(".py") and host.exists(f"{path}c")):
         return None  # an image may ship bytecode only
     return DamagedFile(path=path, problem="missing")

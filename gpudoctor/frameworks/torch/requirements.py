@@ -67,8 +67,14 @@ class Unmet(Struct, frozen=True):
         version = self.found.version if self.found else ""
         if self.problem == "outside":
             return f"{self.name}{self.specifier} ({version} is installed)"
-        gone = "its files are gone" if self.found and self.found.emptied else "files of it are gone"
-        return f"{self.name} {version} ({gone})"
+        return f"{self.name} {version} ({self.damage})"
+
+    @property
+    def damage(self) -> str:
+        """What became of its files."""
+        if self.found and all(file.problem == "not-executable" for file in self.found.damaged):
+            return "its ptxas may not be executed"
+        return "its files are gone" if self.found and self.found.emptied else "files of it are gone"
 
     @property
     def modules(self) -> tuple[str, ...]:

@@ -11,6 +11,11 @@ CATALOGUE = Catalogue("1 requirements")
 NEEDED = {"requirements-incomplete", "torch-import-fails", "framework-cuda-libs-missing"}
 OTHER_VERSION = NEEDED | {"cudnn-mismatch", "ld-library-path-shadow", "triton-too-old"}
 NMS = "import torch, torchvision; torchvision.ops.nms(torch.rand(4, 4), torch.rand(4), 0.5)"
+PTXAS = "triton/backends/nvidia/bin/ptxas"
+ASSEMBLES = f"""import subprocess, sys, triton
+from pathlib import Path
+subprocess.run([Path(triton.__file__).parent.parent / '{PTXAS}', '--version'], check=True)
+"""
 PIP_CHECK = """import runpy, sys
 sys.argv = ['pip', 'check']
 try:
@@ -32,6 +37,11 @@ def installed(requirement: str) -> Breaks:
 
 def removed(*patterns: str) -> Breaks:
     return lambda environment: environment.remove(*patterns)
+
+
+def locked(program: str) -> Breaks:
+    """As after a copy that keeps no permissions."""
+    return lambda environment: environment.own(program).chmod(0o644)
 
 
 def twin(other: str) -> Breaks:
@@ -73,6 +83,8 @@ cpu("numpy half deleted", removed("numpy/_core/*.py"), "numpy", "import numpy")
 
 cuda("triton uninstalled", uninstalled("triton"), "triton", PIP_CHECK)
 cuda("triton emptied", removed("triton"), "triton", imports("triton.language"))
+cuda("Triton's ptxas deleted", removed(PTXAS), "triton", ASSEMBLES, repair=True)
+cuda("Triton's ptxas without its permission", locked(PTXAS), "triton", ASSEMBLES, repair=True)
 cuda("triton of an older torch", installed("triton==3.3.0"), "triton", PIP_CHECK)
 cuda("nvidia-cublas uninstalled", uninstalled("nvidia-cublas-cu12"), "cublas", repair=True)
 cuda("nvidia-cudnn uninstalled", uninstalled("nvidia-cudnn-cu12"), "cudnn")
