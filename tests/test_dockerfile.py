@@ -792,6 +792,23 @@ def test_the_described_gpu_is_judged_with_the_images_torch(tmp_path: Path):
     assert run(str(file), "--gpu", "RTX 4090", "--driver", "580.95.05")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("driver", "told"),
+    [
+        ("550.54.15", r"driver +550\.54\.15\n"),
+        ("550", r"driver +550\.\d+\.\d+ \(the newest of 550\)"),
+        ("", r"driver +\d{3}\.\d+\.\d+ \(assumed: --driver names another\)"),
+    ],
+)
+def test_the_driver_that_was_judged_is_shown(tmp_path: Path, driver: str, told: str):
+    file = tmp_path / "Dockerfile"
+    file.write_text("FROM python:3.12-slim\nRUN pip install torch==2.9.1\n")
+    _, text = run(str(file), "--gpu", "L40S", *(("--driver", driver) if driver else ()))
+    assert re.search(told, text)
+    assert "  driver  " not in run(str(file))[1]
+    assert "  driver  " not in run(str(file), "--gpu", "RX 7900 XTX")[1]
+
+
 def test_a_torch_of_the_other_vendor_is_told_once(tmp_path: Path):
     file = tmp_path / "Dockerfile"
     file.write_text(FAULTY["CUDA torch in a ROCm image"][0])

@@ -82,7 +82,8 @@ def dockerfile(
     report = make_report(
         machine, matrix, judgement, subject=Subject("whatif", " ".join(paths)), fail_on=cast("FailOn", shown.fail_on)
     )
-    give(report, judgement, shown, Look(about="image", again=paths, table=_table(recipe, described)))
+    table = (*_table(recipe), *_where(described, driver))
+    give(report, judgement, shown, Look(about="image", again=paths, table=table))
     return report.exit_code
 
 
@@ -98,7 +99,7 @@ def _given(pairs: tuple[str, ...]) -> dict[str, str]:
     return given
 
 
-def _table(recipe: Recipe, described: Machine | None) -> tuple[Line, ...]:
+def _table(recipe: Recipe) -> tuple[Line, ...]:
     """What each image is made of, for a person."""
     lines: list[Line] = []
     for image in recipe.images:
@@ -113,8 +114,24 @@ def _table(recipe: Recipe, described: Machine | None) -> tuple[Line, ...]:
             lines.append([("    ", ""), (f"{one.row.title}  ", "dim"), (_shown(one), "")])
     for started in recipe.services:
         lines.append([("  service ", "dim"), (started.service.name, "")])
-    for gpu in described.gpus if described else ():
-        lines.append([("  for     ", "dim"), (f"{gpu.name} ({gpu.arch.value})", "")])
+    return tuple(lines)
+
+
+def _where(described: Machine | None, driver: str) -> tuple[Line, ...]:
+    """The machine that the images are to run on."""
+    if described is None:
+        return ()
+    lines: list[Line] = [[("  for     ", "dim"), (f"{gpu.name} ({gpu.arch.value})", "")] for gpu in described.gpus]
+    module = described.nvidia.module.value
+    if module:
+        origin = (
+            "assumed: --driver names another"
+            if not driver
+            else f"the newest of {driver}"
+            if module.version != driver
+            else ""
+        )
+        lines.append([("  driver  ", "dim"), (module.version, ""), (f" ({origin})" if origin else "", "dim")])
     return tuple(lines)
 
 
