@@ -63,10 +63,13 @@ def system_text(machine: Machine) -> str:
 
 
 def place_text(machine: Machine) -> str:
-    """ "container: docker", "WSL2 5.15", "VM: kvm"; "" for bare metal."""
+    """ "container: docker", "WSL2", "VM: kvm"; "" for bare metal."""
     system = machine.system
-    places = (("container:", system.container), ("WSL2", system.wsl), ("VM:", system.virtual_machine))
-    return next((f"{name} {fact.value}".rstrip() for name, fact in places if fact.known), "")
+    if system.container.known:
+        return f"container: {system.container.value}"
+    if system.wsl.known:
+        return "WSL2"
+    return f"VM: {system.virtual_machine.value}" if system.virtual_machine.known else ""
 
 
 def no_gpus(machine: Machine) -> str:
