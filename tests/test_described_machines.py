@@ -341,3 +341,18 @@ def test_a_driver_that_was_only_described_is_not_said_to_start(tmp_path: Path) -
     arguments += ["--python", str(tmp_path / "venv")]
     shown = CliRunner().invoke(gpudoctor, arguments).stdout
     assert shown.startswith("No problem found in files")
+
+
+def test_a_rocm_build_that_only_amd_may_have_published_is_missing_on_the_index() -> None:
+    (finding, *_) = whatif("--gpu MI350X --torch 2.7.1+rocm6.4")["findings"]
+    assert finding["slug"] == "torch-wheel-missing"
+    assert "on PyTorch's index" in finding["message"]
+    (cuda, *_) = whatif("--gpu H100 --torch 2.7.1+cu121")["findings"]
+    assert "index" not in cuda["message"]
+
+
+@pytest.mark.parametrize(("release", "python"), [("5.10.120-tegra", "3.8"), ("5.15.148-tegra", "3.10")])
+def test_nvidias_wheels_for_a_jetson_are_named_with_their_python(release: str, python: str) -> None:
+    report = whatif(f"--gpu Jetson~AGX~Orin --kernel {release} --torch 2.3.0 --python-version 3.10")
+    text = report["findings"][0]["fixes"][0]["steps"][0]["text"]
+    assert f"and Python {python}" in text
