@@ -85,6 +85,16 @@ MACHINES = {
     "--gpu RTX~3090 --torch 2.5.1+cu124 --package flash-attn==2.7.4": (None, 0),
     "--gpu RTX~5080 --package tensorflow==2.20.0": ("known-issue", 1),
     "--gpu RTX~4090 --package tensorflow==2.20.0": (None, 0),
+    # other frameworks, by what the matrix knows of their builds
+    "--gpu V100 --package jax==0.12.0.1 --package jax-cuda13-plugin==0.12.0.1": ("ext-built-without-gpu-arch", 1),
+    "--gpu V100 --package jax==0.12.0.1 --package jax-cuda12-plugin==0.12.0.1": (None, 0),
+    "--gpu RTX~3060 --package jax==0.12.0.1 --package jax-cuda13-plugin==0.12.0.1": (None, 0),
+    "--gpu RTX~3060 --gpu V100 --package jax==0.12.0.1 --package jax-cuda13-plugin==0.12.0.1": (None, 0),
+    "--gpu Tesla~P4 --package onnxruntime-gpu==1.31.1": ("ext-built-without-gpu-arch", 1),
+    "--gpu RTX~5090 --package onnxruntime-gpu==1.31.1": (None, 0),
+    "--gpu RX~6600 --package cupy-rocm-7-0==14.2.0": ("ext-built-without-gpu-arch", 1),
+    "--gpu RX~6600 --package cupy-rocm-7-0==14.2.0 --env HSA_OVERRIDE_GFX_VERSION=10.3.0": (None, 0),
+    "--gpu RX~6800 --package cupy-rocm-7-0==14.2.0": (None, 0),
     # builds with an issue of their own
     "--gpu RX~7900~XTX --kernel 6.6.87.2-microsoft-standard-WSL2 --env HSA_ENABLE_DXG_DETECTION=1 "
     "--torch 2.12.1+rocm7.2": ("known-issue", 1),
@@ -280,6 +290,8 @@ def test_a_driver_older_than_the_gpu_refuses_no_vgpu(tmp_path: Path) -> None:
         ("--driver 590.48.01 --kernel 7.0.0-1011-gcp", True),
         ("--driver 580.119.02 --kernel 7.0.9-1-cachyos", True),
         ("--driver 580.173.02 --kernel 7.0.9-1-cachyos", False),
+        ("--driver 595.45.04 --kernel 7.1.0-1-default", True),
+        ("--driver 595.45.04 --kernel 7.0.0-28-generic", False),
         ("--driver 590.48.01 --kernel 6.17.0-14-generic", False),
         ("--driver 590.48.01", False),
         ("--kernel 7.0.0-1011-gcp", False),
@@ -301,6 +313,14 @@ def test_another_torch_is_the_fix_of_a_torch_that_cannot_start() -> None:
     version = named.partition("==")[2]
     assert version != "2.12.1+rocm7.2"
     assert "known-issue" not in str(whatif(f"--gpu RX~7900~XTX {wsl} --torch {version}")["findings"])
+
+
+def test_a_framework_without_code_for_the_gpu_is_fixed_by_its_other_build() -> None:
+    (finding,) = whatif("--gpu V100 --package jax==0.12.0.1 --package jax-cuda13-plugin==0.12.0.1")["findings"]
+    assert [step["argv"][-1] for step in finding["fixes"][0]["steps"]] == [
+        "jax-cuda13-plugin",
+        "jax[cuda12]==0.12.0.1",
+    ]
 
 
 def test_an_error_of_the_program_is_no_fault_of_the_machine() -> None:

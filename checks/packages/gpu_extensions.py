@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
 from typing import Literal
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, Severity
+from gpudoctor.frameworks.described_packages import described_without_code, unsupported
 from gpudoctor.frameworks.gpu_builds import install, installs
 from gpudoctor.frameworks.others import framework_of, in_one_folder
 from gpudoctor.frameworks.torch.companions import mismatch
@@ -26,7 +26,6 @@ from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, stem_of, without_cuda
 from gpudoctor.isa import Runs, capability, dotted
 from gpudoctor.machine import Extension, Gpu, MissingLibrary
-from gpudoctor.matrix.versions import package_matches
 from gpudoctor.situation import Situation
 from gpudoctor.situation.extensions import alternatives, by_package, file_of, made_for_gpus, vendor_of
 from gpudoctor.situation.gpu_groups import finding
@@ -45,9 +44,8 @@ def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
     ## How it is judged
     Some code in the libraries of the package must run on the GPU. Helpers for chosen architectures do not count, nor
     does a library that cannot be loaded beside one that can. A package that was compiled against torch is judged for
-    the GPUs that torch supports. Of a package that is only described the matrix says which GPUs its source needs. It
-    is an error if no GPU is supported and the package is of no use without one, else
-    a warning.
+    the GPUs that torch supports. Of a package that is only described the matrix says which GPUs it supports. It is an
+    error if no GPU is supported and the package is of no use without one, else a warning.
 
     ## Fix safety
     Nothing runs: building such a package takes long, and needs a compiler and the toolkit of its CUDA or ROCm.
@@ -62,38 +60,7 @@ def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
         if lacking:
             whole = len(lacking) == len(gpus) and made_for_gpus(package, extensions)
             yield _without_code(situation, counting, lacking, "error" if whole else "warning")
-    yield from _too_new_for(situation)
-
-
-def _too_new_for(situation: Situation) -> Iterator[Finding]:
-    """Packages that are only described, so that they have no libraries to read, and whose source needs newer GPUs."""
-    gpus = tuple(fit.gpu for fit in fits(situation) if fit.served and fit.gpu.vendor == "nvidia")
-    for row in situation.matrix.tables.extension_builds:
-        package, least = situation.machine.installed(row.package), capability(row.least or "")
-        if package is None or package.path != "description" or least is None:
-            continue
-        lacking = tuple(gpu for gpu in gpus if (found := capability(gpu.arch.value or "")) and found < least)
-        if not lacking or (row.version and not package_matches(row.version, package.version)):
-            continue
-        yield finding(
-            "error" if len(lacking) == len(gpus) else "warning",
-            lacking,
-            message=f"{package.name} {package.version} does not support "
-            f"{', '.join(dict.fromkeys(gpu.name for gpu in lacking))}: it needs {row.least} or newer.",
-            saw=spelled(tuple(dict.fromkeys(gpu.arch.value or "" for gpu in lacking))),
-            want=f"{row.least} or newer",
-            confidence="likely",
-            evidence=(Evidence(f"{package.name}.version", package.version, package.path),),
-            fixes=(Fix(f"Use no {package.name}", (_unsupported(package.name, row.least or ""),)),),
-            refs=(row.source,),
-        )
-
-
-def _unsupported(package: str, least: str) -> Manual:
-    return Manual(
-        f"No build of {package} supports this GPU: its source needs {least} or newer. Make the program use torch's "
-        f"own kernels instead of {package}."
-    )
+    yield from described_without_code(situation)
 
 
 def _computes(situation: Situation, extension: Extension) -> bool:
@@ -178,7 +145,7 @@ def _rebuild(situation: Situation, extension: Extension, wanted: tuple[str, ...]
     row = next((row for row in situation.matrix.tables.extension_builds if row.package == package), None)
     least = capability(row.least) if row else None
     if row and least and any(found < least for arch in wanted if (found := capability(arch))):
-        return _unsupported(package, row.least or "")
+        return unsupported(package, row.least or "")
     settings = (row.build_amd if amd else row.build) if row else None
     text = f"Install a release of {package} whose wheel has code for {spelled(wanted)} (see `gpudoctor scan WHEEL`)"
     if settings:
