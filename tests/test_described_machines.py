@@ -315,6 +315,12 @@ def test_another_torch_is_the_fix_of_a_torch_that_cannot_start() -> None:
     assert "known-issue" not in str(whatif(f"--gpu RX~7900~XTX {wsl} --torch {version}")["findings"])
 
 
+def test_a_gpu_that_no_build_of_a_framework_supports_gets_no_other_build() -> None:
+    (finding,) = whatif("--gpu RX~6600 --package cupy-rocm-7-0==14.2.0")["findings"]
+    (step,) = finding["fixes"][0]["steps"]
+    assert (step["kind"], "gfx1032" in step["text"]) == ("manual", True)
+
+
 def test_a_framework_without_code_for_the_gpu_is_fixed_by_its_other_build() -> None:
     (finding,) = whatif("--gpu V100 --package jax==0.12.0.1 --package jax-cuda13-plugin==0.12.0.1")["findings"]
     assert [step["argv"][-1] for step in finding["fixes"][0]["steps"]] == [

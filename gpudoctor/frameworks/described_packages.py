@@ -1,5 +1,5 @@
-"""Packages with GPU code that are only described: they have no libraries to read, and the matrix knows which GPUs they
-support."""
+"""Packages with GPU code that are only described: they have no libraries to read, and the matrix says which GPUs
+they support."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from gpudoctor.frameworks.gpu_builds import installs, supports
 from gpudoctor.frameworks.others import gpu_names
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.isa import capability
-from gpudoctor.machine import Distribution
+from gpudoctor.machine import Distribution, Gpu
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.situation import Situation
+from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.gpu_groups import finding
 
 
@@ -70,9 +71,15 @@ def _by_its_build(situation: Situation) -> Iterator[Finding]:
             want=spelled(tuple(dict.fromkeys(gpu.arch.value or "" for gpu in lacking))),
             confidence="likely",
             evidence=(Evidence(f"{package.name}.version", package.version, package.path),),
-            fixes=installs(situation, one, lacking) if nvidia else (),
+            fixes=(installs(situation, one, lacking) if nvidia else ()) or (_another_gpu(one, lacking),),
             refs=(one.build.source,),
         )
+
+
+def _another_gpu(framework: InstalledFramework, gpus: tuple[Gpu, ...]) -> Fix:
+    archs = " and ".join(dict.fromkeys(gpu.arch.value or gpu.name for gpu in gpus))
+    text = f"Use another GPU, or the CPU: no build of {framework.title} is known to have code for {archs}."
+    return Fix("Use another GPU, or the CPU", (Manual(text, elsewhere=True),))
 
 
 def unsupported(package: str, least: str) -> Manual:
