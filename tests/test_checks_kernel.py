@@ -381,6 +381,16 @@ def test_a_driver_that_does_not_build_on_this_kernel_is_replaced_not_rebuilt():
     assert remedies(finding)[0] == "InstallDriver"
 
 
+def test_a_module_that_was_seen_was_built_whatever_is_known_of_its_release() -> None:
+    machine = nvidia_machine()
+    seen = known(change(machine.nvidia.module.value, version="590.48.01"), "/proc/driver/nvidia/version")
+    newer = with_system(with_stack(machine, module=seen), kernel=known("7.0.0-1011-gcp", "uname"))
+    assert found(newer, "nvidia-dkms-kernel-mismatch") == []
+    both = with_stack(newer, module=change(seen, source="description"))
+    described = with_system(both, kernel=known("7.0.0-1011-gcp", "description"))
+    assert [one.severity for one in found(described, "nvidia-dkms-kernel-mismatch")] == ["warning"]
+
+
 def test_other_kernels_modules_beside_a_loaded_one_are_silent():
     assert below_torch(with_stack(nvidia_machine(), modules_installed=known((module(BEFORE),), "lib"))) == []
 

@@ -79,6 +79,31 @@ MACHINES = {
     "--gpu RX~7900~XTX --torch 2.9.1+cpu": ("torch-cpu-only", 1),
     "--gpu RX~7900~XTX --torch 2.9.1+cu128": ("cuda-torch-on-amd", 1),
     "--gpu RTX~4090 --driver 580.95.05 --torch 2.9.1+rocm6.4": ("torch-wrong-build-or-cpu", 1),
+    # packages that need a newer GPU, and the releases that do not
+    "--gpu RTX~2080~Ti --torch 2.5.1+cu124 --package flash-attn==2.7.4": ("ext-built-without-gpu-arch", 1),
+    "--gpu RTX~2080~Ti --torch 2.5.1+cu124 --package flash-attn==1.0.9": (None, 0),
+    "--gpu RTX~3090 --torch 2.5.1+cu124 --package flash-attn==2.7.4": (None, 0),
+    "--gpu RTX~5080 --package tensorflow==2.20.0": ("known-issue", 1),
+    "--gpu RTX~4090 --package tensorflow==2.20.0": (None, 0),
+    # other frameworks, by what the matrix knows of their builds
+    "--gpu V100 --package jax==0.12.0.1 --package jax-cuda13-plugin==0.12.0.1": ("ext-built-without-gpu-arch", 1),
+    "--gpu V100 --package jax==0.12.0.1 --package jax-cuda12-plugin==0.12.0.1": (None, 0),
+    "--gpu RTX~3060 --package jax==0.12.0.1 --package jax-cuda13-plugin==0.12.0.1": (None, 0),
+    "--gpu RTX~3060 --gpu V100 --package jax==0.12.0.1 --package jax-cuda13-plugin==0.12.0.1": (None, 0),
+    "--gpu Tesla~P4 --package onnxruntime-gpu==1.31.1": ("ext-built-without-gpu-arch", 1),
+    "--gpu RTX~5090 --package onnxruntime-gpu==1.31.1": (None, 0),
+    "--gpu RX~6600 --package cupy-rocm-7-0==14.2.0": ("ext-built-without-gpu-arch", 1),
+    "--gpu RX~6600 --package cupy-rocm-7-0==14.2.0 --env HSA_OVERRIDE_GFX_VERSION=10.3.0": (None, 0),
+    "--gpu RX~6800 --package cupy-rocm-7-0==14.2.0": (None, 0),
+    # builds with an issue of their own
+    "--gpu RX~7900~XTX --kernel 6.6.87.2-microsoft-standard-WSL2 --env HSA_ENABLE_DXG_DETECTION=1 "
+    "--torch 2.12.1+rocm7.2": ("known-issue", 1),
+    "--gpu RX~7900~XTX --kernel 6.6.87.2-microsoft-standard-WSL2 --env HSA_ENABLE_DXG_DETECTION=1 "
+    "--torch 2.11.0+rocm7.2": (None, 0),
+    "--gpu RX~7900~XTX --kernel 6.14.0-30-generic --torch 2.12.1+rocm7.2": (None, 0),
+    "--gpu Radeon~8060S --torch 2.13.0a0+rocm7.14.0a20260612": ("known-issue", 1),
+    "--gpu Radeon~8060S --torch 2.13.0a0+rocm7.14.0a20260613": (None, 3),
+    "--gpu Radeon~8060S --torch 2.12.0a0+rocm7.13.0a20260411": (None, 3),
     # variables
     "--gpu RTX~4090 --driver 580.95.05 --torch 2.9.1+cu128 --env CUDA_VISIBLE_DEVICES=3": ("cuda-visible-devices", 1),
     "--gpu RX~6700~XT --torch 2.9.1+rocm6.4 --env HSA_OVERRIDE_GFX_VERSION=11.0.0": ("hsa-override-wrong", 1),
@@ -155,6 +180,7 @@ def test_what_was_not_described_is_assumed_and_said_so() -> None:
         ("--gpu RTX~4090 --torch abc", "not a version"),
         ("--gpu RTX~4090 --torch 2.9.1+cuXYZ", "no build that is known"),
         ("--gpu RTX~4090 --torch 9.9.9", "newest known"),
+        ("--gpu RX~7900~XTX --torch 2.12.0+rocm7.13.0", "ROCm 7.13.0 is not known"),
         ("--gpu RTX~4090 --driver -x", "not a version"),
         ("--gpu RTX~4090 --python-version three", "write it like 3.12"),
         ("--gpu RTX~4090 --os ../x", "ubuntu-22.04"),
@@ -234,6 +260,11 @@ def test_a_torch_that_has_no_wheel_for_the_described_python() -> None:
             "secure-boot-module-rejected",
         ),
         ("RTX~3060", "NVRM: GPU 0000:01:00.0 is already bound to NovaCore.", "nouveau-conflict"),
+        (
+            "Tesla~P40",
+            "NVRM: installed in this system is not supported by the NVIDIA 535.104.05 driver release.",
+            "vgpu-guest-driver",
+        ),
     ],
 )
 def test_a_line_of_the_log_takes_the_place_of_what_was_assumed(
@@ -243,6 +274,59 @@ def test_a_line_of_the_log_takes_the_place_of_what_was_assumed(
     log.write_text(f"[    3.5] {line}\n")
     report = whatif(f"--gpu {gpu} --kernel-log {log}")
     assert [finding["slug"] for finding in report["findings"] if finding["severity"] == "error"] == [slug]
+
+
+def test_a_driver_older_than_the_gpu_refuses_no_vgpu(tmp_path: Path) -> None:
+    log = tmp_path / "kernel.log"
+    log.write_text("[    3.5] NVRM: installed in this system is not supported by the NVIDIA 535.104.05 driver\n")
+    report = whatif(f"--gpu RTX~5090 --driver 535.104.05 --kernel-log {log}")
+    (slug, *_) = [finding["slug"] for finding in report["findings"] if finding["severity"] == "error"]
+    assert slug != "vgpu-guest-driver"
+
+
+@pytest.mark.parametrize(
+    ("described", "told"),
+    [
+        ("--driver 590.48.01 --kernel 7.0.0-1011-gcp", True),
+        ("--driver 580.119.02 --kernel 7.0.9-1-cachyos", True),
+        ("--driver 580.173.02 --kernel 7.0.9-1-cachyos", False),
+        ("--driver 595.45.04 --kernel 7.1.0-1-default", True),
+        ("--driver 595.45.04 --kernel 7.0.0-28-generic", False),
+        ("--driver 590.48.01 --kernel 6.17.0-14-generic", False),
+        ("--driver 590.48.01", False),
+        ("--kernel 7.0.0-1011-gcp", False),
+        ("--driver 590.48.01 --kernel 7.0.0-microsoft-standard-WSL2", False),
+    ],
+)
+def test_a_driver_that_does_not_build_on_the_kernel_is_a_warning(described: str, told: bool) -> None:
+    report = whatif(f"--gpu RTX~3080 --torch 2.11.0+cu126 {described}")
+    problems = [(f["slug"], f["severity"]) for f in report["findings"] if f["severity"] != "note"]
+    assert problems == ([("nvidia-dkms-kernel-mismatch", "warning")] if told else [])
+    assert report["exit_code"] == 0
+
+
+def test_another_torch_is_the_fix_of_a_torch_that_cannot_start() -> None:
+    wsl = "--kernel 6.6.87.2-microsoft-standard-WSL2 --env HSA_ENABLE_DXG_DETECTION=1"
+    (step, *_) = whatif(f"--gpu RX~7900~XTX {wsl} --torch 2.12.1+rocm7.2")["findings"][0]["fixes"][0]["steps"]
+    assert step["kind"] == "run"
+    (named,) = [word for word in step["argv"] if word.startswith("torch")]
+    version = named.partition("==")[2]
+    assert version != "2.12.1+rocm7.2"
+    assert "known-issue" not in str(whatif(f"--gpu RX~7900~XTX {wsl} --torch {version}")["findings"])
+
+
+def test_a_gpu_that_no_build_of_a_framework_supports_gets_no_other_build() -> None:
+    (finding,) = whatif("--gpu RX~6600 --package cupy-rocm-7-0==14.2.0")["findings"]
+    (step,) = finding["fixes"][0]["steps"]
+    assert (step["kind"], "gfx1032" in step["text"]) == ("manual", True)
+
+
+def test_a_framework_without_code_for_the_gpu_is_fixed_by_its_other_build() -> None:
+    (finding,) = whatif("--gpu V100 --package jax==0.12.0.1 --package jax-cuda13-plugin==0.12.0.1")["findings"]
+    assert [step["argv"][-1] for step in finding["fixes"][0]["steps"]] == [
+        "jax-cuda13-plugin",
+        "jax[cuda12]==0.12.0.1",
+    ]
 
 
 def test_an_error_of_the_program_is_no_fault_of_the_machine() -> None:
@@ -283,3 +367,18 @@ def test_a_driver_that_was_only_described_is_not_said_to_start(tmp_path: Path) -
     arguments += ["--python", str(tmp_path / "venv")]
     shown = CliRunner().invoke(gpudoctor, arguments).stdout
     assert shown.startswith("No problem found in files")
+
+
+def test_a_rocm_build_that_only_amd_may_have_published_is_missing_on_the_index() -> None:
+    (finding, *_) = whatif("--gpu MI350X --torch 2.7.1+rocm6.4")["findings"]
+    assert finding["slug"] == "torch-wheel-missing"
+    assert "on PyTorch's index" in finding["message"]
+    (cuda, *_) = whatif("--gpu H100 --torch 2.7.1+cu121")["findings"]
+    assert "index" not in cuda["message"]
+
+
+@pytest.mark.parametrize(("release", "python"), [("5.10.120-tegra", "3.8"), ("5.15.148-tegra", "3.10")])
+def test_nvidias_wheels_for_a_jetson_are_named_with_their_python(release: str, python: str) -> None:
+    report = whatif(f"--gpu Jetson~AGX~Orin --kernel {release} --torch 2.3.0 --python-version 3.10")
+    text = report["findings"][0]["fixes"][0]["steps"][0]["text"]
+    assert f"and Python {python}" in text

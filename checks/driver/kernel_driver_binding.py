@@ -138,7 +138,8 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check reads the module files below /lib/modules and the DKMS status: the module exists for other kernels, but
-    not for the running one.
+    not for the running one. Of a machine that is only described it is a warning if its driver is known not to build
+    on its kernel: distributions patch some drivers.
 
     ## Fix safety
     Needs root. It builds and installs a module, and removes nothing.
@@ -185,6 +186,30 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
             ),
             refs=tuple(limit.source for limit in limits),
             supersedes=("no-driver",),
+        )
+    yield from _described_apart(situation, kernel)
+
+
+def _described_apart(situation: Situation, kernel: str) -> Iterator[Finding]:
+    """A described driver that does not build on the described kernel. Where one of them was not stated, or a module
+    was seen, there is nothing to compare."""
+    module, gpus = situation.machine.nvidia.module, situation.usable_of("nvidia")
+    stated = {module.source, situation.machine.system.kernel.source} == {"description"}
+    if not stated or not gpus or module.value is None or situation.machine.system.wsl.known:
+        return
+    for limit in situation.matrix.kernel_limits(module.value.version or "", kernel)[:1]:
+        fixed = f" Fixed by: {limit.fixed_by}." if limit.fixed_by else ""
+        yield finding(
+            "warning",
+            gpus,
+            message=f"NVIDIA driver {module.value.version} is known not to build on kernel {kernel} (kernel "
+            f"{limit.kernel}). Unless the distribution patched it, {called(gpus)} has no driver there.{fixed}",
+            saw=f"driver {module.value.version}",
+            want=f"a driver for kernel {kernel}",
+            confidence="likely",
+            evidence=(Evidence.of("system.kernel", situation.machine.system.kernel),),
+            fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
+            refs=(limit.source,),
         )
 
 

@@ -61,23 +61,28 @@ def vgpu_guest_driver(situation: Situation) -> Verdicts:
     other NVIDIA driver says that the GPU is not supported and does not load.
 
     ## How it is judged
-    This is a virtual machine, and the kernel log says that the driver does not support the GPU, although that driver
-    supports the GPU's chip.
+    The kernel log says that the driver does not support the GPU, although that driver supports the GPU's chip, and
+    this is a virtual machine. If nothing tells whether it is one, the cause is possible.
 
     ## Fix safety
     Needs root and a reboot. The guest driver replaces the present one.
     """
     for severity, gpus in because(situation, "vgpu-guest-driver"):
         lines = refused_in_guest(situation, gpus[0])
+        guest = situation.machine.system.virtual_machine.known
         whole = "Ask the hypervisor's administrator to pass the whole GPU through; the present driver supports it."
         yield finding(
             severity,
             gpus,
             message=f"The installed NVIDIA driver refuses {called(gpus)} in this virtual machine, though it supports "
-            "the chip: the GPU is a vGPU and needs the vGPU guest driver.",
+            "the chip: the GPU is a vGPU and needs the vGPU guest driver."
+            if guest
+            else f"The installed NVIDIA driver refuses {called(gpus)}, though it supports the chip. In a virtual "
+            "machine the GPU is a vGPU and needs the vGPU guest driver; else it did not come up properly: "
+            "power-cycle the machine.",
             saw=lines[-1].line,
             want="the vGPU guest driver",
-            confidence="certain" if any(map(is_vgpu, gpus)) else "likely",
+            confidence="certain" if any(map(is_vgpu, gpus)) else "likely" if guest else "possible",
             evidence=(
                 Evidence.of("system.virtual_machine", situation.machine.system.virtual_machine),
                 *log_evidence(situation, lines),

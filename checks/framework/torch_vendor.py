@@ -267,6 +267,8 @@ def _never_published(situation: Situation, torch: Torch) -> Finding:
     version = public_version(torch.version)
     builds_of_it = situation.matrix.published_builds(version, situation.platform)
     what = f"has no build {torch.build} for {situation.platform}" if builds_of_it else "was never released"
+    if builds_of_it and torch.rocm and torch.rocm.count(".") < 2:
+        what += f" on PyTorch's index. A wheel of AMD's own has all three numbers of its ROCm (+rocm{torch.rocm}.1)"
     return Finding(
         severity="error",
         message=f"There is no torch {torch.version}: torch {version} {what}.",

@@ -10,6 +10,7 @@ from typing import Literal
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, Severity
+from gpudoctor.frameworks.described_packages import described_without_code, unsupported
 from gpudoctor.frameworks.gpu_builds import install, installs
 from gpudoctor.frameworks.others import framework_of, in_one_folder
 from gpudoctor.frameworks.torch.companions import mismatch
@@ -43,8 +44,8 @@ def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
     ## How it is judged
     Some code in the libraries of the package must run on the GPU. Helpers for chosen architectures do not count, nor
     does a library that cannot be loaded beside one that can. A package that was compiled against torch is judged for
-    the GPUs that torch supports. It is an error if no GPU is supported and the package is of no use without one, else
-    a warning.
+    the GPUs that torch supports. Of a package that is only described the matrix says which GPUs it supports. It is an
+    error if no GPU is supported and the package is of no use without one, else a warning.
 
     ## Fix safety
     Nothing runs: building such a package takes long, and needs a compiler and the toolkit of its CUDA or ROCm.
@@ -59,6 +60,7 @@ def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
         if lacking:
             whole = len(lacking) == len(gpus) and made_for_gpus(package, extensions)
             yield _without_code(situation, counting, lacking, "error" if whole else "warning")
+    yield from described_without_code(situation)
 
 
 def _computes(situation: Situation, extension: Extension) -> bool:
@@ -143,10 +145,7 @@ def _rebuild(situation: Situation, extension: Extension, wanted: tuple[str, ...]
     row = next((row for row in situation.matrix.tables.extension_builds if row.package == package), None)
     least = capability(row.least) if row else None
     if row and least and any(found < least for arch in wanted if (found := capability(arch))):
-        return Manual(
-            f"No build of {package} supports this GPU: its source needs {row.least} or newer. Make the program use "
-            f"torch's own kernels instead of {package}."
-        )
+        return unsupported(package, row.least or "")
     settings = (row.build_amd if amd else row.build) if row else None
     text = f"Install a release of {package} whose wheel has code for {spelled(wanted)} (see `gpudoctor scan WHEEL`)"
     if settings:

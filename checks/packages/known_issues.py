@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Device
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import fits
+from gpudoctor.frameworks.torch.gpu_coverage import better_torch, fits
 from gpudoctor.situation import Situation
 from gpudoctor.situation.issue_findings import GENERAL, of_slug
 
@@ -87,6 +87,9 @@ def known_issue(situation: Situation) -> Verdicts:
     check of its own belong to that check.
 
     ## Fix safety
-    The matrix row says it.
+    The matrix row says it. An error of a torch build is fixed by another torch, if one without the issue exists.
     """
-    yield from of_slug(situation, GENERAL)
+    of_a_build = {row.id for row in situation.matrix.known_issues() if row.when.torch and not row.variables}
+    for found in of_slug(situation, GENERAL):
+        other = better_torch(situation) if found.severity == "error" and found.subject in of_a_build else ()
+        yield replace(found, fixes=(*other, *found.fixes))

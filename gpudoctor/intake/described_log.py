@@ -15,19 +15,20 @@ _FLAVOURS: dict[str, ModuleFlavour] = {
 }
 """Lines that only a module of one flavour writes."""
 _REFUSED = ("module-key-rejected", "module-unsigned-refused")
-_RIVAL, _GIVEN_UP = "nvidia-other-driver", "amdgpu-init-failed"
+_RIVAL = "nvidia-other-driver"
+_GIVEN_UP = {"amd": "amdgpu-init-failed", "nvidia": "nvidia-unsupported"}
+"""By vendor: the line in which its driver gives up a GPU."""
 
 
 def with_logged_state(machine: Machine) -> Machine:
     """The machine with the flavour of the module that wrote the log, without a module that the kernel refused, with
-    the driver that has a GPU in NVIDIA's place, and without amdgpu on a GPU that it gave up. Nobody saw these GPUs
-    work since."""
+    the driver that has a GPU in NVIDIA's place, and without the driver that gave a GPU up. Nobody saw these GPUs work
+    since."""
     log = machine.kernel_log.value
     if log is None or machine.system.wsl.known:
         return machine
     source = log.source or machine.kernel_log.source
-    given_up = tuple(fault for fault in log.faults if fault.kind == _GIVEN_UP)
-    machine = replace(machine, gpus=tuple(_unless_given_up(gpu, given_up, source) for gpu in machine.gpus))
+    machine = replace(machine, gpus=tuple(_unless_given_up(gpu, log.faults, source) for gpu in machine.gpus))
     if not machine.of_vendor("nvidia"):
         return machine
     for fault in log.faults:
@@ -36,6 +37,9 @@ def with_logged_state(machine: Machine) -> Machine:
         if flavour and module:
             changed = known(replace(module, flavour=flavour), source)
             machine = replace(machine, nvidia=replace(machine.nvidia, module=changed))
+        if fault.kind == _GIVEN_UP["nvidia"]:  # the GPU may be a vGPU
+            guest = unknown("the description does not say", source)
+            machine = replace(machine, system=replace(machine.system, virtual_machine=guest))
         if fault.kind == _RIVAL:
             machine = _with_rival(machine, fault, source)
         if fault.kind in _REFUSED and "amd" not in fault.line:
@@ -43,10 +47,11 @@ def with_logged_state(machine: Machine) -> Machine:
     return machine
 
 
-def _unless_given_up(gpu: Gpu, lines: tuple[LogFault, ...], source: str) -> Gpu:
-    if gpu.vendor == "amd" and lines_about(gpu, lines):
-        return replace(gpu, driver=absent(source, "amdgpu gave it up"), kfd_node=None, nodes=())
-    return gpu
+def _unless_given_up(gpu: Gpu, faults: tuple[LogFault, ...], source: str) -> Gpu:
+    lines = tuple(fault for fault in faults if fault.kind == _GIVEN_UP.get(gpu.vendor))
+    if not lines_about(gpu, lines):
+        return gpu
+    return replace(gpu, driver=absent(source, "its driver gave it up"), kfd_node=None, nodes=())
 
 
 def _with_rival(machine: Machine, fault: LogFault, source: str) -> Machine:

@@ -23,6 +23,8 @@ USUAL_PYTHON = "3.12"
 _VERSION = r"\d+(?:\.[0-9A-Za-z]+)*(?:[-+~_][0-9A-Za-z.+~_-]*)?"
 _NGC = r"(?:^|\.)nv(\d\d\.\d\d)"
 _ALPHA = r"\da\d+$"
+_NIGHTLY_OF_ROCM = r"rocm\d+\.\d+\.\d+a20\d{6}$"
+"""AMD's nightlies are of ROCm releases that may never come out."""
 
 
 def plain_version(option: str, text: str) -> str:
@@ -48,7 +50,8 @@ def torch_of(text: str, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[
     # Some builds have an appendix: cpu.cxx11.abi, cu124.pypi.cudnn, and a commit in AMD's own.
     form = re.match(r"(cpu|xpu|cu\d{2,}|rocm\d+(?:\.\d+)+)(?=$|[.-]|rc|a\d)", local)
     build = form[1] if form else ""
-    _check_build(text, public, build, machine.system.platform, matrix)
+    if not re.match(_NIGHTLY_OF_ROCM, local):
+        _check_build(text, public, build, machine.system.platform, matrix)
     rocm = build.removeprefix("rocm") if build.startswith("rocm") else None
     torch = named_torch(f"{public}+{local}", _origin(version), SOURCE, build=build, cuda=cuda_of(build), rocm=rocm)
     return torch, ()

@@ -62,10 +62,10 @@ def _matches(situation: Situation, when: IssueCondition) -> bool:
 
 
 def _version(situation: Situation, package: str) -> str | None:
-    """Version of an installed package. Beside a torch that is only named, and has no files, is the Triton that it
-    pins."""
+    """Version of an installed package. Beside a torch that is only named, and has no files, are the Triton and the
+    ROCm that it pins."""
     torch = situation.torch
-    if package == "triton" and torch is not None and not torch.path:
+    if package in ("triton", "rocm-sdk-core") and torch is not None and not torch.path:
         return version_beside(situation, torch, package)
     return installed_version(situation, package)
 

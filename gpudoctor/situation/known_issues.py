@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from gpudoctor.machine import Gpu, Machine
-from gpudoctor.matrix.versions import matches, package_matches
+from gpudoctor.matrix.versions import local_version, matches, package_matches
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.nvidia_driver import cuda_driver
 
@@ -20,6 +20,8 @@ Versions = Callable[[str], str | None]
 
 _TORCHS_OWN = r"nvidia-|triton$|pytorch-triton"
 """Packages that come with a torch build; the installed ones say nothing about another build."""
+_AMDS_RUNTIME = "rocm-sdk-core"
+"""The ROCm that AMD's own wheels of torch pin, in the version that their local part names."""
 
 
 class Build(Protocol):
@@ -169,6 +171,9 @@ def speaks_against(row: KnownIssue, situation: Situation, build: Build) -> bool:
 
 def version_beside(situation: Situation, build: Build, name: str) -> str | None:
     """Version of a package where a build that is not installed would be: torch's own come with it."""
+    if name == _AMDS_RUNTIME:
+        of_rocm = re.match(r"rocm(\d+\.\d+\.\d+(?:a\d+|rc\d+)?)$", local_version(build.version))
+        return of_rocm[1] if of_rocm else None
     if not re.match(_TORCHS_OWN, name):
         return installed_version(situation, name)
     release, major = situation.matrix.release(build.version), (build.cuda or "").partition(".")[0]

@@ -41,11 +41,11 @@ def hosts_vgpus(situation: Situation) -> bool:
 
 
 def refused_in_guest(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
-    """Lines of a driver that says in a virtual machine that it does not support the GPU, though it is made for that
-    chip: the GPU is a vGPU, and needs the guest driver."""
+    """Lines of a driver that says that it does not support the GPU, though it is made for that chip: unless this is
+    known to be no virtual machine, the GPU is a vGPU, and needs the guest driver."""
     machine = situation.machine
     log = machine.kernel_log.value
-    if log is None or not machine.system.virtual_machine.known or machine.system.wsl.known or not gpu.arch.value:
+    if log is None or machine.system.virtual_machine.absent or machine.system.wsl.known or not gpu.arch.value:
         return ()
     lines = lines_about(gpu, tuple(fault for fault in log.faults if fault.kind == _UNSUPPORTED))
     return tuple(line for line in lines if _made_for(situation, gpu, line))

@@ -131,8 +131,9 @@ class Bench:
 
 
 def _of_release(issue: KnownIssue) -> bool:
-    """Whether an issue names no GPUs."""
-    return not (issue.when.gfx or issue.when.sm)
+    """Whether an issue names no GPUs, and leaves something to work: some operations, or some machines."""
+    whole = issue.severity == "error" and issue.trigger == "facts"
+    return not (issue.when.gfx or issue.when.sm or whole)
 
 
 def _assess(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:

@@ -76,12 +76,17 @@ def _jetson(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix:
 
 
 def _wheels(situation: Situation, archs: tuple[str, ...]) -> str:
-    """Where these wheels are, for the board's release of Jetson Linux."""
+    """Where these wheels are, for the board's release of Jetson Linux, and the Python that they are for."""
     board = situation.machine.system.jetson.value
     major = (board.l4t or "").partition(".")[0] if board else ""
     rows = [row for arch in archs if (row := situation.matrix.soc(arch))]
-    found = [(l4t, url) for row in rows for l4t, url in row.wheels.items() if major in ("", l4t)]
-    return f": {' or '.join(f'{url} for L4T {l4t}' for l4t, url in found)}" if found else ""
+    found = [
+        f"{url} for L4T {l4t}" + (f" and Python {python}" if (python := row.wheel_pythons.get(l4t)) else "")
+        for row in rows
+        for l4t, url in row.wheels.items()
+        if major in ("", l4t)
+    ]
+    return f": {' or '.join(found)}" if found else ""
 
 
 def _ngc(wanted: str) -> str:

@@ -67,6 +67,8 @@ class NvidiaSoc(Row, frozen=True, kw_only=True):
     jetson: bool = True
     wheels: dict[str, str] = {}
     """Where NVIDIA's torch wheels for a major release of Jetson Linux are."""
+    wheel_pythons: dict[str, str] = {}
+    """The one Python that these wheels are for: that of the release."""
 
 
 class Override(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
