@@ -133,6 +133,20 @@ def said(ran: Ran) -> Said:
     return Said(ran.code, report["verdict"], problems, unanswered, ran.seconds, words_of(fixes[0]) if fixes else "")
 
 
+def foreseen(fixed: Ran) -> str:
+    """Whether `fix` found at its end what its plan had foreseen."""
+    try:
+        report: dict[str, Any] = json.loads(fixed.out)
+    except ValueError:
+        return "no report"
+    proof, before = (report.get("result") or {}).get("proof"), report.get("predicted")
+    if proof is None or before is None:
+        return "not compared"
+    gone = sorted({*before["left"]} - {*proof["left"], *proof["new"]}) if before["until"] == "end" else []
+    differing = [*(f"{id} came" for id in proof["unforeseen"]), *(f"{id} went" for id in gone)]
+    return f"differs: {', '.join(differing)}" if differing else "equal"
+
+
 def words_of(fix: dict[str, Any]) -> str:
     steps = [" ".join(step.get("argv") or ()) or step.get("text") or step.get("name", "") for step in fix["steps"]]
     return "; ".join([fix["title"], *steps])
