@@ -12,7 +12,7 @@ import pytest
 
 from gpudoctor.codeobjects.elf import open_elf
 from gpudoctor.codeobjects.symbols import SymbolHash, symbol_hash
-from gpudoctor.finding import Manual, ReplacePackage
+from gpudoctor.finding import Manual, ReinstallPackage, ReplacePackage
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Distribution, Extension, Machine, MissingLibrary, PythonEnvironment, known
 from gpudoctor.probes.extensions import read_extensions
@@ -286,6 +286,49 @@ def test_a_library_is_found_wherever_its_process_finds_it(tmp_path: Path):
     found = _read(environment, LD_LIBRARY_PATH=str(elsewhere))["cuda_ext.so"]
     assert found.missing == (MissingLibrary("libnvrtc.so.77", str(tmp_path / "nvidia/x/lib/libnvrtc.so.76")),)
     assert [one.name for one in _read(environment)["cuda_ext.so"].missing] == ["libcufft.so.77", "libnvrtc.so.77"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "missing"),
+    [
+        ("", []),
+        ("libnvrtc-builtins.so.12.8", ["libnvrtc-builtins.so.12.8"]),
+        ("libnvrtc-builtins.alt.so.12.8", []),
+        ("libnvrtc.so.12", ["libnvrtc.so.12"]),
+        ("libcublas.so.12", []),
+    ],
+)
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_a_library_opens_from_its_own_wheel_must_be_whole(tmp_path: Path, lost: str, missing: list[str], cut):
+    names = ("libnvrtc.so.12", "libnvrtc-builtins.so.12.8", "libnvrtc-builtins.alt.so.12.8", "libcublas.so.12")
+    files = {f"nvidia/cuda_nvrtc/lib/{name}": shared_library(("libc.so.6",)) for name in names}
+    wheel = write_distribution(tmp_path, "nvidia_cuda_nvrtc_cu12", "12.8.93", files=files)
+    code = {"ext/cuda_ext.so": shared_library(["libnvrtc.so.12"])}
+    info = write_distribution(tmp_path, "ext", "1", files=code)
+    if lost:
+        path = tmp_path / "nvidia/cuda_nvrtc/lib" / lost
+        content = path.read_bytes()
+        path.unlink()
+        if cut:
+            path.write_bytes(content[: len(content) // 4])
+    listed = (
+        Distribution("ext", "1", str(info)),
+        Distribution("nvidia-cuda-nvrtc-cu12", "12.8.93", str(wheel)),
+    )
+    found = _read(_environment(tmp_path, *listed))["cuda_ext.so"].missing
+    assert [(one.name, one.owner) for one in found] == [(name, "nvidia-cuda-nvrtc-cu12") for name in missing]
+
+
+def test_a_wheel_whose_files_are_gone_is_installed_again():
+    lost = MissingLibrary("libnvrtc-builtins.so.12.8", owner="nvidia-cuda-nvrtc-cu12")
+    machine = with_environment(
+        nvidia_machine(torch=None, packages={"nvidia-cuda-nvrtc-cu12": "12.8.93"}),
+        extensions=(_needing("cupy-cuda12x", "/site/cupy_backends/nvrtc.so", lost),),
+    )
+    found = finding(machine, LIBRARIES)
+    why = "its files are gone, and cupy-cuda12x needs them"
+    assert found.severity == "error"
+    assert found.fixes[0].remedies == (ReinstallPackage("nvidia-cuda-nvrtc-cu12", "12.8.93", why=why),)
 
 
 def test_beside_torchs_own_cuda_another_one_counts_on_the_own_search_path_only(tmp_path: Path):

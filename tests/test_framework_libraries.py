@@ -53,6 +53,19 @@ def test_a_library_that_is_cut_short_does_not_count(tmp_path):
     assert "libcudnn_ops.so.9" in (read(tmp_path / "b", TENSORFLOW, cut).not_found.value or ())
 
 
+@pytest.mark.parametrize(
+    ("lost", "missed"), [(".alt", ()), ("", ("libnvrtc-builtins.so.12.8",))], ids=["another edition", "its part"]
+)
+def test_a_part_that_its_wheel_lists_and_that_is_gone_is_missed(tmp_path, lost, missed):
+    site = write_venv(tmp_path)
+    parts = ("libnvrtc.so.12", "libnvrtc-builtins.so.12.8", "libnvrtc-builtins.alt.so.12.8")
+    files = {f"nvidia/cuda_nvrtc/lib/{part}": shared_library() for part in parts}
+    write_distribution(site, "nvidia_cuda_nvrtc_cu12", "12.8.93", files=files)
+    write_distribution(site, "numba_cuda", "0.30.4")
+    (site / f"nvidia/cuda_nvrtc/lib/libnvrtc-builtins{lost}.so.12.8").unlink()
+    assert read_again(tmp_path, site, ("cuda_bindings", "12.9.4"), {}, {}).not_found.value == missed
+
+
 @pytest.mark.parametrize(("package", "overrules"), [(TENSORFLOW, True), (("jax", "0.12.0.1"), False)])
 def test_a_variable_comes_before_the_wheels_of_tensorflow_and_not_of_jax(tmp_path, package, overrules):
     other = tmp_path / "other/lib/python3.12/site-packages"
