@@ -14,7 +14,7 @@ from gpudoctor.codeobjects.elf import open_elf
 from gpudoctor.codeobjects.symbols import SymbolHash, symbol_hash
 from gpudoctor.finding import Manual, ReinstallPackage, ReplacePackage
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import Distribution, Extension, Machine, MissingLibrary, PythonEnvironment, known
+from gpudoctor.machine import DamagedFile, Distribution, Extension, Machine, MissingLibrary, PythonEnvironment, known
 from gpudoctor.probes.extensions import read_extensions
 from tests.support.codeobject_files import container, cuda_library, elf
 from tests.support.environments import shared_library, write_distribution
@@ -158,6 +158,9 @@ def test_one_alternative_that_loads_is_enough():
     new = _needing("bitsandbytes", "/site/bitsandbytes/libbitsandbytes_cuda128.so")
     assert LIBRARIES not in dict(told(_machine(old, new)))
     assert severity(_machine(old), LIBRARIES) == "warning"
+    lost = DamagedFile("/site/bitsandbytes/libbitsandbytes_cuda128.so", "missing")
+    listed = known((Distribution("bitsandbytes", "1", "/site/x.dist-info", damaged=(lost,)),), "test")
+    assert LIBRARIES not in dict(told(_machine(old, distributions=listed)))
 
 
 def test_a_provider_that_nobody_wants_is_silent_until_another_release_of_its_library_is_there():
@@ -317,6 +320,18 @@ def test_what_a_library_opens_from_its_own_wheel_must_be_whole(tmp_path: Path, l
     )
     found = _read(_environment(tmp_path, *listed))["cuda_ext.so"].missing
     assert [(one.name, one.owner) for one in found] == [(name, "nvidia-cuda-nvrtc-cu12") for name in missing]
+
+
+def test_a_library_that_an_interrupted_installation_left_is_not_whole(tmp_path: Path):
+    info = write_distribution(tmp_path, "ext", "1", files={"ext/cuda_ext.so": shared_library(["libcublas.so.12"])})
+    library = tmp_path / "nvidia/cublas/lib/libcublas.so.12"
+    library.parent.mkdir(parents=True)
+    whole = shared_library(("libc.so.6",))
+    library.write_bytes(whole)
+    environment = _environment(tmp_path, Distribution("ext", "1", str(info)))
+    assert _read(environment)["cuda_ext.so"].missing == ()
+    library.write_bytes(whole[: len(whole) // 4])
+    assert [one.name for one in _read(environment)["cuda_ext.so"].missing] == ["libcublas.so.12"]
 
 
 def test_a_wheel_whose_files_are_gone_is_installed_again():

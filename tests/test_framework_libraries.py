@@ -160,6 +160,28 @@ def test_a_framework_whose_own_files_are_gone_is_installed_again(file, packages,
     assert [one.fixes[0].remedies[0].name for one in findings] == (["onnxruntime-gpu"] if told else [])
 
 
+BNB = "bitsandbytes/libbitsandbytes_cuda128.so"
+
+
+@pytest.mark.parametrize(
+    ("package", "file", "problem", "told"),
+    [
+        ("xformers", "xformers/_C.so", "missing", True),
+        ("flash-attn", "flash_attn_2_cuda.so", "truncated", True),
+        ("bitsandbytes", BNB, "truncated", True),  # it is still the one that is chosen
+        ("bitsandbytes", BNB, "missing", False),  # its neighbour is
+        ("pandas", "pandas/_libs/lib.so", "missing", False),
+    ],
+)
+def test_a_package_for_torch_whose_own_files_are_gone_is_installed_again(package, file, problem, told):
+    machine = nvidia_machine(torch=torch("2.9.1+cu128"))
+    environment = machine.environment.value
+    damaged = Distribution(package, "1.0", installer="pip", damaged=(DamagedFile(f"/site/{file}", problem),))
+    listed = (*environment.distributions.value, damaged)
+    findings = found(with_environment(machine, distributions=known(listed, "/site")), "framework-install-damaged")
+    assert [one.fixes[0].remedies[0].name for one in findings] == ([package] if told else [])
+
+
 def test_another_build_of_the_framework_has_code_for_the_gpu():
     packages = {
         "jax": "0.12.0.1",

@@ -26,7 +26,7 @@ from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of,
 from gpudoctor.isa import Runs, capability, dotted
 from gpudoctor.machine import Extension, Gpu, MissingLibrary
 from gpudoctor.situation import Situation
-from gpudoctor.situation.extensions import alternatives, by_package, file_of, made_for_gpus, vendor_of
+from gpudoctor.situation.extensions import alternatives, by_package, file_of, made_for_gpus, place_of, vendor_of
 from gpudoctor.situation.gpu_groups import finding
 
 # --- code for the GPUs -----------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
     runtime of another major counts only on its own search path. Of libraries that differ only in numbers one must
     load. What only some operations need (NCCL, TensorRT ...) matters if the whole package needs it, or if another
     major release of it is installed. A package that a check of its own calls built for another torch is not judged
-    here. Packages that also compute on the CPU get a warning.
+    here, nor are alternatives of which one is gone. Packages that also compute on the CPU get a warning.
 
     ## Fix safety
     Installs the packages that the package itself names for them, if it names some; torch stays as it is.
@@ -196,7 +196,13 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
             continue
         if in_one_folder(situation, package):
             continue  # whose libraries these are is told there
-        groups = [group for group in alternatives(extensions).values() if _needs_libraries(situation, group)]
+        installed = situation.machine.installed(package)
+        incomplete = {place_of(file.path) for file in installed.damaged} if installed else set()
+        groups = [
+            group
+            for place, group in alternatives(extensions).items()
+            if place not in incomplete and _needs_libraries(situation, group)
+        ]
         lacking = [group[0] for group in groups if all(one.missing for one in group)]
         missing = _that_matter(lacking, whole=len(lacking) == len(groups))
         if missing:

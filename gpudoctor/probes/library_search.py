@@ -24,7 +24,7 @@ from gpudoctor.machine import MissingLibrary, PythonEnvironment
 from gpudoctor.probes.gpu_libraries import OF_GPU_TORCH, is_gpu_library
 from gpudoctor.probes.listing import Listing
 from gpudoctor.probes.load_path import search
-from gpudoctor.probes.record import damage
+from gpudoctor.probes.record import damage, ends_early
 
 _LOADERS = ("libtorch_global_deps.so", "libtorch_cuda.so", "libc10_cuda.so", "libtorch_hip.so", "libc10_hip.so")
 """Libraries of torch whose own needs are in every process that imports it."""
@@ -116,13 +116,23 @@ class _Search:
     def _lost_of(self, name: str) -> tuple[str, ...]:
         """Of one of NVIDIA's libraries and those that it opens from its own folder: what is gone or cut short."""
         if name not in self._lost:
-            folders = {posixpath.dirname(one.path) for one in self._shipped.get(name, ())}
-            self._lost[name] = tuple(
-                other
-                for other in (self._shipped if folders and distribution_of(name) else ())
-                if opens_beside(name, other) and self._owner_of_lost(other, folders)
-            )
+            found = (*self._cut(name), *self._gone(name)) if distribution_of(name) else ()
+            self._lost[name] = tuple(dict.fromkeys(found))
         return self._lost[name]
+
+    def _cut(self, name: str) -> Iterator[str]:
+        """Files that end early, recorded or not: an installation may have been interrupted."""
+        for folder in self._folders if self._host.live else ():
+            there = self._listing.names(folder) or frozenset()
+            for other in sorted(there) if name in there else ():
+                if opens_beside(name, other) and ends_early(self._host, posixpath.join(folder, other)):
+                    yield other
+
+    def _gone(self, name: str) -> Iterator[str]:
+        folders = {posixpath.dirname(one.path) for one in self._shipped.get(name, ())}
+        for other in self._shipped if folders else ():
+            if opens_beside(name, other) and self._owner_of_lost(other, folders):
+                yield other
 
     def _owner_of_lost(self, name: str, folders: Collection[str] = ()) -> str:
         """The distribution that lists a library which is gone or cut short; "" if none does."""
