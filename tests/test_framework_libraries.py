@@ -120,6 +120,19 @@ def test_libraries_beside_the_path_are_named_in_a_variable():
     assert 'export LD_LIBRARY_PATH="/s/nvidia/cublas/lib:$LD_LIBRARY_PATH"' in step.text
 
 
+@pytest.mark.parametrize(
+    ("cuda", "wheel", "again"),
+    [("12", "nvidia-cublas-cu12", True), ("12", "nvidia-cublas", False), ("13", "nvidia-cublas", True)],
+)
+def test_a_wheel_of_another_cuda_is_not_installed_again(cuda, wheel, again):
+    release = {"12": "1.22.0", "13": "1.31.1"}[cuda]
+    files = FrameworkFiles("onnxruntime", version=release, build="onnxruntime-gpu", source="/s")
+    files = change(files, not_found=known((f"libcublas.so.{cuda}",), "/s"))
+    machine = patient(files, {"onnxruntime-gpu": release, wheel: "13.1.0"})
+    remedies = found(machine, "framework-libraries-not-found")[0].fixes[0].remedies
+    assert ([wheel] == [getattr(remedy, "name", "") for remedy in remedies]) is again
+
+
 @pytest.mark.parametrize(("version", "slugs"), [("9.1.0", ["ld-library-path-shadow"]), ("9.12.0", []), (None, [])])
 def test_an_older_library_of_the_variable_is_an_error_and_a_newer_one_is_not(version, slugs):
     library = Library("libcudnn.so.9", "/opt/cudnn/libcudnn.so.9", version, via="LD_LIBRARY_PATH")

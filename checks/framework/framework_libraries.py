@@ -91,11 +91,17 @@ def _provided(situation: Situation, one: InstalledFramework, lacking: tuple[str,
     return whole or Fix(f"Install CUDA {one.cuda}", (Manual(text, risk="replaces"),))
 
 
+_WITHOUT_SUFFIX = (13,)
+"""From this CUDA on, most of NVIDIA's wheels have names without it: nvidia-cublas is none of CUDA 12."""
+
+
 def _again(situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]) -> Fix | None:
     """Installs packages again whose records are there and whose libraries are not: pip takes them for installed."""
     major = (one.cuda or "").partition(".")[0]
     bases = dict.fromkeys(filter(None, map(distribution_of, lacking)))
-    found = [situation.machine.installed(name) for base in bases for name in (f"{base}-cu{major}", base)]
+    plain = figures(major) >= _WITHOUT_SUFFIX
+    names = (name for base in bases for name in (f"{base}-cu{major}", *((base,) if plain else ())))
+    found = [situation.machine.installed(name) for name in names]
     emptied = [package for package in found if package is not None]
     if len(emptied) < len(bases) or not emptied:
         return None
