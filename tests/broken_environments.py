@@ -33,7 +33,7 @@ from tests.support.broken_environments import (
 from tests.support.broken_environments.bases import BASES, made
 from tests.support.broken_environments.entries import Entry
 from tests.support.broken_environments.environment import Environment, UnavailableError
-from tests.support.broken_environments.measuring import Said, gpudoctor, outcome, reality, said
+from tests.support.broken_environments.measuring import Ran, Said, foreseen, gpudoctor, outcome, reality, said
 
 CATALOGUES = (
     requirements.CATALOGUE,
@@ -49,6 +49,7 @@ CATALOGUES = (
 ENTRIES: tuple[Entry, ...] = tuple(entry for catalogue in CATALOGUES for entry in catalogue.entries)
 
 Row = dict[str, object]
+Contents = dict[Path, str]
 
 
 class Measurement:
@@ -94,19 +95,20 @@ class Measurement:
             "seconds": round(answer.seconds, 1),
         }
         if self.repair and entry.repair:
-            row["repair"], row["undo"] = self.repaired(entry, environment)
+            if self.uv:
+                environment.belong_to_uv()
+            broken = environment.contents()
+            fixed = gpudoctor("fix --yes", entry, environment, self.level)
+            row["foreseen"] = foreseen(fixed)
+            row["repair"], row["undo"] = self.repaired(entry, environment, fixed, broken)
         return row
 
-    def repaired(self, entry: Entry, environment: Environment) -> tuple[str, str]:
+    def repaired(self, entry: Entry, environment: Environment, fixed: Ran, broken: Contents) -> tuple[str, str]:
         """What `gpudoctor fix` made of it, as the real interpreter and a second check see it; and whether a second
         `fix` is idle and `--undo` brings every byte back."""
-        if self.uv:
-            environment.belong_to_uv()
-        broken = environment.contents()
-        fixed = gpudoctor("fix --yes", entry, environment, self.level)
         python, after = reality(entry, environment), said(gpudoctor("check", entry, environment, self.level))
         if python != "works" or after.code != 0:
-            return f"not (fix {fixed.code}, check {after.code}, Python {python})", "not tried"
+            return f"not (fix {fixed.code}, check {after.code} {after.first}, Python {python})", "not tried"
         repaired = environment.contents()
         again = gpudoctor("fix --yes", entry, environment, self.level)
         if again.code != 0 or environment.contents() != repaired:
@@ -128,6 +130,7 @@ def line(row: Row) -> str:
         return f"{head}\n{'':16}{row['why']}"
     doubt = "" if row["expected"] else "   NOT AS EXPECTED"
     repair = f"\n{'':16}repair: {row['repair']}; undo: {row['undo']}" if "repair" in row else ""
+    repair += f"; foreseen: {row['foreseen']}" if repair else ""
     wanted = ", ".join(map(str, row["causes"])) or "nothing new"  # type: ignore[call-overload]
     return (
         f"{head}\n{'':16}first: {row['first']} (exit {row['exit']}, {row['seconds']} s); acceptable: {wanted}"
@@ -144,6 +147,7 @@ def sums(rows: list[Row]) -> dict[str, object]:
         "broken": dict(Counter(str(row["outcome"]) for row in broken)),
         "controls": dict(Counter(str(row["outcome"]) for row in healthy)),
         "repairs": dict(Counter(str(row["repair"]).split(" ")[0] for row in rows if "repair" in row)),
+        "foreseen": dict(Counter(str(row["foreseen"]).split(":")[0] for row in rows if "foreseen" in row)),
         "undone": dict(Counter(str(row["undo"]).split(":")[0] for row in rows if "undo" in row)),
         "not as expected": [row["name"] for row in rows if row.get("expected") is False],
     }

@@ -12,9 +12,9 @@ import pytest
 
 from gpudoctor.codeobjects.elf import open_elf
 from gpudoctor.codeobjects.symbols import SymbolHash, symbol_hash
-from gpudoctor.finding import Manual, ReplacePackage
+from gpudoctor.finding import Manual, ReinstallPackage, ReplacePackage
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import Distribution, Extension, Machine, MissingLibrary, PythonEnvironment, known
+from gpudoctor.machine import DamagedFile, Distribution, Extension, Machine, MissingLibrary, PythonEnvironment, known
 from gpudoctor.probes.extensions import read_extensions
 from tests.support.codeobject_files import container, cuda_library, elf
 from tests.support.environments import shared_library, write_distribution
@@ -158,6 +158,9 @@ def test_one_alternative_that_loads_is_enough():
     new = _needing("bitsandbytes", "/site/bitsandbytes/libbitsandbytes_cuda128.so")
     assert LIBRARIES not in dict(told(_machine(old, new)))
     assert severity(_machine(old), LIBRARIES) == "warning"
+    lost = DamagedFile("/site/bitsandbytes/libbitsandbytes_cuda128.so", "missing")
+    listed = known((Distribution("bitsandbytes", "1", "/site/x.dist-info", damaged=(lost,)),), "test")
+    assert LIBRARIES not in dict(told(_machine(old, distributions=listed)))
 
 
 def test_a_provider_that_nobody_wants_is_silent_until_another_release_of_its_library_is_there():
@@ -286,6 +289,61 @@ def test_a_library_is_found_wherever_its_process_finds_it(tmp_path: Path):
     found = _read(environment, LD_LIBRARY_PATH=str(elsewhere))["cuda_ext.so"]
     assert found.missing == (MissingLibrary("libnvrtc.so.77", str(tmp_path / "nvidia/x/lib/libnvrtc.so.76")),)
     assert [one.name for one in _read(environment)["cuda_ext.so"].missing] == ["libcufft.so.77", "libnvrtc.so.77"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "missing"),
+    [
+        ("", []),
+        ("libnvrtc-builtins.so.12.8", ["libnvrtc-builtins.so.12.8"]),
+        ("libnvrtc-builtins.alt.so.12.8", []),
+        ("libnvrtc.so.12", ["libnvrtc.so.12"]),
+        ("libcublas.so.12", []),
+    ],
+)
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_a_library_opens_from_its_own_wheel_must_be_whole(tmp_path: Path, lost: str, missing: list[str], cut):
+    names = ("libnvrtc.so.12", "libnvrtc-builtins.so.12.8", "libnvrtc-builtins.alt.so.12.8", "libcublas.so.12")
+    files = {f"nvidia/cuda_nvrtc/lib/{name}": shared_library(("libc.so.6",)) for name in names}
+    wheel = write_distribution(tmp_path, "nvidia_cuda_nvrtc_cu12", "12.8.93", files=files)
+    code = {"ext/cuda_ext.so": shared_library(["libnvrtc.so.12"])}
+    info = write_distribution(tmp_path, "ext", "1", files=code)
+    if lost:
+        path = tmp_path / "nvidia/cuda_nvrtc/lib" / lost
+        content = path.read_bytes()
+        path.unlink()
+        if cut:
+            path.write_bytes(content[: len(content) // 4])
+    listed = (
+        Distribution("ext", "1", str(info)),
+        Distribution("nvidia-cuda-nvrtc-cu12", "12.8.93", str(wheel)),
+    )
+    found = _read(_environment(tmp_path, *listed))["cuda_ext.so"].missing
+    assert [(one.name, one.owner) for one in found] == [(name, "nvidia-cuda-nvrtc-cu12") for name in missing]
+
+
+def test_a_library_that_an_interrupted_installation_left_is_not_whole(tmp_path: Path):
+    info = write_distribution(tmp_path, "ext", "1", files={"ext/cuda_ext.so": shared_library(["libcublas.so.12"])})
+    library = tmp_path / "nvidia/cublas/lib/libcublas.so.12"
+    library.parent.mkdir(parents=True)
+    whole = shared_library(("libc.so.6",))
+    library.write_bytes(whole)
+    environment = _environment(tmp_path, Distribution("ext", "1", str(info)))
+    assert _read(environment)["cuda_ext.so"].missing == ()
+    library.write_bytes(whole[: len(whole) // 4])
+    assert [one.name for one in _read(environment)["cuda_ext.so"].missing] == ["libcublas.so.12"]
+
+
+def test_a_wheel_whose_files_are_gone_is_installed_again():
+    lost = MissingLibrary("libnvrtc-builtins.so.12.8", owner="nvidia-cuda-nvrtc-cu12")
+    machine = with_environment(
+        nvidia_machine(torch=None, packages={"nvidia-cuda-nvrtc-cu12": "12.8.93"}),
+        extensions=(_needing("cupy-cuda12x", "/site/cupy_backends/nvrtc.so", lost),),
+    )
+    found = finding(machine, LIBRARIES)
+    why = "its files are gone, and cupy-cuda12x needs them"
+    assert found.severity == "error"
+    assert found.fixes[0].remedies == (ReinstallPackage("nvidia-cuda-nvrtc-cu12", "12.8.93", why=why),)
 
 
 def test_beside_torchs_own_cuda_another_one_counts_on_the_own_search_path_only(tmp_path: Path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.machine import Extension, absent, known, unknown
+from gpudoctor.machine import DamagedFile, Extension, absent, known, unknown
 from tests.support.check_cases import found
 from tests.support.hosts import Host
 from tests.support.judging import finding, judged, remedies, severity, told
@@ -221,6 +221,16 @@ def test_bitsandbytes_by_the_libraries_that_it_has(build, version, runtimes, exp
     assert severity(judged, "bitsandbytes-no-cuda-lib") == ("error" if expected else None)
     if expected:
         assert [remedies(judged, "bitsandbytes-no-cuda-lib")[0].split(":")[0]] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("gone", "expected"), [("cuda128", "ReinstallPackage bitsandbytes0.50.2"), ("rocm64", "Manual")]
+)
+def test_a_bitsandbytes_whose_own_library_is_gone_is_installed_again(gone, expected):
+    damaged = (DamagedFile(f"/site/bitsandbytes/libbitsandbytes_{gone}.so", "missing"),)
+    base = machine("2.9.1+cu128", bitsandbytes="0.50.2")
+    judged = listed(base, "bitsandbytes", runtimes=("cuda118", "cuda130"), damaged=damaged)
+    assert remedies(judged, "bitsandbytes-no-cuda-lib")[0].split(":")[0] == expected
 
 
 def test_the_libraries_of_bitsandbytes_are_read_from_its_folder(tmp_path):

@@ -53,6 +53,19 @@ def test_a_library_that_is_cut_short_does_not_count(tmp_path):
     assert "libcudnn_ops.so.9" in (read(tmp_path / "b", TENSORFLOW, cut).not_found.value or ())
 
 
+@pytest.mark.parametrize(
+    ("lost", "missed"), [(".alt", ()), ("", ("libnvrtc-builtins.so.12.8",))], ids=["another edition", "its part"]
+)
+def test_a_part_that_its_wheel_lists_and_that_is_gone_is_missed(tmp_path, lost, missed):
+    site = write_venv(tmp_path)
+    parts = ("libnvrtc.so.12", "libnvrtc-builtins.so.12.8", "libnvrtc-builtins.alt.so.12.8")
+    files = {f"nvidia/cuda_nvrtc/lib/{part}": shared_library() for part in parts}
+    write_distribution(site, "nvidia_cuda_nvrtc_cu12", "12.8.93", files=files)
+    write_distribution(site, "numba_cuda", "0.30.4")
+    (site / f"nvidia/cuda_nvrtc/lib/libnvrtc-builtins{lost}.so.12.8").unlink()
+    assert read_again(tmp_path, site, ("cuda_bindings", "12.9.4"), {}, {}).not_found.value == missed
+
+
 @pytest.mark.parametrize(("package", "overrules"), [(TENSORFLOW, True), (("jax", "0.12.0.1"), False)])
 def test_a_variable_comes_before_the_wheels_of_tensorflow_and_not_of_jax(tmp_path, package, overrules):
     other = tmp_path / "other/lib/python3.12/site-packages"
@@ -107,6 +120,19 @@ def test_libraries_beside_the_path_are_named_in_a_variable():
     assert 'export LD_LIBRARY_PATH="/s/nvidia/cublas/lib:$LD_LIBRARY_PATH"' in step.text
 
 
+@pytest.mark.parametrize(
+    ("cuda", "wheel", "again"),
+    [("12", "nvidia-cublas-cu12", True), ("12", "nvidia-cublas", False), ("13", "nvidia-cublas", True)],
+)
+def test_a_wheel_of_another_cuda_is_not_installed_again(cuda, wheel, again):
+    release = {"12": "1.22.0", "13": "1.31.1"}[cuda]
+    files = FrameworkFiles("onnxruntime", version=release, build="onnxruntime-gpu", source="/s")
+    files = change(files, not_found=known((f"libcublas.so.{cuda}",), "/s"))
+    machine = patient(files, {"onnxruntime-gpu": release, wheel: "13.1.0"})
+    remedies = found(machine, "framework-libraries-not-found")[0].fixes[0].remedies
+    assert ([wheel] == [getattr(remedy, "name", "") for remedy in remedies]) is again
+
+
 @pytest.mark.parametrize(("version", "slugs"), [("9.1.0", ["ld-library-path-shadow"]), ("9.12.0", []), (None, [])])
 def test_an_older_library_of_the_variable_is_an_error_and_a_newer_one_is_not(version, slugs):
     library = Library("libcudnn.so.9", "/opt/cudnn/libcudnn.so.9", version, via="LD_LIBRARY_PATH")
@@ -145,6 +171,28 @@ def test_a_framework_whose_own_files_are_gone_is_installed_again(file, packages,
     listed = (*environment.distributions.value, damaged)
     findings = found(with_environment(machine, distributions=known(listed, "/site")), "framework-install-damaged")
     assert [one.fixes[0].remedies[0].name for one in findings] == (["onnxruntime-gpu"] if told else [])
+
+
+BNB = "bitsandbytes/libbitsandbytes_cuda128.so"
+
+
+@pytest.mark.parametrize(
+    ("package", "file", "problem", "told"),
+    [
+        ("xformers", "xformers/_C.so", "missing", True),
+        ("flash-attn", "flash_attn_2_cuda.so", "truncated", True),
+        ("bitsandbytes", BNB, "truncated", True),  # it is still the one that is chosen
+        ("bitsandbytes", BNB, "missing", False),  # its neighbour is
+        ("pandas", "pandas/_libs/lib.so", "missing", False),
+    ],
+)
+def test_a_package_for_torch_whose_own_files_are_gone_is_installed_again(package, file, problem, told):
+    machine = nvidia_machine(torch=torch("2.9.1+cu128"))
+    environment = machine.environment.value
+    damaged = Distribution(package, "1.0", installer="pip", damaged=(DamagedFile(f"/site/{file}", problem),))
+    listed = (*environment.distributions.value, damaged)
+    findings = found(with_environment(machine, distributions=known(listed, "/site")), "framework-install-damaged")
+    assert [one.fixes[0].remedies[0].name for one in findings] == ([package] if told else [])
 
 
 def test_another_build_of_the_framework_has_code_for_the_gpu():

@@ -383,6 +383,19 @@ def test_an_older_driver_keeps_the_cupy_that_it_runs():
 
 
 @pytest.mark.parametrize(
+    ("runtime", "version", "kept"),
+    [
+        ("nvidia-cuda-runtime-cu12", "12.8.90", "cupy-cuda12x"),
+        ("nvidia-cuda-runtime", "13.0.48", "cupy-cuda13x"),
+        ("nvidia-cuda-nvrtc", "13.0.48", "cupy-cuda13x"),
+    ],
+)
+def test_of_two_cupys_the_one_is_kept_whose_cuda_is_in_the_environment(runtime, version, kept):
+    both = machine({"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0", runtime: version})
+    assert found(both, "packages-overwrite-each-other")[0].fixes[0].remedies[-1].name == kept
+
+
+@pytest.mark.parametrize(
     "packages",
     [
         {"cupy-cuda12x": "14.2.0"},

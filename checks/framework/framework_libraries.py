@@ -9,11 +9,19 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage
 from gpudoctor.frameworks.gpu_builds import install
-from gpudoctor.frameworks.others import any_installed, gpu_names, sharing_frameworks, version_evidence, works_beside
+from gpudoctor.frameworks.others import (
+    any_installed,
+    gpu_names,
+    installed_again,
+    sharing_frameworks,
+    version_evidence,
+    works_beside,
+)
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
+from gpudoctor.frameworks.torch.requirements import unmet
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
 from gpudoctor.frameworks.torch.system_rocblas import lacks_kernels
-from gpudoctor.machine import Distribution, Library, MissingSymbols
+from gpudoctor.machine import DamagedFile, Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
@@ -83,11 +91,17 @@ def _provided(situation: Situation, one: InstalledFramework, lacking: tuple[str,
     return whole or Fix(f"Install CUDA {one.cuda}", (Manual(text, risk="replaces"),))
 
 
+_WITHOUT_SUFFIX = (13,)
+"""From this CUDA on, most of NVIDIA's wheels have names without it: nvidia-cublas is none of CUDA 12."""
+
+
 def _again(situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]) -> Fix | None:
     """Installs packages again whose records are there and whose libraries are not: pip takes them for installed."""
     major = (one.cuda or "").partition(".")[0]
     bases = dict.fromkeys(filter(None, map(distribution_of, lacking)))
-    found = [situation.machine.installed(name) for base in bases for name in (f"{base}-cu{major}", base)]
+    plain = figures(major) >= _WITHOUT_SUFFIX
+    names = (name for base in bases for name in (f"{base}-cu{major}", *((base,) if plain else ())))
+    found = [situation.machine.installed(name) for name in names]
     emptied = [package for package in found if package is not None]
     if len(emptied) < len(bases) or not emptied:
         return None
@@ -251,9 +265,9 @@ def _lowest(owner: Distribution) -> Iterator[tuple[str, str, str]]:
 # --- files of its own that are not there ---------------------------------------------------------------------
 
 
-@check("GPD469", "framework-install-damaged", "framework", needs=any_installed)
+@check("GPD469", "framework-install-damaged", "framework")
 def framework_install_damaged(situation: Situation) -> Verdicts:
-    """Files of a framework's own package are missing or cut short.
+    """Files of a framework, or of a package with GPU code, are gone.
 
     ## Why it matters
     The import fails ("module 'onnxruntime' has no attribute ..."), or the GPU part cannot be loaded and the framework
@@ -262,38 +276,55 @@ def framework_install_damaged(situation: Situation) -> Verdicts:
     ## How it is judged
     The RECORD of the package names files that are missing, empty, or end before what their own header promises. Only
     the first files of packages and libraries are compared. Where two packages own the same files, that is told
-    instead. It is an error with a usable GPU, else a warning.
+    instead. A library of which there are several does not count if it is deleted; if it is cut short, it is still
+    the one that is loaded. It is an error with a usable GPU, else a warning.
 
     ## Fix safety
     Installs the same version of that package again.
     """
     shared = sharing_frameworks(situation)
-    for one in situation.others:
-        names = dict.fromkeys((*(one.row.packages if one.row else ()), one.build.package if one.build else ""))
-        for package in filter(None, map(situation.machine.installed, names)):
-            lost = [file for file in package.damaged if not _is_spare(situation, file.path)]
-            if not lost or one.name in shared or package.installer == "conda":
-                continue
-            files = ", ".join(file.path.rpartition("/")[2] for file in lost[:3]) + (" ..." if len(lost) > 3 else "")
-            yield Finding(
-                severity="error" if situation.usable else "warning",
-                message=f"Files of {package.name} {package.version} are missing or cut short: {files}.",
-                saw=files,
-                want=f"a whole {package.name} {package.version}",
-                subject=f"{one.title} {one.version}",
-                framework=one.name,
-                evidence=tuple(Evidence(package.name, file.problem, file.path) for file in lost[:5]),
-                fixes=(
-                    Fix(
-                        f"Install {package.name} {package.version} again",
-                        (ReinstallPackage(package.name, package.version, why="its files are gone"),),
-                    ),
-                ),
-                supersedes=("framework-cuda-libs-missing", "framework-cpu-only"),
-            )
+    frameworks = {name: one for one in situation.others for name in _packages_of(one)}
+    environment = situation.environment
+    for package in environment.distributions.value or () if environment else ():
+        one = frameworks.get(package.name)
+        lost = [file for file in package.damaged if not _is_spare(situation, file)]
+        if not lost or package.installer == "conda" or (one is not None and one.name in shared):
+            continue
+        if one is not None or _has_gpu_code(situation, package.name):
+            yield _damaged(situation, package, lost, one)
 
 
-def _is_spare(situation: Situation, path: str) -> bool:
-    """A library for some operations only, which people delete to save room."""
-    roles = situation.matrix.tables.library_roles
-    return any(row.role in ("part", "chosen", "alternative") and re.search(f"/{row.library}$", path) for row in roles)
+def _packages_of(one: InstalledFramework) -> tuple[str, ...]:
+    return (*(one.row.packages if one.row else ()), one.build.package if one.build else "")
+
+
+def _has_gpu_code(situation: Situation, package: str) -> bool:
+    """Whether a package computes on GPUs, and no other check tells of its files."""
+    tables = situation.matrix.tables
+    known = {row.package for row in tables.torch_dependents} | {row.package for row in tables.extension_builds}
+    known |= {name for row in tables.frameworks_on_torch for name in row.packages}
+    return package in known and all(one.name != package for one in unmet(situation))
+
+
+def _damaged(
+    situation: Situation, package: Distribution, lost: list[DamagedFile], one: InstalledFramework | None
+) -> Finding:
+    files = ", ".join(file.path.rpartition("/")[2] for file in lost[:3]) + (" ..." if len(lost) > 3 else "")
+    return Finding(
+        severity="error" if situation.usable else "warning",
+        message=f"Files of {package.name} {package.version} are missing or cut short: {files}.",
+        saw=files,
+        want=f"a whole {package.name} {package.version}",
+        subject=f"{one.title} {one.version}" if one else f"{package.name} {package.version}",
+        framework=one.name if one else "torch",
+        evidence=tuple(Evidence(package.name, file.problem, file.path) for file in lost[:5]),
+        fixes=(installed_again(package),),
+        supersedes=("framework-cuda-libs-missing", "framework-cpu-only"),
+    )
+
+
+def _is_spare(situation: Situation, file: DamagedFile) -> bool:
+    """A library for some operations only, or for another GPU, which people delete to save room."""
+    roles = ("part", "chosen", "alternative") if file.problem == "missing" else ("part", "chosen")
+    rows = situation.matrix.tables.library_roles
+    return any(row.role in roles and re.search(f"/{row.library}$", file.path) for row in rows)

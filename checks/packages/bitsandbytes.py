@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, SetVariable, UnsetVariable
+from gpudoctor.frameworks.others import installed_again
 from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures
@@ -57,7 +58,7 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
             Evidence("bitsandbytes.version", installed.version, installed.path),
             Evidence("torch.version", torch.version, torch.source),
         ),
-        fixes=_fixes(situation, torch, own, same_major),
+        fixes=_fixes(situation, torch, installed, same_major),
         refs=("bitsandbytes-foundation/bitsandbytes#1848",),
     )
 
@@ -80,11 +81,20 @@ def _told_wrongly(torch: Torch, installed: Distribution, named: str) -> Finding:
     )
 
 
-def _fixes(situation: Situation, torch: Torch, own: str, same_major: list[str]) -> tuple[Fix, ...]:
-    """A newer bitsandbytes if that leaves torch alone, or one of its libraries for the same major."""
-    fixes = []
+def _fixes(situation: Situation, torch: Torch, installed: Distribution, same_major: list[str]) -> tuple[Fix, ...]:
+    """The same release again if its own library is gone, a newer one if that leaves torch alone, or one of its
+    libraries for the same major."""
+    own, fixes = _runtime(torch), []
+    major = own.rstrip("0123456789") + _major(own)
+    if any(f"libbitsandbytes_{major}" in file.path for file in installed.damaged):
+        fixes.append(installed_again(installed))
     python = (situation.environment.python.value or "") if situation.environment else ""
-    if figures(torch.version) >= figures(_NEEDS["torch"]) and figures(python) >= figures(_NEEDS["python"]):
+    newest = figures(installed.version) >= figures(_TAKES_A_NEIGHBOUR)
+    if (
+        not newest
+        and figures(torch.version) >= figures(_NEEDS["torch"])
+        and figures(python) >= figures(_NEEDS["python"])
+    ):
         newer = ReplacePackage("bitsandbytes", f">={_TAKES_A_NEIGHBOUR}", why=f"it has a library for {_spelled(own)}")
         fixes.append(Fix("Install a newer bitsandbytes", (newer,)))
     if same_major and own.startswith("cuda"):

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage, Severity
 from gpudoctor.frameworks.described_packages import described_without_code, unsupported
 from gpudoctor.frameworks.gpu_builds import install, installs
 from gpudoctor.frameworks.others import framework_of, in_one_folder
@@ -23,11 +23,11 @@ from gpudoctor.frameworks.torch.compiled_packages import (
 )
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
-from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, stem_of, without_cuda
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, stem_of, without_cuda
 from gpudoctor.isa import Runs, capability, dotted
 from gpudoctor.machine import Extension, Gpu, MissingLibrary
 from gpudoctor.situation import Situation
-from gpudoctor.situation.extensions import alternatives, by_package, file_of, made_for_gpus, vendor_of
+from gpudoctor.situation.extensions import alternatives, by_package, file_of, made_for_gpus, place_of, vendor_of
 from gpudoctor.situation.gpu_groups import finding
 
 # --- code for the GPUs -----------------------------------------------------------------------------
@@ -180,11 +180,12 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
 
     ## How it is judged
     By the names in the headers of its libraries, major release included. A name is missing if neither the environment
-    nor the system's load path has it. A package that was compiled against torch shares torch's CUDA: a runtime of
-    another major counts only on its own search path. Of libraries that differ only in numbers one must load. What
-    only some operations need (NCCL, TensorRT ...) matters if the whole package needs it, or if another major release
-    of it is installed. A package that a check of its own calls built for another torch is not judged here. Packages
-    that also compute on the CPU get a warning.
+    nor the system's load path has it, or if its file is cut short. So is a part that one of NVIDIA's libraries opens
+    from its own wheel, such as NVRTC's builtins. A package that was compiled against torch shares torch's CUDA: a
+    runtime of another major counts only on its own search path. Of libraries that differ only in numbers one must
+    load. What only some operations need (NCCL, TensorRT ...) matters if the whole package needs it, or if another
+    major release of it is installed. A package that a check of its own calls built for another torch is not judged
+    here, nor are alternatives of which one is gone. Packages that also compute on the CPU get a warning.
 
     ## Fix safety
     Installs the packages that the package itself names for them, if it names some; torch stays as it is.
@@ -194,7 +195,13 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
             continue
         if in_one_folder(situation, package):
             continue  # whose libraries these are is told there
-        groups = [group for group in alternatives(extensions).values() if _needs_libraries(situation, group)]
+        installed = situation.machine.installed(package)
+        incomplete = {place_of(file.path) for file in installed.damaged} if installed else set()
+        groups = [
+            group
+            for place, group in alternatives(extensions).items()
+            if place not in incomplete and _needs_libraries(situation, group)
+        ]
         lacking = [group[0] for group in groups if all(one.missing for one in group)]
         missing = _that_matter(lacking, whole=len(lacking) == len(groups))
         if missing:
@@ -237,7 +244,7 @@ def _that_matter(lacking: list[Extension], *, whole: bool) -> dict[str, MissingL
 
 
 def _is_essential(missing: MissingLibrary) -> bool:
-    return stem_of(missing.name) in _ESSENTIAL
+    return not {stem_of(missing.name), family_of(missing.name)}.isdisjoint(_ESSENTIAL)
 
 
 def _not_loaded(
@@ -270,6 +277,12 @@ def _not_loaded(
 def _provide(situation: Situation, extension: Extension, missing: dict[str, MissingLibrary]) -> Fix:
     """What the package itself names as the source of these libraries; else a package for what is there. Two releases
     of CUDA in one environment overwrite each other's cuDNN and NCCL."""
+    owners = dict.fromkeys(one.owner for one in missing.values())
+    if all(owners):  # the installer takes them for installed
+        why = f"its files are gone, and {extension.package} needs them"
+        listed = filter(None, map(situation.machine.installed, owners))
+        again = tuple(ReinstallPackage(owner.name, owner.version, why=why) for owner in listed)
+        return Fix("Install these packages again", again)
     package = situation.machine.installed(extension.package)
     asked = [one for line in (package.requires if package else ()) if (one := parsed(line))]
     sources = {one.name: one for one in asked if one.name.startswith("nvidia-")}
@@ -289,8 +302,8 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
     extra = re.search(r"extra\s*==\s*[\"']([\w-]+)", toolkit)
     if extra and not other_release:
         why = "with this extra it brings its libraries"
-        again = ReplacePackage(extension.package, f"=={extension.version}", extra=extra[1], why=why)
-        return Fix(f"Install the libraries that {extension.package} names", (again,))
+        whole = ReplacePackage(extension.package, f"=={extension.version}", extra=extra[1], why=why)
+        return Fix(f"Install the libraries that {extension.package} names", (whole,))
     return Fix(title, (Manual(_advice(extension, tuple(missing)), risk="replaces"),))
 
 

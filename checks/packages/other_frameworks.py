@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, RemovePackage, ReplacePackage, Severity
-from gpudoctor.frameworks.gpu_builds import runs_here
+from gpudoctor.frameworks.gpu_builds import cuda_in_wheels, runs_here
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.rows import SharedFiles
 from gpudoctor.matrix.versions import figures, public_version
@@ -102,8 +102,9 @@ def _keep_only(keep: Distribution, group: list[Distribution]) -> Fix:
 
 
 def _to_keep(situation: Situation, row: SharedFiles, group: list[Distribution]) -> Distribution | None:
-    """The package of a build for the usable GPUs, that of the newest CUDA which the driver runs; None if none is, or
-    frameworks of different CUDA releases need one each."""
+    """The package of a build for the usable GPUs: one that the driver runs, then one whose CUDA is in the
+    environment, then that of the newest CUDA. None if none is, or frameworks of different CUDA releases need one
+    each."""
     if row.framework is None:
         majors = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.cuda}
         wanted = [one for one in group if one.name.rpartition("-cu")[2] in majors]
@@ -112,7 +113,13 @@ def _to_keep(situation: Situation, row: SharedFiles, group: list[Distribution]) 
     vendors = {gpu.vendor for gpu in situation.usable} or {"nvidia", "amd"}
     fitting = [one for one in group if one.name in builds and builds[one.name].vendor in vendors]
     runs = [one for one in fitting if runs_here(situation, builds[one.name])] or fitting
-    return max(runs, key=lambda one: figures(builds[one.name].cuda or "0"), default=None)
+    brought = cuda_in_wheels(situation)
+
+    def order(one: Distribution) -> tuple[bool, tuple[int, ...]]:
+        cuda = figures(builds[one.name].cuda or "0")
+        return cuda[0] in brought, cuda
+
+    return max(runs, key=order, default=None)
 
 
 @check("GPD444", "jax-plugin-mismatch", "packages", framework="jax")

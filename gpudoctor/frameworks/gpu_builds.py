@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from gpudoctor.finding import Fix, Manual, ReinstallPackage, RemovePackage, ReplacePackage
 from gpudoctor.frameworks.others import in_one_folder, parts_of
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
+from gpudoctor.frameworks.torch.nvidia_wheels import without_cuda
 from gpudoctor.isa import Answer, capability
 from gpudoctor.machine import Distribution, Gpu, PythonEnvironment, unknown
 from gpudoctor.matrix.rows import FrameworkBuild
@@ -69,6 +70,13 @@ def builds_for(situation: Situation, name: str, gpus: tuple[Gpu, ...]) -> tuple[
 def runs_here(situation: Situation, build: FrameworkBuild) -> bool:
     """Whether the driver is not too old for it."""
     return build.cuda is None or driver_verdict(situation, build.cuda) != "too-old"
+
+
+def cuda_in_wheels(situation: Situation) -> frozenset[int]:
+    """Majors of the CUDA runtimes that NVIDIA's wheels bring to the environment: those of their versions."""
+    listed = situation.environment.distributions.value if situation.environment else None
+    runtimes = (one for one in listed or () if without_cuda(one.name) == "nvidia-cuda-runtime")
+    return frozenset(figures(one.version)[0] for one in runtimes)
 
 
 def install(situation: Situation, framework: InstalledFramework, build: FrameworkBuild) -> Fix | None:

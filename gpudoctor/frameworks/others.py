@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.dependencies import parsed
-from gpudoctor.finding import Evidence
+from gpudoctor.finding import Evidence, Fix, ReinstallPackage
 from gpudoctor.machine import Distribution, Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
@@ -30,6 +30,12 @@ def version_evidence(framework: InstalledFramework) -> tuple[Evidence, ...]:
     """Where its version was read."""
     one = framework.distribution
     return (Evidence(one.name, one.version, one.path),) if one else ()
+
+
+def installed_again(package: Distribution) -> Fix:
+    """What brings back the files of a package."""
+    again = ReinstallPackage(package.name, package.version, why="its files are gone")
+    return Fix(f"Install {package.name} {package.version} again", (again,))
 
 
 def gpu_names(gpus: tuple[Gpu, ...]) -> str:

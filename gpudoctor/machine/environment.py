@@ -63,6 +63,8 @@ class MissingLibrary(Record, frozen=True):
     """ "libcudart.so.12"."""
     instead: str = ""
     """Path of one with another major release, if the environment has such: ".../libcudart.so.13"."""
+    owner: str = ""
+    """The installed distribution whose record lists it: its file is gone or cut short."""
 
 
 class Extension(Record, frozen=True):

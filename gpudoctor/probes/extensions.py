@@ -19,7 +19,7 @@ from gpudoctor.probes.gpu_libraries import is_own_copy
 from gpudoctor.probes.record import RECORD_LIMIT, listed_files
 
 if TYPE_CHECKING:
-    from gpudoctor.probes.library_search import Asker
+    from gpudoctor.probes.library_search import Asker, Recorded
 
 _NO_EXTENSIONS = ("nvidia-", "rocm-sdk-", "amd-torch-device-", "triton", "pytorch-triton")
 """Distributions of CUDA, ROCm and Triton: others need them."""
@@ -107,13 +107,16 @@ def _read_package(host: Host, package: _Package) -> Iterator[tuple[Extension, As
         yield extension, None
 
 
-def _shipped(packages: list[_Package]) -> dict[str, list[str]]:
-    """Paths of the libraries of all packages, by name."""
-    paths: dict[str, list[str]] = {}
+def _shipped(packages: list[_Package]) -> dict[str, list[Recorded]]:
+    """The libraries of all packages, by name."""
+    from gpudoctor.probes.library_search import Recorded
+
+    found: dict[str, list[Recorded]] = {}
     for package in packages:
-        for name in package.libraries:
-            paths.setdefault(posixpath.basename(name), []).append(package.path(name))
-    return paths
+        for name, size in package.libraries.items():
+            recorded = Recorded(package.path(name), size, package.distribution.name)
+            found.setdefault(posixpath.basename(name), []).append(recorded)
+    return found
 
 
 def _opened(host: Host, distribution: Distribution) -> Distribution:

@@ -77,7 +77,7 @@ def _files(
     builds = [build for build in builds if _is_installed(host, site, build, by_name)]
     if owner or for_gpu is False:
         builds = [build for build in builds if build.package == owner and for_gpu is not False]
-    looked = [(build, opened_libraries(host, build, site, environ, prefix)) for build in builds]
+    looked = [(build, opened_libraries(host, build, site, environ, prefix, by_name.values())) for build in builds]
     looked.sort(key=lambda one: bool(one[1].not_found.value))  # of two, the one that has its libraries
     build, opened = looked[0] if looked else (None, Opened(unknown("a CPU build")))
     return FrameworkFiles(

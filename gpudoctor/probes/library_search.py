@@ -4,23 +4,27 @@ A package may load a library by its path before another one asks for it, from an
 library of that name in the environment counts, and a name is missing only if neither it nor the system has it. One
 case is narrower: torch is in the process before anything that was compiled against it, with its own CUDA runtime. A
 library of another CUDA must then be on the extension's own search path.
+
+What NVIDIA's wheels record must be there whole: a library whose file is cut short does not load, and NVRTC without
+its builtins compiles nothing.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gpudoctor.codeobjects.elf import NotReadable, open_elf
-from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, opens_beside, stem_of
 from gpudoctor.frameworks.torch.probes.libraries import expanded
 from gpudoctor.host import Host
 from gpudoctor.machine import MissingLibrary, PythonEnvironment
 from gpudoctor.probes.gpu_libraries import OF_GPU_TORCH, is_gpu_library
 from gpudoctor.probes.listing import Listing
 from gpudoctor.probes.load_path import search
+from gpudoctor.probes.record import damage, ends_early
 
 _LOADERS = ("libtorch_global_deps.so", "libtorch_cuda.so", "libc10_cuda.so", "libtorch_hip.so", "libc10_hip.so")
 """Libraries of torch whose own needs are in every process that imports it."""
@@ -37,15 +41,23 @@ class Asker(NamedTuple):
     of_torch: bool
 
 
+class Recorded(NamedTuple):
+    """A library that the RECORD of a distribution lists."""
+
+    path: str
+    size: int
+    owner: str
+
+
 def missing_libraries(
     host: Host,
     environment: PythonEnvironment,
     variables: Mapping[str, str],
     askers: Iterable[Asker],
-    shipped: Mapping[str, list[str]],
+    shipped: Mapping[str, list[Recorded]],
 ) -> dict[str, tuple[MissingLibrary, ...]]:
-    """What each asker lacks, by its path; nothing, if not every place could be looked into. `shipped` are paths of
-    libraries in distributions, by name."""
+    """What each asker lacks, by its path; nothing, if not every place could be looked into. `shipped` are the
+    libraries of distributions, by name."""
     looked = _Search(host, environment, shipped)
     wanted = {asker.path: looked.not_in_environment(asker) for asker in askers}
     names = tuple(dict.fromkeys(name for lacking in wanted.values() for name in lacking))
@@ -56,14 +68,14 @@ def missing_libraries(
         return {}
     there = {library.name for library in system.found}
     return {
-        path: tuple(MissingLibrary(name, looked.other_major(name)) for name in lacking if name not in there)
+        path: tuple(looked.missing(name) for name in lacking if name not in there)
         for path, lacking in wanted.items()
         if not there.issuperset(lacking)
     }
 
 
 class _Search:
-    def __init__(self, host: Host, environment: PythonEnvironment, shipped: Mapping[str, list[str]]) -> None:
+    def __init__(self, host: Host, environment: PythonEnvironment, shipped: Mapping[str, list[Recorded]]) -> None:
         self._host = host
         self._shipped = shipped
         self._listing = Listing(host)
@@ -71,6 +83,7 @@ class _Search:
         self._torch = posixpath.join(torch.path, "lib") if torch and torch.path else ""
         self._folders = tuple(self._shared(environment))
         self._loaded: dict[str, str] | None = None
+        self._lost: dict[str, tuple[str, ...]] = {}
         self.complete = not environment.distributions.undecided
 
     def _shared(self, environment: PythonEnvironment) -> Iterator[str]:
@@ -91,10 +104,46 @@ class _Search:
                     yield posixpath.join(site, name)
 
     def not_in_environment(self, asker: Asker) -> tuple[str, ...]:
-        """Names that are neither in the environment nor on the asker's own path."""
+        """Names that are neither in the environment nor on the asker's own path, or not whole there."""
         names = [name for name in asker.needed if self._counts(name)]
         own = self._own_folders(asker) if names else ()
-        return tuple(name for name in names if not (self._in(own, name) or self._reached(asker, name)))
+        lacking: list[str] = []
+        for name in names:
+            there = self._in(own, name) or self._reached(asker, name)
+            lacking += self._lost_of(name) if there else (name,)
+        return tuple(dict.fromkeys(lacking))
+
+    def _lost_of(self, name: str) -> tuple[str, ...]:
+        """Of one of NVIDIA's libraries and those that it opens from its own folder: what is gone or cut short."""
+        if name not in self._lost:
+            found = (*self._cut(name), *self._gone(name)) if distribution_of(name) else ()
+            self._lost[name] = tuple(dict.fromkeys(found))
+        return self._lost[name]
+
+    def _cut(self, name: str) -> Iterator[str]:
+        """Files that end early, recorded or not: an installation may have been interrupted."""
+        for folder in self._folders if self._host.live else ():
+            there = self._listing.names(folder) or frozenset()
+            for other in sorted(there) if name in there else ():
+                if opens_beside(name, other) and ends_early(self._host, posixpath.join(folder, other)):
+                    yield other
+
+    def _gone(self, name: str) -> Iterator[str]:
+        folders = {posixpath.dirname(one.path) for one in self._shipped.get(name, ())}
+        for other in self._shipped if folders else ():
+            if opens_beside(name, other) and self._owner_of_lost(other, folders):
+                yield other
+
+    def _owner_of_lost(self, name: str, folders: Collection[str] = ()) -> str:
+        """The distribution that lists a library which is gone or cut short; "" if none does."""
+        for one in self._shipped.get(name, ()):
+            counts = not folders or posixpath.dirname(one.path) in folders
+            if counts and damage(self._host, one.path, one.size) is not None:
+                return one.owner
+        return ""
+
+    def missing(self, name: str) -> MissingLibrary:
+        return MissingLibrary(name, self._other_major(name), self._owner_of_lost(name))
 
     def _counts(self, name: str) -> bool:
         if stem_of(name) in OF_GPU_TORCH:
@@ -142,7 +191,7 @@ class _Search:
             except NotReadable:
                 return ()
 
-    def other_major(self, name: str) -> str:
+    def _other_major(self, name: str) -> str:
         """Path of a library of the same first part and another number; "" if the environment has none."""
         stem = f"{stem_of(name)}.so."
         if stem_of(name) in OF_GPU_TORCH:
@@ -155,4 +204,4 @@ class _Search:
         return next((path for path in found if path), "")
 
     def _first_shipped(self, name: str) -> str:
-        return next((path for path in self._shipped.get(name, ()) if self._host.exists(path)), "")
+        return next((one.path for one in self._shipped.get(name, ()) if self._host.exists(one.path)), "")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.codeobjects.elf import NotReadable, open_elf
 from gpudoctor.codeobjects.symbols import needed_of, provided
-from gpudoctor.frameworks.torch.nvidia_wheels import family_of, stem_of
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, opens_beside, without_cuda
 from gpudoctor.host import Host
-from gpudoctor.machine import Fact, Library, MissingSymbols, known, unknown
+from gpudoctor.machine import Distribution, Fact, Library, MissingSymbols, known, unknown
 from gpudoctor.matrix.rows import FrameworkBuild
 from gpudoctor.probes.environment_libraries import wheel_version
 from gpudoctor.probes.load_path import search
-from gpudoctor.probes.record import ends_early
+from gpudoctor.probes.record import RECORD_LIMIT, damage, ends_early, listed_files
 
 _MOST_FOLDERS = 400
 _MOST_NAMED = 3
@@ -35,7 +35,14 @@ class Opened(Struct, frozen=True):
     overruled: tuple[Library, ...] = ()
 
 
-def opened_libraries(host: Host, build: FrameworkBuild, site: str, environ: Mapping[str, str], prefix: str) -> Opened:
+def opened_libraries(
+    host: Host,
+    build: FrameworkBuild,
+    site: str,
+    environ: Mapping[str, str],
+    prefix: str,
+    distributions: Iterable[Distribution] = (),
+) -> Opened:
     """Look for them where the framework does."""
     if not build.opens:
         return Opened(unknown("it opens none itself"))
@@ -45,7 +52,10 @@ def opened_libraries(host: Host, build: FrameworkBuild, site: str, environ: Mapp
     own = {} if by_loader else dict(wheels)
     own |= {folder: frozenset(host.names(folder).value or ()) for folder in _others(site, prefix, environ)}
     there = {name: found for name in build.opens if (found := _first(own, name))}
-    broken = tuple(cut for found in there.values() if (cut := _cut(host, found, own[posixpath.dirname(found)])))
+    owners = [one for one in distributions if one.path.startswith(f"{site}/nvidia_")]
+    broken = tuple(
+        lost for found in there.values() if (lost := _lost(host, found, own[posixpath.dirname(found)], owners))
+    )
     lacking = tuple(name for name in build.opens if name not in there)
     path = search(host, build.opens, environ, shadowed=False) if lacking or build.variable_wins else None
     if lacking and path is not None:
@@ -85,12 +95,22 @@ def _first(folders: Mapping[str, frozenset[str]], name: str) -> str:
     return next((posixpath.join(folder, name) for folder, names in folders.items() if name in names), "")
 
 
-def _cut(host: Host, path: str, names: frozenset[str]) -> str:
-    """The library, or one that it opens from its own folder (libcudnn_ops), if its file is cut short. A
-    recording may hold the beginning of a file only."""
-    parts = sorted(name for name in names if family_of(name) == stem_of(posixpath.basename(path)) and ".so" in name)
-    paths = (posixpath.join(posixpath.dirname(path), name) for name in parts)
-    return next((posixpath.basename(one) for one in paths if host.live and ends_early(host, one)), "")
+def _lost(host: Host, path: str, names: frozenset[str], owners: list[Distribution]) -> str:
+    """The library, or one that it opens from its own folder (libcudnn_ops), if its file is cut short, or gone though
+    a wheel lists it. A recording may hold the beginning of a file only."""
+    folder, name = posixpath.split(path)
+    for part in sorted(part for part in names if opens_beside(name, part)):
+        if host.live and ends_early(host, posixpath.join(folder, part)):
+            return part
+    for owner in owners:
+        if without_cuda(owner.name) == distribution_of(name):
+            site = posixpath.dirname(owner.path)
+            content = host.data(posixpath.join(owner.path, "RECORD"), RECORD_LIMIT).value or b""
+            for listed, size in listed_files(content, b".so"):
+                place, part = posixpath.split(posixpath.join(site, listed.decode("utf-8", "replace")))
+                if place == folder and opens_beside(name, part) and damage(host, posixpath.join(place, part), size):
+                    return part
+    return ""
 
 
 def _misfits(

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from gpudoctor.codeobjects.elf import NotReadable, open_elf
 from gpudoctor.host import Host
+from gpudoctor.machine import DamagedFile
 
 RECORD_LIMIT = 4 << 20
 _REST = re.compile(rb'((?:\.\d+)*)"?,?[^,\n]*,(\d{1,15})(?:\r?\n|$)')
@@ -23,6 +24,22 @@ def listed_files(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:
         rest = _REST.match(after)
         if rest is not None and begin and not re.search(rb'[",]', begin):
             yield begin + mark.rstrip(b",") + rest[1], int(rest[2])
+
+
+def damage(host: Host, path: str, size: int) -> DamagedFile | None:
+    """What is wrong with a file that a RECORD lists with that size."""
+    found = host.stat(path)
+    if found.value is not None:
+        actual = found.value.size
+        # A recording may hold the beginning of a library only.
+        if actual == 0 or (actual < size and host.live and not path.endswith(".py") and ends_early(host, path)):
+            return DamagedFile(path=path, problem="truncated")
+        started = host.live and path.endswith("/ptxas")  # a recording may not keep the permissions
+        locked = started and not found.value.mode & 0o111
+        return DamagedFile(path=path, problem="not-executable") if locked else None
+    if not found.absent or (path.endswith(".py") and host.exists(f"{path}c")):
+        return None  # an image may ship bytecode only
+    return DamagedFile(path=path, problem="missing")
 
 
 def ends_early(host: Host, path: str) -> bool:

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import closure, find_one, marker_environment
 from gpudoctor.host import Host
-from gpudoctor.machine import DamagedFile, Distribution
+from gpudoctor.machine import Distribution
 from gpudoctor.probes.distributions import JUDGED, with_details
 from gpudoctor.probes.import_path import Folder, ImportPath
-from gpudoctor.probes.record import RECORD_LIMIT, ends_early, listed_files
+from gpudoctor.probes.record import RECORD_LIMIT, damage, listed_files
 
 _MOST_FILES = 2000
 _MOST_REPORTED = 20
@@ -112,7 +112,7 @@ def _with_damage(host: Host, distribution: Distribution) -> Distribution:
     looked_at, damaged = 0, []
     for name, size in _looked_at(b"\n" + content):
         looked_at += 1
-        problem = _problem(host, posixpath.join(site, name), size)
+        problem = damage(host, posixpath.join(site, name), size)
         if problem is not None:
             damaged.append(problem)
         if looked_at == _MOST_FILES:
@@ -131,18 +131,3 @@ def _looked_at(content: bytes) -> Iterator[tuple[str, int]]:
     for path, size in (*packages, *programs, *((path, int(size)) for path, size in alone)):
         if size and _LEFT_OUT.isdisjoint(path.split(b"/")):
             yield path.decode("utf-8", "replace"), size
-
-
-def _problem(host: Host, path: str, size: int) -> DamagedFile | None:
-    found = host.stat(path)
-    if found.value is not None:
-        actual = found.value.size
-        # A recording may hold the beginning of a library only.
-        if actual == 0 or (actual < size and host.live and not path.endswith(".py") and ends_early(host, path)):
-            return DamagedFile(path=path, problem="truncated")
-        started = host.live and path.endswith("/ptxas")  # a recording may not keep the permissions
-        locked = started and not found.value.mode & 0o111
-        return DamagedFile(path=path, problem="not-executable") if locked else None
-    if not found.absent or (path.endswith(".py") and host.exists(f"{path}c")):
-        return None  # an image may ship bytecode only
-    return DamagedFile(path=path, problem="missing")

@@ -23,7 +23,12 @@ def by_package(situation: Situation) -> dict[str, tuple[Extension, ...]]:
 def alternatives(extensions: Iterable[Extension]) -> dict[str, tuple[Extension, ...]]:
     """Libraries whose paths differ only in numbers are for different releases or GPUs, and one of them is loaded:
     libbitsandbytes_cuda126.so and _cuda130.so, sm90/common_ops.abi3.so and sm100/common_ops.abi3.so."""
-    return together(extensions, lambda one: re.sub(r"\d+", "", one.path))
+    return together(extensions, lambda one: place_of(one.path))
+
+
+def place_of(path: str) -> str:
+    """What the paths of alternatives have in common."""
+    return re.sub(r"\d+", "", path)
 
 
 def vendor_of(extension: Extension) -> Vendor | None:

@@ -63,10 +63,6 @@ def torch_mismatch(situation: Situation, package: str, compiled: tuple[str, ...]
     return "warning" if loads or (wanted.startswith("==") and line == figures(release)[:2]) else "error"
 
 
-_CHOOSES_TORCH = ("vllm",)
-"""Programs that a person installs for themselves, with the torch that they pin; a library follows the torch."""
-
-
 def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -> tuple[Fix, ...]:
     """The release of a package that was built for the installed torch, as far as the matrix knows one, and the torch
     `wanted` that the package was built for, if that is known. Where that torch suits other packages here, too, or the
@@ -101,7 +97,9 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
     text = f"Install a {name} that was built for torch {release} (see its release page), or compile it here."
     if not fixes:
         fixes = [Fix(f"Install a {name} for this torch", (Manual(text, risk="replaces"),))]
-    fixes = [*others, *fixes] if name in _CHOOSES_TORCH else [*fixes, *others]
+    programs = (row for row in situation.matrix.tables.frameworks_on_torch if row.chooses_torch)
+    chooses = any(name in row.packages for row in programs)
+    fixes = [*others, *fixes] if chooses else [*fixes, *others]
     if wanted and not others and not agreed:
         other = (
             f"Install torch {wanted.removeprefix('==')}, which this {name} was built for, if a build of it has code "

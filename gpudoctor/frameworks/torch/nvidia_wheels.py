@@ -30,6 +30,12 @@ def family_of(name: str) -> str:
     return stem_of(name).partition("_")[0].partition("-")[0]
 
 
+def opens_beside(library: str, other: str) -> bool:
+    """Whether a library is the other one, or opens it from its own folder: libnvrtc-builtins.so.12.8 of
+    libnvrtc.so.12, but no second edition of it (libnvrtc-builtins.alt.so)."""
+    return family_of(other) == stem_of(library) and ".so" in other and "." not in stem_of(other)
+
+
 def distribution_of(name: str) -> str | None:
     """nvidia-cudnn of libcudnn_ops.so.9."""
     return DISTRIBUTIONS.get(family_of(name))

@@ -48,6 +48,8 @@ class Framework(Row, frozen=True, kw_only=True):
     """The distribution to install where no GPU is; empty: it has no CPU build."""
     compares_versions: bool = False
     """It refuses libraries older than those that its extras name; others only refuse an older cuDNN."""
+    chooses_torch: bool = False
+    """A program that a person installs for itself, with the torch that it pins; a library follows the torch."""
 
 
 class FrameworkBuild(Row, frozen=True, kw_only=True):

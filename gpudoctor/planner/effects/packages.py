@@ -142,7 +142,7 @@ def _with_package(environment: PythonEnvironment, name: str, version: str) -> Py
 def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> PythonEnvironment:
     name = normalised(remedy.name)
     before = environment.distribution(name)
-    again = replace(before, damaged=(), emptied=False, lacks=()) if before else None
+    again = replace(before, damaged=(), emptied=False, lacks=(), runtimes=()) if before else None
     after = _installed(environment, [again or Distribution(name=name, version=remedy.version, installer="pip")])
     if name != "torch":
         return _healed(after, name)

@@ -92,11 +92,11 @@ def made(kind: str, work: Path) -> Path:
 
 
 def interpreter(version: str) -> str:
-    """Python of that version on PATH, else pyenv's."""
+    """pyenv's Python of that version, else the one on PATH; pyenv's own shims there may start none."""
     if not version:
         return sys.executable
     kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
-    found = shutil.which(f"python{version}") or (str(kept[-1]) if kept else None)
+    found = str(kept[-1]) if kept else shutil.which(f"python{version}")
     if found is None:
         raise SystemExit(f"No python{version} on PATH: give the environment with --base.")
     return found

@@ -145,7 +145,12 @@ opened_by(library, ["libcublas.so.12"])
 )
 
 BITSANDBYTES = """
-import ctypes, glob, os, torch, bitsandbytes
-runtime = "".join(torch.version.cuda.split("."))
-ctypes.CDLL(os.path.join(os.path.dirname(bitsandbytes.__file__), f"libbitsandbytes_cuda{runtime}.so"))
+import ctypes, types, torch
+from bitsandbytes.cextension import get_cuda_bnb_library_path
+release = tuple(map(int, torch.version.cuda.split(".")))
+specs = types.SimpleNamespace(
+    cuda_version_tuple=release, cuda_version_string="".join(map(str, release)), has_cublaslt=True, has_imma=True
+)
+ctypes.CDLL(str(get_cuda_bnb_library_path(specs)))
 """
+"""It loads the library that bitsandbytes itself chooses for the CUDA of torch."""

@@ -377,8 +377,9 @@ broken(
     TWICE,
     installed("cupy-cuda13x==14.2.0"),
     names="cupy-cuda12x",
-    fix="Keep only cupy-cuda1",
+    fix="Keep only cupy-cuda12x",
     warning=True,
+    repair=True,
 )
 broken(
     "cupy-cuda13x beside cupy-cuda12x on a driver for CUDA 12",
@@ -445,12 +446,21 @@ broken(
     warning=True,
 )
 broken(
-    "bitsandbytes without the library for this CUDA",
+    "bitsandbytes without a library for this CUDA",
     "bitsandbytes",
     {"bitsandbytes-no-cuda-lib"} | DAMAGED,
-    removed("bitsandbytes/libbitsandbytes_cuda128.so"),
+    removed("bitsandbytes/libbitsandbytes_cuda12*.so"),
     names="bitsandbytes",
     fix="bitsandbytes",
+    repair=True,
+)
+broken(
+    "bitsandbytes with its library for this CUDA cut short",
+    "bitsandbytes",
+    DAMAGED,
+    cut("bitsandbytes/libbitsandbytes_cuda128.so"),
+    names="bitsandbytes",
+    fix="bitsandbytes==",
     repair=True,
 )
 broken(

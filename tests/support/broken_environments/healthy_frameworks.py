@@ -17,7 +17,7 @@ from tests.support.broken_environments.frameworks import (
     untouched,
     variable,
 )
-from tests.support.broken_environments.requirements import installed
+from tests.support.broken_environments.requirements import installed, removed
 
 CATALOGUE = Catalogue("healthy")
 
@@ -91,3 +91,8 @@ healthy("numba-cuda for CUDA 13", "numba-13")
 healthy("NUMBA_ENABLE_CUDASIM=0", "numba-12", variable("NUMBA_ENABLE_CUDASIM", "0"))
 healthy("CTranslate2, and LD_LIBRARY_PATH names cuBLAS", "ctranslate2", nvidia_folders)
 healthy("bitsandbytes", "bitsandbytes")
+healthy(
+    "bitsandbytes without the library for this CUDA takes its neighbour",
+    "bitsandbytes",
+    removed("bitsandbytes/libbitsandbytes_cuda128.so"),
+)

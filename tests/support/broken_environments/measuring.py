@@ -18,7 +18,7 @@ from tests.support.broken_environments.bases import BASES
 from tests.support.broken_environments.entries import Entry
 from tests.support.broken_environments.environment import Environment
 
-CHECK_LIMIT = 300.0
+CHECK_LIMIT, FIX_LIMIT = 300.0, 1200.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def gpudoctor(
     words += ["--level", chosen] if chosen else []
     for name, value in environment.described.items():
         words += ["--env", f"{name}={value}"]
-    return run([script, *words], environment, CHECK_LIMIT)
+    return run([script, *words], environment, CHECK_LIMIT if command == "check" else FIX_LIMIT)
 
 
 def said(ran: Ran) -> Said:
@@ -131,6 +131,20 @@ def said(ran: Ran) -> Said:
     unanswered = tuple(f"{item['id']}: {item['why']}" for item in report["not_judged"] if item["matters"])
     fixes = [fix for item in report["findings"] if item["severity"] != "note" for fix in item["fixes"][:1]]
     return Said(ran.code, report["verdict"], problems, unanswered, ran.seconds, words_of(fixes[0]) if fixes else "")
+
+
+def foreseen(fixed: Ran) -> str:
+    """Whether `fix` found at its end what its plan had foreseen."""
+    try:
+        report: dict[str, Any] = json.loads(fixed.out)
+    except ValueError:
+        return "no report"
+    proof, before = (report.get("result") or {}).get("proof"), report.get("predicted")
+    if proof is None or before is None:
+        return "not compared"
+    gone = sorted({*before["left"]} - {*proof["left"], *proof["new"]}) if before["until"] == "end" else []
+    differing = [*(f"{id} came" for id in proof["unforeseen"]), *(f"{id} went" for id in gone)]
+    return f"differs: {', '.join(differing)}" if differing else "equal"
 
 
 def words_of(fix: dict[str, Any]) -> str:
