@@ -61,6 +61,28 @@ def test_an_install_command_that_is_advice_tells_nothing(advice: str) -> None:
     assert machine(f"GPU: RX 6800\n{advice.format(INDEX)}\nIt does not work.").torch is None
 
 
+def test_an_install_command_that_found_nothing_installed_nothing() -> None:
+    refused = "ERROR: No matching distribution found for torch==2.4.1"
+    assert machine(f"RX 6650 XT\n> {INDEX} torch==2.4.1\n{refused}\n").torch is None
+    again = machine(f"RX 6650 XT\n> {INDEX} torch==2.4.1\n{refused}\n> {INDEX.replace('6.2', '6.1')}\n").torch
+    assert again is not None
+    assert again.build == "rocm6.1"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "arch"),
+    [("my platform:5070ti", "sm_120"), ("a 2070 super of 8 GB", "sm_75"), ("the port is 5070, the title 3060", None)],
+)
+def test_a_card_of_nvidia_is_known_by_its_number_and_what_follows_it(sentence: str, arch: str | None) -> None:
+    found = machine(f"{sentence}\nRuntimeError: CUDA error: no kernel image is available\n").gpus
+    assert [gpu.arch.value for gpu in found if gpu.arch.known] == ([arch] if arch else [])
+
+
+def test_a_heading_that_repeats_a_warning_is_no_second_gpu() -> None:
+    warning = "NVIDIA GeForce RTX 5070 Ti with CUDA capability sm_120 is not compatible with the current PyTorch."
+    assert len(machine(f"# {warning}\n\nUserWarning: \n{warning}\n").gpus) == 1
+
+
 def test_a_version_that_its_index_never_had_is_not_put_together_with_it() -> None:
     torch = machine(f"GPU: RX 6800\n$ {INDEX}\ntorch: 1.13.1\n").torch
     assert torch is not None

@@ -146,6 +146,7 @@ _NVIDIA_NAME = re.compile(
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200"
     r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A30|A40|A6000|L40S?|L4|T4|P40|K80|M40|M60"
     r"|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?)\b"
+    r"|(?i:\b(?:10|16|20|30|40|50)[5-9]0 ?(?:Ti|SUPER)\b)"
 )
 _AMD_NAME = re.compile(
     r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX ?\d{3,4}\w?(?: ?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "
