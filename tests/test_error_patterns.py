@@ -72,6 +72,8 @@ TEXTS = [
         "rocblas-no-arch",
     ),
     ("nvidia", "ollama: GPU discovery fails (CUDA error 999)", "smoke-crash"),
+    ("nvidia", "[TRT] [E] 1: Unsupported SM: 0x601", "ext-built-without-gpu-arch"),
+    ("nvidia", "nvinfer1::rt::task::trtSmToCask: 0 (Unsupported SM.)", "ext-built-without-gpu-arch"),
     (
         None,
         "Unable to initialize backend 'rocm': Backend 'rocm' is not in the list of known backends",

@@ -83,6 +83,26 @@ def test_a_heading_that_repeats_a_warning_is_no_second_gpu() -> None:
     assert len(machine(f"# {warning}\n\nUserWarning: \n{warning}\n").gpus) == 1
 
 
+def test_who_names_every_system_is_not_inside_one_of_them() -> None:
+    listed = "Linux Ubuntu 24.04.3 LTS, WSL2 Ubuntu 24.04, Windows10\n"
+    assert machine(listed).system.wsl.known
+    for sentence in ("This issue persists on Linux, WSL, and Windows.", "the same on Windows, WSL2 and Linux"):
+        assert not machine(f"{listed}{sentence}\n").system.wsl.known
+        assert not machine(f"{sentence}\n{listed}").system.wsl.known
+
+
+@pytest.mark.parametrize(
+    ("sentence", "inside"),
+    [
+        ("When deploying the model with Docker, it fails.", True),
+        ("I configured Docker Desktop to run with Docker Desktop 4.31.", False),
+        ("the docker of the host", False),
+    ],
+)
+def test_a_sentence_says_that_it_ran_in_a_container(sentence: str, inside: bool) -> None:
+    assert machine(sentence).system.container.known is inside
+
+
 def test_a_version_that_its_index_never_had_is_not_put_together_with_it() -> None:
     torch = machine(f"GPU: RX 6800\n$ {INDEX}\ntorch: 1.13.1\n").torch
     assert torch is not None

@@ -32,7 +32,7 @@ _DOCKER = re.compile(
     r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})"
 )
 _IN_CONTAINER = re.compile(
-    r"(?i)(?:^|\s)(?:inside|in|within|using) (?:a |the |my )?(?P<kind>docker|podman|kubernetes|k8s"
+    r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:a |the |my )?(?P<kind>docker(?! desktop)|podman|kubernetes|k8s"
     r"|apptainer|singularity|lxc)\b(?: container| image)?|\binside (?:a|the|my) container\b|root@[0-9a-f]{12}:"
     r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin)"
 )
