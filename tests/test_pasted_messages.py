@@ -94,6 +94,19 @@ def test_a_program_for_cudnn_8_is_not_mended_with_the_cudnn_of_torch() -> None:
     assert steps(mixed).startswith("Remove the other cuDNN")
 
 
+def test_on_windows_only_the_advice_for_linux_is_left_out() -> None:
+    folder = "C:\\venv\\Lib\\site-packages"
+    library = (
+        f"OSError: [WinError 126] The specified module could not be found. Error loading {folder}\\torch\\c10.dll"
+    )
+    assert steps(library) == "Install the Microsoft Visual C++ redistributable, then reinstall torch."
+    for line in (
+        TORCHS_OWN,
+        "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment",
+    ):
+        assert steps(f"{folder}\n{line}") == "Look for the fix for that system"
+
+
 def test_a_backend_of_jax_that_nobody_wants_is_no_fault() -> None:
     other = "Unable to initialize backend '{}': module 'jaxlib.xla_extension' has no attribute 'GpuAllocatorConfig'"
     assert problems(other.format("rocm")) == []
