@@ -193,6 +193,12 @@ def test_an_xid_that_somebody_pasted_is_the_complaint_unless_the_gpu_works(line:
     assert problems(WORKS + line) == []
 
 
+def test_calls_that_fail_after_cuda_did_not_start_are_no_second_fault() -> None:
+    later = "Error (gpu_burn-drv.cpp:298): OS call failed or operation not supported on this OS\n"
+    assert problems(f"Error 802: system not yet initialized\n{later}") == ["fabric-manager-not-running"]
+    assert problems(later) == ["nvidia-uvm-missing"]
+
+
 def test_an_xid_in_a_sentence_is_read() -> None:
     assert problems('The kernel log has a Xid 79 error, the GPU has "fallen off the bus".\n') == ["gpu-off-bus"]
     assert problems("Xid 13 is all that the log has, no Xid 790\n") == []

@@ -61,6 +61,13 @@ def test_an_install_command_that_is_advice_tells_nothing(advice: str) -> None:
     assert machine(f"GPU: RX 6800\n{advice.format(INDEX)}\nIt does not work.").torch is None
 
 
+@pytest.mark.parametrize("told", ["5.15.167.4-microsoft-standard-WSL2 Ubuntu 24.04 LTS", "Ubuntu 24.04 LTS"])
+def test_a_kernel_before_the_distribution_is_not_part_of_its_name(told: str) -> None:
+    system = machine(f"### Operating System\n\n{told}\n\n### GPU\n\nRX 9070 XT\n").system
+    assert system.os.value is not None
+    assert (system.os.value.id, system.os.value.version) == ("ubuntu", "24.04")
+
+
 def test_an_install_command_that_found_nothing_installed_nothing() -> None:
     refused = "ERROR: No matching distribution found for torch==2.4.1"
     assert machine(f"RX 6650 XT\n> {INDEX} torch==2.4.1\n{refused}\n").torch is None
