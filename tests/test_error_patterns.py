@@ -66,6 +66,20 @@ TEXTS = [
     ("amd", "HW Exception by GPU node-1 (Agent handle: 0x563e71f098b0) reason :GPU Hang", "smoke-crash"),
     ("amd", "RuntimeError: HIP error: an illegal memory access was encountered", "smoke-crash"),
     ("nvidia", "RuntimeError: CUDA error: uncorrectable ECC error encountered", "gpu-ecc"),
+    (
+        "amd",
+        r"rocBLAS error: Could not load C:\Program Files\AMD\ROCm\6.1\bin\/rocblas/library/TensileLibrary_gfx906.dat",
+        "rocblas-no-arch",
+    ),
+    ("nvidia", "ollama: GPU discovery fails (CUDA error 999)", "smoke-crash"),
+    ("nvidia", "[TRT] [E] 1: Unsupported SM: 0x601", "ext-built-without-gpu-arch"),
+    ("nvidia", "nvinfer1::rt::task::trtSmToCask: 0 (Unsupported SM.)", "ext-built-without-gpu-arch"),
+    (
+        None,
+        "Unable to initialize backend 'rocm': Backend 'rocm' is not in the list of known backends",
+        "framework-cpu-only",
+    ),
+    (None, "Unknown backend rocm. Available backends are ['cpu']", "framework-cpu-only"),
     ("nvidia", "ValueError: not enough values to unpack", None),
     ("nvidia", "", None),
 ]

@@ -149,6 +149,13 @@ def test_a_library_that_asks_for_an_executable_stack_ends_the_import() -> None:
     assert problems("warning: missing .note.GNU-stack section implies executable stack") == []
 
 
+def test_a_runtime_that_finds_no_function_for_the_gpu_lacks_code_for_it() -> None:
+    vector = "std::vector<_Tp, _Alloc>::reference std::vector<_Tp, _Alloc>::operator[](size_type) [with _Tp = {}; "
+    failed = f"{vector}_Alloc = std::allocator<void*>]: Assertion '__n < this->size()' failed.\n"
+    assert problems("RX 580\n" + failed.format("hip::DeviceFunc*")) == ["torch-rocm-no-arch-for-gpu"]
+    assert problems("RX 580\n" + failed.format("float*")) == []
+
+
 def test_the_runtime_that_three_kinds_of_gpus_crash_is_named() -> None:
     frame = "SIGSEGV in hip::FatBinaryInfo::ExtractFatBinaryUsingCOMGR (this=0x5, devices=std::vector of length 3)"
     assert problems(frame) == ["rocm-runtime-bug"]

@@ -69,6 +69,50 @@ def test_what_ollama_lacks_no_torch_gives_it() -> None:
     assert "torch" not in steps(line)
 
 
+def test_a_rocblas_that_is_not_torchs_is_not_mended_with_a_torch() -> None:
+    line = "rocBLAS error: Cannot read {}/rocblas/library/TensileLibrary.dat: Illegal seek for GPU arch : gfx1036\n"
+    system, torchs = line.format("/opt/rocm-6.4.1/lib"), line.format("/v/lib/python3.12/site-packages/torch/lib")
+    assert problems(system) == problems(torchs) == ["rocblas-no-arch"]
+    assert "ROCR_VISIBLE_DEVICES" in steps(system)
+    assert "torch" not in steps(system)
+    assert "torch" in steps(torchs)
+
+
+def test_a_program_for_cudnn_8_is_not_mended_with_the_cudnn_of_torch() -> None:
+    for line in (
+        "Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object "
+        "file: No such file or directory",
+        "# Could not load library libcudnn_cnn_infer.so.8.",
+    ):
+        assert problems(line) == ["cudnn-mismatch"]
+        assert "Remove" not in steps(line)
+        assert "CTranslate2 4.5" in steps(line)
+    mixed = (
+        "Could not load library libcudnn_cnn_infer.so.8. Error: /usr/lib/libcudnn_cnn_infer.so.8: undefined symbol: x"
+    )
+    assert problems(mixed) == ["cudnn-mismatch"]
+    assert steps(mixed).startswith("Remove the other cuDNN")
+
+
+def test_on_windows_only_the_advice_for_linux_is_left_out() -> None:
+    folder = "C:\\venv\\Lib\\site-packages"
+    library = (
+        f"OSError: [WinError 126] The specified module could not be found. Error loading {folder}\\torch\\c10.dll"
+    )
+    assert steps(library) == "Install the Microsoft Visual C++ redistributable, then reinstall torch."
+    for line in (
+        TORCHS_OWN,
+        "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment",
+    ):
+        assert steps(f"{folder}\n{line}") == "Look for the fix for that system"
+
+
+def test_a_backend_of_jax_that_nobody_wants_is_no_fault() -> None:
+    other = "Unable to initialize backend '{}': module 'jaxlib.xla_extension' has no attribute 'GpuAllocatorConfig'"
+    assert problems(other.format("rocm")) == []
+    assert problems(other.format("cuda")) == ["framework-cpu-only"]
+
+
 # --- where it was printed --------------------------------------------------------------------------
 
 
@@ -92,6 +136,44 @@ def test_a_pod_that_finds_no_library_of_the_driver_was_given_no_gpu() -> None:
     assert first_cause(line) == "no-driver"
 
 
+def test_a_container_in_which_cuda_does_not_start_was_not_given_nvidia_uvm() -> None:
+    message = "cudaGetDeviceCount() -> cudaErrorUnknown (999), and nvidia-smi works\n"
+    assert first_cause(message) == "nvidia-uvm-after-suspend"
+    for told in ("Inside the container it prints:", "it is the ollama of an LXC, in LXC it prints:"):
+        assert first_cause(f"{told}\n{message}") == "nvidia-uvm-missing"
+        assert steps(f"{told}\n{message}").startswith("Give the container nvidia-uvm")
+    assert first_cause(f"The shipping container of my eGPU is inside.\n{message}") == "nvidia-uvm-after-suspend"
+
+
+def test_inside_wsl_nobody_is_told_to_load_amdgpu() -> None:
+    message = "ROCk module is NOT loaded, possibly no GPU devices\n"
+    wsl = "modprobe: FATAL: Module amdgpu not found in directory /lib/modules/5.15.133.1-microsoft-standard-WSL2\n"
+    assert first_cause(message) == "amd-kfd-missing"
+    assert "modprobe amdgpu" in steps(message)
+    for told in (wsl, f"docker run --device=/dev/dxg rocm/pytorch\n{wsl}"):
+        assert first_cause(told + message) == "rocm-wsl-unsupported"
+        assert "modprobe" not in steps(told + message)
+
+
+def test_what_only_wsl_causes_comes_last_where_it_is_not_wsl() -> None:
+    message = "rocminfo.cc:1304\nCall returned HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate\n"
+    assert first_cause(message) != "rocm-wsl-unsupported"
+    assert first_cause(f"Ubuntu 22.04 on WSL2\n{message}") == "rocm-wsl-unsupported"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "I followed the guide, but when using the rocminfo command, I can only see the CPU.",
+        "I installed 6.3.4 and the GPU is not detected in `rocminfo`",
+    ],
+)
+def test_a_sentence_tells_that_the_runtime_finds_no_gpu(sentence: str) -> None:
+    assert first_cause(sentence) == "amd-kernel-or-runtime-too-old"
+    assert first_cause(f"{sentence}\n5.15.167.4-microsoft-standard-WSL2\n") == "rocm-wsl-unsupported"
+    assert problems("rocminfo works, but I can only see the CPU in torch") == []
+
+
 def test_an_override_that_nobody_named_is_not_the_first_cause_of_a_fault() -> None:
     fault = "Memory access fault by GPU node-1 (Agent handle: 0x150e85c0) on address 0x7fdb980a6000."
     assert first_cause(f"{fault} Reason: Page not present or supervisor privilege.") == "amd-firmware-regression"
@@ -109,6 +191,12 @@ def test_an_xid_that_somebody_pasted_is_the_complaint_unless_the_gpu_works(line:
     assert problems(line) == [slug]
     assert [finding.slug for finding in findings(line)] == [slug]
     assert problems(WORKS + line) == []
+
+
+def test_calls_that_fail_after_cuda_did_not_start_are_no_second_fault() -> None:
+    later = "Error (gpu_burn-drv.cpp:298): OS call failed or operation not supported on this OS\n"
+    assert problems(f"Error 802: system not yet initialized\n{later}") == ["fabric-manager-not-running"]
+    assert problems(later) == ["nvidia-uvm-missing"]
 
 
 def test_an_xid_in_a_sentence_is_read() -> None:

@@ -61,6 +61,55 @@ def test_an_install_command_that_is_advice_tells_nothing(advice: str) -> None:
     assert machine(f"GPU: RX 6800\n{advice.format(INDEX)}\nIt does not work.").torch is None
 
 
+@pytest.mark.parametrize("told", ["5.15.167.4-microsoft-standard-WSL2 Ubuntu 24.04 LTS", "Ubuntu 24.04 LTS"])
+def test_a_kernel_before_the_distribution_is_not_part_of_its_name(told: str) -> None:
+    system = machine(f"### Operating System\n\n{told}\n\n### GPU\n\nRX 9070 XT\n").system
+    assert system.os.value is not None
+    assert (system.os.value.id, system.os.value.version) == ("ubuntu", "24.04")
+
+
+def test_an_install_command_that_found_nothing_installed_nothing() -> None:
+    refused = "ERROR: No matching distribution found for torch==2.4.1"
+    assert machine(f"RX 6650 XT\n> {INDEX} torch==2.4.1\n{refused}\n").torch is None
+    again = machine(f"RX 6650 XT\n> {INDEX} torch==2.4.1\n{refused}\n> {INDEX.replace('6.2', '6.1')}\n").torch
+    assert again is not None
+    assert again.build == "rocm6.1"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "arch"),
+    [("my platform:5070ti", "sm_120"), ("a 2070 super of 8 GB", "sm_75"), ("the port is 5070, the title 3060", None)],
+)
+def test_a_card_of_nvidia_is_known_by_its_number_and_what_follows_it(sentence: str, arch: str | None) -> None:
+    found = machine(f"{sentence}\nRuntimeError: CUDA error: no kernel image is available\n").gpus
+    assert [gpu.arch.value for gpu in found if gpu.arch.known] == ([arch] if arch else [])
+
+
+def test_a_heading_that_repeats_a_warning_is_no_second_gpu() -> None:
+    warning = "NVIDIA GeForce RTX 5070 Ti with CUDA capability sm_120 is not compatible with the current PyTorch."
+    assert len(machine(f"# {warning}\n\nUserWarning: \n{warning}\n").gpus) == 1
+
+
+def test_who_names_every_system_is_not_inside_one_of_them() -> None:
+    listed = "Linux Ubuntu 24.04.3 LTS, WSL2 Ubuntu 24.04, Windows10\n"
+    assert machine(listed).system.wsl.known
+    for sentence in ("This issue persists on Linux, WSL, and Windows.", "the same on Windows, WSL2 and Linux"):
+        assert not machine(f"{listed}{sentence}\n").system.wsl.known
+        assert not machine(f"{sentence}\n{listed}").system.wsl.known
+
+
+@pytest.mark.parametrize(
+    ("sentence", "inside"),
+    [
+        ("When deploying the model with Docker, it fails.", True),
+        ("I configured Docker Desktop to run with Docker Desktop 4.31.", False),
+        ("the docker of the host", False),
+    ],
+)
+def test_a_sentence_says_that_it_ran_in_a_container(sentence: str, inside: bool) -> None:
+    assert machine(sentence).system.container.known is inside
+
+
 def test_a_version_that_its_index_never_had_is_not_put_together_with_it() -> None:
     torch = machine(f"GPU: RX 6800\n$ {INDEX}\ntorch: 1.13.1\n").torch
     assert torch is not None

@@ -18,7 +18,7 @@ from gpudoctor.situation.gpu_groups import called, finding
 _SHOWN, _AROUND = 200, 60
 _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
-_EXTENSION, _NO_DRIVER = "ext-built-without-gpu-arch", "no-driver"
+_EXTENSION, _NO_DRIVER, _NO_KFD = "ext-built-without-gpu-arch", "no-driver", "amd-kfd-missing"
 _BLAS, _OVERRIDE = "hipblaslt-unsupported-arch", "HSA_OVERRIDE_GFX_VERSION"
 _FIND_THE_LIBRARY = Fix(
     "Find the library that was called",
@@ -30,6 +30,7 @@ _FIND_THE_LIBRARY = Fix(
         ),
     ),
 )
+_OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
 _NO_GPU_GIVEN = "container-no-gpu"
 _GIVE_GPUS = Fix(
     "Give the container the GPUs",
@@ -42,6 +43,18 @@ _GIVE_GPUS = Fix(
         ),
     ),
 )
+_GIVE_UVM = Fix(
+    "Give the container nvidia-uvm",
+    (
+        Manual(
+            "On the host, as root, before the container starts: `nvidia-modprobe -c 0 -u`. Then give the container "
+            "/dev/nvidia-uvm and /dev/nvidia-uvm-tools beside the other nodes (Docker: `--device`; LXC: an entry for "
+            "the mount and for the device cgroup)."
+        ),
+    ),
+)
+_GIVEN = {_NO_GPU_GIVEN: _GIVE_GPUS, "nvidia-uvm-missing": _GIVE_UVM}
+"""What is done for a container, where the container is why a message came."""
 
 
 @check("GPD442", "error-seen", "framework", needs=needs.errors)
@@ -101,7 +114,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
     causes = _by_place(situation, row, causes)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
-    given = (_GIVE_GPUS,) if causes[:1] == (_NO_GPU_GIVEN,) != (row.slug,) else ()
+    given = tuple(_GIVEN[slug] for slug in causes[:1] if slug in _GIVEN and slug != row.slug)
     place = f"On {called(gpus)}: " if gpus else ""
     parts = {
         "message": f"{place}{line}. It means: {row.meaning}.{other}{_ranked(row, causes)}",
@@ -121,17 +134,21 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
 
 def _by_place(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[str, ...]:
     """The causes of a message that names none by itself, or no driver: first those of the place where it was printed,
-    and an override that is set there."""
-    if row.slug not in (CRASH, _NO_DRIVER):
+    and an override that is set there; last those of WSL where it is not WSL."""
+    in_wsl, first = situation.machine.system.wsl.known, list[str]()
+    if row.slug not in (CRASH, _NO_DRIVER) and not (in_wsl and row.slug == _NO_KFD):
         return causes
-    first: list[str] = []
+    if in_wsl and "amd" in (_vendor(situation), row.vendor):  # no container there has /dev/kfd
+        first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
     if situation.in_container:
-        first += (_NO_GPU_GIVEN, "container-toolkit-missing")
-    if situation.machine.system.wsl.known:
-        first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env") if _vendor(situation) == "amd" else ("wsl-driver",)
-    if situation.variable("HSA_OVERRIDE_GFX_VERSION"):
+        first += (_NO_GPU_GIVEN, "container-toolkit-missing", "nvidia-uvm-missing")
+    if in_wsl:
+        first.append("wsl-driver")
+    if situation.variable(_OVERRIDE):
         first.append("hsa-override-wrong")
-    return tuple(sorted(causes, key=lambda slug: slug not in first))
+    order = {slug: place for place, slug in enumerate(first)}
+    last = () if in_wsl else _OF_WSL
+    return tuple(sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last)))
 
 
 def _ranked(row: ErrorPattern, causes: tuple[str, ...]) -> str:

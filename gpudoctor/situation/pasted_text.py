@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
 from gpudoctor.finding import (
@@ -22,6 +24,11 @@ from gpudoctor.situation import Situation
 _SEEN = ("error", "kernel_log")
 """Evidence that something failed, and is not only concluded."""
 _ANYWHERE = (ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
+_OF_LINUX = re.compile(
+    r"gpudoctor|/(?:dev|etc|usr|proc|opt)/|LD_(?:LIBRARY_PATH|PRELOAD)|(?i:\b(?:sudo|root|apt|dnf|dmesg|modprobe|rmmod"
+    r"|lsmod|dkms|systemctl|ldconfig|ulimit|kernel|linux[\w-]*|rocminfo|docker|podman|containers?|hosts?)\b)"
+)
+"""What advice for Linux names."""
 _ELSEWHERE = {
     "windows": "gpudoctor has no steps for Windows: install the newest driver with the vendor's installer, and "
     "PyTorch with the command that its web site gives for Windows.",
@@ -54,9 +61,12 @@ def _is_refuted(finding: Finding, situation: Situation) -> bool:
 
 
 def _exists_there(remedy: AnyRemedy, system: str) -> bool:
-    """The package index's own torch for Windows is a CPU build, and there is no ROCm build."""
+    """Advice that is not about Linux. The package index's own torch for Windows is a CPU build, and there is no ROCm
+    build."""
     if system != "windows":
         return False
     if isinstance(remedy, ReplaceTorch):
         return bool(remedy.index_url) and remedy.build.startswith("cu")
+    if isinstance(remedy, Manual):
+        return not _OF_LINUX.search(remedy.text)
     return isinstance(remedy, _ANYWHERE)

@@ -17,6 +17,18 @@ UPDATE_WINDOWS = Fix(
 )
 """The fix where the driver of Windows does not answer."""
 
+NO_AMDGPU_HERE = Fix(
+    "Check that ROCm for WSL supports this system",
+    (
+        Manual(
+            "WSL has no amdgpu module and no /dev/kfd: ROCm reaches the GPU through Windows' driver. AMD's "
+            "compatibility matrix for WSL names the GPUs, the distributions and the drivers of Windows; with another "
+            "GPU, use Linux without WSL."
+        ),
+    ),
+)
+"""The fix where ROCm finds no GPU inside WSL."""
+
 WHEEL_RUNTIME = "libhsa-runtime64.so"
 """AMD's guide to torch in WSL deletes it from torch/lib."""
 

@@ -19,7 +19,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way, in_the_
 from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE, WRONG, Fault
 from gpudoctor.machine import LISTING
 from gpudoctor.situation import Situation
-from gpudoctor.situation.wsl import UPDATE_WINDOWS
+from gpudoctor.situation.wsl import NO_AMDGPU_HERE, UPDATE_WINDOWS
 
 _SWITCHES = {
     "attention-memory-efficient": "torch.backends.cuda.enable_mem_efficient_sdp(False)",
@@ -58,6 +58,8 @@ def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     for row in fault.causes[:1]:
         if situation.machine.system.wsl.known and not _OF_THE_DRIVER.isdisjoint((row.slug, *row.also)):
             return (UPDATE_WINDOWS,)
+        if situation.machine.system.wsl.known and "rocm-wsl-unsupported" in row.also:
+            return (NO_AMDGPU_HERE,)
         settings = tuple(SetVariable(name, value, why=row.meaning) for name, value in row.variables.items())
         found.append(Fix(row.workaround, settings or (Manual(row.workaround),)))
     return tuple(found)

@@ -122,7 +122,7 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
     """Facts that messages hold: GPUs, architecture lists, versions."""
     for number, text in lines:
         if "is not compatible with" in text and (warning := _WARNING.search(text)):
-            name = re.sub(r"^.*(?:UserWarning|Warning): ?", "", warning["name"]).strip()
+            name = re.sub(r"^(?:.*Warning: ?|#{1,6} )", "", warning["name"]).strip()
             facts.gpus.append(NamedGpu(number, "program", name=name, arch=f"sm_{warning['sm']}"))
         if "upport" in text and (supports := _SUPPORTS.search(text)):
             facts.say(

@@ -49,6 +49,8 @@ _IMPORT_ERROR = re.compile(
 """An error that `import torch` ends with."""
 _MISSING_LIBRARY = "late-library"
 """The row of error patterns for any missing library: the import of torch tells more about torch's own."""
+_DISTRIBUTION = re.compile(r"(?:\d+(?:\.\d+){2,3}-\S+\s+)?(?P<name>[^(]{2,60})")
+"""Its name, behind the release of the kernel where somebody wrote both."""
 _ANY_DRIVER = "580"
 """Where it is unknown which driver the GPU needs."""
 _GRANTS_GPUS = re.compile(
@@ -105,11 +107,11 @@ def _system(system: System, facts: Facts, matrix: Matrix) -> System:
         system = replace(system, kernel=known(release, source(told)), wsl=wsl)
     elif wsl_said := decided(facts, "system wsl"):
         system = replace(system, wsl=known("WSL2", source(wsl_said)), kernel=unknown(_SILENT, source(wsl_said)))
-    if (os := decided(facts, "os")) and (name := re.match(r"[^(]{2,60}", os.value)):
+    if (os := decided(facts, "os")) and (name := _DISTRIBUTION.match(os.value)):
         if "aarch64" in os.value and not platform:
             system = replace(system, arch=known("aarch64", source(os)))
         try:
-            system = replace(system, os=known(named_os(name[0].strip(), matrix), source(os)))
+            system = replace(system, os=known(named_os(name["name"].strip(), matrix), source(os)))
         except InputError:
             system = replace(system, os=known(Os(name=os.value[:80]), source(os)))
     if (libc := decided(facts, "libc")) and (found := re.match(r"glibc-(\d\.\d+)", libc.value)):

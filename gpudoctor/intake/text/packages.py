@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from gpudoctor.dependencies import normalised
-from gpudoctor.intake.text.facts import Facts
+from gpudoctor.intake.text.facts import Facts, Said
 from gpudoctor.intake.text.lines import Line
 
 _NAME = r"[A-Za-z][A-Za-z0-9._-]{0,60}"
@@ -36,15 +36,19 @@ _TORCH_INDEX = re.compile(
     r"\b(?:install|add)\b.{1,400}\btorch\b.{1,400}/whl/(?P<build>cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu)(?!\w|\.\w)"
 )
 """A command that takes torch from an index of one build: what is installed, where it came to that."""
+_NOT_INSTALLED = re.compile(r"ERROR: No matching distribution found for torch|No solution found when resolving")
+"""The end of a command that installed nothing."""
 _ADVISED = re.compile(r"(?i)\b(?:try|should|could|can|please|recommend\w*|suggest\w*|instead of|tells? me|says?)\b")
 
 
 def read_packages(lines: Iterable[Line], facts: Facts) -> None:
     """Every package of a list, with its version."""
-    listing = False
+    listing, from_index = False, list[Said]()
     for number, text in lines:
         if not text:
             continue
+        if from_index and _NOT_INSTALLED.search(text):
+            from_index.pop()
         if installed := _INSTALLED.search(text):
             for one in installed["all"].split():
                 name, dash, version = one.rpartition("-")
@@ -52,7 +56,7 @@ def read_packages(lines: Iterable[Line], facts: Facts) -> None:
                     _say(name, version, number, facts)
             continue
         if "/whl/" in text and (index := _TORCH_INDEX.search(text)) and not _ADVISED.search(text):
-            facts.say("torch index", index["build"], number, "shell")
+            from_index.append(Said("torch index", index["build"], number, "shell"))
         if _REQUIREMENT_TOOL.search(text):  # a command asks for a package: whether it is there, nobody said
             continue
         if "==" in text:
@@ -77,6 +81,7 @@ def read_packages(lines: Iterable[Line], facts: Facts) -> None:
             conda=bool(columns["conda"]) or _is_conda(rest),
             build=" ".join(rest),
         )
+    facts.said.extend(from_index)
 
 
 def _is_conda(rest: list[str]) -> bool:

@@ -61,6 +61,8 @@ _SYSTEMS = (
     ("wsl", _WSL, ("WSL", "wsl", "/dev/dxg", "/mnt/")),
 )
 """Systems, what tells of them, and texts of which one is in every line that does."""
+_EVERYWHERE = re.compile(r"(?i)\bLinux, WSL ?2?,? (?:and|or) Windows\b|\bWindows, WSL ?2?,? (?:and|or) Linux\b")
+"""It is so on each of them: none is the one that the rest of the text is about."""
 
 
 def read_programs(lines: Iterable[Line], facts: Facts) -> None:
@@ -69,6 +71,8 @@ def read_programs(lines: Iterable[Line], facts: Facts) -> None:
     for number, text in lines:
         if "Torch is not able to use GPU" in text:  # the start of the Stable Diffusion web UIs
             facts.say("available", "False", number, "program")
+        if "WSL" in text and _EVERYWHERE.search(text):
+            unseen, facts.said = [], [one for one in facts.said if not one.what.startswith("system ")]
         for row in unseen:
             if any(sign in text for sign in row[2]) and row[1].search(text):
                 facts.say(f"system {row[0]}", text.strip()[:200], number, "prose")
@@ -146,6 +150,7 @@ _NVIDIA_NAME = re.compile(
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200"
     r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A30|A40|A6000|L40S?|L4|T4|P40|K80|M40|M60"
     r"|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?)\b"
+    r"|(?i:\b(?:10|16|20|30|40|50)[5-9]0 ?(?:Ti|SUPER)\b)"
 )
 _AMD_NAME = re.compile(
     r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX ?\d{3,4}\w?(?: ?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "

@@ -32,11 +32,11 @@ _DOCKER = re.compile(
     r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})"
 )
 _IN_CONTAINER = re.compile(
-    r"(?i)(?:^|\s)(?:inside|in|within|using) (?:a |the |my )?(?P<kind>docker|podman|kubernetes|k8s"
-    r"|apptainer|singularity|lxc)\b(?: container| image)?|root@[0-9a-f]{12}:"
+    r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:a |the |my )?(?P<kind>docker(?! desktop)|podman|kubernetes|k8s"
+    r"|apptainer|singularity|lxc)\b(?: container| image)?|\binside (?:a|the|my) container\b|root@[0-9a-f]{12}:"
     r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin)"
 )
-_CONTAINER_SIGNS = re.compile(r"(?i)docker|root@|podman|kube|k8s|apptainer|singularity|lxc|Device Plugin")
+_CONTAINER_SIGNS = re.compile(r"(?i)docker|root@|podman|container|kube|k8s|apptainer|singularity|lxc|Device Plugin")
 _NODE = re.compile(
     r"c(?P<mode>[rwxsStT-]{9})(?P<more>\+?)[.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
 )
