@@ -125,7 +125,10 @@ def _by_place(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) 
     if row.slug not in (CRASH, _NO_DRIVER):
         return causes
     first: list[str] = []
-    if situation.in_container:
+    pasted = situation.machine.pasted
+    if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
+        causes = tuple(slug for slug in causes if slug != _NO_GPU_GIVEN)
+    elif situation.in_container:
         first += (_NO_GPU_GIVEN, "container-toolkit-missing")
     if situation.machine.system.wsl.known:
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env") if _vendor(situation) == "amd" else ("wsl-driver",)

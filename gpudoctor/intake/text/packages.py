@@ -36,6 +36,7 @@ _TORCH_INDEX = re.compile(
     r"\b(?:install|add)\b.{1,400}\btorch\b.{1,400}/whl/(?P<build>cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu)(?!\w|\.\w)"
 )
 """A command that takes torch from an index of one build: what is installed, where it came to that."""
+_ASKED_TORCH = re.compile(r"\btorch==(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3})(?![\w.])")
 _ADVISED = re.compile(r"(?i)\b(?:try|should|could|can|please|recommend\w*|suggest\w*|instead of|tells? me|says?)\b")
 
 
@@ -53,6 +54,8 @@ def read_packages(lines: Iterable[Line], facts: Facts) -> None:
             continue
         if "/whl/" in text and (index := _TORCH_INDEX.search(text)) and not _ADVISED.search(text):
             facts.say("torch index", index["build"], number, "shell")
+            if asked := _ASKED_TORCH.search(text):
+                facts.say("torch asked", asked["version"], number, "shell")
         if _REQUIREMENT_TOOL.search(text):  # a command asks for a package: whether it is there, nobody said
             continue
         if "==" in text:
