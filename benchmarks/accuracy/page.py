@@ -25,7 +25,10 @@ repository.
 """
 
 
+OTHER_TOOLS = "Other tools"
+"""Title of the section that `benchmarks.accuracy.other_tools` measures."""
 _ROW = re.compile(r"\| [^|]+ \| `(?:report|explain)` \|")
+_SECTION = re.compile(rf"^## {OTHER_TOOLS}\n(?P<text>.*?)(?=^## )", re.M | re.S)
 
 
 def page(results: Mapping[tuple[str, str, str], Sequence[Scored]], before: str = "") -> str:
@@ -53,4 +56,13 @@ def page(results: Mapping[tuple[str, str, str], Sequence[Scored]], before: str =
         parts += ["| true cause | named first | times |", "|---|---|---|"]
         parts += [f"| {true} | {named} | {times} |" for (true, named), times in confusion(scored).most_common()]
         parts.append("")
-    return "\n".join(parts).rstrip() + "\n"
+    made = "\n".join(parts).rstrip() + "\n"
+    kept = _SECTION.search(before)
+    return with_section(made, kept["text"].strip()) if kept else made
+
+
+def with_section(page: str, text: str) -> str:
+    """The page with this text as its section about other tools, before the misses."""
+    made = f"## {OTHER_TOOLS}\n\n{text}\n\n"
+    bare = _SECTION.sub("", page)
+    return bare.replace("## Misses\n", f"{made}## Misses\n", 1)

@@ -140,7 +140,10 @@ def _by_place(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) 
         return causes
     if in_wsl and "amd" in (_vendor(situation), row.vendor):  # no container there has /dev/kfd
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
-    if situation.in_container:
+    pasted = situation.machine.pasted
+    if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
+        causes = tuple(slug for slug in causes if slug != _NO_GPU_GIVEN)
+    elif situation.in_container:
         first += (_NO_GPU_GIVEN, "container-toolkit-missing", "nvidia-uvm-missing")
     if in_wsl:
         first.append("wsl-driver")

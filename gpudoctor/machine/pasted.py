@@ -21,5 +21,7 @@ class PastedText(Record, frozen=True):
     """The system it is from, if that is not Linux."""
     works: str = ""
     """The line that shows that a GPU was used."""
+    gpus_given: bool = False
+    """The command that started the container gives it the device nodes of GPUs."""
     error_lines: tuple[int, ...] = ()
     """Line of each of `Machine.errors`."""

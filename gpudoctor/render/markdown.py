@@ -83,7 +83,7 @@ def _finding(finding: ReportedFinding) -> Iterator[str]:
     yield f"### {finding.severity}: {finding.slug} [{finding.id}]"
     yield ""
     said = (finding.subject, *finding_lines(_without_fixes(finding)))
-    yield from _fence(part for line in said for part in textwrap.wrap(line, _WIDTH, break_long_words=False))
+    yield from _fence(part for line in said for part in _wrapped(line))
     for number, fix in enumerate(finding.fixes):
         yield f"{'Alternative' if number else 'Fix'}: {code(fix.title)}"
         yield ""
@@ -98,6 +98,11 @@ def _finding(finding: ReportedFinding) -> Iterator[str]:
         )
         yield "</details>"
         yield ""
+
+
+def _wrapped(line: str) -> list[str]:
+    """Lines whose names, numbers and commands stay whole."""
+    return textwrap.wrap(line, _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _without_fixes(finding: ReportedFinding) -> ReportedFinding:

@@ -139,7 +139,7 @@ def _saw(situation: Situation, row: KnownIssue) -> str:
 def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ...]) -> tuple[Evidence, ...]:
     when, torch, system = row.when, situation.torch, situation.machine.system
     gpus = with_firmware(when, situation.machine, _concerned(situation, when))[:1]
-    found = [Evidence("gpu.arch", gpu.arch.value or "", gpu.arch.source) for gpu in gpus]
+    found = [Evidence("gpu.arch", gpu.arch.value or "", gpu.arch.source) for gpu in gpus if gpu.arch.value]
     if torch and (when.torch or when.cuda or when.rocm):
         found.append(Evidence("torch.version", torch.version, torch.source))
     if torch is None and when.rocm and (rocm := system_rocm(situation)):

@@ -38,6 +38,8 @@ _PLANNED = 10
 """Of every so many texts the fix is planned, too."""
 _KEPT = 20
 """Inputs that went wrong and are kept to look at."""
+_TOLD = 500
+"""Texts after which is said how far the sweep has come."""
 
 Wrong = tuple[str, str]
 """(reader, what is wrong)."""
@@ -131,6 +133,8 @@ def _texts(count: int, seed: int) -> tuple[Counter[str], list[Wrong], dict[str, 
     for kind, texts in (("hostile", hostile), ("1 MB", large_texts(chance))):
         for name, content in texts:
             runs[kind] += 1
+            if runs.total() % _TOLD == 0:
+                print(f"texts of seed {seed}: {runs.total()} read, {len(wrong)} wrong", file=sys.stderr, flush=True)
             try:
                 rest = chance.choice(FORMATS)
                 given = answer(content, {*_ALWAYS, rest}, planned=runs[kind] % _PLANNED == 0)

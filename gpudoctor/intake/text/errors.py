@@ -27,6 +27,8 @@ _OF_TORCH = frozenset((
 _MISSING_LIBRARY = re.compile(r"(?P<name>lib[\w.+-]{1,80}?)\.so[\w.]{0,20}: cannot open shared object file")
 _OF_GPUS = re.compile(r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc|hip|hsa|amd|miopen|rccl|mkl|gomp|cupti|magma)", re.I)
 """Libraries of drivers, toolkits and frameworks: without libGL, say, no GPU is amiss."""
+_HEADING = re.compile(r"\s*#{1,6}\s+")
+"""A title that repeats the message."""
 _END = Line(0, "")
 _WHERE = re.compile(r"current device: \d{1,3}, in function ggml_\w{1,80}")
 """What ggml prints on the line below its message: that the message is not torch's."""
@@ -92,10 +94,11 @@ def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
     texts = [
         _with_place(line.text, following.text) for line, following in zip_longest(lines, lines[1:], fillvalue=_END)
     ]
-    messages = matrix.messages_in("\n".join(texts))
+    first = {text: place for place, text in reversed(list(enumerate(texts)))}
+    messages = matrix.messages_in("\n".join(text if first[text] == place else "" for place, text in enumerate(texts)))
     named = {message.number for message in messages if message.names_cause}
     return tuple(
-        Line(lines[message.number - 1].number, texts[message.number - 1].strip())
+        Line(lines[message.number - 1].number, _HEADING.sub("", texts[message.number - 1], count=1).strip())
         for message in messages
         if message.names_cause or message.number + 1 not in named
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from itertools import accumulate
+from itertools import accumulate, compress
 
 from gpudoctor.intake.text.lines import Line
 
@@ -13,14 +13,15 @@ _SHORT = 1 << 16
 _MOST_OF_A_SHAPE = 30
 _AROUND = 2
 """Lines beside one that tells something: a heading, an answer."""
-_DIGITS = str.maketrans("0123456789abcdefABCDEF", "0" * 22)
+_WINDOW = b"\1" * (2 * _AROUND + 1)
+_DIGITS = bytes.maketrans(b"0123456789abcdefABCDEF", b"0" * 22)
 _TELLING = (
     "nvidia", "cuda", "nvrm", "torch", "gpu", "radeon", "gfx", "rocm", "hip", "hsa", "sm_", "kfd", "formers",
     "bitsandb",
     "triton", "ptxas", "nccl", "cudnn", "cublas", "driver", "error", "/dev/", "visible_dev", "library_path", "python",
     "docker", "podman", "linux", "vga compat", "3d control", "display control", "windows", "numpy", "vllm", "jax",
     "tensorflow", "onnxrun", "flash", "kernel", "symbol", "os:", "glibc", "wsl", "radeon", "rtx", "gtx", "geforce",
-    "inference compute", "alloc_conf", "capabilit", "device", "no module", "export ", "shm", "package",
+    "inference compute", "alloc_conf", "capabilit", "device", "no module", "export ", "shm", "package", "\\n \\l",
 )  # fmt: skip
 
 
@@ -32,20 +33,18 @@ def telling_lines(lines: tuple[Line, ...]) -> tuple[Line, ...]:
     starts = [0, *accumulate(len(line.text) + 1 for line in lines)]
     if len(text) != starts[-1] - 1:  # a letter whose small form is longer
         starts = [0, *accumulate(len(line.text.lower()) + 1 for line in lines)]
-    wanted: set[int] = set()
+    wanted = bytearray(len(lines) + 2 * _AROUND)
     for word in _TELLING:
         at = text.find(word)
         while at >= 0:
             place = bisect_right(starts, at) - 1
-            wanted.update(range(place - _AROUND, place + _AROUND + 1))
+            wanted[place : place + len(_WINDOW)] = _WINDOW
             at = text.find(word, starts[place + 1])
-    shapes: Counter[str] = Counter()
+    shapes: Counter[bytes] = Counter()
     kept = []
-    for place in sorted(wanted):
-        if not 0 <= place < len(lines):
-            continue
-        shape = lines[place].text.translate(_DIGITS)[:200]
+    for line in compress(lines, memoryview(wanted)[_AROUND:]):
+        shape = line.text[:200].encode("utf-8", "surrogatepass").translate(_DIGITS)
         shapes[shape] += 1
         if shapes[shape] <= _MOST_OF_A_SHAPE:
-            kept.append(lines[place])
+            kept.append(line)
     return tuple(kept)

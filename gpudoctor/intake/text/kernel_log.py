@@ -24,7 +24,7 @@ _SYSLOG = re.compile(
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16} [\w.-]+ kernel: "
 )
 _BARE = re.compile(
-    r"\s{0,24}(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
+    r"\s{0,24}(?:kernel: )?(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
     r"|nvidia: |nouveau |NVRM\()"
 )
 """Of a line without stamp: what only a GPU's kernel driver begins with."""
@@ -35,8 +35,8 @@ _PCI_NAMED = re.compile(
     r"|modesetting \([\w ]+ 0x1002:0x(?P<drm>[0-9A-Fa-f]{4})"
 )
 _MODULE = re.compile(
-    r"NVRM: loading NVIDIA UNIX (?P<open>Open Kernel Module|\S+ Kernel Module)[^\d]{1,30}"
-    r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)"
+    r"NVRM(?:: loading| version:) {1,3}NVIDIA UNIX (?P<open>Open Kernel Module|\S+ Kernel Module)"
+    r"(?: for \S{1,20})? {1,4}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)"
 )
 
 
@@ -58,11 +58,15 @@ def read_kernel_log(lines: Iterable[Line], facts: Facts) -> None:
             if (key := bdf or pci) not in seen:
                 seen.add(key)
                 facts.gpus.append(NamedGpu(line.number, "tool", pci_id=pci, bdf=bdf, block=0))
-        if module := _MODULE.search(line.text):
-            facts.say("driver", module["version"], line.number, "tool")
-            facts.say(
-                "module flavour", "open" if module["open"].startswith("Open") else "proprietary", line.number, "tool"
-            )
+        read_module(line, facts)
+
+
+def read_module(line: Line, facts: Facts) -> None:
+    """The driver that the kernel has loaded, as its log and /proc/driver/nvidia/version tell."""
+    if "NVIDIA UNIX" in line.text and (module := _MODULE.search(line.text)):
+        facts.say("driver", module["version"], line.number, "tool")
+        flavour = "open" if module["open"].startswith("Open") else "proprietary"
+        facts.say(f"flavour {module['version']}", flavour, line.number, "tool")
 
 
 def logged(facts: Facts, matrix: Matrix) -> KernelLog:

@@ -95,7 +95,7 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
     block, header = 0, 0
     awaiting_gpus, heading = False, ""
     for number, text in lines:
-        if _START.search(text) and number > header + 3:
+        if ("ersion" in text or "environment" in text) and _START.search(text) and number > header + 3:
             block, header = block + 1, number
             facts.reports.append(number)
         if found := _HEADING.match(text):
@@ -111,7 +111,8 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
             elif text.strip():
                 awaiting_gpus = False
             continue
-        if capability := _CAPABILITY.match(text):
+        gpu = "GPU" in text
+        if gpu and (capability := _CAPABILITY.match(text)):
             facts.say(
                 f"capability {capability['index']}",
                 f"sm_{capability['major']}{capability['minor']}",
@@ -119,7 +120,7 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
                 "report",
             )
             continue
-        if listed := _GPU_LINE.match(text):
+        if gpu and (listed := _GPU_LINE.match(text)):
             _gpus_of_a_line(listed["index"], listed["name"], number, block, facts)
             continue
         found = _LINE.match(text)

@@ -21,6 +21,8 @@ _ESCAPE = re.compile(
 )
 _COLOUR_REMAINS = re.compile(r"\[(?:\d{1,3};){0,4}\d{0,3}m")
 """What a browser leaves of an escape sequence."""
+_PLAIN = re.compile(r"[\w .,:;=()/'\"|+*#%!?{}$\]-]*", re.ASCII)
+"""A line of which nothing needs to be taken."""
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _QUOTE = re.compile(r"\s{0,3}>(?!>> ) ?")
 _TAG = re.compile(
@@ -79,8 +81,8 @@ def _decoded(content: bytes) -> str:
 
 def _clean(line: str) -> str:
     """The line without what a terminal, a browser or Markdown adds to it."""
-    if not line:
-        return ""
+    if len(line) <= _LONGEST and _PLAIN.fullmatch(line):
+        return line.rstrip()
     line = line[:_LONGEST].rstrip("\r")
     if "\r" in line:  # a progress bar: what was last written over it
         line = next((part for part in reversed(line.split("\r")) if part.strip()), "")

@@ -53,6 +53,8 @@ _DISTRIBUTION = re.compile(r"(?:\d+(?:\.\d+){2,3}-\S+\s+)?(?P<name>[^(]{2,60})")
 """Its name, behind the release of the kernel where somebody wrote both."""
 _ANY_DRIVER = "580"
 """Where it is unknown which driver the GPU needs."""
+_GIVES_NODES = re.compile(r"--privileged|--device[= ]\S*(?:nvidia|kfd|dri)")
+"""Options that need no toolkit on the host to have an effect."""
 _GRANTS_GPUS = re.compile(
     r"--gpus\b|--runtime[= ]nvidia|--privileged|--device[= ]\S*(?:nvidia|kfd|dri)|NVIDIA_VISIBLE_DEVICES|/dev/dxg"
 )
@@ -191,7 +193,12 @@ def _with_sources(machine: Machine, driver: Said | None) -> Machine:
 
 
 def _with_answers(machine: Machine, facts: Facts) -> Machine:
-    """What the drivers' tools answered, in the place of what was assumed."""
+    """What the drivers and their tools answered, in the place of what was assumed."""
+    module = machine.nvidia.module.value
+    flavour = decided_with(facts, "flavour ").get(module.version) if module else None
+    if module and flavour:
+        own = replace(module, flavour="open" if flavour.value == "open" else "proprietary")
+        machine = replace(machine, nvidia=replace(machine.nvidia, module=known(own, source(flavour))))
     if facts.smi is not None:
         answer, line = facts.smi
         if not (answer.status and facts.errors):  # its message tells more exactly what a failure means
@@ -346,7 +353,9 @@ def _pasted(
         unsaid.append("torch")
     available = decided(facts, "available")
     works = source(available) if available and available.value == "True" else ""
+    command = decided(facts, "container command")
     return PastedText(
+        gpus_given=command is not None and bool(_GIVES_NODES.search(command.value)),
         unsaid=tuple(unsaid),
         contradictions=contradictions(facts),
         machines=machines,

@@ -38,6 +38,7 @@ _TORCH_INDEX = re.compile(
 """A command that takes torch from an index of one build: what is installed, where it came to that."""
 _NOT_INSTALLED = re.compile(r"ERROR: No matching distribution found for torch|No solution found when resolving")
 """The end of a command that installed nothing."""
+_ASKED_TORCH = re.compile(r"\btorch==(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3})(?![\w.])")
 _ADVISED = re.compile(r"(?i)\b(?:try|should|could|can|please|recommend\w*|suggest\w*|instead of|tells? me|says?)\b")
 
 
@@ -48,7 +49,8 @@ def read_packages(lines: Iterable[Line], facts: Facts) -> None:
         if not text:
             continue
         if from_index and _NOT_INSTALLED.search(text):
-            from_index.pop()
+            command = from_index[-1].line
+            from_index = [said for said in from_index if said.line != command]
         if installed := _INSTALLED.search(text):
             for one in installed["all"].split():
                 name, dash, version = one.rpartition("-")
@@ -57,6 +59,8 @@ def read_packages(lines: Iterable[Line], facts: Facts) -> None:
             continue
         if "/whl/" in text and (index := _TORCH_INDEX.search(text)) and not _ADVISED.search(text):
             from_index.append(Said("torch index", index["build"], number, "shell"))
+            if asked := _ASKED_TORCH.search(text):
+                from_index.append(Said("torch asked", asked["version"], number, "shell"))
         if _REQUIREMENT_TOOL.search(text):  # a command asks for a package: whether it is there, nobody said
             continue
         if "==" in text:

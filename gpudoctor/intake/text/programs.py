@@ -43,8 +43,8 @@ _CUDNN = re.compile(
 _PRINTED_VERSION = re.compile(r"torch\.__version__['\"]?\s?[:=]\s?['\"]?(?P<version>\d\.\d{1,2}[\w.+]{0,60})")
 
 _WINDOWS = re.compile(
-    r"(?i)\b[A-Z]:\\(?:Users|Program|Windows|AI\b|ComfyUI|\w)|microsoft windows|\bwindows[- ]?(?:10"
-    r"|11|server|7|8)\b|platform: (?:win32|windows)|os: windows"
+    r"(?i)\b[A-Z]:\\(?:Users|Program|Windows|AI\b|ComfyUI|\w)|microsoft windows|(?<![a-z])windows[- ]?(?:10"
+    r"|11|server|7|8)(?![a-z\d])|platform: (?:win32|windows)|os: windows"
     r"|\\site-packages\\|nvcuda\.dll|cudnn64_\d|\.dll\b.{0,40}(?:not found|could not|failed|error)"
     r"|WinError|\\AppData\\|WindowsPath|Scripts\\activate|\.pyd\b"
 )
@@ -65,9 +65,10 @@ _EVERYWHERE = re.compile(r"(?i)\bLinux, WSL ?2?,? (?:and|or) Windows\b|\bWindows
 """It is so on each of them: none is the one that the rest of the text is about."""
 
 
-def read_programs(lines: Iterable[Line], facts: Facts) -> None:
+def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
     """Facts in the start-up lines of programs."""
-    unseen = list(_SYSTEMS)
+    whole = "\n".join(line.text for line in lines)
+    unseen = [row for row in _SYSTEMS if any(map(whole.__contains__, row[2]))]
     for number, text in lines:
         if "Torch is not able to use GPU" in text:  # the start of the Stable Diffusion web UIs
             facts.say("available", "False", number, "program")
@@ -146,7 +147,7 @@ def _torch(number: int, text: str, facts: Facts) -> None:
 
 _NVIDIA_NAME = re.compile(
     r"(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?(?:RTX|GTX|rtx|gtx) {0,2}(?:PRO "
-    r"|A)?\d{3,4}0?(?:[- ]?(?:Ti|SUPER|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
+    r"|A)?\d{3,4}0?(?:[- ]?(?:Ti|TI|ti|SUPER|Super|super|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200"
     r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A30|A40|A6000|L40S?|L4|T4|P40|K80|M40|M60"
     r"|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?)\b"

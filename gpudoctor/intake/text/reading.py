@@ -28,24 +28,31 @@ _MOST_GPUS = 256
 def read_text(content: bytes, matrix: Matrix) -> Machine:
     """The machine that a text tells of."""
     lines = plain_lines(content)
-    facts = facts_of(lines, matrix)
+    facts, telling = _outline(lines, matrix)
     part, machines = several(lines, facts, matrix)
     if machines:
-        facts = facts_of(part, matrix)
+        facts, telling = _outline(part, matrix)
+    _read_all(telling, facts, matrix)
     return machine_of(facts, matrix, machines)
 
 
-def facts_of(lines: tuple[Line, ...], matrix: Matrix) -> Facts:
-    """All that the text says, by the parsers of every kind."""
-    from gpudoctor.probes.variables import NAMES
-
+def _outline(lines: tuple[Line, ...], matrix: Matrix) -> tuple[Facts, tuple[Line, ...]]:
+    """What listings, reports and error lines say, which is enough to tell machines apart; and the lines to read."""
     facts = Facts()
     read_vendor_tools(lines, facts)
     lines = telling_lines(lines)
     read_kernel_log(lines, facts)
-    logged = {line.number for line in facts.log}
-    rest = tuple(line for line in lines if line.number not in logged)
-    read_key_values(rest, facts)
+    read_key_values(_not_logged(lines, facts), facts)
+    _shorten(facts)
+    read_errors(lines, facts, matrix)
+    return facts, lines
+
+
+def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
+    """All else that the text says, by the parsers of every kind."""
+    from gpudoctor.probes.variables import NAMES
+
+    rest = _not_logged(lines, facts)
     read_packages(rest, facts)
     read_messages(lines, facts)
     read_shell(rest, facts, NAMES | matrix.variables)
@@ -54,6 +61,13 @@ def facts_of(lines: tuple[Line, ...], matrix: Matrix) -> Facts:
     read_asides(rest, facts)
     if not facts.gpus:
         read_prose(rest, facts)
+    _shorten(facts)
+
+
+def _not_logged(lines: tuple[Line, ...], facts: Facts) -> tuple[Line, ...]:
+    logged = {line.number for line in facts.log}
+    return tuple(line for line in lines if line.number not in logged)
+
+
+def _shorten(facts: Facts) -> None:
     facts.gpus[_MOST_GPUS:-_MOST_GPUS] = []
-    read_errors(lines, facts, matrix)
-    return facts

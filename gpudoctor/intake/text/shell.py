@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from gpudoctor.intake.text.access import read_user
 from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.kernel_log import read_module
 from gpudoctor.intake.text.lines import Line
 
 _VARIABLE = re.compile(
@@ -36,7 +37,9 @@ _IN_CONTAINER = re.compile(
     r"|apptainer|singularity|lxc)\b(?: container| image)?|\binside (?:a|the|my) container\b|root@[0-9a-f]{12}:"
     r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin)"
 )
-_CONTAINER_SIGNS = re.compile(r"(?i)docker|root@|podman|container|kube|k8s|apptainer|singularity|lxc|Device Plugin")
+_CONTAINER_SIGNS = (
+    "docker", "root@", "podman", "container", "kube", "k8s", "apptainer", "singularity", "lxc", "device plugin",
+)  # fmt: skip
 _NODE = re.compile(
     r"c(?P<mode>[rwxsStT-]{9})(?P<more>\+?)[.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
 )
@@ -47,6 +50,8 @@ _NO_NODE = re.compile(
 _UNAME = re.compile(
     r"Linux (?:\S{1,80}|\(none\)) (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) #\d.{0,120}?(?P<arch>x86_64|aarch64)"
 )
+_ISSUE = re.compile(r"(?P<os>[A-Z][\w .()/-]{3,60}?) {1,4}\\n \\l")
+"""/etc/issue, as reports of support tools hold it."""
 _RELEASE = re.compile(
     r"(?<![\w./])(?P<kernel>\d\.\d{1,2}\.\d{1,3}(?:\.\d{1,3})?-[\w.+-]{0,50}(?:generic|microsoft|WSL2|amd64|arch|fc\d\d|el\d|lowlatency|azure|aws|gcp|oem|pve|tegra|zen|cachyos|default)[\w.+-]{0,40})"
 )
@@ -70,19 +75,27 @@ _SAID_AVAILABLE = re.compile(
 
 def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]) -> None:
     """What the shell and Python prompts of a text say; of the variables only the named ones count."""
-    for place, (number, text) in enumerate(lines):
+    for place, line in enumerate(lines):
+        number, text = line
         if not text:
             continue
-        following = next((line for line in lines[place + 1 : place + 4] if line.text.strip()), None)
         if "=" in text or ": " in text:
             _variables(number, text, facts, variables)
-        if (asked := _ASKED.match(text)) and following and asked["name"] in variables:
+        asked = _ASKED.match(text) if "echo" in text else None
+        if asked and asked["name"] in variables and (following := _following(lines, place)):
             facts.say_even_empty(f"variable {asked['name']}", following.text.strip(), following.number, "shell")
         _nodes(number, text, facts)
         read_user(text, number, facts)
         _system(number, text, facts)
-        _python(number, text, following, facts)
+        read_module(line, facts)
+        if "torch" in text or "is_available" in text:
+            _python(number, text, _following(lines, place), facts)
     _pci_drivers(lines, facts)
+
+
+def _following(lines: tuple[Line, ...], place: int) -> Line | None:
+    """The line that may hold the answer to this one."""
+    return next((line for line in lines[place + 1 : place + 4] if line.text.strip()), None)
 
 
 _OLLAMA_MAP = re.compile(r"env=\"?map\[(?P<all>[^\]]{0,6000}|.{0,6000}?\]\")")
@@ -90,10 +103,12 @@ _MAPPED = re.compile(r"(?<![\w])(?P<name>[A-Z][A-Z0-9_]{3,60}):(?P<value>(?![A-Z
 
 
 def _variables(number: int, text: str, facts: Facts, variables: Collection[str]) -> None:
-    for found in _ENVIRON.finditer(text):
-        if found["name"] in variables:
-            facts.say_even_empty(f"variable {found['name']}", found["value"], number, "shell")
-    if mapped := _OLLAMA_MAP.search(text):  # ollama lists all it knows of: an empty one is not set
+    if "os.environ[" in text:
+        for found in _ENVIRON.finditer(text):
+            if found["name"] in variables:
+                facts.say_even_empty(f"variable {found['name']}", found["value"], number, "shell")
+    # ollama lists all it knows of: an empty one is not set.
+    if "map[" in text and (mapped := _OLLAMA_MAP.search(text)):
         for found in _MAPPED.finditer(mapped["all"]):
             if found["name"] in variables and found["value"]:
                 facts.say(f"variable {found['name']}", found["value"], number, "program")
@@ -126,6 +141,8 @@ def _nodes(number: int, text: str, facts: Facts) -> None:
 
 
 def _system(number: int, text: str, facts: Facts) -> None:
+    if text.endswith("\\l") and (issue := _ISSUE.fullmatch(text)):
+        facts.say("os", issue["os"], number, "tool")
     if "Linux " in text and (uname := _UNAME.search(text)):
         facts.say("kernel", uname["kernel"], number, "tool")
         facts.say("arch", uname["arch"], number, "tool")
@@ -134,7 +151,7 @@ def _system(number: int, text: str, facts: Facts) -> None:
     if " run " in text and (docker := _DOCKER.search(text)):
         facts.say("container", docker["engine"], number, "shell")
         facts.say("container command", docker["rest"], number, "shell")
-    elif _CONTAINER_SIGNS.search(text) and (inside := _IN_CONTAINER.search(text)):
+    elif any(map(text.lower().__contains__, _CONTAINER_SIGNS)) and (inside := _IN_CONTAINER.search(text)):
         kind = "kubernetes" if inside["pod"] else (inside["kind"] or "docker").lower()
         facts.say("container", kind.replace("k8s", "kubernetes"), number, "prose")
     if _may_list(text) and (listed := _LSPCI.search(text)):
@@ -160,8 +177,6 @@ def _pci_drivers(lines: Iterable[Line], facts: Facts) -> None:
 
 def _python(number: int, text: str, following: Line | None, facts: Facts) -> None:
     """What a Python prompt, or a program that prints its own call, says of torch."""
-    if "torch" not in text and "is_available" not in text:
-        return
     if (prompt := _PROMPT.match(text)) and following is not None:
         code = prompt["code"].strip()
         name = next((name for name in _ANSWERS if name in code), "")
@@ -215,7 +230,9 @@ def two_lines_say(lines: tuple[Line, ...], facts: Facts) -> None:
     """ "CUDA AVAILABLE:" with its answer on the next line."""
     said = [line for line in lines if line.text.strip()]
     for line, following in pairwise(said):
-        if re.fullmatch(r"\s*(?:torch )?(?:cuda|gpu)[ _]available\??\s?:?\s*", line.text, re.I) and re.fullmatch(
-            r"\s*(?:True|False)\s*", following.text
+        if (
+            "vailable" in line.text.lower()
+            and re.fullmatch(r"\s*(?:torch )?(?:cuda|gpu)[ _]available\??\s?:?\s*", line.text, re.I)
+            and re.fullmatch(r"\s*(?:True|False)\s*", following.text)
         ):
             facts.say("available", following.text.strip(), following.number, "program")

@@ -146,16 +146,20 @@ def _code(text: str) -> CodeArchs:
 
 
 def _of_index(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[str, ...]] | None:
-    """The newest torch of the index that the person took it from."""
+    """The torch that the person took from an index: the version that the command asks for, else the newest."""
     index = decided(facts, "torch index")
     if index is None:
         return None
     builds = [row for row in matrix.builds(machine.system.platform) if row.build == index.value]
     if not builds:
         return None
-    version = f"{max((row.version for row in builds), key=figures)}+{index.value}"
+    asked = decided(facts, "torch asked")
+    given = asked is not None and asked.line == index.line and any(row.version == asked.value for row in builds)
+    newest = max((row.version for row in builds), key=figures)
+    version = f"{asked.value if asked and given else newest}+{index.value}"
     torch, assumed = torch_of(version, machine, matrix)
-    return replace(torch, source=source(index)), (*assumed, f"torch {version}, the newest of that index")
+    why = "which the command asks for" if given else "the newest of that index"
+    return replace(torch, source=source(index)), (*assumed, f"torch {version}, {why}")
 
 
 def _of_unknown_version(facts: Facts) -> tuple[Torch, tuple[str, ...]] | None:

@@ -15,6 +15,11 @@ from gpudoctor.probes.amd_smi import parse_smi as parse_amd_smi
 from gpudoctor.probes.nvidia_smi import parse_smi
 
 _SMI_HEAD = re.compile(r"\|? ?NVIDIA-SMI [\d.]+|\s*=+NVSMI LOG=+|<nvidia_smi_log|GPU \d{1,2}: .{2,80} \(UUID: GPU-")
+_NVIDIA_SIGNS = (
+    "NVIDIA-SMI", "NVSMI LOG", "<nvidia_smi_log", "(UUID: GPU-", "Failed to initialize NVML", "No devices were found",
+    "Unable to determine the device handle", "GPU is lost", "GPU access blocked by the operating system",
+)  # fmt: skip
+"""Texts of which one is in every output: the others need not be read line by line."""
 _SMI_LINE = re.compile(
     r"\s*[|+]|\s*$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|GPU [0-9A-F]|\s{2,}|.{2,60} : |<"
     r"|\s*\||Unable to determine|GPU \d{1,3}: "
@@ -37,16 +42,22 @@ _ROCMINFO_HEAD = re.compile(
     r"\s*(?:ROCk module (?:is|version)|HSA System Attributes|Agent \d+\s*$)|hsa api call failure"
     r"|ROCR: unsupported|Unable to open /dev/kfd"
 )
+_ROCMINFO_SIGNS = (
+    "ROCk module", "HSA System Attributes", "Agent ", "hsa api call failure", "ROCR: unsupported",
+    "Unable to open /dev/kfd",
+)  # fmt: skip
 _AMD_SMI_HEAD = re.compile(
     r"=+ ?ROCm System Management|=+ ?ROCm Info|={3,} Concise Info|GPU\[\d+\]\s|GPU: \d+$|\| AMD-SMI"
 )
+_AMD_SMI_SIGNS = ("ROCm System Management", "ROCm Info", "Concise Info", "GPU[", "GPU: ", "| AMD-SMI")
 
 
 def read_vendor_tools(lines: tuple[Line, ...], facts: Facts) -> None:
     """What each output of a driver's tool says."""
-    _nvidia_smi(lines, facts)
-    _rocminfo(lines, facts)
-    _amd_smi(lines, facts)
+    text = "\n".join(line.text for line in lines)
+    for read, signs in ((_nvidia_smi, _NVIDIA_SIGNS), (_rocminfo, _ROCMINFO_SIGNS), (_amd_smi, _AMD_SMI_SIGNS)):
+        if any(sign in text for sign in signs):
+            read(lines, facts)
 
 
 # --- nvidia-smi ------------------------------------------------------------------------------------
