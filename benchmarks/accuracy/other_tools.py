@@ -60,7 +60,9 @@ def main() -> None:
     entries = [entry for entry in ENTRIES if entry.kind in bases and re.search(options.only, entry.rule)]
     if entries:
         tools: dict[str, Asks] = {
-            "`gpudoctor check`": lambda entry, one: gpudoctor("check", entry, one).code,
+            "`gpudoctor check`, warnings too": lambda entry, one: (
+                gpudoctor("check --fail-on warning", entry, one).code
+            ),
             "`pip check`": lambda _, one: _code([str(one.python), "-m", "pip", "check"], one),
             "`uv pip check`": lambda _, one: _code([options.uv, "pip", "check", "--python", str(one.prefix)], one),
         }
