@@ -12,6 +12,7 @@ from benchmarks.accuracy.__main__ import main
 from benchmarks.accuracy.answers import Answer, by_explain, by_report
 from benchmarks.accuracy.cases import HEALTHY, Case, read
 from benchmarks.accuracy.figures import Scored, confusion, figures, interval, score
+from benchmarks.accuracy.page import page, with_section
 from benchmarks.accuracy.split import half
 from benchmarks.accuracy.wheels import code_of
 from tests.cases.reports import REPORTS
@@ -170,3 +171,13 @@ def test_a_library_and_a_gpu_are_a_case(tmp_path: Path):
     (tmp_path / "wheels.yaml").write_text(json.dumps(rows))
     cases = read(tmp_path)
     assert [score(one, by_report(one) or Answer()) for one in cases] == ["silent", "first"]
+
+
+def test_the_page_keeps_what_was_measured_of_other_tools() -> None:
+    first = page({})
+    with_tools = with_section(first, "| tool | 3 of 4 |")
+    assert with_tools.index("## Other tools\n\n| tool | 3 of 4 |\n") < with_tools.index("## Misses")
+    assert page({}, with_tools) == with_tools
+    again = with_section(with_tools, "| tool | 4 of 4 |")
+    assert "3 of 4" not in again
+    assert again.count("## Other tools") == 1

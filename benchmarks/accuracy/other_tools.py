@@ -38,7 +38,7 @@ _ASK = (
 )
 _NO_CASES = {
     "env-doctor": "describes no machine: it reads nvidia-smi and the packages of the Python that it is installed in",
-    "cuda-doctor": "describes no machine: it imports the torch of the Python that it is installed in",
+    "cuda-doctor": "reads this machine and its own Python's torch; its engine takes a record, which was not made",
     "gpu-doctor": "describes no machine: it imports the torch of the Python that it is installed in, names no cause",
 }
 
@@ -49,6 +49,7 @@ Asks = Callable[[Entry, Environment], int | None]
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--base", metavar="KIND=ENV", action="append", default=[])
+    parser.add_argument("--only", metavar="REGEX", default="", help="environments broken in these ways only")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--uv", default="uv")
     parser.add_argument("--torchruntime", metavar="PYTHON")
@@ -56,10 +57,12 @@ def main() -> None:
     options = parser.parse_args()
     rows: list[str] = []
     bases = {kind: Path(env) for kind, _, env in (base.partition("=") for base in options.base)}
-    entries = [entry for entry in ENTRIES if entry.kind in bases]
+    entries = [entry for entry in ENTRIES if entry.kind in bases and re.search(options.only, entry.rule)]
     if entries:
         tools: dict[str, Asks] = {
-            "`gpudoctor check --level static`": lambda entry, one: gpudoctor("check", entry, one, "static").code,
+            "`gpudoctor check`, warnings too": lambda entry, one: (
+                gpudoctor("check --fail-on warning", entry, one).code
+            ),
             "`pip check`": lambda _, one: _code([str(one.python), "-m", "pip", "check"], one),
             "`uv pip check`": lambda _, one: _code([options.uv, "pip", "check", "--python", str(one.prefix)], one),
         }
@@ -99,7 +102,7 @@ def _environments(
     for name, given in answers.items():
         broken = [alarm for fault, alarm in given if fault]
         healthy = [alarm for fault, alarm in given if not fault]
-        kinds = ", ".join(sorted(bases))
+        kinds = ", ".join(sorted({re.sub(r"^\d ", "", entry.rule) for entry in entries}))
         yield (
             f"| {name} | {len(given)} of {len(ENTRIES)} environments ({kinds}) | {share(sum(broken), len(broken))} "
             f"| {share(sum(healthy), len(healthy))} |"

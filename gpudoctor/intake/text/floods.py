@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
+from functools import cache
 from itertools import accumulate, compress
 
 from gpudoctor.intake.text.lines import Line
@@ -25,6 +27,14 @@ _TELLING = (
 )  # fmt: skip
 
 
+@cache
+def _telling() -> re.Pattern[str]:
+    """One pattern for all words, which finds them in one pass; by first letters, since most places fail there."""
+    first = {word[0] for word in _TELLING}
+    endings = {letter: [re.escape(word[1:]) for word in _TELLING if word[0] == letter] for letter in sorted(first)}
+    return re.compile("|".join(f"{re.escape(letter)}(?:{'|'.join(rest)})" for letter, rest in endings.items()))
+
+
 def telling_lines(lines: tuple[Line, ...]) -> tuple[Line, ...]:
     """The lines to read: all of a short text."""
     if sum(len(line.text) + 1 for line in lines) <= _SHORT:
@@ -34,12 +44,11 @@ def telling_lines(lines: tuple[Line, ...]) -> tuple[Line, ...]:
     if len(text) != starts[-1] - 1:  # a letter whose small form is longer
         starts = [0, *accumulate(len(line.text.lower()) + 1 for line in lines)]
     wanted = bytearray(len(lines) + 2 * _AROUND)
-    for word in _TELLING:
-        at = text.find(word)
-        while at >= 0:
-            place = bisect_right(starts, at) - 1
-            wanted[place : place + len(_WINDOW)] = _WINDOW
-            at = text.find(word, starts[place + 1])
+    telling, at = _telling(), 0
+    while found := telling.search(text, at):
+        place = bisect_right(starts, found.start()) - 1
+        wanted[place : place + len(_WINDOW)] = _WINDOW
+        at = starts[place + 1]
     shapes: Counter[bytes] = Counter()
     kept = []
     for line in compress(lines, memoryview(wanted)[_AROUND:]):

@@ -56,7 +56,7 @@ def plain_lines(content: bytes) -> tuple[Line, ...]:
     if "<!--" in text:
         text = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
     raw = text.split("\n")[:_MOST_LINES]
-    cleaned = [_clean(line) for line in raw]
+    cleaned = [line.rstrip() if len(line) <= _LONGEST and _PLAIN.fullmatch(line) else _clean(line) for line in raw]
     cleaned = list(_without_prefixes(cleaned))
     return tuple(
         Line(number if number <= last else number + left_out, line) for number, line in enumerate(cleaned, start=1)
@@ -81,8 +81,6 @@ def _decoded(content: bytes) -> str:
 
 def _clean(line: str) -> str:
     """The line without what a terminal, a browser or Markdown adds to it."""
-    if len(line) <= _LONGEST and _PLAIN.fullmatch(line):
-        return line.rstrip()
     line = line[:_LONGEST].rstrip("\r")
     if "\r" in line:  # a progress bar: what was last written over it
         line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
@@ -111,7 +109,7 @@ def _without_prefixes(lines: list[str]) -> Iterable[str]:
     if any(map(_RUN_STAMP.match, lines[:200])):
         lines = [_RUN_STAMP.sub("", line, count=1) for line in lines]
     lines = [_PIECE_STAMP.sub("", line) if " - " in line else line for line in lines]
-    services = [match[0] for line in lines if (match := _SERVICE.match(line))]
+    services = [match[0] for line in lines if "|" in line and (match := _SERVICE.match(line))]
     if len(services) > 4 and len(services) > len([line for line in lines if line]) / 2:
         lines = [_SERVICE.sub("", line, count=1) for line in lines]
     return _without_numbers(lines)
