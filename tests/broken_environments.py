@@ -60,7 +60,7 @@ class Measurement:
         self.before = cache(self._before)
 
     def base(self, kind: str) -> Path:
-        return self.bases.get(kind) or made(kind, self.work)
+        return made(kind, self.work, self.bases)
 
     def copy(self, kind: str) -> Environment:
         return Environment(self.base(kind), self.work / "copy", self.work)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 
 @dataclass(frozen=True)
@@ -74,15 +76,17 @@ BASES = {
 }
 
 
-def made(kind: str, work: Path) -> Path:
-    """The base of that kind below `work`, made once and kept."""
+def made(kind: str, work: Path, given: Mapping[str, Path] = MappingProxyType({})) -> Path:
+    """The base of that kind: a given one, or one below `work`, made once and kept."""
+    if kind in given:
+        return given[kind]
     base, place = BASES[kind], work / "bases" / kind
     if not place.exists():
         unfinished = place.with_name(kind + ".part")
         shutil.rmtree(unfinished, ignore_errors=True)
         place.parent.mkdir(parents=True, exist_ok=True)
         if base.on:
-            subprocess.run(["cp", "-al", made(base.on, work), unfinished], check=True)
+            subprocess.run(["cp", "-al", made(base.on, work, given), unfinished], check=True)
         else:
             subprocess.run([interpreter(base.python), "-m", "venv", unfinished], check=True)
         pip = [unfinished / "bin" / "python", "-m", "pip", "install", "-q"]
