@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -733,6 +734,23 @@ def run(*arguments: str) -> tuple[int, str]:
     if result.exception is not None:
         raise result.exception
     return result.return_value, result.stdout
+
+
+@pytest.mark.parametrize(
+    "given, driver",
+    [((), ", assumed"), (("--driver", "570.133.07"), "NVIDIA 570.133.07 (open kernel module)")],
+)
+def test_a_person_sees_the_driver_and_gets_the_same_command_again(
+    given: tuple[str, ...], driver: str, tmp_path: Path
+):
+    file = tmp_path / "Dockerfile"
+    file.write_text("FROM python:3.12\nRUN pip install torch==2.6.0\n")
+    asked = ["--build-arg", "A=1", "--gpu", "RTX 5090", *given]
+    code, text = run(str(file), *asked)
+    assert code == 1
+    assert next(line for line in text.splitlines() if line.startswith("  driver ")).endswith(driver)
+    last = text.splitlines()[-1]
+    assert shlex.split(last.removeprefix("Next: "))[2:] == [str(file), *asked]
 
 
 def test_a_folder_with_both_is_judged_as_one(tmp_path: Path):

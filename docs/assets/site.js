@@ -42,3 +42,6 @@ document.addEventListener("click", (event) => {
   const commands = lines.filter((line) => line.startsWith("$ ")).map((line) => line.slice(2));
   button.dataset.clipboardText = commands.join("\n");
 }, true);
+
+// The theme gives its search dialog no name.
+document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
