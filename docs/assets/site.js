@@ -45,3 +45,13 @@ document.addEventListener("click", (event) => {
 
 // The theme gives its search dialog no name.
 document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
+
+// What scrolls and holds nothing that takes the focus gets it itself, for the keyboard.
+const scrollable = () => {
+  for (const part of document.querySelectorAll(".md-typeset__scrollwrap, .wide, .md-sidebar__scrollwrap, pre > code")) {
+    const scrolls = part.scrollWidth > part.clientWidth || part.scrollHeight > part.clientHeight;
+    if (scrolls && !part.querySelector("a, button, input")) part.tabIndex = 0;
+  }
+};
+addEventListener("load", scrollable);
+addEventListener("resize", scrollable);
