@@ -50,7 +50,8 @@ document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
 const scrollable = () => {
   for (const part of document.querySelectorAll(".md-typeset__scrollwrap, .wide, .md-sidebar__scrollwrap, pre > code")) {
     const scrolls = part.scrollWidth > part.clientWidth || part.scrollHeight > part.clientHeight;
-    if (scrolls && !part.querySelector("a, button, input")) part.tabIndex = 0;
+    const focused = [...part.querySelectorAll("a, button, input")].some((one) => one.offsetParent);
+    if (scrolls && !focused) part.tabIndex = 0;
   }
 };
 addEventListener("load", scrollable);
