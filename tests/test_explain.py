@@ -59,6 +59,11 @@ def test_near_checks_are_offered_for_an_unknown_text():
     assert "driver-lib-mismatch" in gpudoctor("explain", "there is some mismatch of my driver").stdout
 
 
+def test_a_rare_word_of_an_unknown_text_weighs_more_than_common_ones():
+    told = gpudoctor("explain", "torch sees no GPU in WSL").stdout
+    assert told.splitlines()[2].startswith("  wsl-driver:") and "torch-no-arch-for-gpu" not in told
+
+
 def test_what_is_told_to_a_person():
     told = gpudoctor("explain", "no kernel image is available").stdout
     assert "torch-dropped-old-gpu`: The installed torch no longer has code" in told

@@ -104,6 +104,19 @@ def test_the_page_of_a_gpu_says_what_runs_on_it(arch, release, yes, no):
     assert not no or row[no] == "no"
 
 
+@pytest.mark.parametrize(
+    "arch, title",
+    [
+        ("sm_80", "PyTorch on A30, A100,"),
+        ("sm_103", "PyTorch on B300 (Blackwell, sm_103)"),
+        ("gfx1150", "PyTorch on 890M, 880M,"),
+        ("gfx1250", "PyTorch on gfx1250 (CDNA"),
+    ],
+)
+def test_the_page_of_a_gpu_is_titled_with_models_that_people_look_for(arch, title):
+    assert f'"title": "{title}' in gpu_pages.pages()[f"builds/{arch}.md"]
+
+
 def test_every_gpu_has_a_page():
     archs = {f"sm_{row.capability.replace('.', '')}" for row in matrix().tables.capabilities}
     archs |= {row.gfx for row in matrix().tables.gfx_targets}

@@ -42,3 +42,17 @@ document.addEventListener("click", (event) => {
   const commands = lines.filter((line) => line.startsWith("$ ")).map((line) => line.slice(2));
   button.dataset.clipboardText = commands.join("\n");
 }, true);
+
+// The theme gives its search dialog no name.
+document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
+
+// What scrolls and holds nothing that takes the focus gets it itself, for the keyboard.
+const scrollable = () => {
+  for (const part of document.querySelectorAll(".md-typeset__scrollwrap, .wide, .md-sidebar__scrollwrap, pre > code")) {
+    const scrolls = part.scrollWidth > part.clientWidth || part.scrollHeight > part.clientHeight;
+    const focused = [...part.querySelectorAll("a, button, input")].some((one) => one.offsetParent);
+    if (scrolls && !focused) part.tabIndex = 0;
+  }
+};
+addEventListener("load", scrollable);
+addEventListener("resize", scrollable);

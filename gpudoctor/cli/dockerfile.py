@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from gpudoctor.cli.command import command
 from gpudoctor.cli.options import matrix_option, option, report_options
 from gpudoctor.command_line.arguments import Shown
-from gpudoctor.command_line.options import DRIVER, GPU
+from gpudoctor.command_line.options import DRIVER, GPU, MATRIX
+from gpudoctor.command_line.reading import Option, words
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
@@ -22,18 +23,21 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Machine
     from gpudoctor.render.lines import Line
 
+_TARGET = Option(("--target",), "target", "The stage that is built. [default: the last]", metavar="STAGE")
+_BUILD_ARG = Option(("--build-arg",), "arguments", "As for the build.", metavar="NAME=VALUE", multiple=True)
+
 
 @command()
 @click.argument("paths", type=click.Path(), nargs=-1, required=True, metavar="PATH...")
-@click.option("--target", default="", metavar="STAGE", help="The stage that is built. [default: the last]")
-@click.option("--build-arg", "arguments", multiple=True, metavar="NAME=VALUE", help="As for the build.")
+@option(_TARGET)
+@option(_BUILD_ARG)
 @option(replace(GPU, help="A GPU that the image is to run on."))
 @option(replace(DRIVER, help="The driver of that machine."))
 @matrix_option
 @report_options
 def dockerfile(
     paths: tuple[str, ...],
-    target: str,
+    target: str | None,
     arguments: tuple[str, ...],
     gpus: tuple[str, ...],
     driver: str | None,
@@ -62,7 +66,7 @@ def dockerfile(
         raise click.UsageError("--driver is the driver of described GPUs: give --gpu, too")
     driver = driver or ""
     matrix = load_matrix(overlays)
-    images, services = read_recipes(paths, matrix, _given(arguments), target)
+    images, services = read_recipes(paths, matrix, _given(arguments), target or "")
     described = imagined(Description(gpus=gpus, driver=driver), {}, matrix) if gpus else None
     recipe = Recipe(matrix, images, services, described.gpus if described else (), driver)
     also: list[Finding] = []
@@ -82,8 +86,9 @@ def dockerfile(
     report = make_report(
         machine, matrix, judgement, subject=Subject("whatif", " ".join(paths)), fail_on=cast("FailOn", shown.fail_on)
     )
-    table = (*_table(recipe), *_where(described, driver))
-    give(report, judgement, shown, Look(about="image", again=paths, table=table))
+    given = {"target": target, "arguments": arguments, "gpus": gpus, "driver": driver, "overlays": overlays}
+    again = (*paths, *words((_TARGET, _BUILD_ARG, GPU, DRIVER, MATRIX), given))
+    give(report, judgement, shown, Look(about="image", again=again, table=_table(recipe, described)))
     return report.exit_code
 
 
@@ -99,8 +104,10 @@ def _given(pairs: tuple[str, ...]) -> dict[str, str]:
     return given
 
 
-def _table(recipe: Recipe) -> tuple[Line, ...]:
-    """What each image is made of, for a person."""
+def _table(recipe: Recipe, described: Machine | None) -> tuple[Line, ...]:
+    """What each image is made of, and where it is to run, for a person."""
+    from gpudoctor.render.inventory import drivers
+
     lines: list[Line] = []
     for image in recipe.images:
         held = recipe.torch(image)
@@ -114,24 +121,10 @@ def _table(recipe: Recipe) -> tuple[Line, ...]:
             lines.append([("    ", ""), (f"{one.row.title}  ", "dim"), (_shown(one), "")])
     for started in recipe.services:
         lines.append([("  service ", "dim"), (started.service.name, "")])
-    return tuple(lines)
-
-
-def _where(described: Machine | None, driver: str) -> tuple[Line, ...]:
-    """The machine that the images are to run on."""
-    if described is None:
-        return ()
-    lines: list[Line] = [[("  for     ", "dim"), (f"{gpu.name} ({gpu.arch.value})", "")] for gpu in described.gpus]
-    module = described.nvidia.module.value
-    if module:
-        origin = (
-            "assumed: --driver names another"
-            if not driver
-            else f"the newest of {driver}"
-            if module.version != driver
-            else ""
-        )
-        lines.append([("  driver  ", "dim"), (module.version, ""), (f" ({origin})" if origin else "", "dim")])
+    for gpu in described.gpus if described else ():
+        lines.append([("  for     ", "dim"), (f"{gpu.name} ({gpu.arch.value})", "")])
+    for _, text in drivers(described) if described else ():
+        lines.append([("  driver  ", "dim"), (f"{text}{'' if recipe.driver else ', assumed'}", "")])
     return tuple(lines)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -136,9 +137,10 @@ def message_explained(message: Message, titles: dict[str, str]) -> str:
 
 
 def _unknown(text: str, suite: Suite[Situation]) -> str:
-    """That no message is known, and the checks whose names or titles share most words with the text."""
-    words = _words(text)
-    shared = {check: len(words & _words(check.slug)) for check in suite}
+    """That no message is known, and the checks whose names share most with the text: a rare word weighs more."""
+    having = Counter(word for check in suite for word in _words(check.slug))
+    words = _words(text) & having.keys()
+    shared = {check: sum(1 / having[word] for word in words & _words(check.slug)) for check in suite}
     near = sorted((check for check in suite if shared[check]), key=lambda check: -shared[check])[:3]
     lines = ["gpudoctor knows no error message in this text."]
     if near:

@@ -75,7 +75,8 @@ def overview() -> str:
     for kind in kinds():
         newest = best(kind)
         last = matrix().last_branch(kind.arch) if kind.nvidia else None
-        for name in sorted(kind.names, key=str.lower):
+        first = most_asked_for(kind.names)
+        for name in (*first, *sorted({*kind.names} - {*first}, key=str.lower)):
             rows.append((escaped(name), f"{code(kind.arch)} {kind.family}", newest, last or ""))
     return table(rows, filtered="Type the name of your GPU")
 
@@ -106,8 +107,10 @@ def best(kind: Kind) -> str:
 
 def _page(kind: Kind) -> str:
     known = [name for name in kind.names if name != kind.arch]
-    products = ", ".join(name.removeprefix("GeForce ") for name in most_asked_for(known)) if known else "GPUs"
-    title = f"PyTorch on {products} ({kind.family}, {kind.arch})"
+    products = ", ".join(dict.fromkeys(map(_short, most_asked_for(known))))
+    title = (
+        f"PyTorch on {products} ({kind.family}, {kind.arch})" if known else f"PyTorch on {kind.arch} ({kind.family})"
+    )
     described = (
         f"Which builds of PyTorch have code for {', '.join(known[:8]) or kind.arch} ({kind.arch}), and which driver."
     )
@@ -221,15 +224,32 @@ _SAFETY = {
 }
 
 
+_PRODUCTS = (
+    r"GeForce [GR]TX|RX \d|Jetson|DGX Spark|GB10|\d{3}M$|Strix Halo|Steam Deck",
+    r"(?:Tesla )?(?:[VPKAHBL]|GB|HGX B)\d{1,3}\b|(?:Instinct )?MI\d|TITAN|Radeon (?:HD|R\d|VII)|Vega \d",
+)
+"""What people own, then what data centres have."""
+_SELDOM = r"Mobile|Max-Q|Laptop|\[|/|^G[A-Z]\d{3}|^CMP|Reserved|Series|Engineering|Custom GPU|Desktop Device"
+"""Variants, chips and names that nobody looks for."""
+_PARTS = r"(?:[ -](?:PG\d+|SXM|PCIe|DGXS|FHHL|NVL|MIG|AC|\d+ ?GB)\w*)+.*"
+
+
 def most_asked_for(names: Sequence[str]) -> list[str]:
-    """A few names for a title: products that people own, then those of data centres, without variants."""
-    plain = [name for name in names if not re.search(r"Mobile|Max-Q|Laptop|\[|/|^G[A-Z]\d{3}", name)]
-    kinds = (r"GeForce [GR]TX|RX \d|Jetson|DGX Spark|GB10", r"(?:Tesla )?[VPKAHB]\d{1,3}\b|MI\d|TITAN")
+    """A few names for a title, those that people look for first, each model once."""
+    plain = [name for name in names if not re.search(_SELDOM, name)]
 
     def rank(name: str) -> tuple[int, int]:
-        return next((at for at, kind in enumerate(kinds) if re.match(kind, name)), len(kinds)), len(name)
+        return next((at for at, kind in enumerate(_PRODUCTS) if re.match(kind, name)), len(_PRODUCTS)), len(name)
 
-    return sorted(plain or names, key=rank)[:4]
+    models: dict[str, str] = {}
+    for name in sorted(plain or names, key=rank):
+        models.setdefault(_short(name), name)
+    return list(models.values())[:4]
+
+
+def _short(name: str) -> str:
+    """The model as a title names it: "A100" of "A100-SXM-64GB", "RTX 4090" of "GeForce RTX 4090"."""
+    return re.sub(_PARTS, "", re.sub(r"^(?:GeForce|Instinct|Tesla|Radeon(?= \d))\s", "", name))
 
 
 def _python(kind: Kind) -> str:
