@@ -183,6 +183,8 @@ BNB = "bitsandbytes/libbitsandbytes_cuda128.so"
         ("flash-attn", "flash_attn_2_cuda.so", "truncated", True),
         ("bitsandbytes", BNB, "truncated", True),  # it is still the one that is chosen
         ("bitsandbytes", BNB, "missing", False),  # its neighbour is
+        ("torchvision", "torchvision/_C.so", "missing", True),
+        ("torchvision", "torchvision/image.so", "missing", False),  # only torchvision.io
         ("pandas", "pandas/_libs/lib.so", "missing", False),
     ],
 )

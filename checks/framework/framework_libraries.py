@@ -300,9 +300,8 @@ def _packages_of(one: InstalledFramework) -> tuple[str, ...]:
 
 def _has_gpu_code(situation: Situation, package: str) -> bool:
     """Whether a package computes on GPUs, and no other check tells of its files."""
-    tables = situation.matrix.tables
-    known = {row.package for row in tables.torch_dependents} | {row.package for row in tables.extension_builds}
-    known |= {name for row in tables.frameworks_on_torch for name in row.packages}
+    beside_torch = {name for row in situation.matrix.tables.frameworks_on_torch for name in row.packages}
+    known = (situation.matrix.gpu_packages | beside_torch) - {"torch"}
     return package in known and all(one.name != package for one in unmet(situation))
 
 

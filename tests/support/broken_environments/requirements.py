@@ -99,6 +99,8 @@ cuda("pillow uninstalled", uninstalled("pillow"), "pillow", imports("torchvision
 
 add = CATALOGUE.add
 VISION = {"torchvision-mismatch"}
+OWN = {"framework-install-damaged"}
+add("torchvision's own library deleted", "cuda-new", OWN, removed("torchvision/_C.so"), proof=NMS, repair=True)
 add("torchvision of an older torch", "cuda-new", VISION, installed("torchvision==0.20.1"), proof=NMS, repair=True)
 add("torchvision of a newer torch", "cuda-old", VISION, installed("torchvision==0.24.1"), proof=NMS)
 add(
