@@ -69,7 +69,8 @@ class ImageQuestions(Gpus):
         return row.python if row else None
 
     def _distribution(self, name: str) -> Distribution | None:
-        return next((row for row in self.tables.distributions if re.fullmatch(row.distribution, name)), None)
+        rows = self.tables.distributions if name else ()
+        return next((row for row in rows if re.fullmatch(row.distribution, name)), None)
 
 
 def _cudnn(groups: dict[str, str | None], row: BaseImage) -> str | None:
