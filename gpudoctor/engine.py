@@ -19,7 +19,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.symptoms import drop_fallbacks, join_symptoms, name_absence_causes, name_causes, settle_questions
 
 if TYPE_CHECKING:
-    from gpudoctor.machine import Machine
+    from gpudoctor.machine import Machine, Torch
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.requirement import Requirement
 
@@ -118,6 +118,7 @@ def judge(
     project_ignore: Mapping[str, str] | None = None,
     open_questions: Iterable[NotJudged] = (),
     required: Iterable[Requirement] = (),
+    peer_torch: Torch | None = None,
     foresee: bool = True,
 ) -> Judgement:
     """Run the checks over a machine.
@@ -126,9 +127,9 @@ def judge(
     reason. `project_select` and `project_ignore`, from a project's files, do the same, but take back no firm
     requirement, and what the selection leaves out is told.
     `open_questions` are what the probes already could not answer; `required` is what a job asks of the machine: it is
-    judged whatever is selected. With `foresee`, each fix is tried on the record: those that clear their problem and
-    break nothing come first, those that do not clear it are left out. Raises InputError for a selection that names no
-    check.
+    judged whatever is selected. `peer_torch` is the torch that works on equal machines. With `foresee`, each fix is
+    tried on the record: those that clear their problem and break nothing come first, those that do not clear it are
+    left out. Raises InputError for a selection that names no check.
     """
     required, open_questions = tuple(required), tuple(open_questions)
     left_to = () if select else tuple(project_select)
@@ -136,13 +137,13 @@ def judge(
 
     def judged(machine: Machine) -> Judgement:
         asked = (select, ignore or {}, project_ignore or {}, open_questions, required)
-        return _judged(machine, matrix, suite, *asked)
+        return _judged(Situation(machine, matrix, required, peer_torch), suite, *asked)
 
     judgement = judged(machine)
     if foresee and can_be_foreseen(judgement.findings):
         from gpudoctor.planner.search import with_ranked_fixes  # a healthy machine needs no plan
 
-        situation = Situation(machine, matrix, required)
+        situation = Situation(machine, matrix, required, peer_torch)
         findings = with_ranked_fixes(judgement.findings, situation, lambda other: judged(other).findings)
         judgement = replace(judgement, findings=findings)
     if not left_to:
@@ -152,8 +153,7 @@ def judge(
 
 
 def _judged(
-    machine: Machine,
-    matrix: Matrix,
+    situation: Situation,
     suite: Suite[Situation],
     select: tuple[str, ...],
     ignore: Mapping[str, str],
@@ -161,7 +161,6 @@ def _judged(
     open_questions: tuple[NotJudged, ...],
     required: tuple[Requirement, ...],
 ) -> Judgement:
-    situation = Situation(machine, matrix, required)
     ignored_ids = {**_project_ids(project_ignore, suite, required), **_ids(ignore, suite)}
     # What is not reported may be the cause of what is.
     running = suite.concerned(situation)

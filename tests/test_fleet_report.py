@@ -26,7 +26,7 @@ from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.machine import Machine, known
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.render.fleet import write_fleet
-from gpudoctor.testing import no_gpu_machine, nvidia_gpu, nvidia_machine
+from gpudoctor.testing import amd_gpu, amd_machine, no_gpu_machine, nvidia_gpu, nvidia_machine, torch
 from tests.support.check_cases import matrix
 from tests.support.faulty_machines import MACHINES
 from tests.support.fleet_nodes import KINDS
@@ -129,6 +129,59 @@ def test_one_plan_serves_all_nodes_with_one_problem() -> None:
     assert len(group.nodes) == 5
     assert group.fixes
     assert group.problems[0].slug == "torch-no-arch-for-gpu"
+
+
+H100 = nvidia_gpu("NVIDIA H100 80GB HBM3", "sm_90")
+B200 = nvidia_gpu("NVIDIA B200", "sm_100")
+MI300X = amd_gpu("AMD Instinct MI300X", "gfx942")
+
+
+@pytest.mark.parametrize(
+    ("broken", "others", "installs"),
+    [
+        pytest.param(
+            nvidia_machine(H100, driver="570.124.06", torch=torch("2.13.0+cu130")),
+            nvidia_machine(H100, driver="570.124.06", torch=torch("2.9.1+cu128")),
+            "torch==2.9.1+cu128",
+            id="a torch for a newer driver",
+        ),
+        pytest.param(
+            nvidia_machine(B200, torch=torch("2.6.0+cu124")),
+            nvidia_machine(B200, torch=torch("2.9.1+cu128")),
+            "torch==2.9.1+cu128",
+            id="a torch for older GPUs",
+        ),
+        pytest.param(
+            amd_machine(MI300X, torch=torch("2.9.1+cu128")),
+            amd_machine(MI300X, torch=torch("2.8.0+rocm6.3")),
+            "torch==2.8.0+rocm6.3",
+            id="a torch for the other vendor",
+        ),
+        pytest.param(
+            nvidia_machine(driver="535.183.01", torch=torch("2.9.1+cu130")),
+            nvidia_machine(driver="580.95.05", torch=torch("2.9.1+cu130")),
+            "nvidia-driver-580-open",
+            id="a driver too old for the torch of all",
+        ),
+    ],
+)
+def test_a_broken_node_is_made_like_those_that_work(broken: Machine, others: Machine, installs: str) -> None:
+    report = merged({**{f"n{number}": others for number in range(3)}, "odd": broken})
+    (node,) = (node for node in report.nodes if node.odd)
+    (group,) = (group for group in report.groups if node.name in group.nodes)
+    assert node.name == "odd"
+    assert "error" in {one.severity for one in node.odd}
+    assert installs in str(group.fixes[0].steps[0])
+
+
+def test_a_fleet_whose_torch_works_nowhere_is_no_model() -> None:
+    old = nvidia_machine(H100, driver="570.124.06", torch=torch("2.13.0+cu130"))
+    older = nvidia_machine(H100, driver="570.124.06", torch=torch("2.12.0+cu130"))
+    report = merged({**{f"n{number}": old for number in range(3)}, "odd": older})
+    installed = {
+        word for group in report.groups for word in getattr(group.fixes[0].steps[0], "argv", ()) if "==" in word
+    }
+    assert installed == {"torch==2.13.0+cu126", "torch==2.12.0+cu126"}
 
 
 # --- documents -------------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ def _torch_for(situation: Situation, driver: str) -> tuple[Fix, ...]:
     gpus = builds.gpus_to_serve(situation, situation.usable_of("amd"))
     choices, _ = builds.candidates(situation, gpus)
     fitting = tuple(c for c in choices if c.rocm and situation.matrix.rocm_driver_fits(c.rocm, driver))
-    near = nearest(situation.matrix, fitting, situation.torch)
+    near = nearest(situation, fitting, situation.torch)
     return tuple(builds.fix_by(situation, choice, situation.torch) for choice in near)
 
 

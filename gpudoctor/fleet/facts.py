@@ -207,7 +207,7 @@ FACTS: tuple[ComparedFact, ...] = (
     ComparedFact("mig", "MIG mode", _mig, "model"),
     ComparedFact("ecc", "GPU memory errors", _ecc, "model", layers=("driver",)),
     ComparedFact("peers", "GPUs that each GPU reaches directly", _peers, "model"),
-    ComparedFact("nvidia.driver", "NVIDIA driver", _nvidia_driver, layers=("driver", "framework")),
+    ComparedFact("nvidia.driver", "NVIDIA driver", _nvidia_driver, layers=("driver", "runtime", "framework")),
     ComparedFact("nvidia.modules", "NVIDIA kernel modules", _nvidia_flavour, "model", layers=("driver",)),
     ComparedFact(
         "nvidia.libraries", "NVIDIA driver libraries", lambda m: value_of(m.nvidia.userland), layers=("driver",)
@@ -232,7 +232,7 @@ FACTS: tuple[ComparedFact, ...] = (
     ComparedFact("amd.driver", "amdgpu driver", lambda m: value_of(m.amd.module), "model", layers=("driver",)),
     ComparedFact("amd.firmware", "firmware of the GPUs", _amd_firmware, "model"),
     ComparedFact("amd.rocm", "ROCm of the system", _rocm, layers=("runtime",)),
-    ComparedFact("torch.version", "torch", _torch, layers=("framework",)),
+    ComparedFact("torch.version", "torch", _torch, layers=("runtime", "framework")),
     ComparedFact("python", "Python", _python),
     ComparedFact("kernel", "kernel", lambda m: value_of(m.system.kernel), severity="note", layers=("driver",)),
     ComparedFact("kernel.options", "kernel options", lambda m: value_of(m.system.kernel_options), "model"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from gpudoctor.fleet.documents import Document, FoundThere
 from gpudoctor.fleet.facts import ComparedFact
 from gpudoctor.fleet.names import natural, short, stem
 from gpudoctor.fleet.nodes import Node, Reader
-from gpudoctor.fleet.norms import LEAST, Norm, Split, beside, norm_of
+from gpudoctor.fleet.norms import LEAST, Norm, Split, beside, majority, norm_of
 from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup, Odd, Undecided
 from gpudoctor.host import InputError
 from gpudoctor.suites import machine_checks
@@ -54,7 +54,7 @@ def merge(
         raise InputError(f"{good.name}: no node has its GPUs ({good.facts.get('gpus', 'unknown')})")
     comparison = Comparison(list(nodes.values()), reader, good)
     told = {node.name: _worse(node, comparison.odd.get(node.name, ())) for node in nodes.values()}
-    groups = _groups(nodes.values())
+    groups = _groups(reader.beside(node, comparison.peer_torch.get(node.name, "")) for node in nodes.values())
     place = {name: group.id for group in groups for name in group.nodes}
     rows = [
         FleetNode(
@@ -185,6 +185,22 @@ class Comparison:
             split = self._undecided.setdefault(name, {})
             for value, names in found.values.items():
                 split[value] = (*split.get(value, ()), *sorted(names, key=natural))
+
+    @cached_property
+    def peer_torch(self) -> dict[str, str]:
+        """By node, the torch of the good node; else the one that most of those beside it have, if most of these
+        work."""
+        found: dict[str, str] = {}
+        fact = self.reader.facts.get("torch.version")
+        if fact is None:
+            return found
+        for key, values in self._compared_with(fact).items():
+            good, most = self._golden_value(fact, key), majority(values)
+            alike = [self._by_name[name] for name, value in values.items() if value == most]
+            works = [node for node in alike if node.verdict in ("ok", "warning")]
+            if wanted := good or (most if 2 * len(works) > len(alike) else None):
+                found |= dict.fromkeys(values, wanted)
+        return found
 
     def _usual(self, names: Iterable[str]) -> tuple[set[str], int]:
         """The problems that most of these nodes have, and how many nodes they are."""

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from gpudoctor.finding import Verdict
 from gpudoctor.fleet.documents import Document, FoundThere
 from gpudoctor.fleet.facts import ComparedFact, compared, computing, main_model, without_container
-from gpudoctor.machine import Machine, NvmlDevice, System
+from gpudoctor.machine import Machine, NvmlDevice, System, Torch
 from gpudoctor.machine.board import Board
 from gpudoctor.situation.usable_gpus import is_full
+from gpudoctor.step import RunStep
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -28,6 +29,7 @@ _WITHOUT_GPU = ("cpu", "login")
 
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 """Which texts are equal decides, not what a UUID is."""
+_TORCH = re.compile(r"torch(\[[\w.,-]+\])?==")
 _JOB_NUMBERS = ("RAY_JOB_ID", "SLURM_JOB_ID", "SLURM_JOBID")
 
 
@@ -53,6 +55,8 @@ class Node(Struct, frozen=True):
     platform: str = ""
     lists_packages: bool = False
     why: str = ""
+    machine: bytes = b""
+    """By which its reader finds the machine again, where a fix installs another torch."""
 
 
 class Reader:
@@ -63,16 +67,20 @@ class Reader:
         self.facts: dict[str, ComparedFact] = {}
         """Every compared fact that some node had, by name."""
         self._judged: dict[bytes, Judged] = {}
+        self._torches: dict[str, Torch] = {}
+        self._machines: dict[bytes, Machine] = {}
+        """Those for which another torch is a fix: which one, the nodes beside them decide."""
 
     def node(self, document: Document) -> Node:
         """The node of one document."""
         machine = document.machine
         if machine is None:
             return Node(document.name, document.role, why=document.failure or "the document is empty")
+        key = _key(machine)
         found = (
             Judged(document.verdict or "unknown", document.findings)
             if document.findings is not None
-            else self._judge(machine)
+            else self._judge(machine, key)
         )
         if document.role in _WITHOUT_GPU and not machine.gpus and machine.buses.known:
             found = _without_gpu(found)
@@ -80,6 +88,11 @@ class Reader:
         for fact, value in compared(machine):
             self.facts.setdefault(fact.name, fact)
             facts[fact.name] = sys.intern(value)
+        if machine.torch:
+            self._torches.setdefault(machine.torch.version, machine.torch)
+        another = any(map(_may_install_torch, found.findings))
+        if another:
+            self._machines.setdefault(key, machine)
         model = main_model(machine)
         listed = machine.environment.value.distributions.value if machine.environment.value else None
         return Node(
@@ -93,18 +106,41 @@ class Reader:
             count=len(computing(machine)),
             platform=machine.system.platform,
             lists_packages=bool(listed),
+            machine=key if another else b"",
         )
 
-    def _judge(self, machine: Machine) -> Judged:
+    def _judge(self, machine: Machine, key: bytes) -> Judged:
         """By the engine. Two machines that are equal but for what no check decides by get one answer."""
-        names: dict[bytes, bytes] = {}
-        written = _UUID.sub(
-            lambda found: names.setdefault(found[0], b"%d" % len(names)), msgspec.json.encode(coarse(machine))
-        )
-        key = hashlib.blake2b(written, digest_size=16).digest()
         if key not in self._judged:
             self._judged[key] = judge_machine(machine, self.matrix)
         return self._judged[key]
+
+    def beside(self, node: Node, torch: str) -> Node:
+        """The same node, with the fixes that it has beside nodes on which this torch works."""
+        peer = self._torches.get(torch)
+        if not node.machine or peer is None:
+            return node
+        key = node.machine + torch.encode()
+        if key not in self._judged:
+            self._judged[key] = judge_machine(self._machines[node.machine], self.matrix, peer)
+        fixes = {(one.id, one.message): one.fixes for one in self._judged[key].findings}
+        problems = (replace(one, fixes=fixes.get((one.id, one.message), one.fixes)) for one in node.problems)
+        return replace(node, problems=tuple(problems))
+
+
+def _key(machine: Machine) -> bytes:
+    """Equal for machines that get one answer."""
+    names: dict[bytes, bytes] = {}
+    written = _UUID.sub(
+        lambda found: names.setdefault(found[0], b"%d" % len(names)), msgspec.json.encode(coarse(machine))
+    )
+    return hashlib.blake2b(written, digest_size=16).digest()
+
+
+def _may_install_torch(found: FoundThere) -> bool:
+    """Whether one of its fixes installs some torch."""
+    runs = (step for fix in found.fixes for step in fix.steps if isinstance(step, RunStep))
+    return found.severity != "note" and any(_TORCH.match(word) for step in runs for word in step.argv)
 
 
 def _without_gpu(found: Judged) -> Judged:
@@ -152,15 +188,15 @@ def _coarse_device(device: NvmlDevice) -> NvmlDevice:
     return replace(device, memory_used=used, processes=int(bool(busy)), board=board)
 
 
-def judge_machine(machine: Machine, matrix: Matrix) -> Judged:
-    """What the checks say of a machine, with the steps of the fixes."""
+def judge_machine(machine: Machine, matrix: Matrix, peer_torch: Torch | None = None) -> Judged:
+    """What the checks say of a machine, with the steps of the fixes. `peer_torch` works on the nodes beside it."""
     from gpudoctor.engine import judge
     from gpudoctor.planner.plan import fixes_for
     from gpudoctor.situation import Situation
     from gpudoctor.suites import machine_checks
 
-    judgement = judge(machine, matrix, machine_checks())
-    situation = Situation(machine, matrix)
+    judgement = judge(machine, matrix, machine_checks(), peer_torch=peer_torch)
+    situation = Situation(machine, matrix, peer_torch=peer_torch)
     return Judged(
         judgement.verdict,
         tuple(

@@ -6,6 +6,7 @@ such a majority, nobody is accused.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -31,6 +32,12 @@ class Split(Struct, frozen=True):
         return len(self.values) >= LEAST and all(len(nodes) == 1 for nodes in self.values.values())
 
 
+def majority(values: Mapping[str, str]) -> str | None:
+    """The value that most nodes have, by their names; None if too few nodes agree."""
+    value, count = Counter(values.values()).most_common(1)[0]
+    return value if len(values) >= LEAST and 2 * count > len(values) else None
+
+
 def norm_of(values: Mapping[str, str]) -> Norm | Split | None:
     """What comes of the values of nodes, by their names; None if all agree."""
     by_value: dict[str, list[str]] = {}
@@ -38,9 +45,8 @@ def norm_of(values: Mapping[str, str]) -> Norm | Split | None:
         by_value.setdefault(value, []).append(name)
     if len(by_value) < 2:
         return None
-    best = max(by_value, key=lambda value: len(by_value[value]))
-    if len(values) >= LEAST and 2 * len(by_value[best]) > len(values):
-        return Norm(best, {name: value for name, value in values.items() if value != best})
+    if best := majority(values):
+        return beside(values, best)
     return Split({value: tuple(names) for value, names in by_value.items()})
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from gpudoctor.finding import Finding, Fix
-from gpudoctor.machine import Machine
+from gpudoctor.machine import Machine, Torch
 from gpudoctor.planner.effects import Horizon, effect
 from gpudoctor.situation import Situation
 
@@ -68,6 +68,11 @@ class Foresight:
         self.now = Outlook(situation.machine, problems, notes=notes)
         self.judged = 0
         """How often the checks ran again."""
+
+    @property
+    def peer_torch(self) -> Torch | None:
+        """The torch of equal machines beside this one."""
+        return self._situation.peer_torch
 
     def after(self, outlook: Outlook, finding: Finding, fix: Fix) -> Outlook:
         """What is left after one fix for a problem."""

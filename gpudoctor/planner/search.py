@@ -27,6 +27,8 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
+from gpudoctor.machine import Torch
+from gpudoctor.matrix.versions import public_version
 from gpudoctor.planner.foresight import Foresight, Judge, Outlook, key_of
 from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.situation import Situation
@@ -44,6 +46,7 @@ _DRIVERS = (InstallDriver, InstallRocmDriver)
 # What a remedy costs a person.
 _VARIABLE, _PACKAGE, _FRAMEWORK, _SYSTEM, _CONTAINER, _DRIVER, _REBOOT, _PERSON = 1, 10, 30, 100, 300, 400, 1000, 3000
 _NEXT_FIX = 5_000
+_LEAVES_PEERS = 2_000
 _NO_GPU = 1_000_000
 """To compute on the CPU is better only than an error that nothing else clears."""
 # What is left costs more than any fix.
@@ -145,7 +148,7 @@ class Search:
     def _fixes(self, finding: Finding) -> Iterator[tuple[Fix, float]]:
         """The fixes of a problem, cheapest first."""
         number = self._chosen.get(finding.id)
-        fixes = list(zip(finding.fixes, costs(finding.fixes), strict=True))
+        fixes = list(zip(finding.fixes, costs(finding.fixes, self._foresight.peer_torch), strict=True))
         if number is not None and key_of(finding) in self._at_first:
             fixes = fixes[number - 1 : number]
         elif not self._only:
@@ -199,15 +202,15 @@ def _alone(moves: tuple[Move, ...]) -> tuple[Move, ...]:
     return moves
 
 
-def costs(fixes: Sequence[Fix]) -> tuple[float, ...]:
+def costs(fixes: Sequence[Fix], peer_torch: Torch | None = None) -> tuple[float, ...]:
     """What each fix of a problem costs a person. The problem's own order decides, but not between a driver and what
-    stays inside the environment."""
+    stays inside the environment. Another torch than equal machines have costs more than a driver like theirs."""
     inside = [all(isinstance(remedy, INSIDE) for remedy in fix.remedies) for fix in fixes]
     driver = [any(map(_is_a_driver, fix.remedies)) for fix in fixes]
     found = []
     for place, fix in enumerate(fixes):
         apart = sum(driver[:place]) if inside[place] else sum(inside[:place]) if driver[place] else 0
-        found.append(sum(map(_cost, fix.remedies)) + (place - apart) * _NEXT_FIX)
+        found.append(sum(_cost(remedy, peer_torch) for remedy in fix.remedies) + (place - apart) * _NEXT_FIX)
     return tuple(found)
 
 
@@ -221,7 +224,7 @@ def _is_a_driver(remedy: AnyRemedy) -> bool:
     return isinstance(remedy, _DRIVERS) or (isinstance(remedy, Manual) and remedy.risk == "reboot")
 
 
-def _cost(remedy: AnyRemedy) -> float:
+def _cost(remedy: AnyRemedy, peer_torch: Torch | None) -> float:
     if isinstance(remedy, (SetVariable, UnsetVariable)):
         # An override makes a GPU run code that was made for another one.
         return (
@@ -230,7 +233,11 @@ def _cost(remedy: AnyRemedy) -> float:
             else _VARIABLE
         )
     if isinstance(remedy, ReplaceTorch):
-        return _FRAMEWORK + (_NO_GPU if remedy.build == "cpu" else 0)
+        leaves = peer_torch and (remedy.version, remedy.build) != (
+            public_version(peer_torch.version),
+            peer_torch.build,
+        )
+        return _FRAMEWORK + (_NO_GPU if remedy.build == "cpu" else 0) + (_LEAVES_PEERS if leaves else 0)
     if isinstance(remedy, (ReplacePackage, ReinstallPackage, RemovePackage)):
         return _FRAMEWORK if remedy.name == "torch" else _PACKAGE
     if isinstance(remedy, Manual):
@@ -256,7 +263,7 @@ def _ranked(finding: Finding, foresight: Foresight) -> tuple[Fix, ...]:
     """The fixes of a problem: those that clear it and break nothing first, cheapest first among them; then those that
     clear it but need another fix after them. One that does not clear it is left out."""
     good: list[tuple[float, Fix]] = []
-    for fix, cost in zip(finding.fixes, costs(finding.fixes), strict=True):
+    for fix, cost in zip(finding.fixes, costs(finding.fixes, foresight.peer_torch), strict=True):
         if foresight.judged >= _MOST_RANKED:
             good.append((cost, fix))
             continue

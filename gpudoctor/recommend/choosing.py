@@ -115,7 +115,7 @@ class _Choosing:
             return ()
         version = self.keep.version.partition("+")[0]
         kept = tuple(c for c in self.native if c.version == version)
-        return nearest(self.matrix, kept, self.keep)
+        return nearest(self.situation, kept, self.keep)
 
     def _build(self, choice: Choice, *remarks: str) -> Recommended:
         remedies = replace_torch(self.situation, choice, self.companions)

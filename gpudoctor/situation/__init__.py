@@ -24,16 +24,24 @@ A = TypeVar("A")
 class Situation:
     """A machine and the matrix, with the answers that need both."""
 
-    def __init__(self, machine: Machine, matrix: Matrix, required: tuple[Requirement, ...] = ()) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        matrix: Matrix,
+        required: tuple[Requirement, ...] = (),
+        peer_torch: Torch | None = None,
+    ) -> None:
         self.machine = machine
         self.matrix = matrix
         self.required = required
+        self.peer_torch = peer_torch
+        """The torch that works on machines of the same kind beside this one: a fix keeps to it where it can."""
         self.answers: dict[object, Any] = {}
         """Of the questions that `answer_once` marks."""
 
     def on(self, machine: Machine) -> Situation:
         """The same situation on a changed machine."""
-        return Situation(machine, self.matrix, self.required)
+        return Situation(machine, self.matrix, self.required, self.peer_torch)
 
     @cached_property
     def standings(self) -> tuple[Standing, ...]:

@@ -17,7 +17,7 @@ import msgspec
 from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.testing import with_torch
 from tests.support.environments import shared_library, write_torch, write_venv
-from tests.support.fleets import FOR_NVIDIA, KINDS
+from tests.support.fleets import FOR_NVIDIA, KINDS, with_package
 from tests.support.hosts import Host
 
 WIDTH = 88
@@ -107,7 +107,8 @@ def fleet(folder: Path) -> dict[str, str]:
     """The folder results/ with snapshots of eight nodes, of which two have another NCCL and one an old torch."""
     nodes = {f"gpu{number:02d}": KINDS["h100"] for number in range(1, 9)}
     nodes["gpu03"] = nodes["gpu07"] = FOR_NVIDIA["package.nvidia-nccl-cu12"](KINDS["h100"])
-    nodes["gpu05"] = with_torch(KINDS["h100"], version="1.10.2+cu102", build="cu102", cuda="10.2")
+    old = with_torch(KINDS["h100"], version="1.10.2+cu102", build="cu102", cuda="10.2")
+    nodes["gpu05"] = with_package(old, "torch", "1.10.2+cu102")
     (folder / "results").mkdir()
     for name, machine in nodes.items():
         (folder / "results" / f"{name}.json").write_bytes(msgspec.json.encode(Snapshot(machine=machine)))

@@ -93,11 +93,16 @@ def _variable(machine: Machine) -> Machine:
 
 
 def _nccl(machine: Machine, version: str = "2.21.5") -> Machine:
+    return with_package(machine, "nvidia-nccl-cu12", version)
+
+
+def with_package(machine: Machine, name: str, version: str) -> Machine:
+    """The machine with a package of that version in its environment."""
     environment = machine.environment.value
     assert environment
     listed: Fact[tuple[Distribution, ...]] = environment.distributions
-    others = tuple(one for one in listed.value or () if one.name != "nvidia-nccl-cu12")
-    package = Distribution("nvidia-nccl-cu12", version, installer="pip")
+    others = tuple(one for one in listed.value or () if one.name != name)
+    package = Distribution(name, version, installer="pip")
     changed = replace(environment, distributions=known((*others, package), listed.source or "made up"))
     return replace(machine, environment=replace(machine.environment, value=changed))
 

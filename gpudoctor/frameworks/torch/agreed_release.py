@@ -23,7 +23,7 @@ def torch_of(situation: Situation, torch: Torch, wanted: str) -> tuple[Fix, ...]
     fitting = tuple(choice for choice in choices if package_matches(wanted, choice.version))
     alike = tuple(choice for choice in fitting if choice.build == torch.build)
     fitting = tuple(choice for choice in alike if choice.origin == torch.origin) or alike or fitting
-    return tuple(builds.fix_by(situation, choice, torch) for choice in nearest(situation.matrix, fitting, torch)[:1])
+    return tuple(builds.fix_by(situation, choice, torch) for choice in nearest(situation, fitting, torch)[:1])
 
 
 @answer_once

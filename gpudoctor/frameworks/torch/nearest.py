@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 
-def nearest(matrix: Matrix, choices: tuple[Choice, ...], keep: Torch | None) -> tuple[Choice, ...]:
-    """The choices to offer: of the version to keep, else of the nearest newer one, else of the newest older one.
+def nearest(situation: Situation, choices: tuple[Choice, ...], keep: Torch | None) -> tuple[Choice, ...]:
+    """The choices to offer: of the version to keep, else of the nearest newer one, else of the newest older one. The
+    torch of equal machines beside this one comes before the one to keep.
 
     Choices without a known fault on this machine come first. At most one supported build is offered, and after it one
     that nobody supports, if only that keeps the version or nothing else exists.
     """
+    keep, matrix = situation.peer_torch or keep, situation.matrix
+    if peers := [choice for choice in choices if situation.peer_torch and is_build(choice, situation.peer_torch)]:
+        choices = tuple(peers)
     offered = [_sound(matrix, [c for c in choices if not merely_built(c)], keep)]
     built = _sound(matrix, [c for c in choices if merely_built(c)], keep)
     if built and (offered[0] is None or (keep and _distance(built, keep) < _distance(offered[0], keep))):

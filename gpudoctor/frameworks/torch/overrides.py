@@ -45,7 +45,7 @@ def override_fixes(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | No
         choices, _ = candidates(plain, stand_ins)
         wheels = tuple(choice for choice in choices if not choice.extra)
         sound = tuple(choice for choice in wheels if not _faults(matrix, usable, choice.rocm))
-        best: Choice | None = next(iter(nearest(matrix, sound or wheels, keep)), None)
+        best: Choice | None = next(iter(nearest(situation, sound or wheels, keep)), None)
         if best is None:
             return []
         remedies = replace_torch(situation, best)

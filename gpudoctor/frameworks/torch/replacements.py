@@ -44,11 +44,11 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
         # can be added to it.
         choices = tuple(choice for choice in choices if choice.extra or not is_build(choice, keep))
     if place in ("jetson", "conda"):
-        native = [fix_by(situation, choice, keep) for choice in nearest(situation.matrix, choices, keep)[:1]]
+        native = [fix_by(situation, choice, keep) for choice in nearest(situation, choices, keep)[:1]]
         if situation.machine.system.jetson.known and native:
             return tuple(native)  # an index has a wheel for this very board
         return special or tuple(native) or (_nothing(gpus),)
-    offered = _with_limits(situation, gpus, keep, nearest(situation.matrix, choices, keep), rejected)
+    offered = _with_limits(situation, gpus, keep, nearest(situation, choices, keep), rejected)
     fixes = [*special, *(fix_by(situation, choice, keep) for choice in offered)]
     if not fixes:
         fixes += _after_another_change(situation, gpus, keep, rejected)
@@ -72,7 +72,7 @@ def _with_limits(
     if not whys or not offered or offered[0].passed_over:
         return offered
     everything, _ = candidates(situation, gpus, unconstrained=True)
-    for best in nearest(situation.matrix, everything, keep)[:1]:
+    for best in nearest(situation, everything, keep)[:1]:
         if why := whys.get((best.version, best.build)):
             return (replace(offered[0], passed_over=f"{best.version}+{best.build}: {why}"), *offered[1:])
     return offered
@@ -95,12 +95,12 @@ def _after_another_change(
                     title=f"Driver {driver.branch}, then torch {choice.version}+{choice.build}",
                     remedies=(driver, *replace_torch(situation, choice)),
                 )
-                for choice in nearest(situation.matrix, choices, keep)[:1]
+                for choice in nearest(situation, choices, keep)[:1]
             ]
     if not fixes and (python := situation.python):
         anywhere, refused = candidates(situation, gpus, any_python=True)
         rejected += refused
-        for choice in nearest(situation.matrix, anywhere, keep)[:1]:
+        for choice in nearest(situation, anywhere, keep)[:1]:
             other = _nearest_python(python, choice.pythons)
             index = f" --index-url {choice.index_url}" if choice.index_url else ""
             extra = f"[{choice.extra}]" if choice.extra else ""
@@ -120,7 +120,7 @@ def _outside_the_limits(
     """What a person has to change where the configuration of pip or uv excludes every build that works."""
     choices, _ = candidates(situation, gpus, unconstrained=True)
     fixes = []
-    for choice in nearest(situation.matrix, choices, keep)[:1]:
+    for choice in nearest(situation, choices, keep)[:1]:
         name = f"{choice.version}+{choice.build}"
         why = next((item.why for item in rejected if f"{item.torch}+{item.build}" == name), "")
         text = f"torch {name} works here, but {why}. Change that, then run gpudoctor fix again."
@@ -149,7 +149,7 @@ def for_each_kind(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | Non
         present = (
             c for c in choices if keep and (c.version, c.build) == (keep.version.partition("+")[0], keep.build)
         )
-        best = next(present, None) or next(iter(nearest(situation.matrix, choices, keep)), None)
+        best = next(present, None) or next(iter(nearest(situation, choices, keep)), None)
         names = ", ".join(dict.fromkeys(gpu.name for gpu in kind))
         needs.append(f"{names}: torch {best.version}+{best.build}" if best else f"{names}: no build at all")
     together, _ = candidates(situation, gpus)
@@ -189,7 +189,7 @@ def _on_the_cpu(situation: Situation, keep: Torch | None) -> list[Fix]:
         return []
     choices, _ = candidates(situation, ())
     named = tuple(choice for choice in choices if choice.index_url)
-    best = nearest(situation.matrix, named, keep)[:1]
+    best = nearest(situation, named, keep)[:1]
     return [
         Fix(title=f"Use the CPU: torch {choice.version}+cpu", remedies=replace_torch(situation, choice))
         for choice in best
