@@ -205,6 +205,30 @@ def test_jax_without_its_libraries_gets_them_by_its_extra():
 
 
 @pytest.mark.parametrize(
+    ("nvidia", "newer"),
+    [
+        ({"nvidia-nvjitlink-cu12": "12.8.93", "nvidia-cusolver-cu12": "11.7.3.90"}, ["nvidia-nvjitlink-cu12"]),
+        ({"nvidia-nvjitlink-cu12": "12.9.86", "nvidia-cusolver-cu12": "11.7.5.82"}, []),
+        (
+            {
+                "nvidia-nvjitlink-cu12": "12.8.93",
+                "nvidia-cusolver-cu12": "11.7.3.90",
+                "nvidia-cusparse-cu12": "12.5.8.93",
+            },
+            [],
+        ),
+    ],
+    ids=["cuSPARSE will be newer", "is the newest", "nothing that it links is missing"],
+)
+def test_nvjitlink_follows_what_an_installer_will_take_in_its_newest_release(nvidia, newer):
+    lacking = FrameworkFiles(
+        "jax", version="0.12.0.1", build="jax-cuda12-plugin", not_found=known(("libcufft.so.11",), "/"), source="/"
+    )
+    (finding,) = found(with_files(machine({**JAX_12, **nvidia}), lacking), "framework-libraries-not-found")
+    assert [one.name for one in finding.fixes[0].remedies] == [*newer, "jax"]
+
+
+@pytest.mark.parametrize(
     ("packages", "files", "command"),
     [
         (

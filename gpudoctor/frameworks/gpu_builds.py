@@ -91,7 +91,29 @@ def install(situation: Situation, framework: InstalledFramework, build: Framewor
     there = situation.machine.installed(build.install)
     if there is not None and there.version == version and in_one_folder(situation, build.install):
         again = (ReinstallPackage(there.name, version, why="removing the other one takes its files away"),)
-    return Fix(f"Install {framework.title}'s build for {target_of(build)}", (*removals, *again, new))
+    linker = _linker(situation, build)
+    return Fix(f"Install {framework.title}'s build for {target_of(build)}", (*removals, *again, *linker, new))
+
+
+_LINKED = {"nvidia-cusparse", "nvidia-cusolver"}
+"""Wheels that cannot be loaded with an nvJitLink older than themselves; their metadata does not say so."""
+
+
+def _linker(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePackage, ...]:
+    """nvJitLink of the newest release, where an installer will choose the newest of what is linked by it."""
+    major = figures(build.cuda or "0")[:1]
+    listed = (situation.environment.distributions.value if situation.environment else None) or ()
+    of_nvidia = {without_cuda(one.name): one for one in listed}
+    there = of_nvidia.get("nvidia-nvjitlink")
+    if not build.extra or there is None or figures(there.version)[:1] != major or of_nvidia.keys() >= _LINKED:
+        return ()
+    pinned = any(line.startswith(f"{there.name}==") for one in listed for line in one.requires)
+    toolkits = [row.cuda for row in situation.matrix.tables.cuda_toolkits if figures(row.cuda)[:1] == major]
+    newest = max(toolkits, key=figures, default="")
+    if pinned or figures(there.version)[:2] >= figures(newest)[:2]:
+        return ()
+    why = "cuSPARSE and cuSOLVER come in their newest release, and need an nvJitLink that is no older"
+    return (ReplacePackage(there.name, f">={newest}", why=why, indirect=True),)
 
 
 def remedies(
