@@ -95,7 +95,12 @@ class ErrorQuestions:
             for vendor in ("nvidia", "amd") if row.vendor == "any" else (row.vendor,):
                 first.setdefault((number, vendor), row)
         messages: dict[str, Message] = {}
-        for (number, vendor), row in sorted(first.items(), key=lambda item: item[0][0]):
+
+        def place(found: tuple[tuple[int, str], ErrorPattern]) -> tuple[int, bool]:
+            number, vendor = found[0]
+            return number, vendor == "amd" and "CUDA" in lines[number]  # torch for ROCm rarely says so
+
+        for (number, vendor), row in sorted(first.items(), key=place):
             if vendor in (_vendors(lines[number]) if len(vendors) > 2 else vendors):
                 messages.setdefault(row.id, Message(row, lines[number].strip(), number + 1))
         return tuple(messages.values())
