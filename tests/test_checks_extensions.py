@@ -292,6 +292,49 @@ def test_a_library_is_found_wherever_its_process_finds_it(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("requires", "newer", "missed"),
+    [
+        ("cuda-pathfinder>=1.3", "nvidia/cu13/lib/libcublas.so.13", ["libcublas.so.12"]),
+        ("cuda-pathfinder>=1.3", "nvidia/cu13/lib/libcufft.so.12", []),
+        ("cuda-bindings", "nvidia/cu13/lib/libcublas.so.13", []),
+    ],
+    ids=["CUDA 13 is met first", "another library of it", "by itself"],
+)
+def test_cuda_pathfinder_takes_the_release_that_it_meets_first(tmp_path: Path, requires, newer, missed):
+    older = "nvidia/cublas/lib/libcublas.so.12"
+    code = {"cupy/cuda_ext.so": shared_library(["libcublas.so.12"]), older: shared_library(), newer: shared_library()}
+    info = write_distribution(tmp_path, "cupy-cuda12x", "14.2.0", files=code, requires=(requires,))
+    environment = _environment(tmp_path, Distribution("cupy-cuda12x", "14.2.0", str(info), requires=(requires,)))
+    missing = _read(environment)["cuda_ext.so"].missing
+    assert [one.name for one in missing] == missed
+    assert [(one.instead, one.passed_over) for one in missing] == [(str(tmp_path / newer), str(tmp_path / older))][
+        : len(missed)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "first"),
+    [("NVIDIA GeForce RTX 4090", "CuPy's build for CUDA 13"), ("Tesla V100", "in LD_LIBRARY_PATH")],
+)
+def test_a_library_that_is_passed_over_leads_to_the_newer_build_or_to_the_loaders_path(gpu: str, first: str):
+    arch = "sm_70" if "V100" in gpu else "sm_89"
+    folder = "/venv/lib/python3.12/site-packages/nvidia"
+    lost = MissingLibrary(
+        "libcublas.so.12",
+        instead=f"{folder}/cu13/lib/libcublas.so.13",
+        passed_over=f"{folder}/cublas/lib/libcublas.so.12",
+    )
+    cupy = Extension(
+        "cupy-cuda12x", "14.2.0", "/venv/cupy/cublas.so", sass=(arch,), needs=("libcublas.so.12",), missing=(lost,)
+    )
+    bare = nvidia_machine(nvidia_gpu(gpu, arch), torch=None, packages={"cupy-cuda12x": "14.2.0"})
+    found = finding(with_environment(bare, extensions=(cupy,)), "framework-cuda-libs-missing")
+    assert found is not None
+    assert "takes libcublas.so.13 instead" in found.message
+    assert found.fixes[0].title.endswith(first)
+
+
+@pytest.mark.parametrize(
     ("lost", "missing"),
     [
         ("", []),

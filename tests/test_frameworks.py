@@ -204,6 +204,19 @@ def test_jax_without_its_libraries_gets_them_by_its_extra():
     assert found(with_files(amd_machine(torch=None, packages=JAX_12), lacking), "framework-libraries-not-found") == []
 
 
+@pytest.mark.parametrize(("wheels", "asked"), [("cu12", "<13"), ("", ">=13")])
+def test_what_decides_the_cuda_of_a_framework_is_installed_for_the_wheels_that_are_there(wheels, asked):
+    runtime = ("nvidia-cuda-runtime-cu12", "12.8.90") if wheels else ("nvidia-cuda-runtime", "13.0.96")
+    numba = Distribution(
+        "numba-cuda", "0.30.4", requires=("cuda-bindings<14.0.0,>=12.9.1",), installer="pip", path="/s/n.dist-info"
+    )
+    there = machine({})
+    listed = (Distribution(*runtime, installer="pip"), numba)
+    bare = with_environment(there, distributions=known(listed, "/s"), not_installed=("cuda-bindings",))
+    (finding,) = found(bare, "requirements-incomplete")
+    assert [one.specifier.rpartition(",")[2] for one in finding.fixes[0].remedies] == [asked]
+
+
 @pytest.mark.parametrize(
     ("nvidia", "newer"),
     [

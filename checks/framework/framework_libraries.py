@@ -13,11 +13,12 @@ from gpudoctor.frameworks.others import (
     any_installed,
     gpu_names,
     installed_again,
+    on_the_loaders_path,
     sharing_frameworks,
     version_evidence,
     works_beside,
 )
-from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
+from gpudoctor.frameworks.torch.nvidia_wheels import FIRST_WITHOUT_SUFFIX, distribution_of, without_cuda
 from gpudoctor.frameworks.torch.requirements import unmet
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
 from gpudoctor.frameworks.torch.system_rocblas import lacks_kernels
@@ -80,9 +81,7 @@ def _provided(situation: Situation, one: InstalledFramework, lacking: tuple[str,
     """What brings the libraries, or where to look for them."""
     folders = one.files.beside if one.files else ()
     if folders:
-        value = ":".join((*folders, "$LD_LIBRARY_PATH"))
-        text = f'Set the variable before the program starts: export LD_LIBRARY_PATH="{value}"'
-        return Fix("Name the folders of NVIDIA's wheels in LD_LIBRARY_PATH", (Manual(text),))
+        return on_the_loaders_path(folders)
     again = _again(situation, one, lacking)
     if again is not None:
         return again
@@ -91,15 +90,11 @@ def _provided(situation: Situation, one: InstalledFramework, lacking: tuple[str,
     return whole or Fix(f"Install CUDA {one.cuda}", (Manual(text, risk="replaces"),))
 
 
-_WITHOUT_SUFFIX = (13,)
-"""From this CUDA on, most of NVIDIA's wheels have names without it: nvidia-cublas is none of CUDA 12."""
-
-
 def _again(situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]) -> Fix | None:
     """Installs packages again whose records are there and whose libraries are not: pip takes them for installed."""
     major = (one.cuda or "").partition(".")[0]
     bases = dict.fromkeys(filter(None, map(distribution_of, lacking)))
-    plain = figures(major) >= _WITHOUT_SUFFIX
+    plain = figures(major) >= FIRST_WITHOUT_SUFFIX
     names = (name for base in bases for name in (f"{base}-cu{major}", *((base,) if plain else ())))
     found = [situation.machine.installed(name) for name in names]
     emptied = [package for package in found if package is not None]

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from typing import Literal
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage, Severity
 from gpudoctor.frameworks.described_packages import described_without_code, unsupported
-from gpudoctor.frameworks.gpu_builds import install, installs
-from gpudoctor.frameworks.others import framework_of, in_one_folder
+from gpudoctor.frameworks.gpu_builds import builds_for, install, installs, runs_here
+from gpudoctor.frameworks.others import framework_of, in_one_folder, on_the_loaders_path
 from gpudoctor.frameworks.torch.companions import mismatch
 from gpudoctor.frameworks.torch.compiled_packages import (
     built_for,
@@ -23,9 +24,16 @@ from gpudoctor.frameworks.torch.compiled_packages import (
 )
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
-from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, stem_of, without_cuda
+from gpudoctor.frameworks.torch.nvidia_wheels import (
+    FIRST_WITHOUT_SUFFIX,
+    distribution_of,
+    family_of,
+    stem_of,
+    without_cuda,
+)
 from gpudoctor.isa import Runs, capability, dotted
 from gpudoctor.machine import Extension, Gpu, MissingLibrary
+from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.extensions import alternatives, by_package, file_of, made_for_gpus, place_of, vendor_of
 from gpudoctor.situation.gpu_groups import finding
@@ -182,7 +190,8 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
     By the names in the headers of its libraries, major release included. A name is missing if neither the environment
     nor the system's load path has it, or if its file is cut short. So is a part that one of NVIDIA's libraries opens
     from its own wheel, such as NVRTC's builtins. A package that was compiled against torch shares torch's CUDA: a
-    runtime of another major counts only on its own search path. Of libraries that differ only in numbers one must
+    runtime of another major counts only on its own search path. cuda-pathfinder, which CuPy uses, takes CUDA 13's
+    library where both are there. Of libraries that differ only in numbers one must
     load. What only some operations need (NCCL, TensorRT ...) matters if the whole package needs it, or if another
     major release of it is installed. A package that a check of its own calls built for another torch is not judged
     here, nor are alternatives of which one is gone. Packages that also compute on the CPU get a warning.
@@ -259,10 +268,15 @@ def _not_loaded(
     package = situation.machine.installed(first.package)
     if package is not None and package.built_for_torch:
         beside += f" It was built for torch {package.built_for_torch}."
+    state = "missing"
+    passed_over = tuple(one.passed_over for one in missing.values() if one.passed_over)
+    if passed_over:
+        state = "passed over"
+        beside = f" cuda-pathfinder, which loads them for it, takes {', '.join(there)} instead."
     return Finding(
         severity=severity,
         message=f"{first.package} {first.version} cannot {'use a GPU through' if later else 'load'} {files}: "
-        f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing.{beside}",
+        f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} {state}.{beside}",
         saw=", ".join(there) or "none of them",
         want=", ".join(missing),
         subject=f"{first.package} {first.version}",
@@ -270,8 +284,21 @@ def _not_loaded(
         evidence=tuple(
             Evidence("needs", " ".join(each.name for each in one.missing), one.path) for one in concerned[:5]
         ),
-        fixes=(_provide(situation, first, missing),),
+        fixes=tuple(_met_first(situation, first, passed_over)) or (_provide(situation, first, missing),),
     )
+
+
+def _met_first(situation: Situation, extension: Extension, passed_over: tuple[str, ...]) -> Iterator[Fix]:
+    """A build of the package for the CUDA whose libraries are met first; or the others, where the loader looks."""
+    if not passed_over:
+        return
+    framework = framework_of(situation, extension.package)
+    if framework:
+        builds = builds_for(situation, framework.name, situation.usable)
+        newer = (one for one in builds if figures(one.cuda or "0") >= FIRST_WITHOUT_SUFFIX)
+        ways = (install(situation, framework, one) for one in newer if runs_here(situation, one))
+        yield from filter(None, ways)
+    yield on_the_loaders_path(dict.fromkeys(map(posixpath.dirname, passed_over)))
 
 
 def _provide(situation: Situation, extension: Extension, missing: dict[str, MissingLibrary]) -> Fix:

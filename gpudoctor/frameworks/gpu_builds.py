@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpudoctor.finding import Fix, Manual, ReinstallPackage, RemovePackage, ReplacePackage
 from gpudoctor.frameworks.others import in_one_folder, parts_of
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
-from gpudoctor.frameworks.torch.nvidia_wheels import without_cuda
+from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
 from gpudoctor.isa import Answer, capability
 from gpudoctor.machine import Distribution, Gpu, PythonEnvironment, unknown
 from gpudoctor.matrix.rows import FrameworkBuild
@@ -77,6 +77,15 @@ def cuda_in_wheels(situation: Situation) -> frozenset[int]:
     listed = situation.environment.distributions.value if situation.environment else None
     runtimes = (one for one in listed or () if without_cuda(one.name) == "nvidia-cuda-runtime")
     return frozenset(figures(one.version)[0] for one in runtimes)
+
+
+def cuda_release(situation: Situation, package: str) -> str:
+    """The releases of a package that are for the CUDA of NVIDIA's wheels here, where its release decides the CUDA of
+    a framework (cuda-bindings); "" where it does not, or nothing tells."""
+    majors = cuda_in_wheels(situation)
+    rows = [row for row in situation.matrix.tables.framework_builds if row.package == package != row.install]
+    fitting = [row.version for row in rows if row.version and row.cuda and figures(row.cuda)[0] in majors]
+    return fitting[0] or "" if len(fitting) == 1 else ""
 
 
 def install(situation: Situation, framework: InstalledFramework, build: FrameworkBuild) -> Fix | None:
@@ -176,6 +185,9 @@ def _in_the_way(situation: Situation, build: FrameworkBuild, installed: Installe
             own = one.name.rpartition("-cu")[2]
             if re.fullmatch(row.packages, one.name) and own != major and own not in others:
                 yield one.name
+    needed = any(figures(other) >= FIRST_WITHOUT_SUFFIX for other in others if other)
+    if build.looks == "pathfinder" and not needed and figures(major or "0") < FIRST_WITHOUT_SUFFIX:
+        yield from (one.name for one in listed or () if one.name in DISTRIBUTIONS.values())
 
 
 def _version(framework: InstalledFramework, build: FrameworkBuild) -> str | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpudoctor.dependencies import parsed
-from gpudoctor.finding import Evidence, Fix, ReinstallPackage
+from gpudoctor.finding import Evidence, Fix, Manual, ReinstallPackage
 from gpudoctor.machine import Distribution, Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
@@ -60,6 +60,13 @@ def _sharing(situation: Situation) -> Iterator[tuple[str, list[str]]]:
         names = [one.name for one in listed or () if re.fullmatch(row.packages, one.name)]
         if row.framework and len(names) > 1:
             yield row.framework, names
+
+
+def on_the_loaders_path(folders: Iterable[str]) -> Fix:
+    """What makes the loader look into folders of NVIDIA's wheels."""
+    value = ":".join((*folders, "$LD_LIBRARY_PATH"))
+    text = f'Set the variable before the program starts: export LD_LIBRARY_PATH="{value}"'
+    return Fix("Name the folders of NVIDIA's wheels in LD_LIBRARY_PATH", (Manual(text),))
 
 
 def parts_of(package: Distribution) -> Iterator[str]:

@@ -65,6 +65,8 @@ class MissingLibrary(Record, frozen=True):
     """Path of one with another major release, if the environment has such: ".../libcudart.so.13"."""
     owner: str = ""
     """The installed distribution whose record lists it: its file is gone or cut short."""
+    passed_over: str = ""
+    """Path of one that is there: cuda-pathfinder takes `instead`, which it meets first."""
 
 
 class Extension(Record, frozen=True):

@@ -7,6 +7,7 @@ a name or a size that GPU code has are opened. CUDA's, ROCm's and torch's own li
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ _LARGE = 1 << 20
 """GPU code makes a library large: smaller ones are opened if their names or their neighbours' tell of a GPU."""
 _MOST_LIBRARIES = 200
 """Of one distribution."""
+_WITH_PATHFINDER = re.compile(r"cuda-pathfinder\b")
 _LOOSE = (b".cubin", b".hsaco", b".co", b".fatbin")
 
 
@@ -76,7 +78,8 @@ def read_extensions(
         return (), distributions
     from gpudoctor.probes.library_search import missing_libraries
 
-    lacking = missing_libraries(host, environment, variables, askers, _shipped(packages))
+    finding = {name for name, one in opened.items() if any(map(_WITH_PATHFINDER.match, one.requires))}
+    lacking = missing_libraries(host, environment, variables, askers, _shipped(packages), finding)
     undefined = _undefined(host, environment, askers, opened)
     extensions = (
         replace(one, missing=lacking.get(one.path, ()), undefined=undefined.get(one.path, ())) for one in found

@@ -3,7 +3,8 @@
 A package may load a library by its path before another one asks for it, from anywhere in the environment. So any
 library of that name in the environment counts, and a name is missing only if neither it nor the system has it. One
 case is narrower: torch is in the process before anything that was compiled against it, with its own CUDA runtime. A
-library of another CUDA must then be on the extension's own search path.
+library of another CUDA must then be on the extension's own search path. And cuda-pathfinder, which CuPy loads
+libraries with, takes the first release that it meets, whatever its number: that of CUDA 13.
 
 What NVIDIA's wheels record must be there whole: a library whose file is cut short does not load, and NVRTC without
 its builtins compiles nothing.
@@ -55,10 +56,11 @@ def missing_libraries(
     variables: Mapping[str, str],
     askers: Iterable[Asker],
     shipped: Mapping[str, list[Recorded]],
+    with_pathfinder: Collection[str] = (),
 ) -> dict[str, tuple[MissingLibrary, ...]]:
     """What each asker lacks, by its path; nothing, if not every place could be looked into. `shipped` are the
-    libraries of distributions, by name."""
-    looked = _Search(host, environment, shipped)
+    libraries of distributions, by name; `with_pathfinder` are packages that load them with cuda-pathfinder."""
+    looked = _Search(host, environment, shipped, with_pathfinder)
     wanted = {asker.path: looked.not_in_environment(asker) for asker in askers}
     names = tuple(dict.fromkeys(name for lacking in wanted.values() for name in lacking))
     if not names or not looked.complete:
@@ -75,9 +77,17 @@ def missing_libraries(
 
 
 class _Search:
-    def __init__(self, host: Host, environment: PythonEnvironment, shipped: Mapping[str, list[Recorded]]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        environment: PythonEnvironment,
+        shipped: Mapping[str, list[Recorded]],
+        with_pathfinder: Collection[str],
+    ) -> None:
         self._host = host
         self._shipped = shipped
+        self._with_pathfinder = with_pathfinder
+        self._passed_over: dict[str, str] = {}
         self._listing = Listing(host)
         torch = environment.torch.value
         self._torch = posixpath.join(torch.path, "lib") if torch and torch.path else ""
@@ -95,7 +105,7 @@ class _Search:
         for site in environment.site_packages:
             names = self._listing.names(site) or frozenset()
             if "nvidia" in names:
-                for name in sorted(self._listing.names(posixpath.join(site, "nvidia")) or ()):
+                for name in sorted(self._listing.names(posixpath.join(site, "nvidia")) or ()):  # cu13 comes first
                     yield posixpath.join(site, "nvidia", name, "lib")
             for name in sorted(names):
                 if name in ("cusparselt", "nvshmem") or (name.startswith("_rocm_sdk_") and "." not in name):
@@ -143,7 +153,8 @@ class _Search:
         return ""
 
     def missing(self, name: str) -> MissingLibrary:
-        return MissingLibrary(name, self._other_major(name), self._owner_of_lost(name))
+        passed_over = self._passed_over.get(name, "")
+        return MissingLibrary(name, self._other_major(name), self._owner_of_lost(name), passed_over)
 
     def _counts(self, name: str) -> bool:
         if stem_of(name) in OF_GPU_TORCH:
@@ -156,7 +167,20 @@ class _Search:
             own = self._loaded_by_torch.get(stem_of(name), name)
             if own != name:
                 return False
+        if asker.package in self._with_pathfinder and distribution_of(name) and self._hides(name):
+            return False
         return self._in(self._folders, name) or self._first_shipped(name) != ""
+
+    def _hides(self, name: str) -> bool:
+        """Whether a wheel's folder that comes first has another release of the library."""
+        stem = f"{stem_of(name)}.so."
+        wheels = (folder for folder in self._folders if "/nvidia/" in folder)
+        there = ((folder, self._listing.names(folder) or frozenset()) for folder in wheels)
+        having = [(folder, names) for folder, names in there if any(other.startswith(stem) for other in names)]
+        if having and name not in having[0][1]:
+            found = (posixpath.join(folder, name) for folder, names in having if name in names)
+            self._passed_over[name] = next(found, "")
+        return bool(self._passed_over.get(name))
 
     def _in(self, folders: Iterable[str], name: str) -> bool:
         for folder in folders:

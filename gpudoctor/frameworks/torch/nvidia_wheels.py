@@ -19,6 +19,9 @@ DISTRIBUTIONS = {
 }
 """The distribution that brings each library, without its CUDA suffix."""
 
+FIRST_WITHOUT_SUFFIX = (13,)
+"""From this CUDA on, most of NVIDIA's wheels have names without it: nvidia-cublas is none of CUDA 12."""
+
 
 def stem_of(name: str) -> str:
     """libcudnn of libcudnn.so.9."""

@@ -88,8 +88,9 @@ class FrameworkBuild(Row, frozen=True, kw_only=True):
     """Oldest NVIDIA architecture that it supports."""
     opens: tuple[str, ...] = ()
     """Libraries that it opens itself for GPU work; no library of it names them as needed."""
-    looks: Literal["wheels", "loader"] = "wheels"
-    """Where it looks for them: in NVIDIA's wheels before the loader's path, or on that path alone."""
+    looks: Literal["wheels", "loader", "pathfinder"] = "wheels"
+    """Where it looks for them: in NVIDIA's wheels before the loader's path, or on that path alone, or where
+    cuda-pathfinder does, which prefers the wheels of CUDA 13."""
     variable_wins: bool = False
     """LD_LIBRARY_PATH comes before NVIDIA's wheels: it opens libraries by name, with a DT_RUNPATH."""
 

@@ -399,6 +399,14 @@ broken(
     names=r"\.so\.12|libcufft\.so\.11",
     fix="cupy-cuda1",
 )
+broken(
+    "CuPy for CUDA 12 beside a library of CUDA 13",
+    "cupy-12",
+    LIBRARIES,
+    installed("nvidia-cufft==12.*"),
+    names=r"libcufft\.so\.11",
+    fix="cupy-cuda13x",
+)
 lacks("CuPy without NVRTC", "cupy-12", uninstalled("nvidia-cuda-nvrtc-cu12"), r"nvrtc|cupy-cuda12x\[ctk\]")
 lacks("CuPy with cuBLAS deleted by hand", "cupy-12", removed("nvidia/cublas"), r"cublas|cupy-cuda12x\[ctk\]")
 lacks("CuPy without NumPy", "cupy-13", uninstalled("numpy"), "numpy")
