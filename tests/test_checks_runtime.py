@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.machine import (
+    NO_GLIBCXX,
     ImportTrial,
     Jetson,
     Library,
@@ -528,6 +529,20 @@ def test_a_libstdcxx_that_lacks_what_torch_asks_for():
     assert severity(machine("3.4.9"), "libstdcxx-too-old") == "error"
     assert severity(machine("3.4.30"), "libstdcxx-too-old") is None
     assert "conda" in finding(machine("3.4.29", kind="conda"), "libstdcxx-too-old").fixes[0].title
+    assert "no GLIBCXX" in finding(machine(NO_GLIBCXX), "libstdcxx-too-old").message
+
+
+def test_an_older_libstdcxx_leaves_with_the_variable_that_brings_it():
+    """A fix that would not help is not offered: the plan must know what unsetting the variable does."""
+    machine = with_environment(
+        with_torch(
+            nvidia_machine(variables={"LD_LIBRARY_PATH": "/old"}), needs_glibcxx=known("3.4.30", "libtorch_cpu.so")
+        ),
+        libstdcxx=known("3.4.19", "/old/libstdc++.so.6"),
+        libstdcxx_path="/old/libstdc++.so.6",
+    )
+    (problem,) = [one for one in judged(machine).findings if one.severity == "error"]
+    assert [fix.remedies[0].name for fix in problem.fixes] == ["LD_LIBRARY_PATH"]
 
 
 # --- ROCm and its kernel driver ------------------------------------------------------------------------

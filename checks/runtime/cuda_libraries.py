@@ -34,7 +34,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
     wheels_of,
     works,
 )
-from gpudoctor.machine import Distribution, Library, MissingSymbols
+from gpudoctor.machine import NO_GLIBCXX, Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation, needs
 
@@ -253,11 +253,13 @@ def libstdcxx_too_old(situation: Situation) -> Verdicts:
         return
     if figures(provided) >= figures(needed) or cannot_load(situation, torch):
         return
+    some = provided != NO_GLIBCXX
+    has = f"GLIBCXX {provided} at most" if some else "no GLIBCXX"
     user = "Triton" if torch.needs_glibcxx.source.endswith("/libtriton.so") else f"torch {torch.version}"
     yield Finding(
         severity="error",
-        message=f"The loaded libstdc++ has GLIBCXX {provided} at most, but {user} needs {needed}.",
-        saw=f"GLIBCXX_{provided}",
+        message=f"The loaded libstdc++ has {has}, but {user} needs {needed}.",
+        saw=f"GLIBCXX_{provided}" if some else "no GLIBCXX",
         want=f"GLIBCXX_{needed}",
         subject=environment.libstdcxx_path or "libstdc++.so.6",
         evidence=(

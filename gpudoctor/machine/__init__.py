@@ -14,6 +14,7 @@ from msgspec.structs import force_setattr, replace
 from gpudoctor.machine.amd import AmdStack, HsaAgent, HsaApi, KfdNode, RocmInstall, SmiGpu
 from gpudoctor.machine.board import Board
 from gpudoctor.machine.environment import (
+    NO_GLIBCXX,
     WORKING_FOLDER,
     Constraint,
     Distribution,
@@ -85,6 +86,7 @@ __all__ = [
     "FORMAT",
     "LISTING",
     "NOT_STARTED",
+    "NO_GLIBCXX",
     "WORKING_FOLDER",
     "AmdStack",
     "BatchJob",

@@ -39,6 +39,10 @@ class Distribution(Record, frozen=True):
     """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
 
 
+NO_GLIBCXX = "0"
+"""What stands for a libstdc++ without any such version."""
+
+
 class MissingSymbols(Record, frozen=True):
     """Symbols that one library needs of another, and that the one which the loader takes does not have."""
 
@@ -260,7 +264,7 @@ class PythonEnvironment(Record, frozen=True):
     python_headers: Fact[bool] = unknown("not probed")
     """Whether that interpreter's Python.h exists."""
     libstdcxx: Fact[str] = unknown("not probed")
-    """Highest GLIBCXX_x.y.z of the libstdc++ that this environment's processes load."""
+    """Highest GLIBCXX_x.y.z of the libstdc++ that this environment's processes load, or NO_GLIBCXX."""
     libstdcxx_path: str = ""
     extensions: tuple[Extension, ...] = ()
     """Libraries of any package beside torch (flash-attn, vllm, onnxruntime-gpu ...) that compute on GPUs."""

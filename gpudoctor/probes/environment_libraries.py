@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, stem_of
 from gpudoctor.frameworks.torch.probes.libraries import LibraryWalk, loaded_by_torch, read_elf
 from gpudoctor.host import Host
-from gpudoctor.machine import Fact, Library, LoadPath, known, unknown
+from gpudoctor.machine import NO_GLIBCXX, Fact, Library, LoadPath, known, unknown
 from gpudoctor.probes.load_path import search
 
 STDCXX = "libstdc++.so.6"
@@ -110,7 +110,7 @@ def missing_libraries(walk: LibraryWalk, system: LoadPath) -> tuple[str, ...]:
 def cxx_runtime(
     host: Host, walk: LibraryWalk, system: LoadPath, interpreter_rpath: tuple[str, ...]
 ) -> tuple[Fact[str], str]:
-    """The highest GLIBCXX of the libstdc++ that torch gets, and that library's path.
+    """The highest GLIBCXX of the libstdc++ that torch gets (NO_GLIBCXX if it has none), and that library's path.
 
     The loader's order: LD_PRELOAD, DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, the cache and the default folders.
     """
@@ -126,9 +126,9 @@ def cxx_runtime(
     if not path:
         return unknown(f"no {STDCXX} was found on the load path"), ""
     heads = read_elf(host, path)
-    if heads is None or heads.defines_glibcxx is None:
+    if heads is None:
         return unknown("its symbol versions could not be read", path), path
-    return known(heads.defines_glibcxx, path), path
+    return known(heads.defines_glibcxx or NO_GLIBCXX, path), path
 
 
 def _first_in(host: Host, folders: tuple[str, ...]) -> str | None:

@@ -33,6 +33,7 @@ def changed(situation: Situation, remedy: SetVariable | UnsetVariable) -> Machin
     stays = _stays(remedy.name, folders)
     if environment is not None:
         environment = imported_anew(_searched(environment, remedy.name, stays))
+        environment = _with_cxx_runtime(environment, situation.variable(remedy.name) or "", stays, remedy.name)
         machine = replace(machine, environment=replace(machine.environment, value=environment))
     path = machine.load_path
     found = tuple(one for one in path.found if stays(one.via, one.path))
@@ -72,6 +73,17 @@ def _searched(environment: PythonEnvironment, name: str, stays: Callable[[str, s
         libraries=replace(environment.libraries, found=found),
         missing_symbols=tuple(one for one in environment.missing_symbols if one.path not in gone),
     )
+
+
+def _with_cxx_runtime(
+    environment: PythonEnvironment, before: str, stays: Callable[[str, str], bool], name: str
+) -> PythonEnvironment:
+    """Another libstdc++ is loaded where a folder of the loader's variable had brought it."""
+    path = environment.libstdcxx_path
+    of_variable = name in _OF_THE_LOADER and posixpath.dirname(path) in before.split(":")
+    if not of_variable or stays(name, path):
+        return environment
+    return replace(environment, libstdcxx=unknown("found in other folders"), libstdcxx_path="")
 
 
 def _first_of(torch: Torch, version: str | None) -> Torch:
