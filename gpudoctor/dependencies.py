@@ -182,7 +182,8 @@ Find = Callable[[str], Distribution | None]
 
 
 def closure(roots: Iterable[str], find: Find, environment: Environment) -> tuple[Required, ...]:
-    """Every dependency that applies, of the installed `roots` and of what they require in turn, nearest first."""
+    """Every dependency that applies, of the installed `roots` and of what they require in turn, nearest first. What
+    is installed in a release that nobody asked for goes: what that release requires is no dependency."""
     found: dict[tuple[str, Dependency], Required] = {}
     done: dict[str, set[str]] = {}
     pending = deque((name, frozenset[str]()) for name in roots)
@@ -196,7 +197,9 @@ def closure(roots: Iterable[str], find: Find, environment: Environment) -> tuple
         for dependency in applying(distribution, environment, asked):
             if (name, dependency) not in found:
                 found[name, dependency] = Required(by=distribution, what=dependency)
-                pending.append((dependency.name, frozenset(dependency.extras)))
+                there = find_one(dependency.name, find)
+                if there is not None and dependency.admits(there.version):
+                    pending.append((dependency.name, frozenset(dependency.extras)))
     return tuple(found.values())
 
 

@@ -313,16 +313,22 @@ def test_cuda_pathfinder_takes_the_release_that_it_meets_first(tmp_path: Path, r
 
 
 @pytest.mark.parametrize(
-    ("gpu", "first"),
-    [("NVIDIA GeForce RTX 4090", "CuPy's build for CUDA 13"), ("Tesla V100", "in LD_LIBRARY_PATH")],
+    ("gpu", "arch", "beside", "first"),
+    [
+        ("NVIDIA GeForce RTX 4090", "sm_89", "cublas/lib/libcublas.so.12", "CuPy's build for CUDA 13"),
+        ("NVIDIA GeForce RTX 4090", "sm_89", "", "CuPy's build for CUDA 13"),
+        ("Tesla V100", "sm_70", "cublas/lib/libcublas.so.12", "in LD_LIBRARY_PATH"),
+        ("Tesla V100", "sm_70", "", "CuPy's build for CUDA 12"),
+    ],
 )
-def test_a_library_that_is_passed_over_leads_to_the_newer_build_or_to_the_loaders_path(gpu: str, first: str):
-    arch = "sm_70" if "V100" in gpu else "sm_89"
+def test_where_cuda_13_is_met_first_the_newer_build_or_the_loaders_path_helps(
+    gpu: str, arch: str, beside: str, first: str
+):
     folder = "/venv/lib/python3.12/site-packages/nvidia"
     lost = MissingLibrary(
         "libcublas.so.12",
         instead=f"{folder}/cu13/lib/libcublas.so.13",
-        passed_over=f"{folder}/cublas/lib/libcublas.so.12",
+        passed_over=beside and f"{folder}/{beside}",
     )
     cupy = Extension(
         "cupy-cuda12x", "14.2.0", "/venv/cupy/cublas.so", sass=(arch,), needs=("libcublas.so.12",), missing=(lost,)
@@ -330,7 +336,7 @@ def test_a_library_that_is_passed_over_leads_to_the_newer_build_or_to_the_loader
     bare = nvidia_machine(nvidia_gpu(gpu, arch), torch=None, packages={"cupy-cuda12x": "14.2.0"})
     found = finding(with_environment(bare, extensions=(cupy,)), "framework-cuda-libs-missing")
     assert found is not None
-    assert "takes libcublas.so.13 instead" in found.message
+    assert ("takes libcublas.so.13 instead" in found.message) == bool(beside)
     assert found.fixes[0].title.endswith(first)
 
 

@@ -107,7 +107,7 @@ def test_what_cannot_be_compared_is_admitted(specifier, version):
 
 
 def required(installed: dict[str, tuple[str, ...]], *roots: str) -> set[tuple[str, str]]:
-    listed = {name: Distribution(name=name, version="1", requires=lines) for name, lines in installed.items()}
+    listed = {name: Distribution(name=name, version="13.0", requires=lines) for name, lines in installed.items()}
     return {(one.by.name, one.what.name) for one in closure(roots, listed.get, LINUX)}
 
 
@@ -115,7 +115,7 @@ def test_requirements_are_followed_with_the_extras_that_are_asked_for():
     found = required(
         {
             "torch": ('cuda-toolkit[cublas]==13.0; platform_system == "Linux"', 'optree; extra == "optree"'),
-            "cuda-toolkit": ('nvidia-cublas==13.1; extra == "cublas"', 'nvidia-cufft==12; extra == "cufft"'),
+            "cuda-toolkit": ('nvidia-cublas==13.0; extra == "cublas"', 'nvidia-cufft==12; extra == "cufft"'),
             "nvidia-cublas": ("torch",),
             "stranger": ("nothing",),
         },
@@ -123,6 +123,13 @@ def test_requirements_are_followed_with_the_extras_that_are_asked_for():
         "xformers",
     )
     assert found == {("torch", "cuda-toolkit"), ("cuda-toolkit", "nvidia-cublas"), ("nvidia-cublas", "torch")}
+
+
+def test_what_a_release_requires_that_nobody_asked_for_is_no_requirement():
+    """Another package has replaced torch's cuda-toolkit by that of CUDA 12: torch does not need its wheels."""
+    toolkit = ('nvidia-cublas-cu12==12.9; extra == "cublas"',)
+    found = required({"torch": ("cuda-toolkit[cublas]==13.2",), "cuda-toolkit": toolkit}, "torch")
+    assert found == {("torch", "cuda-toolkit")}
 
 
 def test_a_triton_is_one_package_under_all_its_names():

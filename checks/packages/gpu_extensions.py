@@ -284,21 +284,23 @@ def _not_loaded(
         evidence=tuple(
             Evidence("needs", " ".join(each.name for each in one.missing), one.path) for one in concerned[:5]
         ),
-        fixes=tuple(_met_first(situation, first, passed_over)) or (_provide(situation, first, missing),),
+        fixes=tuple(_met_first(situation, first, passed_over, there)) or (_provide(situation, first, missing),),
     )
 
 
-def _met_first(situation: Situation, extension: Extension, passed_over: tuple[str, ...]) -> Iterator[Fix]:
-    """A build of the package for the CUDA whose libraries are met first; or the others, where the loader looks."""
-    if not passed_over:
-        return
+def _met_first(
+    situation: Situation, extension: Extension, passed_over: tuple[str, ...], there: tuple[str, ...]
+) -> Iterator[Fix]:
+    """Where cuda-pathfinder meets libraries of CUDA 13: a build of the package for these; or those that it passes
+    over, where the loader looks."""
     framework = framework_of(situation, extension.package)
-    if framework:
+    if framework and framework.build and framework.build.looks == "pathfinder" and there:
         builds = builds_for(situation, framework.name, situation.usable)
         newer = (one for one in builds if figures(one.cuda or "0") >= FIRST_WITHOUT_SUFFIX)
         ways = (install(situation, framework, one) for one in newer if runs_here(situation, one))
         yield from filter(None, ways)
-    yield on_the_loaders_path(dict.fromkeys(map(posixpath.dirname, passed_over)))
+    if passed_over:
+        yield on_the_loaders_path(dict.fromkeys(map(posixpath.dirname, passed_over)))
 
 
 def _provide(situation: Situation, extension: Extension, missing: dict[str, MissingLibrary]) -> Fix:
