@@ -333,7 +333,8 @@ def test_where_cuda_13_is_met_first_the_newer_build_or_the_loaders_path_helps(
     cupy = Extension(
         "cupy-cuda12x", "14.2.0", "/venv/cupy/cublas.so", sass=(arch,), needs=("libcublas.so.12",), missing=(lost,)
     )
-    bare = nvidia_machine(nvidia_gpu(gpu, arch), torch=None, packages={"cupy-cuda12x": "14.2.0"})
+    packages = {"cupy-cuda12x": "14.2.0", "nvidia-cuda-runtime": "13.0.96"}
+    bare = nvidia_machine(nvidia_gpu(gpu, arch), torch=None, packages=packages)
     found = finding(with_environment(bare, extensions=(cupy,)), "framework-cuda-libs-missing")
     assert found is not None
     assert ("takes libcublas.so.13 instead" in found.message) == bool(beside)

@@ -204,6 +204,28 @@ def test_jax_without_its_libraries_gets_them_by_its_extra():
     assert found(with_files(amd_machine(torch=None, packages=JAX_12), lacking), "framework-libraries-not-found") == []
 
 
+@pytest.mark.parametrize(
+    ("runtime", "offered"),
+    [
+        (("nvidia-cuda-runtime", "13.2.86"), ["==1.31.1", "==1.22.0"]),
+        (("nvidia-cuda-runtime-cu12", "12.8.90"), ["==1.22.0"]),
+    ],
+    ids=["of another CUDA", "of its own"],
+)
+def test_a_build_for_the_cuda_of_torch_comes_before_libraries_of_a_second_cuda(runtime, offered):
+    """The cuDNN of CUDA 12 would overwrite that of torch."""
+    lacking = FrameworkFiles(
+        "onnxruntime",
+        version="1.22.0",
+        build="onnxruntime-gpu",
+        not_found=known(("libcublas.so.12",), "/site"),
+        source="/site",
+    )
+    there = nvidia_machine(torch=torch("2.15.0+cu132"), packages=dict([("onnxruntime-gpu", "1.22.0"), runtime]))
+    (problem,) = found(with_files(there, lacking), "framework-libraries-not-found")
+    assert [fix.remedies[-1].specifier for fix in problem.fixes] == offered
+
+
 @pytest.mark.parametrize(("wheels", "asked"), [("cu12", "<13"), ("", ">=13")])
 def test_what_decides_the_cuda_of_a_framework_is_installed_for_the_wheels_that_are_there(wheels, asked):
     runtime = ("nvidia-cuda-runtime-cu12", "12.8.90") if wheels else ("nvidia-cuda-runtime", "13.0.96")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage
-from gpudoctor.frameworks.gpu_builds import install
+from gpudoctor.frameworks.gpu_builds import for_the_cuda_here, install
 from gpudoctor.frameworks.others import (
     any_installed,
     gpu_names,
@@ -72,7 +72,7 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
             evidence=(*version_evidence(one), Evidence.of(f"{one.name}.not_found", one.files.not_found))
             if one.files
             else version_evidence(one),
-            fixes=(_provided(situation, one, lacking),),
+            fixes=(*for_the_cuda_here(situation, one), _provided(situation, one, lacking)),
             refs=(one.build.source,),
         )
 
@@ -86,8 +86,24 @@ def _provided(situation: Situation, one: InstalledFramework, lacking: tuple[str,
     if again is not None:
         return again
     whole = install(situation, one, one.build) if one.build and one.build.extra else None
+    if whole is None and (wheels := _from_wheels(situation, one, lacking)):
+        return wheels
     text = f"Install the CUDA {one.cuda} that {one.title} needs, so that the loader finds {', '.join(lacking)}."
     return whole or Fix(f"Install CUDA {one.cuda}", (Manual(text, risk="replaces"),))
+
+
+def _from_wheels(situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]) -> Fix | None:
+    """NVIDIA's wheels with these libraries, for a framework that does not look into them by itself."""
+    bases = dict.fromkeys(map(distribution_of, lacking))
+    major = (one.cuda or "").partition(".")[0]
+    sites = situation.environment.site_packages if situation.environment else ()
+    if None in bases or not sites or not major or figures(major) >= FIRST_WITHOUT_SUFFIX:
+        return None
+    names = [base for base in bases if base]
+    why = f"{one.title} needs its library"
+    wheels = tuple(ReplacePackage(f"{base}-cu{major}", "", why=why) for base in names)
+    folders = (f"{sites[0]}/nvidia/{base.removeprefix('nvidia-').replace('-', '_')}/lib" for base in names)
+    return Fix("Install NVIDIA's wheels and name their folders", (*wheels, *on_the_loaders_path(folders).remedies))
 
 
 def _again(situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]) -> Fix | None:

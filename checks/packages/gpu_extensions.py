@@ -12,7 +12,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage, Severity
 from gpudoctor.frameworks.described_packages import described_without_code, unsupported
-from gpudoctor.frameworks.gpu_builds import builds_for, install, installs, runs_here
+from gpudoctor.frameworks.gpu_builds import for_the_cuda_here, install, installs
 from gpudoctor.frameworks.others import framework_of, in_one_folder, on_the_loaders_path
 from gpudoctor.frameworks.torch.companions import mismatch
 from gpudoctor.frameworks.torch.compiled_packages import (
@@ -25,7 +25,6 @@ from gpudoctor.frameworks.torch.compiled_packages import (
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.frameworks.torch.nvidia_wheels import (
-    FIRST_WITHOUT_SUFFIX,
     distribution_of,
     family_of,
     stem_of,
@@ -33,7 +32,6 @@ from gpudoctor.frameworks.torch.nvidia_wheels import (
 )
 from gpudoctor.isa import Runs, capability, dotted
 from gpudoctor.machine import Extension, Gpu, MissingLibrary
-from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.extensions import alternatives, by_package, file_of, made_for_gpus, place_of, vendor_of
 from gpudoctor.situation.gpu_groups import finding
@@ -213,10 +211,17 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
         ]
         lacking = [group[0] for group in groups if all(one.missing for one in group)]
         missing = _that_matter(lacking, whole=len(lacking) == len(groups))
-        if missing:
+        if not missing.keys() <= _told_of_the_framework(situation, package):
             essential = len(lacking) == len(groups) or any(map(_is_essential, missing.values()))
             severity: Severity = "error" if essential and made_for_gpus(package, extensions) else "warning"
             yield _not_loaded(situation, lacking, missing, severity)
+
+
+def _told_of_the_framework(situation: Situation, package: str) -> frozenset[str]:
+    """Libraries that its framework does not find, which another check tells, with where it looks."""
+    framework = framework_of(situation, package)
+    files = framework.files if framework else None
+    return frozenset((files.not_found.value if files else None) or ())
 
 
 def _is_of_another_torch(situation: Situation, package: str) -> bool:
@@ -284,23 +289,22 @@ def _not_loaded(
         evidence=tuple(
             Evidence("needs", " ".join(each.name for each in one.missing), one.path) for one in concerned[:5]
         ),
-        fixes=tuple(_met_first(situation, first, passed_over, there)) or (_provide(situation, first, missing),),
+        fixes=tuple(_ways(situation, first, missing, passed_over)),
     )
 
 
-def _met_first(
-    situation: Situation, extension: Extension, passed_over: tuple[str, ...], there: tuple[str, ...]
+def _ways(
+    situation: Situation, extension: Extension, missing: dict[str, MissingLibrary], passed_over: tuple[str, ...]
 ) -> Iterator[Fix]:
-    """Where cuda-pathfinder meets libraries of CUDA 13: a build of the package for these; or those that it passes
-    over, where the loader looks."""
+    """A build for the CUDA that is here comes first. What cuda-pathfinder passes over may lie where the loader
+    looks."""
     framework = framework_of(situation, extension.package)
-    if framework and framework.build and framework.build.looks == "pathfinder" and there:
-        builds = builds_for(situation, framework.name, situation.usable)
-        newer = (one for one in builds if figures(one.cuda or "0") >= FIRST_WITHOUT_SUFFIX)
-        ways = (install(situation, framework, one) for one in newer if runs_here(situation, one))
-        yield from filter(None, ways)
+    if framework and not extension.of_torch:
+        yield from for_the_cuda_here(situation, framework, newer=bool(passed_over))
     if passed_over:
         yield on_the_loaders_path(dict.fromkeys(map(posixpath.dirname, passed_over)))
+    else:
+        yield _provide(situation, extension, missing)
 
 
 def _provide(situation: Situation, extension: Extension, missing: dict[str, MissingLibrary]) -> Fix:

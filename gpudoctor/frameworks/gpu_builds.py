@@ -88,10 +88,25 @@ def cuda_release(situation: Situation, package: str) -> str:
     return fitting[0] or "" if len(fitting) == 1 else ""
 
 
-def install(situation: Situation, framework: InstalledFramework, build: FrameworkBuild) -> Fix | None:
-    """The fix that installs a GPU build of the framework in its version, with its libraries; None if no index has
-    one. What owns the same files goes first."""
-    version = _version(framework, build)
+def for_the_cuda_here(situation: Situation, framework: InstalledFramework, *, newer: bool = False) -> Iterator[Fix]:
+    """Builds of a framework for the CUDA of NVIDIA's wheels here, where its own build is for another; `newer`: for
+    the newest CUDA of which there are wheels. Two CUDAs in one environment overwrite each other's cuDNN and NCCL."""
+    majors = cuda_in_wheels(situation)
+    own = figures((framework.build.cuda if framework.build else None) or "0")[0]
+    wanted = {max(majors)} if newer and majors else majors
+    for build in builds_for(situation, framework.name, situation.usable) if own not in wanted else ():
+        if build.cuda and figures(build.cuda)[0] in wanted and runs_here(situation, build):
+            fix = install(situation, framework, build, _version(framework, build) or build.newest)
+            if fix is not None:
+                yield fix
+
+
+def install(
+    situation: Situation, framework: InstalledFramework, build: FrameworkBuild, version: str | None = None
+) -> Fix | None:
+    """The fix that installs a GPU build of the framework in its version, or another, with its libraries; None if no
+    index has one. What owns the same files goes first."""
+    version = version or _version(framework, build)
     another = version != public_version(framework.version)
     if version is None or (another and not build.releases and not has_wheel(situation, build)):
         return None

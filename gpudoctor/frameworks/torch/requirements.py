@@ -100,35 +100,43 @@ def unmet(situation: Situation) -> tuple[Unmet, ...]:
     found = [
         judged
         for name, several in by_name.items()
-        if (judged := _judged(situation, several, effects[name], find_one(name, listed.get)))
+        if (judged := _judged(situation, several, effects, find_one(name, listed.get)))
     ]
     found += _damaged_extras(situation, listed, {one.name for one in found} | by_name.keys())
-    return tuple(
-        sorted(found, key=lambda one: (one.severity != "error", _WEIGHTS.index(one.effect.breaks), one.name))
-    )
+    return tuple(sorted(found, key=lambda one: (one.severity != "error", _weight(one.effect), one.name)))
 
 
-def _effects(situation: Situation, required: Iterable[Required]) -> dict[str, Effect]:
+Effects = dict[tuple[str, str], Effect]
+"""By the name of who requires something, and its own."""
+
+
+def _effects(situation: Situation, required: Iterable[Required]) -> Effects:
     """What breaks without each requirement. What a requirement needs in turn breaks the same."""
-    roots, effects = situation.matrix.gpu_packages, dict[str, Effect]()
+    roots, worst, effects = situation.matrix.gpu_packages, dict[str, Effect](), Effects()
     for one in required:
         use = situation.matrix.use_of(one.what.name, one.by.name, one.by.version)
         if use is not None:
             effect = Effect(use.breaks, one.by.name, use.part, use.spare)
-        elif one.by.name in roots or one.by.name not in effects:
+        elif one.by.name in roots or one.by.name not in worst:
             effect = Effect("part", one.by.name)
         else:
-            effect = effects[one.by.name]
-        known = effects.get(one.what.name)
-        if known is None or _WEIGHTS.index(effect.breaks) < _WEIGHTS.index(known.breaks):
-            effects[one.what.name] = effect
+            effect = worst[one.by.name]
+        effects[one.by.name, one.what.name] = effect
+        known = worst.get(one.what.name)
+        if known is None or _weight(effect) < _weight(known):
+            worst[one.what.name] = effect
     return effects
 
 
+def _weight(effect: Effect) -> int:
+    return _WEIGHTS.index(effect.breaks)
+
+
 def _judged(
-    situation: Situation, several: list[Required], effect: Effect, found: Distribution | None
+    situation: Situation, several: list[Required], effects: Effects, found: Distribution | None
 ) -> Unmet | None:
     name, blamed = several[0].what.name, several
+    effect = min((effects[one.by.name, name] for one in several), key=_weight)
     problem: Problem = "absent" if found is None else "damaged"
     if found is None and (name == "torch" or not _is_absent(situation, name)):
         return None
@@ -136,6 +144,7 @@ def _judged(
         problem = "outside"
         blamed = [one for one in several if not (one.what.admits(found.version) or _judged_elsewhere(one))]
         blamed = [one for one in blamed if not _does_as_well(situation, one, found)]
+        effect = min((effects[one.by.name, name] for one in blamed), key=_weight, default=effect)
     if not blamed or (problem != "damaged" and not any(_by_its_records(situation, one.by) for one in blamed)):
         return None
     severity = _severity(situation, problem, effect, found)
