@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, RemovePackage, ReplacePackage, Severity
-from gpudoctor.frameworks.gpu_builds import cuda_in_wheels, runs_here
+from gpudoctor.frameworks.gpu_builds import cuda_in_wheels, for_cuda, runs_here
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.rows import SharedFiles
 from gpudoctor.matrix.versions import figures, public_version
@@ -51,8 +51,9 @@ def packages_overwrite_each_other(situation: Situation) -> Verdicts:
     a usable GPU.
 
     ## Fix safety
-    Keeps the package for the usable GPU in its version, removes the others and installs it again. If two frameworks
-    use different CUDA releases, a person must choose one release for both: nothing is removed.
+    Keeps the package for the usable GPU in its version, removes the others and installs it again. If another
+    framework uses another CUDA than torch does, it is installed for that of torch. Else nothing is removed: a person
+    must choose one CUDA for both.
     """
     yield from _overwritten(situation, _ANY)
 
@@ -90,9 +91,16 @@ def _sharing(situation: Situation, row: SharedFiles, group: list[Distribution]) 
         subject=f"{keep.name} {keep.version}" if keep else group[0].name,
         framework=row.framework,
         evidence=tuple(map(_evidence, group)),
-        fixes=(_keep_only(keep, group),) if keep else (),
+        fixes=(_keep_only(keep, group),) if keep else tuple(_one_cuda(situation)) if row.framework is None else (),
         refs=(row.source,),
     )
+
+
+def _one_cuda(situation: Situation) -> Iterator[Fix]:
+    """The other frameworks for the CUDA of torch."""
+    if situation.torch and situation.torch.cuda:
+        for one in situation.others:
+            yield from for_cuda(situation, one, {figures(situation.torch.cuda)[0]})
 
 
 def _keep_only(keep: Distribution, group: list[Distribution]) -> Fix:

@@ -6,7 +6,7 @@ torch has a module of its own for this (`frameworks.torch.builds`): its builds c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec.structs import replace
 
@@ -90,10 +90,15 @@ def cuda_release(situation: Situation, package: str) -> str:
 
 def for_the_cuda_here(situation: Situation, framework: InstalledFramework, *, newer: bool = False) -> Iterator[Fix]:
     """Builds of a framework for the CUDA of NVIDIA's wheels here, where its own build is for another; `newer`: for
-    the newest CUDA of which there are wheels. Two CUDAs in one environment overwrite each other's cuDNN and NCCL."""
+    the newest CUDA of which there are wheels."""
     majors = cuda_in_wheels(situation)
+    yield from for_cuda(situation, framework, {max(majors)} if newer and majors else majors)
+
+
+def for_cuda(situation: Situation, framework: InstalledFramework, wanted: Collection[int]) -> Iterator[Fix]:
+    """Builds of a framework for one of these majors of CUDA, where its own build is for another. Two CUDAs in one
+    environment overwrite each other's cuDNN and NCCL."""
     own = figures((framework.build.cuda if framework.build else None) or "0")[0]
-    wanted = {max(majors)} if newer and majors else majors
     for build in builds_for(situation, framework.name, situation.usable) if own not in wanted else ():
         if build.cuda and figures(build.cuda)[0] in wanted and runs_here(situation, build):
             fix = install(situation, framework, build, _version(framework, build) or build.newest)
@@ -115,8 +120,20 @@ def install(
     there = situation.machine.installed(build.install)
     if there is not None and there.version == version and in_one_folder(situation, build.install):
         again = (ReinstallPackage(there.name, version, why="removing the other one takes its files away"),)
+    again += tuple(_twins(situation, {one.name for one in removals if isinstance(one, RemovePackage)}))
     linker = _linker(situation, build)
     return Fix(f"Install {framework.title}'s build for {target_of(build)}", (*removals, *again, *linker, new))
+
+
+def _twins(situation: Situation, removed: Collection[str]) -> Iterator[ReinstallPackage]:
+    """NVIDIA's packages that stay, and that own files of those that are removed: of another CUDA's."""
+    listed = situation.environment.distributions.value if situation.environment else None
+    for row in situation.matrix.tables.shared_files:
+        found = [(one, re.fullmatch(row.packages, one.name)) for one in listed or () if row.framework is None]
+        shared = {match["one"] for one, match in found if match and one.name in removed}
+        for one, match in found:
+            if match and match["one"] in shared and one.name not in removed:
+                yield ReinstallPackage(one.name, one.version, why="removing the other one takes its files away")
 
 
 _LINKED = {"nvidia-cusparse", "nvidia-cusolver"}
