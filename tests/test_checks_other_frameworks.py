@@ -6,7 +6,7 @@ import pytest
 
 from gpudoctor.machine import Distribution, known
 from tests.support.check_cases import found, remedies
-from tests.support.machines import amd_machine, change, nvidia_machine, with_environment
+from tests.support.machines import amd_machine, change, nvidia_machine, torch, with_environment
 
 
 def test_both_packages_of_onnx_runtime_are_an_error_where_a_gpu_is():
@@ -17,6 +17,42 @@ def test_both_packages_of_onnx_runtime_are_an_error_where_a_gpu_is():
     assert [
         one.severity for one in found(change(nvidia_machine(packages=both), gpus=()), "ort-cpu-and-gpu-both")
     ] == ["note"]
+
+
+def test_the_libraries_of_two_cudas_are_one_problem_with_one_fix():
+    pairs = {
+        "nvidia-cudnn-cu12": "9.10.2.21",
+        "nvidia-cudnn-cu13": "9.26.0.51",
+        "nvidia-nccl-cu12": "2.27.5",
+        "nvidia-nccl-cu13": "2.30.7",
+    }
+    (problem,) = found(nvidia_machine(packages=pairs), "packages-overwrite-each-other")
+    (fix,) = problem.fixes
+    assert [one.name for one in fix.remedies] == [
+        "nvidia-cudnn-cu13",
+        "nvidia-nccl-cu13",
+        "nvidia-cudnn-cu12",
+        "nvidia-nccl-cu12",
+    ]
+    assert [type(one).__name__ for one in fix.remedies] == ["RemovePackage"] * 2 + ["ReinstallPackage"] * 2
+
+
+def test_a_framework_for_another_cuda_than_torchs_goes_with_torch():
+    packages = {
+        "jax": "0.12.0.1",
+        "jaxlib": "0.12.0.1",
+        "jax-cuda12-plugin": "0.12.0.1",
+        "jax-cuda12-pjrt": "0.12.0.1",
+        "nvidia-cudnn-cu12": "9.28.0.42",
+        "nvidia-cudnn-cu13": "9.26.0.51",
+    }
+    there = nvidia_machine(torch=torch("2.13.0+cu130"), packages=packages)
+    (problem,) = found(there, "packages-overwrite-each-other")
+    (fix,) = problem.fixes
+    kinds = {type(one).__name__: one for one in fix.remedies}
+    assert kinds["ReplacePackage"].extra == "cuda13"
+    assert kinds["ReinstallPackage"].name == "nvidia-cudnn-cu13"
+    assert "nvidia-cudnn-cu12" in [one.name for one in fix.remedies]
 
 
 @pytest.mark.parametrize("packages", [{"onnxruntime": "1.23.0"}, {"onnxruntime-gpu": "1.22.0"}])

@@ -61,9 +61,12 @@ def packages_overwrite_each_other(situation: Situation) -> Verdicts:
 def _overwritten(situation: Situation, slug: str) -> Iterator[Finding]:
     listed = situation.environment.distributions.value if situation.environment else None
     for row in situation.matrix.tables.shared_files:
-        if row.slug == slug:
-            for group in _groups(row, listed or ()):
-                yield _sharing(situation, row, group)
+        groups = list(_groups(row, listed or ())) if row.slug == slug else []
+        if groups and row.framework is None:
+            yield _pairs(situation, row, groups)
+            continue
+        for group in groups:
+            yield _sharing(situation, row, group)
 
 
 def _groups(row: SharedFiles, listed: tuple[Distribution, ...]) -> Iterator[list[Distribution]]:
@@ -91,7 +94,26 @@ def _sharing(situation: Situation, row: SharedFiles, group: list[Distribution]) 
         subject=f"{keep.name} {keep.version}" if keep else group[0].name,
         framework=row.framework,
         evidence=tuple(map(_evidence, group)),
-        fixes=(_keep_only(keep, group),) if keep else tuple(_one_cuda(situation)) if row.framework is None else (),
+        fixes=(_keep_only([keep], group),) if keep else (),
+        refs=(row.source,),
+    )
+
+
+def _pairs(situation: Situation, row: SharedFiles, groups: list[list[Distribution]]) -> Finding:
+    """Packages of several CUDAs in the same folders: one cause, and one fix for all."""
+    kept = [_to_keep(situation, row, group) for group in groups]
+    keep = [one for one in kept if one is not None]
+    names = ", ".join(" and ".join(f"{one.name} {one.version}" for one in group) for group in groups)
+    own = f"Both own {row.what}" if len(groups) == 1 else f"Each pair owns {row.what}"
+    fixes = (_keep_only(keep, [one for group in groups for one in group]),) if len(keep) == len(groups) else ()
+    return Finding(
+        severity=row.severity if situation.usable else "note",
+        message=f"{names} are installed. {own}: a program gets the files of the one that was installed last.",
+        saw=f"{len(groups)} pairs" if len(groups) > 1 else " and ".join(one.name for one in groups[0]),
+        want=f"only {', '.join(one.name for one in keep)}" if fixes else "one of each",
+        subject=", ".join(one.name for one in keep) if fixes else groups[0][0].name,
+        evidence=tuple(_evidence(one) for group in groups for one in group),
+        fixes=fixes or tuple(_one_cuda(situation)),
         refs=(row.source,),
     )
 
@@ -103,10 +125,13 @@ def _one_cuda(situation: Situation) -> Iterator[Fix]:
             yield from for_cuda(situation, one, {figures(situation.torch.cuda)[0]})
 
 
-def _keep_only(keep: Distribution, group: list[Distribution]) -> Fix:
-    removed = tuple(RemovePackage(one.name, why=f"{keep.name} owns the same files") for one in group if one != keep)
-    again = ReinstallPackage(keep.name, keep.version, why="removing the other one takes its files away")
-    return Fix(f"Keep only {keep.name}", (*removed, again))
+def _keep_only(keep: list[Distribution], group: list[Distribution]) -> Fix:
+    names = keep[0].name if len(keep) == 1 else "one of each pair"
+    owner = keep[0].name if len(keep) == 1 else "another package"
+    removed = (RemovePackage(one.name, why=f"{owner} owns the same files") for one in group if one not in keep)
+    why = "removing the other one takes its files away"
+    again = (ReinstallPackage(one.name, one.version, why=why) for one in keep)
+    return Fix(f"Keep only {names}", (*removed, *again))
 
 
 def _to_keep(situation: Situation, row: SharedFiles, group: list[Distribution]) -> Distribution | None:
