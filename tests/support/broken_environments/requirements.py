@@ -16,15 +16,14 @@ ASSEMBLES = f"""import subprocess, sys, triton
 from pathlib import Path
 subprocess.run([Path(triton.__file__).parent.parent / '{PTXAS}', '--version'], check=True)
 """
-PIP_CHECK = """import runpy, sys
-sys.argv = ['pip', 'check']
-try:
-    runpy.run_module('pip', run_name='__main__')
-except SystemExit as ended:
-    if ended.code:
-        raise
+PIP_CHECK = """import importlib.util, subprocess, sys
+has_pip = importlib.util.find_spec('pip') is not None
+words = [sys.executable, '-m', 'pip', 'check'] if has_pip else ['uv', 'pip', 'check', '-p', sys.executable]
+ran = subprocess.run(words, capture_output=True, text=True)
+if ran.returncode:
+    sys.exit(ran.stdout + ran.stderr)
 """
-"""For what only some function of torch imports: pip says that it is broken."""
+"""For what only some function of torch imports: pip, or uv in its environments, says that it is broken."""
 
 
 def uninstalled(name: str) -> Breaks:
