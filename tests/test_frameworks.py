@@ -205,14 +205,18 @@ def test_jax_without_its_libraries_gets_them_by_its_extra():
 
 
 @pytest.mark.parametrize(
-    ("runtime", "offered"),
+    ("build", "runtime", "offered"),
     [
-        (("nvidia-cuda-runtime", "13.2.86"), ["==1.31.1", "==1.22.0"]),
-        (("nvidia-cuda-runtime-cu12", "12.8.90"), ["==1.22.0"]),
+        (
+            "2.15.0+cu132",
+            ("nvidia-cuda-runtime", "13.2.86"),
+            ["CUDA 13.0", "CUDA 12", "An environment for ONNX Runtime alone"],
+        ),
+        ("2.9.1+cu128", ("nvidia-cuda-runtime-cu12", "12.8.90"), ["CUDA 12"]),
     ],
     ids=["of another CUDA", "of its own"],
 )
-def test_a_build_for_the_cuda_of_torch_comes_before_libraries_of_a_second_cuda(runtime, offered):
+def test_a_build_for_the_cuda_of_torch_comes_before_libraries_of_a_second_cuda(build, runtime, offered):
     """The cuDNN of CUDA 12 would overwrite that of torch."""
     lacking = FrameworkFiles(
         "onnxruntime",
@@ -221,9 +225,30 @@ def test_a_build_for_the_cuda_of_torch_comes_before_libraries_of_a_second_cuda(r
         not_found=known(("libcublas.so.12",), "/site"),
         source="/site",
     )
-    there = nvidia_machine(torch=torch("2.15.0+cu132"), packages=dict([("onnxruntime-gpu", "1.22.0"), runtime]))
+    there = nvidia_machine(torch=torch(build), packages=dict([("onnxruntime-gpu", "1.22.0"), runtime]))
     (problem,) = found(with_files(there, lacking), "framework-libraries-not-found")
-    assert [fix.remedies[-1].specifier for fix in problem.fixes] == offered
+    assert [fix.title.removeprefix("Install ONNX Runtime's build for ") for fix in problem.fixes] == offered
+
+
+def test_libraries_of_a_second_cuda_are_not_brought_where_they_would_overwrite_torchs():
+    """No TensorFlow is built for CUDA 13: its extra would put cuDNN of CUDA 12 over torch's."""
+    lacking = FrameworkFiles(
+        "tensorflow",
+        version="2.21.0",
+        build="tensorflow",
+        not_found=known(("libcublas.so.12",), "/"),
+        source="/",
+    )
+    extra = ('nvidia-cudnn-cu12<10.0,>=9.3.0.75; extra == "and-cuda"',)
+    listed = (
+        Distribution("tensorflow", "2.21.0", requires=extra, installer="pip"),
+        Distribution("torch", "2.15.0+cu132", installer="pip"),
+        Distribution("nvidia-cudnn-cu13", "9.26.0.51", installer="pip"),
+        Distribution("nvidia-cuda-runtime", "13.2.86", installer="pip"),
+    )
+    there = with_environment(nvidia_machine(torch=torch("2.15.0+cu132")), distributions=known(listed, "/s"))
+    problems = [one for one in judged(with_files(there, lacking)).findings if one.severity == "warning"]
+    assert problems[0].fixes[0].title == "An environment for TensorFlow alone"
 
 
 @pytest.mark.parametrize(("wheels", "asked"), [("cu12", "<13"), ("", ">=13")])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage
-from gpudoctor.frameworks.gpu_builds import for_the_cuda_here, install
+from gpudoctor.frameworks.gpu_builds import environment_of_its_own, for_the_cuda_here, install
 from gpudoctor.frameworks.others import (
     any_installed,
     gpu_names,
@@ -72,7 +72,11 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
             evidence=(*version_evidence(one), Evidence.of(f"{one.name}.not_found", one.files.not_found))
             if one.files
             else version_evidence(one),
-            fixes=(*for_the_cuda_here(situation, one), _provided(situation, one, lacking)),
+            fixes=(
+                *for_the_cuda_here(situation, one),
+                _provided(situation, one, lacking),
+                *environment_of_its_own(situation, one),
+            ),
             refs=(one.build.source,),
         )
 

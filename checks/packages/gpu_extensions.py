@@ -12,7 +12,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage, Severity
 from gpudoctor.frameworks.described_packages import described_without_code, unsupported
-from gpudoctor.frameworks.gpu_builds import for_the_cuda_here, install, installs
+from gpudoctor.frameworks.gpu_builds import environment_of_its_own, for_the_cuda_here, install, installs
 from gpudoctor.frameworks.others import framework_of, in_one_folder, on_the_loaders_path
 from gpudoctor.frameworks.torch.companions import mismatch
 from gpudoctor.frameworks.torch.compiled_packages import (
@@ -305,6 +305,8 @@ def _ways(
         yield on_the_loaders_path(dict.fromkeys(map(posixpath.dirname, passed_over)))
     else:
         yield _provide(situation, extension, missing)
+    if framework:
+        yield from environment_of_its_own(situation, framework)
 
 
 def _provide(situation: Situation, extension: Extension, missing: dict[str, MissingLibrary]) -> Fix:

@@ -106,6 +106,21 @@ def for_cuda(situation: Situation, framework: InstalledFramework, wanted: Collec
                 yield fix
 
 
+def environment_of_its_own(situation: Situation, framework: InstalledFramework) -> Iterator[Fix]:
+    """What a person can do where torch and a framework have no CUDA in common."""
+    torch = situation.torch
+    if torch is None or torch.cuda is None or framework.build is None or framework.build.cuda is None:
+        return
+    own, theirs = figures(framework.build.cuda)[0], figures(torch.cuda)[0]
+    if own != theirs:
+        text = (
+            f"{framework.title} needs CUDA {own}, and torch here brings CUDA {theirs}: in one environment they "
+            f"overwrite each other's cuDNN and NCCL. Make an environment for {framework.title} alone; or install a "
+            f"torch for CUDA {own} here (`gpudoctor recommend`)."
+        )
+        yield Fix(f"An environment for {framework.title} alone", (Manual(text, risk="replaces"),))
+
+
 def install(
     situation: Situation, framework: InstalledFramework, build: FrameworkBuild, version: str | None = None
 ) -> Fix | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
 from msgspec.structs import replace
 
-from gpudoctor.dependencies import TRITONS, normalised
+from gpudoctor.dependencies import TRITONS, applying, marker_environment, normalised
 from gpudoctor.finding import ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.frameworks.gpu_builds import after_installing
 from gpudoctor.frameworks.torch.named import named_torch
@@ -56,6 +56,8 @@ def changed(
         name = normalised(remedy.name)
         new, extra = after.distribution(name), remedy.extra if isinstance(remedy, ReplacePackage) else ""
         after = after_installing(situation, after, name, version=new.version if new else "", extra=extra)
+        if extra:
+            after = _installed(after, _libraries_of(situation, name, extra, after))
     after = imported_anew(after)
     machine = situation.machine
     if isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch":
@@ -137,6 +139,22 @@ def _with_package(environment: PythonEnvironment, name: str, version: str) -> Py
     before = environment.distribution(name)
     new = Distribution(name=name, version=version or (before.version if before else ""), installer="pip")
     return _healed(_installed(environment, [new]), name)
+
+
+def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvironment) -> Iterator[Distribution]:
+    """NVIDIA's packages that an extra brings and that are not there yet, as far as installed metadata tells: the
+    package's own, and that of another with an extra in turn (jax-cuda12-plugin[with-cuda])."""
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    pending, done = [(name, frozenset((extra,)))], set[str]()
+    while pending:
+        owner, extras = pending.pop()
+        package = situation.machine.installed(owner)
+        done.add(owner)
+        for one in applying(package, markers, extras) if package else ():
+            if one.name.startswith("nvidia-") and after.distribution(one.name) is None:
+                yield Distribution(name=one.name, version=installed_by(one.specifier), installer="pip")
+            elif one.extras and one.name not in done:
+                pending.append((one.name, frozenset(one.extras)))
 
 
 def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> PythonEnvironment:
