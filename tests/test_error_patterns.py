@@ -39,6 +39,7 @@ TEXTS = [
     ("amd", "rocBLAS error: Could not initialize Tensile host: No devices found", "smoke-crash"),
     ("nvidia", "The NVIDIA driver on your system is too old (found version 12080). Please", "driver-too-old"),
     ("nvidia", "CUDA driver version is insufficient for CUDA runtime version", "driver-too-old"),
+    ("nvidia", "CUDA driver initialization failed, you might not have a CUDA gpu.", "smoke-crash"),
     ("nvidia", "Error 802: system not yet initialized", "fabric-manager-not-running"),
     ("nvidia", "Error 804: forward compatibility was attempted on non supported HW", "cuda-compat-on-geforce"),
     ("nvidia", "CUDA error: CUDA-capable device(s) is/are busy or unavailable", "gpu-busy-or-exclusive"),
