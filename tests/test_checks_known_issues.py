@@ -214,6 +214,25 @@ def test_copies_that_hang_on_cezanne_until_the_variable_is_set():
     assert "amd-sdma-hang" not in dict(told(amd_machine(apu, torch=old, variables={"HSA_ENABLE_SDMA": "0"})))
 
 
+@pytest.mark.parametrize(
+    ("gfx", "version", "slug"),
+    [("gfx90c", "2.4.1+rocm6.0", "amd-sdma-hang"), ("gfx1151", "2.9.1+rocm6.4", "rocm-runtime-bug")],
+)
+def test_graphics_that_torch_has_no_code_for_are_silent_beside_a_card_that_computes(gfx, version, slug):
+    apu = amd_gpu("AMD Radeon Graphics", gfx, index=1, integrated=True)
+    card = amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100")
+    unsupported = amd_gpu("AMD Radeon RX 5700 XT", "gfx1010")
+    assert slug not in dict(told(amd_machine(card, apu, torch=torch(version))))
+    assert slug in dict(told(amd_machine(unsupported, apu, torch=torch(version))))
+    assert slug in dict(told(amd_machine(apu, torch=torch(version))))
+
+
+def test_graphics_that_torch_has_code_for_are_judged_beside_a_card():
+    card = amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100")
+    apu = amd_gpu("AMD Radeon 8060S", "gfx1151", index=1, integrated=True)
+    assert "rocm-runtime-bug" in dict(told(amd_machine(card, apu, torch=NATIVE)))
+
+
 def test_common_machines_meet_no_more_than_notes():
     for machine in (nvidia_machine(), amd_machine(), amd_machine(STRIX, torch=NATIVE)):
         assert {weight for slug, weight in told(machine) if slug == "known-issue"} <= {"note"}

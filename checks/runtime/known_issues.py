@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import Device, Finding
+from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.situation import Situation
 from gpudoctor.situation.issue_findings import of_slug
 
@@ -33,11 +37,12 @@ def amd_sdma_hang(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check compares GPU and ROCm with the known issues of the matrix, or finds the symptom in the kernel log.
+    Graphics of a processor that torch has no code for are left out beside a discrete GPU that it supports.
 
     ## Fix safety
     HSA_ENABLE_SDMA=0 makes copies slower; nothing else changes.
     """
-    yield from of_slug(situation, "amd-sdma-hang")
+    yield from _computing(situation, "amd-sdma-hang")
 
 
 @check("GPD315", "rocm-runtime-bug", "runtime")
@@ -49,8 +54,21 @@ def rocm_runtime_bug(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check compares GPU, ROCm and torch with the known issues of the matrix.
+    Graphics of a processor that torch has no code for are left out beside a discrete GPU that it supports.
 
     ## Fix safety
     The fix is the workaround that the matrix names.
     """
-    yield from of_slug(situation, "rocm-runtime-bug")
+    yield from _computing(situation, "rocm-runtime-bug")
+
+
+def _computing(situation: Situation, slug: str) -> Iterator[Finding]:
+    """The slug's findings, without those that are only about integrated graphics that torch has no code for, beside
+    a discrete GPU that it serves: nothing runs on them. What the kernel log shows has happened, and stays."""
+    all_fits = fits(situation)
+    beside = any(fit.served and not fit.gpu.integrated for fit in all_fits)
+    idle = [Device.of(fit.gpu) for fit in all_fits if beside and fit.gpu.integrated and fit.fails]
+    for found in of_slug(situation, slug):
+        seen = found.confidence == "certain"
+        if seen or not found.devices or any(device not in idle for device in found.devices):
+            yield found
