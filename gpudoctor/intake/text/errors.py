@@ -21,9 +21,10 @@ _ABOUT_GPUS = re.compile(
 _MISSING_MODULE = re.compile(r"No module named '(?P<name>[\w.]+)'")
 _OF_TORCH = frozenset((
     "torch", "numpy", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "fsspec", "filelock", "triton",
-    "nvidia",
+    "nvidia", "vllm._C", "vllm._rocm_C",
 ))  # fmt: skip
-"""Modules that torch itself imports: only their absence is a fault of the environment that is examined."""
+"""Modules that torch itself imports, and compiled parts: only their absence is a fault of the environment that is
+examined."""
 _MISSING_LIBRARY = re.compile(r"(?P<name>lib[\w.+-]{1,80}?)\.so[\w.]{0,20}: cannot open shared object file")
 _OF_GPUS = re.compile(r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc|hip|hsa|amd|miopen|rccl|mkl|gomp|cupti|magma)", re.I)
 """Libraries of drivers, toolkits and frameworks: without libGL, say, no GPU is amiss."""
