@@ -252,3 +252,33 @@ def test_a_comment_shows_no_version_that_nobody_named_and_tells_nothing_twice(tm
     assert "needed: no error" not in comment
     assert comment.count("Recreate the container") == 1
     assert comment.count("Failed to initialize NVML: Unknown Error") <= 2
+
+
+# --- what strangers pasted ---------------------------------------------------------------------------
+
+
+def test_in_wsl_a_message_of_hip_leads_to_amds_matrix_and_not_to_a_driver_of_nvidia() -> None:
+    text = "I have an Ubuntu WSL installation.\nhipGetDeviceCount: Returned hipErrorNoDevice\n"
+    assert problems(text) == ["rocm-wsl-unsupported"]
+    assert "ROCm for WSL" in steps(text)
+
+
+@pytest.mark.parametrize("place", ["docker-compose run -d jupyterlab", "docker compose fails to start CUDA"])
+def test_no_driver_in_a_container_of_compose_is_a_container_without_gpus(place: str) -> None:
+    text = f"{place}\nRuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
+    assert problems(text) == ["container-no-gpu"]
+
+
+def test_ollama_on_the_kernels_own_amdgpu_lacks_code_and_no_driver() -> None:
+    text = (
+        'level=WARN msg="ollama recommends running" error="amdgpu version file missing: /sys/module/amdgpu/version"\n'
+        'level=WARN source=amd_linux.go:376 msg="amdgpu is not supported (supported types:[gfx1030 gfx1100])" '
+        "gpu_type=gfx1031 gpu=0 library=/usr/lib/ollama\n"
+    )
+    assert problems(text)[0] == "torch-rocm-no-arch-for-gpu"
+    assert "amd-kfd-missing" not in problems(text)
+
+
+def test_vllm_without_its_compiled_part_is_a_problem_and_another_module_is_not() -> None:
+    assert problems("ModuleNotFoundError: No module named 'vllm._C'\n") == ["vllm-torch-abi"]
+    assert problems("ModuleNotFoundError: No module named 'my_project'\n") == []

@@ -11,6 +11,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import build_name, fits
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
 from gpudoctor.frameworks.torch.smoke_fixes import fixes
 from gpudoctor.machine import Gpu, Vendor
+from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.rows import ErrorPattern
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.gpu_groups import called, finding
@@ -107,12 +108,13 @@ def _vendor(situation: Situation) -> Vendor | None:
 
 def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     gpus, line = _gpus(situation, row), _line(text, situation, row)
-    fault = Fault(slug=row.slug, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,))
+    vendor = _vendor(situation) or vendor_named(text)
+    fault = Fault(slug=row.slug, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,), vendor=vendor)
     harmless, elsewhere = row.severity == "note", row.slug in NO_CODE and _has_code(situation, gpus)
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
     first = _EXTENSION if elsewhere else row.slug
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
-    causes = _by_place(situation, row, causes)
+    causes = _by_place(situation, row, causes, vendor)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
     given = tuple(_GIVEN[slug] for slug in causes[:1] if slug in _GIVEN and slug != row.slug)
     place = f"On {called(gpus)}: " if gpus else ""
@@ -132,13 +134,15 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     return Finding(severity=severity(situation, fault), subject="a program", **parts)  # type: ignore[arg-type]
 
 
-def _by_place(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[str, ...]:
+def _by_place(
+    situation: Situation, row: ErrorPattern, causes: tuple[str, ...], vendor: Vendor | None
+) -> tuple[str, ...]:
     """The causes of a message that names none by itself, or no driver: first those of the place where it was printed,
     and an override that is set there; last those of WSL where it is not WSL."""
     in_wsl, first = situation.machine.system.wsl.known, list[str]()
     if row.slug not in (CRASH, _NO_DRIVER) and not (in_wsl and row.slug == _NO_KFD):
         return causes
-    if in_wsl and "amd" in (_vendor(situation), row.vendor):  # no container there has /dev/kfd
+    if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
     pasted = situation.machine.pasted
     if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container

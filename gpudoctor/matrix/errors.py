@@ -170,7 +170,13 @@ def _lines_with(needle: str, text: str, starts: list[int]) -> Iterator[int]:
 
 def _vendors(text: str) -> tuple[str, ...]:
     """Vendors whose messages a text may hold. torch for ROCm says "CUDA", so that word names nobody."""
+    vendor = vendor_named(text)
+    return ("any", vendor) if vendor else ("any", "nvidia", "amd")
+
+
+def vendor_named(text: str) -> Vendor | None:
+    """The one vendor whose words a text has; None: of both, or of none."""
     amd, nvidia = _NAMES_AMD.search(text), _NAMES_NVIDIA.search(text)
     if bool(amd) == bool(nvidia):
-        return ("any", "nvidia", "amd")
-    return ("any", "amd") if amd else ("any", "nvidia")
+        return None
+    return "amd" if amd else "nvidia"

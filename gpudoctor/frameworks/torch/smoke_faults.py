@@ -38,6 +38,8 @@ class Fault(Struct, frozen=True):
     """None: the CPU, the environment, or unknown GPUs."""
     causes: tuple[ErrorPattern, ...] = ()
     """Rows whose text matched, the first one first."""
+    vendor: Vendor | None = None
+    """Whose GPUs it is about, where they are not known."""
     mixed: bool = False
     """Other kernels passed on the same device."""
 

@@ -35,7 +35,7 @@ _DOCKER = re.compile(
 _IN_CONTAINER = re.compile(
     r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:a |the |my )?(?P<kind>docker(?! desktop)|podman|kubernetes|k8s"
     r"|apptainer|singularity|lxc)\b(?: container| image)?|\binside (?:a|the|my) container\b|root@[0-9a-f]{12}:"
-    r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin)"
+    r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin)|\bdocker[- ]compose\b|\bdocker exec\b"
 )
 _CONTAINER_SIGNS = (
     "docker", "root@", "podman", "container", "kube", "k8s", "apptainer", "singularity", "lxc", "device plugin",
