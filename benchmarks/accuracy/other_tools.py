@@ -109,10 +109,14 @@ def _environments(
         )
 
 
-def _code(command: list[str], environment: Environment) -> int:
-    return subprocess.run(
-        command, env=environment.environ(), cwd=environment.folder, capture_output=True, check=False, timeout=120
-    ).returncode
+def _code(command: list[str], environment: Environment) -> int | None:
+    """Its exit code; None if it does not end: a broken Python may hang."""
+    try:
+        return subprocess.run(
+            command, env=environment.environ(), cwd=environment.folder, capture_output=True, check=False, timeout=60
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _builds(python: str) -> Iterator[str]:
