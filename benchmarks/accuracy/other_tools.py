@@ -110,12 +110,12 @@ def _environments(
 
 
 def _code(command: list[str], environment: Environment) -> int | None:
-    """Its exit code; None if it does not end: a broken Python may hang."""
+    """Its exit code; None if it does not start or end: a broken Python may hang."""
     try:
         return subprocess.run(
             command, env=environment.environ(), cwd=environment.folder, capture_output=True, check=False, timeout=60
         ).returncode
-    except subprocess.TimeoutExpired:
+    except (subprocess.TimeoutExpired, OSError):
         return None
 
 
