@@ -24,12 +24,7 @@ from gpudoctor.frameworks.torch.compiled_packages import (
 )
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
-from gpudoctor.frameworks.torch.nvidia_wheels import (
-    distribution_of,
-    family_of,
-    stem_of,
-    without_cuda,
-)
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, stem_of, without_cuda
 from gpudoctor.isa import Runs, capability, dotted
 from gpudoctor.machine import Extension, Gpu, MissingLibrary
 from gpudoctor.situation import Situation

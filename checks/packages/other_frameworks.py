@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, RemovePackage, ReplacePackage, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
 from gpudoctor.frameworks.gpu_builds import cuda_in_wheels, for_cuda, runs_here
+from gpudoctor.frameworks.others import written_again
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.rows import SharedFiles
 from gpudoctor.matrix.versions import figures, public_version
@@ -129,9 +130,7 @@ def _keep_only(keep: list[Distribution], group: list[Distribution]) -> Fix:
     names = keep[0].name if len(keep) == 1 else "one of each pair"
     owner = keep[0].name if len(keep) == 1 else "another package"
     removed = (RemovePackage(one.name, why=f"{owner} owns the same files") for one in group if one not in keep)
-    why = "removing the other one takes its files away"
-    again = (ReinstallPackage(one.name, one.version, why=why) for one in keep)
-    return Fix(f"Keep only {names}", (*removed, *again))
+    return Fix(f"Keep only {names}", (*removed, *map(written_again, keep)))
 
 
 def _to_keep(situation: Situation, row: SharedFiles, group: list[Distribution]) -> Distribution | None:

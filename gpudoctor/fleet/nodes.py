@@ -76,12 +76,12 @@ class Reader:
         machine = document.machine
         if machine is None:
             return Node(document.name, document.role, why=document.failure or "the document is empty")
-        key = _key(machine)
-        found = (
-            Judged(document.verdict or "unknown", document.findings)
-            if document.findings is not None
-            else self._judge(machine, key)
-        )
+        key = b""
+        if document.findings is None:
+            key = _key(machine)
+            found = self._judge(machine, key)
+        else:
+            found = Judged(document.verdict or "unknown", document.findings)
         if document.role in _WITHOUT_GPU and not machine.gpus and machine.buses.known:
             found = _without_gpu(found)
         facts = {}
@@ -92,6 +92,7 @@ class Reader:
             self._torches.setdefault(machine.torch.version, machine.torch)
         another = any(map(_may_install_torch, found.findings))
         if another:
+            key = key or _key(machine)
             self._machines.setdefault(key, machine)
         model = main_model(machine)
         listed = machine.environment.value.distributions.value if machine.environment.value else None

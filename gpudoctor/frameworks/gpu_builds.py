@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from msgspec.structs import replace
 
 from gpudoctor.finding import Fix, Manual, ReinstallPackage, RemovePackage, ReplacePackage
-from gpudoctor.frameworks.others import in_one_folder, parts_of
+from gpudoctor.frameworks.others import in_one_folder, parts_of, written_again
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
 from gpudoctor.isa import Answer, capability
@@ -134,7 +134,7 @@ def install(
     again: tuple[ReinstallPackage, ...] = ()
     there = situation.machine.installed(build.install)
     if there is not None and there.version == version and in_one_folder(situation, build.install):
-        again = (ReinstallPackage(there.name, version, why="removing the other one takes its files away"),)
+        again = (written_again(there),)
     again += tuple(_twins(situation, {one.name for one in removals if isinstance(one, RemovePackage)}))
     linker = _linker(situation, build)
     return Fix(f"Install {framework.title}'s build for {target_of(build)}", (*removals, *again, *linker, new))
@@ -148,7 +148,7 @@ def _twins(situation: Situation, removed: Collection[str]) -> Iterator[Reinstall
         shared = {match["one"] for one, match in found if match and one.name in removed}
         for one, match in found:
             if match and match["one"] in shared and one.name not in removed:
-                yield ReinstallPackage(one.name, one.version, why="removing the other one takes its files away")
+                yield written_again(one)
 
 
 _LINKED = {"nvidia-cusparse", "nvidia-cusolver"}

@@ -62,6 +62,11 @@ def _sharing(situation: Situation) -> Iterator[tuple[str, list[str]]]:
             yield row.framework, names
 
 
+def written_again(package: Distribution) -> ReinstallPackage:
+    """What brings the files back that went with another package, which owned them, too."""
+    return ReinstallPackage(package.name, package.version, why="removing the other one takes its files away")
+
+
 def on_the_loaders_path(folders: Iterable[str]) -> Fix:
     """What makes the loader look into folders of NVIDIA's wheels."""
     value = ":".join((*folders, "$LD_LIBRARY_PATH"))
