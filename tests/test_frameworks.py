@@ -49,6 +49,11 @@ def with_files(patient, *files: FrameworkFiles):
     return with_environment(patient, frameworks=change(environment.frameworks, others=files))
 
 
+def without(name: str, version: str, build: str, library: str) -> FrameworkFiles:
+    """A framework's GPU build that does not find one of its libraries."""
+    return FrameworkFiles(name, version=version, build=build, not_found=known((library,), "/site"), source="/site")
+
+
 def errors(patient) -> list[str]:
     return [one.slug for one in judged(patient).findings if one.severity == "error"]
 
@@ -189,13 +194,7 @@ def test_no_build_of_onnx_runtime_has_code_for_a_gb10():
 
 
 def test_jax_without_its_libraries_gets_them_by_its_extra():
-    lacking = FrameworkFiles(
-        "jax",
-        version="0.12.0.1",
-        build="jax-cuda12-plugin",
-        not_found=known(("libcudnn.so.9",), "/site"),
-        source="/site",
-    )
+    lacking = without("jax", "0.12.0.1", "jax-cuda12-plugin", "libcudnn.so.9")
     finding = found(with_files(machine(JAX_12), lacking), "framework-libraries-not-found")[0]
     assert (finding.severity, finding.framework) == ("error", "jax")
     assert finding.fixes[0].remedies[0].extra == "cuda12"
@@ -218,13 +217,7 @@ def test_jax_without_its_libraries_gets_them_by_its_extra():
 )
 def test_a_build_for_the_cuda_of_torch_comes_before_libraries_of_a_second_cuda(build, runtime, offered):
     """The cuDNN of CUDA 12 would overwrite that of torch."""
-    lacking = FrameworkFiles(
-        "onnxruntime",
-        version="1.22.0",
-        build="onnxruntime-gpu",
-        not_found=known(("libcublas.so.12",), "/site"),
-        source="/site",
-    )
+    lacking = without("onnxruntime", "1.22.0", "onnxruntime-gpu", "libcublas.so.12")
     there = nvidia_machine(torch=torch(build), packages=dict([("onnxruntime-gpu", "1.22.0"), runtime]))
     (problem,) = found(with_files(there, lacking), "framework-libraries-not-found")
     assert [fix.title.removeprefix("Install ONNX Runtime's build for ") for fix in problem.fixes] == offered
@@ -232,13 +225,7 @@ def test_a_build_for_the_cuda_of_torch_comes_before_libraries_of_a_second_cuda(b
 
 def test_libraries_of_a_second_cuda_are_not_brought_where_they_would_overwrite_torchs():
     """No TensorFlow is built for CUDA 13: its extra would put cuDNN of CUDA 12 over torch's."""
-    lacking = FrameworkFiles(
-        "tensorflow",
-        version="2.21.0",
-        build="tensorflow",
-        not_found=known(("libcublas.so.12",), "/"),
-        source="/",
-    )
+    lacking = without("tensorflow", "2.21.0", "tensorflow", "libcublas.so.12")
     extra = ('nvidia-cudnn-cu12<10.0,>=9.3.0.75; extra == "and-cuda"',)
     listed = (
         Distribution("tensorflow", "2.21.0", requires=extra, installer="pip"),
@@ -281,9 +268,7 @@ def test_what_decides_the_cuda_of_a_framework_is_installed_for_the_wheels_that_a
     ids=["cuSPARSE will be newer", "is the newest", "nothing that it links is missing"],
 )
 def test_nvjitlink_follows_what_an_installer_will_take_in_its_newest_release(nvidia, newer):
-    lacking = FrameworkFiles(
-        "jax", version="0.12.0.1", build="jax-cuda12-plugin", not_found=known(("libcufft.so.11",), "/"), source="/"
-    )
+    lacking = without("jax", "0.12.0.1", "jax-cuda12-plugin", "libcufft.so.11")
     (finding,) = found(with_files(machine({**JAX_12, **nvidia}), lacking), "framework-libraries-not-found")
     assert [one.name for one in finding.fixes[0].remedies] == [*newer, "jax"]
 
@@ -293,13 +278,7 @@ def test_nvjitlink_follows_what_an_installer_will_take_in_its_newest_release(nvi
     [
         (
             JAX_12,
-            FrameworkFiles(
-                "jax",
-                version="0.12.0.1",
-                build="jax-cuda12-plugin",
-                not_found=known(("libcudnn.so.9",), "/"),
-                source="/",
-            ),
+            without("jax", "0.12.0.1", "jax-cuda12-plugin", "libcudnn.so.9"),
             "jax[cuda12]==0.12.0.1",
         ),
         (JAX_CPU, FrameworkFiles("jax", version="0.12.0.1", source="/"), "jax[cuda13]==0.12.0.1"),
@@ -313,9 +292,7 @@ def test_the_plan_foresees_that_an_extra_helps(packages, files, command):
 
 
 def test_a_wheel_whose_files_are_gone_is_installed_again():
-    lacking = FrameworkFiles(
-        "jax", version="0.12.0.1", build="jax-cuda12-plugin", not_found=known(("libcudnn.so.9",), "/"), source="/site"
-    )
+    lacking = without("jax", "0.12.0.1", "jax-cuda12-plugin", "libcudnn.so.9")
     emptied = with_files(machine({**JAX_12, "nvidia-cudnn-cu12": "9.28.0.42"}), lacking)
     finding = found(emptied, "framework-libraries-not-found")[0]
     assert [(type(one).__name__, one.name) for one in finding.fixes[0].remedies] == [
@@ -324,13 +301,7 @@ def test_a_wheel_whose_files_are_gone_is_installed_again():
 
 
 def test_tensorflow_beside_a_torch_that_uses_the_gpu_only_warns():
-    lacking = FrameworkFiles(
-        "tensorflow",
-        version="2.21.0",
-        build="tensorflow",
-        not_found=known(("libcudnn.so.9",), "/site"),
-        source="/site",
-    )
+    lacking = without("tensorflow", "2.21.0", "tensorflow", "libcudnn.so.9")
     alone = with_files(machine({"tensorflow": "2.21.0"}), lacking)
     beside = with_files(nvidia_machine(packages={"tensorflow": "2.21.0"}), lacking)
     assert [one.severity for one in found(alone, "framework-libraries-not-found")] == ["error"]
