@@ -12,6 +12,7 @@ from benchmarks.accuracy.__main__ import main
 from benchmarks.accuracy.answers import Answer, by_explain, by_report
 from benchmarks.accuracy.cases import HEALTHY, Case, read
 from benchmarks.accuracy.figures import Scored, confusion, figures, interval, score
+from benchmarks.accuracy.libraries import architectures
 from benchmarks.accuracy.page import page, with_section
 from benchmarks.accuracy.split import half
 from benchmarks.accuracy.wheels import code_of
@@ -129,14 +130,17 @@ def test_without_being_asked_no_kept_case_is_run(folder: Path, monkeypatch, caps
 
 # --- libraries and GPUs --------------------------------------------------------------------------------
 
-LISTING = """\
-ELF file    1: libtorch_cuda.1.sm_80.cubin
-ELF file    2: libtorch_cuda.2.sm_80.cubin
-ELF file    3: libtorch_cuda.3.sm_90a.cubin
-ELF file    4: libtorch_cuda.4.sm_75.cubin
-ELF file    5: libtorch_cuda.5.sm_80.cubin
-PTX file    1: libtorch_cuda.1.sm_80.ptx
-"""
+OBJECTS = (
+    ("elf", "sm_80"),
+    ("elf", "sm_80"),
+    ("elf", "sm_90a"),
+    ("elf", "sm_75"),
+    ("elf", "sm_80"),
+    ("ptx", "sm_80"),
+)
+LISTING = "\n".join(
+    f"Fatbin {kind} code:\n================\narch = {arch}\ncode version = [1,8]\n" for kind, arch in OBJECTS
+)
 
 
 @pytest.mark.parametrize(
@@ -151,14 +155,14 @@ PTX file    1: libtorch_cuda.1.sm_80.ptx
     ],
 )
 def test_what_a_library_runs_on_follows_from_what_cuobjdump_lists(capability: int, some: bool, most: bool):
-    code = code_of(LISTING)
+    code = code_of(architectures(LISTING))
     assert code.runs_on(capability, most=False) is some
     assert code.runs_on(capability, most=True) is most
 
 
 def test_code_for_one_gpu_alone_runs_on_no_later_one():
-    assert code_of("ELF file    1: a.1.sm_90a.cubin\n").runs_on(90, most=False)
-    assert not code_of("ELF file    1: a.1.sm_100a.cubin\n").runs_on(103, most=False)
+    assert code_of(["sm_90a"]).runs_on(90, most=False)
+    assert not code_of(["sm_100a"]).runs_on(103, most=False)
 
 
 def test_a_library_and_a_gpu_are_a_case(tmp_path: Path):

@@ -158,19 +158,50 @@ INTERPRETER = os.environ.get("GPUDOCTOR_TEST_FRAMEWORKS")
 """A Python with JAX, ONNX Runtime and TensorFlow, or some of them; CPU builds will do."""
 
 
-@pytest.mark.skipif(not INTERPRETER, reason="GPUDOCTOR_TEST_FRAMEWORKS names no Python with other frameworks")
-@pytest.mark.parametrize("name", ["jax", "onnxruntime", "tensorflow"])
-def test_the_real_frameworks_compute_right_on_the_cpu(name):
-    assert INTERPRETER is not None
-    found = subprocess.run([INTERPRETER, "-c", f"import {name}"], capture_output=True, check=False)
-    if found.returncode:
+PLANTED = {
+    "jax": "import jax; real = jax.numpy.matmul; jax.numpy.matmul = lambda *a, **k: real(*a, **k) + 0.5",
+    "onnxruntime": """
+import onnxruntime
+real = onnxruntime.InferenceSession.run
+onnxruntime.InferenceSession.run = lambda *a, **k: [part + 0.5 for part in real(*a, **k)]
+""",
+    "tensorflow": "import tensorflow; real = tensorflow.matmul; tensorflow.matmul = lambda *a: real(*a) + 0.5",
+}
+"""What makes the real framework add a half to each element of a product."""
+
+
+def real_smoke(name: str, devices: tuple[str, ...] = (), planted: Path | None = None) -> Smoke:
+    """What a real framework did in a child, with the module `sitecustomize` of the folder `planted` loaded first."""
+    if not INTERPRETER:
+        pytest.skip("GPUDOCTOR_TEST_FRAMEWORKS names no Python with other frameworks")
+    if subprocess.run([INTERPRETER, "-c", f"import {name}"], capture_output=True, check=False).returncode:
         pytest.skip(f"{INTERPRETER} has no {name}")
     frameworks = Frameworks(others=(FrameworkFiles(name, source="/site"),))
     environment = PythonEnvironment(interpreter=INTERPRETER, frameworks=frameworks)
-    kernels = compute(LiveHost(), environment, name, ("cpu",)).kernels
-    assert [(one.name, one.device, one.status) for one in kernels] == [
+    return compute(LiveHost({"PYTHONPATH": str(planted or "")}), environment, name, devices)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_real_frameworks_compute_right_on_the_cpu(name):
+    assert [(one.name, one.device, one.status) for one in real_smoke(name, ("cpu",)).kernels] == [
         ("matmul", "cpu", "pass"), ("convolution", "cpu", "pass"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_real_framework_that_computes_wrong_is_found(tmp_path, name):
+    (tmp_path / "sitecustomize.py").write_text(PLANTED[name])
+    first = real_smoke(name, ("cpu",), planted=tmp_path).kernels[0]
+    assert (first.name, first.status) == ("matmul", "wrong")
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_real_framework_on_the_cpu_beside_a_usable_gpu_fell_back(name):
+    result = real_smoke(name)
+    assert {kernel.device for kernel in result.kernels} == {"cpu"}
+    machine = nvidia_machine(torch=None, packages={name: "1.0"})
+    (finding,) = found(change(machine, smoke=result), "framework-fell-back")
+    assert (finding.severity, finding.framework) == ("error", name)
 
 
 # --- what is judged -------------------------------------------------------------------------------------------

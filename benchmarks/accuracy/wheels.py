@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml
 from msgspec import Struct
+
+from benchmarks.accuracy.libraries import cuda_listing
 
 LIBRARIES = (
     "torch/lib/libtorch_cuda.so",
@@ -36,7 +37,7 @@ DRIVER = "580.95.05"
 """Runs all of them, and compiles PTX of every CUDA 12."""
 TORCH_NO_CODE, NO_CODE = "torch-no-arch-for-gpu", "no-code"
 """The cause where it is torch that has no code, and where it is another library."""
-_ENTRY = re.compile(r"(ELF|PTX) file\s+\d+: .*?\bsm_(\d{2,3})([af]?)\.")
+_ARCHITECTURE = re.compile(r"(sm|compute)_(\d{2,3})([af]?)")
 
 
 class Code(Struct, frozen=True):
@@ -61,12 +62,12 @@ def _sass_runs(number: int, suffix: str, capability: int) -> bool:
     return number // 10 == capability // 10 and number <= capability
 
 
-def code_of(listing: str) -> Code:
-    """What `cuobjdump --list-elf --list-ptx` printed."""
-    found = {"ELF": Counter[tuple[int, str]](), "PTX": Counter[tuple[int, str]]()}
-    for kind, number, suffix in _ENTRY.findall(listing):
+def code_of(listing: Iterable[str]) -> Code:
+    """Code objects by their architectures: "sm_90a", "compute_90"."""
+    found = {"sm": Counter[tuple[int, str]](), "compute": Counter[tuple[int, str]]()}
+    for kind, number, suffix in _ARCHITECTURE.findall(" ".join(listing)):
         found[kind][int(number), suffix] += 1
-    return Code(found["ELF"], found["PTX"])
+    return Code(found["sm"], found["compute"])
 
 
 def rows(environment: Path, cuobjdump: str, kept: Path) -> Iterator[tuple[str, dict[str, str]]]:
@@ -86,13 +87,11 @@ def rows(environment: Path, cuobjdump: str, kept: Path) -> Iterator[tuple[str, d
             yield f"{environment.stem} {library} {gpu}", {**row, **where}
 
 
-def _listed(library: Path, cuobjdump: str, kept: Path) -> str:
-    """What cuobjdump lists; nothing where it stopped half-way: half a list is no truth."""
+def _listed(library: Path, cuobjdump: str, kept: Path) -> list[str]:
+    """The architectures that cuobjdump lists; none where it failed."""
     if not kept.exists():
-        argv = [cuobjdump, "--list-elf", "--list-ptx", str(library)]
-        listed = subprocess.run(argv, capture_output=True, text=True, check=False)
-        kept.write_text("" if listed.returncode else listed.stdout)
-    return kept.read_text()
+        kept.write_text("\n".join(cuda_listing(cuobjdump, library) or ()))
+    return kept.read_text().split()
 
 
 def arguments(row: dict[str, str]) -> tuple[str, ...]:
