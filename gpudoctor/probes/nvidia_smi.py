@@ -318,6 +318,8 @@ def _from_csv(text: str) -> tuple[NvmlDevice, ...] | None:
 def _csv_rows(text: str) -> list[dict[str, str]]:
     lines = text.splitlines()
     for n, line in enumerate(lines):
+        if "," not in line:
+            continue
         header = [cell.partition("[")[0].strip() for cell in line.split(",")]
         if len(_COLUMNS.intersection(header)) > 1 and len(header) == len(set(header)):
             rows = [[cell.strip() for cell in row.split(",")] for row in lines[n + 1 :]]

@@ -37,12 +37,14 @@ def _telling() -> re.Pattern[str]:
 
 def telling_lines(lines: tuple[Line, ...]) -> tuple[Line, ...]:
     """The lines to read: all of a short text."""
-    if sum(len(line.text) + 1 for line in lines) <= _SHORT:
+    texts = [line.text for line in lines]
+    text = "\n".join(texts)
+    if len(text) < _SHORT:
         return lines
-    text = "\n".join(line.text for line in lines).lower()
-    starts = [0, *accumulate(len(line.text) + 1 for line in lines)]
+    text = text.lower()
+    starts = _starts(texts)
     if len(text) != starts[-1] - 1:  # a letter whose small form is longer
-        starts = [0, *accumulate(len(line.text.lower()) + 1 for line in lines)]
+        starts = _starts([line.lower() for line in texts])
     wanted = bytearray(len(lines) + 2 * _AROUND)
     telling, at = _telling(), 0
     while found := telling.search(text, at):
@@ -57,3 +59,8 @@ def telling_lines(lines: tuple[Line, ...]) -> tuple[Line, ...]:
         if shapes[shape] <= _MOST_OF_A_SHAPE:
             kept.append(line)
     return tuple(kept)
+
+
+def _starts(texts: list[str]) -> list[int]:
+    """Where each text begins in all of them joined by line breaks, and where a next one would."""
+    return [0, *accumulate(map((1).__add__, map(len, texts)))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import chain, count, pairwise
 from typing import NamedTuple
 
 from gpudoctor.plain_text import without_controls
@@ -21,12 +21,12 @@ _ESCAPE = re.compile(
 )
 _COLOUR_REMAINS = re.compile(r"\[(?:\d{1,3};){0,4}\d{0,3}m")
 """What a browser leaves of an escape sequence."""
-_PLAIN = re.compile(r"[\w .,:;=()/'\"|+*#%!?{}$\]-]*", re.ASCII)
-"""A line of which nothing needs to be taken."""
+_PLAIN = re.compile(r"(?!.{0,7}>)[\w .,:;=()/'\"|+*#%!?{}$\]<>-]*", re.ASCII)
+"""A line of which nothing needs to be taken: a ">" at its beginning may be a quote."""
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _QUOTE = re.compile(r"\s{0,3}>(?!>> ) ?")
 _TAG = re.compile(
-    r"</?(?:details|summary|pre|code|p|br|b|i|em|strong|kbd|samp|div|span|sub|sup|h[1-6]|blockquote)\b[^<>]{0,200}/?>",
+    r"</?(?:details|summary|pre|code|p|br|b|i|em|strong|kbd|samp|div|span|sub|sup|h[1-6]|blockquote)\b[^<>\n]{0,200}/?>",
     re.I,
 )
 _FENCE = re.compile(r"\s{0,8}(?:`{3,}|~{3,})[\w+#. -]{0,40}$")
@@ -55,12 +55,10 @@ def plain_lines(content: bytes) -> tuple[Line, ...]:
     text, last, left_out = _bounded(_decoded(content))
     if "<!--" in text:
         text = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
+    text = _TAG.sub("", text).replace("\t", " " * 8)
     raw = text.split("\n")[:_MOST_LINES]
     cleaned = [line.rstrip() if len(line) <= _LONGEST and _PLAIN.fullmatch(line) else _clean(line) for line in raw]
-    cleaned = list(_without_prefixes(cleaned))
-    return tuple(
-        Line(number if number <= last else number + left_out, line) for number, line in enumerate(cleaned, start=1)
-    )
+    return tuple(map(Line, chain(range(1, last + 1), count(last + left_out + 1)), _without_prefixes(cleaned)))
 
 
 def _bounded(text: str) -> tuple[str, int, int]:
@@ -85,7 +83,7 @@ def _clean(line: str) -> str:
     if "\r" in line:  # a progress bar: what was last written over it
         line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
     if not line.isprintable() or "^[" in line or "␛" in line:
-        line = _ESCAPE.sub("", line).replace("\t", "        ")
+        line = _ESCAPE.sub("", line)
         line = without_controls(line.replace("\xa0", " "), "")
     if "[" in line and "m" in line:
         line = _COLOUR_REMAINS.sub("", line)
@@ -94,8 +92,6 @@ def _clean(line: str) -> str:
             line = line[quote.end() :]
     if "`" in line[:12] or "~" in line[:12]:
         line = "" if _FENCE.match(line) else line
-    if "<" in line:
-        line = _TAG.sub("", line)
     if "&" in line:
         line = html.unescape(line)
         line = line if line.isprintable() else without_controls(line, " ")

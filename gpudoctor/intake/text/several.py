@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
@@ -21,11 +23,8 @@ def several(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> tuple[tupl
     starts, names = _starts(facts, matrix)
     if len(starts) < 2:
         return lines, ()
-    ends = [*starts[1:], lines[-1].number + 1]
-    parts = [
-        tuple(line for line in lines if (start if place else 0) <= line.number < end)
-        for place, (start, end) in enumerate(zip(starts, ends, strict=True))
-    ]
+    cuts = [0, *(bisect_left(lines, (start,)) for start in starts[1:]), len(lines)]
+    parts = [lines[start:end] for start, end in pairwise(cuts)]
     wrong = {line.number for line in facts.errors}
     judged = next((place for place, part in enumerate(parts) if any(line.number in wrong for line in part)), 0)
     told = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -37,6 +38,8 @@ _CUT_ROW = re.compile(
 _LAST_LINE_LIMIT = 12_000
 """Lines of one output that are read: an -q of sixteen GPUs has some 4,000, and more as XML."""
 _MOST_DEVICES = 256
+_MOST_KEPT = 64
+"""Outputs of nvidia-smi whose reading is kept."""
 
 _ROCMINFO_HEAD = re.compile(
     r"\s*(?:ROCk module (?:is|version)|HSA System Attributes|Agent \d+\s*$)|hsa api call failure"
@@ -67,7 +70,7 @@ def _nvidia_smi(lines: tuple[Line, ...], facts: Facts) -> None:
     answers: list[tuple[NvidiaApi, int]] = []
     for start, block in _blocks(lines, _SMI_HEAD.match, _SMI_LINE.match):
         text = "\n".join(line.text for line in block)
-        answer = parse_smi(text)
+        answer = _parsed(text)
         number = lines[start].number
         if answer is None:
             continue
@@ -86,6 +89,12 @@ def _nvidia_smi(lines: tuple[Line, ...], facts: Facts) -> None:
             answers.append((answer, failure.number))
     if answers:
         facts.smi = answers[-1]
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _parsed(text: str) -> NvidiaApi | None:
+    """A text that tells of several machines is read twice."""
+    return parse_smi(text)
 
 
 def _may_fail(text: str) -> bool:
