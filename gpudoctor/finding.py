@@ -99,6 +99,8 @@ class ReinstallPackage(Remedy, frozen=True):
 class RemovePackage(Remedy, frozen=True):
     name: str
     why: str = ""
+    indirect: bool = False
+    """What brought it is replaced by the same fix: a project that does not name it lets it go."""
 
 
 class SetVariable(Remedy, frozen=True):

@@ -7,13 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpudoctor.finding import AnyRemedy, Finding, Fix, ReplaceTorch
+from gpudoctor.finding import AnyRemedy, Finding, Fix, RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Machine
 from gpudoctor.matrix.load import load_matrix
@@ -76,7 +76,10 @@ class Patient:
 
     def repair(self, version: str, build: str, *, origin: str = "download.pytorch.org") -> tuple[Step, ...]:
         index = "" if origin == "pypi" else f"{self.base}/{build}"
-        steps = self.steps(ReplaceTorch(version=version, build=build, origin=origin, index_url=index))
+        return self.apply(ReplaceTorch(version=version, build=build, origin=origin, index_url=index))
+
+    def apply(self, *remedies: AnyRemedy) -> tuple[Step, ...]:
+        steps = self.steps(*remedies)
         for step in steps:
             if isinstance(step, RunStep):
                 self.run(*step.argv, cwd=step.cwd, env=step.env)
@@ -244,8 +247,7 @@ def test_a_project_that_asks_in_several_places_is_left_to_a_person(tmp_path: Pat
     assert "--optional cpu, --optional gpu" in steps[0].text
 
 
-@pytest.mark.skipif(POETRY is None, reason="needs poetry (or its path in GPUDOCTOR_TEST_POETRY)")
-def test_a_poetry_project_keeps_its_repair(tmp_path: Path, base: str) -> None:
+def poetry_project(tmp_path: Path, base: str, dependencies: str) -> Patient:
     assert POETRY is not None
     project = Patient(tmp_path, base)
     project.environ |= {
@@ -254,14 +256,63 @@ def test_a_poetry_project_keeps_its_repair(tmp_path: Path, base: str) -> None:
         "PATH": f"{Path(POETRY).parent}:{os.environ['PATH']}",
     }
     source = f'[[tool.poetry.source]]\nname = "main"\nurl = "{base}/pypi/"\npriority = "primary"'
-    text = PROJECT.format(dependencies='"torch==2.12.0"', more=f"[tool.poetry]\npackage-mode = false\n{source}")
+    text = PROJECT.format(dependencies=dependencies, more=f"[tool.poetry]\npackage-mode = false\n{source}")
     number = ".".join(map(str, sys.version_info[:2]))
     (tmp_path / "pyproject.toml").write_text(text.replace(">=3.10", f"=={number}.*"))
     project.run(POETRY, "env", "use", sys.executable)
     project.run(POETRY, "install")
+    return project
+
+
+needs_poetry = pytest.mark.skipif(POETRY is None, reason="needs poetry (or its path in GPUDOCTOR_TEST_POETRY)")
+projects = pytest.mark.parametrize(
+    ("made", "sync"),
+    [
+        pytest.param(uv_project, ("uv", "sync"), marks=needs_uv),
+        pytest.param(poetry_project, (POETRY or "", "sync"), marks=needs_poetry),
+    ],
+)
+
+
+@needs_poetry
+def test_a_poetry_project_keeps_its_repair(tmp_path: Path, base: str) -> None:
+    project = poetry_project(tmp_path, base, '"torch==2.12.0"')
     project.repair("2.13.0", "cu128")
-    project.run(POETRY, "install")
+    project.run(POETRY or "", "install")
     assert (project.packages()["torch"], project.packages()["numpy"]) == ("2.13.0+cu128", "2.0")
+
+
+@projects
+def test_an_extra_takes_the_place_of_another_with_what_it_brought(
+    tmp_path: Path, base: str, made: Callable[..., Patient], sync: tuple[str, ...]
+) -> None:
+    project = made(tmp_path, base, '"jax[cuda13]==0.12.0"')
+    assert "jax_cuda13_plugin" in project.packages()
+    gone = RemovePackage("jax-cuda13-plugin", indirect=True)
+    project.apply(gone, ReplacePackage("jax", "==0.12.0", extra="cuda12"))
+    for _ in range(2):
+        plugins = {name for name in project.packages() if "plugin" in name}
+        assert plugins == {"jax_cuda12_plugin"}
+        project.run(*sync)
+
+
+@projects
+def test_what_a_project_names_is_removed_from_it(
+    tmp_path: Path, base: str, made: Callable[..., Patient], sync: tuple[str, ...]
+) -> None:
+    project = made(tmp_path, base, '"accelerate==1.0", "triton==3.7"')
+    project.apply(RemovePackage("accelerate"))
+    assert "accelerate" not in project.packages()
+    assert "accelerate" not in (tmp_path / "pyproject.toml").read_text()
+    project.run(*sync)
+    assert "accelerate" not in project.packages()
+
+
+@needs_uv
+def test_what_came_with_another_package_is_left_to_a_person(tmp_path: Path, base: str) -> None:
+    project = uv_project(tmp_path, base, '"accelerate==1.0"')
+    (step,) = project.steps(RemovePackage("triton"))
+    assert isinstance(step, ManualStep) and "uv remove" not in step.text
 
 
 # --- what lies beside an environment ----------------------------------------------------------------

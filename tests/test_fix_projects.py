@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.finding import ReplacePackage, ReplaceTorch
+from gpudoctor.finding import RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import Installers, Machine, PythonEnvironment, TorchAsked, known
+from gpudoctor.machine import Installers, Machine, ProjectPackage, PythonEnvironment, TorchAsked, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
@@ -174,6 +174,60 @@ def test_what_no_project_names_is_changed_by_an_installer_that_is_there() -> Non
     pip = Installers(programs=known((), "PATH"))
     for lock in ("poetry.lock", "pdm.lock"):
         assert commands(project(lock, installers=pip), remedy) == ["/venv/bin/python -m pip install sympy==1.14.0"]
+
+
+NAMED = (ProjectPackage("onnxruntime"), ProjectPackage("jax", group="gpu"), ProjectPackage("cupy", extra="gpu"))
+
+
+@pytest.mark.parametrize(
+    ("lock", "name", "argv"),
+    [
+        ("pdm.lock", "onnxruntime", ["pdm remove onnxruntime"]),
+        ("pdm.lock", "jax", ["pdm remove --group gpu jax"]),
+        ("pdm.lock", "jax-cuda13-plugin", ["/venv/bin/python -m pip uninstall -y jax-cuda13-plugin"]),
+        ("poetry.lock", "cupy", ["poetry remove --optional gpu cupy"]),
+        ("poetry.lock", "jax-cuda13-plugin", []),
+        ("uv.lock", "jax", ["uv remove --no-sync --group gpu jax", "/venv/bin/python -m pip uninstall -y jax"]),
+    ],
+)
+def test_a_package_leaves_the_project_that_names_it(lock: str, name: str, argv: list[str]) -> None:
+    patient = project(lock, project_packages=NAMED)
+    assert commands(patient, RemovePackage(name, indirect=True)) == argv
+
+
+def test_extras_that_a_tool_would_only_add_to_are_changed_by_a_person_or_anew() -> None:
+    remedy = ReplacePackage("jax", "==0.12.0", extra="cuda12")
+    assert "asks for jax in --group gpu" in by_hand(project("pdm.lock", project_packages=NAMED), remedy)
+    assert commands(project("pdm.lock"), remedy) == ["pdm add jax[cuda12]==0.12.0"]
+    assert commands(project("uv.lock", project_packages=NAMED), remedy) == [
+        "uv remove --frozen --group gpu jax",
+        "uv add --frozen --group gpu jax[cuda12]==0.12.0",
+        "uv sync --inexact --group gpu",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[project]\ndependencies = [\"Torch>=2; python_version > '3'\"]", ProjectPackage("torch")),
+        ('[project.optional-dependencies]\ngpu = ["torch[opt]==2"]', ProjectPackage("torch", extra="gpu")),
+        ('[dependency-groups]\nml = ["torch"]', ProjectPackage("torch", group="ml")),
+        ('[tool.poetry.dependencies]\npython = "^3.11"\ntorch = "^2.5"', ProjectPackage("torch")),
+        ('[tool.poetry.group.ml.dependencies]\ntorch = {version = "2.5.1"}', ProjectPackage("torch", group="ml")),
+        ('[tool.poetry.dev-dependencies]\ntorch = "*"', ProjectPackage("torch", group="dev")),
+        ('[tool.pdm.dev-dependencies]\nml = ["torch"]', ProjectPackage("torch", group="ml")),
+        ('[tool.uv]\ndev-dependencies = ["torch"]', ProjectPackage("torch", group="dev")),
+    ],
+)
+def test_what_a_project_names_is_read_from_the_tables_of_every_tool(
+    tmp_path: Path, text: str, expected: ProjectPackage
+) -> None:
+    write_torch(write_venv(tmp_path / ".venv"))
+    (tmp_path / "poetry.lock").touch()
+    (tmp_path / "pyproject.toml").write_text(text)
+    found = probed(tmp_path / ".venv")
+    assert found.project_packages == (expected,)
+    assert [(one.group, one.extra) for one in found.torch_asked] == [(expected.group, expected.extra)]
 
 
 # --- the real tools ----------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ def remedies(
     """What installs that version of a build with its libraries. What owns the same files goes first."""
     target = target_of(build)
     removals = tuple(
-        RemovePackage(name, why=f"the build for {target} takes its place")
+        RemovePackage(name, why=f"the build for {target} takes its place", indirect=True)
         for name in dict.fromkeys(_in_the_way(situation, build, installed))
     )
     if build.beside:

@@ -114,6 +114,16 @@ class TorchAsked(Record, frozen=True):
     """The file pins wheels by their hashes."""
 
 
+class ProjectPackage(Record, frozen=True):
+    """A package that a project's pyproject.toml names; `name` is normalised."""
+
+    name: str
+    group: str = ""
+    """Dependency group."""
+    extra: str = ""
+    """Optional dependencies."""
+
+
 WORKING_FOLDER = "working folder"
 """`ShadowingModule.via`: only programs that are started there import it."""
 
@@ -259,6 +269,8 @@ class PythonEnvironment(Record, frozen=True):
     """The command that made requirements.txt, as its head says."""
     torch_asked: tuple[TorchAsked, ...] = ()
     """Lines of the project's own files that ask for torch."""
+    project_packages: tuple[ProjectPackage, ...] = ()
+    """Of the installed packages, those that the project names itself."""
     conda_tool: Literal["conda", "mamba", "micromamba"] = "conda"
     """The tool that last changed a conda prefix, as its history says."""
     python_headers: Fact[bool] = unknown("not probed")

@@ -241,8 +241,8 @@ def uninstall_argv(place: Place, names: Iterable[str]) -> Argv:
 def clear_the_way(place: Place, situation: Situation, remedy: ReplaceTorch) -> tuple[Step, ...]:
     """Remove what owns files of the new build under another name, before that is installed. A later removal would
     take these files along."""
-    if place.tool in ("poetry", "pixi", "managed", "nowhere") or place.user_site:
-        return ()  # the first two remove what their lock no longer has
+    if place.follows_lock or place.tool in ("managed", "nowhere") or place.user_site:
+        return ()
     if place.tool not in ("pip", "uv") and several_decide(situation.machine):
         return ()  # a person changes the project first
     place = directly(place)

@@ -89,6 +89,11 @@ class Place(Struct, frozen=True):
             return InstallerSettings()  # they read neither pip's nor uv's
         return self.uv if self.tool in ("uv", "uv-project") else self.pip
 
+    @property
+    def follows_lock(self) -> bool:
+        """Whether the project's tool removes what its lock no longer has."""
+        return self.tool in ("poetry", "pixi")
+
     def has(self, program: str) -> bool:
         """Whether a tool is on PATH, or not known to be missing."""
         return self.programs is None or program in self.programs

@@ -5,11 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpudoctor.machine import Machine, TorchAsked
+from gpudoctor.machine import Machine, ProjectPackage, TorchAsked
 from gpudoctor.plain_text import without_controls
 from gpudoctor.planner.pip_steps import quoted
 from gpudoctor.planner.place import Place
-from gpudoctor.planner.requirements import Wanted, places_that_ask, rocm_triton, several_decide
+from gpudoctor.planner.requirements import (
+    Wanted,
+    decisive,
+    named_by_project,
+    places_that_ask,
+    rocm_triton,
+    several_decide,
+)
 from gpudoctor.spelling import is_name
 from gpudoctor.step import ManualStep, RunStep, Step
 
@@ -41,16 +48,16 @@ def uv_project(
 
     Without `explicit` uv would take every package that the index happens to have from it, in old versions.
     """
-    asked = places_that_ask(machine)
+    asked = places_that_ask(machine, decisive(wanted))
     names = tuple(item.text for item in wanted)
     source = source_name(index)
     named = ("--index", f"{source}={index}") if index else ()
-    if several_decide(machine):
+    if several_decide(machine, decisive(wanted)):
         where = ", ".join(_told(line) for line in asked)
         command = " ".join(("uv", "add", "OPTION", *named, quoted(wanted)))
         text = (
-            f"This project asks for torch in {where}. In each place that names a version, change what this "
-            f"environment is synced with; OPTION is its option:\n{command}"
+            f"This project asks for {decisive(wanted)} in {where}. In each place that names a version, change what "
+            f"this environment is synced with; OPTION is its option:\n{command}"
         )
         return (ManualStep(text=text, why=why, risk="replaces"), *_index_table(source, index, wanted, explicit))
     group, extra = ("", "") if not asked else (asked[0].group, asked[0].extra)
@@ -69,7 +76,18 @@ def uv_project(
         why="the lock and the environment follow; other packages stay",
         risk="replaces",
     )
-    return (declare, *_explicit(place, source, explicit and bool(index)), sync)
+    # `uv add` would put the extras that are asked for beside those that stand there.
+    anew = (
+        RunStep(
+            argv=("uv", "remove", "--frozen", *add_to, item.name),
+            cwd=place.project,
+            why="the old extras must go with it",
+            risk="replaces",
+        )
+        for item in wanted
+        if item.extra and named_by_project(machine, item.name)
+    )
+    return (*anew, declare, *_explicit(place, source, explicit and bool(index)), sync)
 
 
 def _explicit(place: Place, source: str, wanted: bool) -> tuple[Step, ...]:
@@ -113,7 +131,7 @@ def _table_lines(source: str, index: str, wanted: tuple[Wanted, ...], explicit: 
 
 def poetry(place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
     """The index as a source for these packages only; poetry rewrites pyproject.toml and its lock."""
-    asked = places_that_ask(machine)
+    asked = places_that_ask(machine, decisive(wanted))
     group = ("--group", asked[0].group) if len(asked) == 1 and asked[0].group else ()
     names = [item.text for item in wanted]
     if not index:
@@ -130,13 +148,35 @@ def poetry(place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: st
     return (declare, RunStep(argv=argv, cwd=place.project, why=why, risk="replaces"))
 
 
+def remove(place: Place, named: ProjectPackage, why: str) -> RunStep | None:
+    """The project no longer asks for a package; None where its tool has no command for that, or a name could be taken
+    for an option."""
+    kind = "group" if named.group else "extra" if named.extra else ""
+    option = _REMOVED_FROM.get((place.tool, kind)) if kind else ""
+    plain = all(is_name(name) for name in (named.name, named.group, named.extra) if name)
+    if place.tool not in _REMOVING or option is None or not plain:
+        return None
+    where = (option, named.group or named.extra) if option else ()
+    return RunStep(argv=(*_REMOVING[place.tool], *where, named.name), cwd=place.project, why=why, risk="replaces")
+
+
+_REMOVING = {"uv-project": ("uv", "remove", "--no-sync"), "poetry": ("poetry", "remove"), "pdm": ("pdm", "remove")}
+_REMOVED_FROM = {
+    ("uv-project", "group"): "--group",
+    ("uv-project", "extra"): "--optional",
+    ("poetry", "group"): "--group",
+    ("poetry", "extra"): "--optional",
+    ("pdm", "group"): "--group",
+    ("pdm", "extra"): "--group",
+}
+
+
 def by_a_person(machine: Machine, wanted: tuple[Wanted, ...], index: str, why: str) -> ManualStep:
-    """Where several places of a project name a torch."""
-    where = ", ".join(_told(line) for line in places_that_ask(machine))
-    source = f", from {index}" if index else ""
-    text = (
-        f"This project asks for torch in {where}. In each that this environment has, ask for {quoted(wanted)}{source}"
-    )
+    """Where several places of a project name a package, or its tool would keep what stands there."""
+    name, source = decisive(wanted), f", from {index}" if index else ""
+    where = ", ".join(_told(line) for line in places_that_ask(machine, name))
+    text = f"This project asks for {name} in {where}. In each that this environment has, ask for "
+    text += quoted(wanted) + source
     return ManualStep(text=f"{text}; then lock and install it again.", why=why, risk="replaces")
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from gpudoctor.dependencies import parsed
 from gpudoctor.finding import (
     ReinstallPackage,
     RemovePackage,
@@ -19,8 +20,10 @@ from gpudoctor.planner import conda_steps, hatch_steps, pdm_steps, pip_steps, pi
 from gpudoctor.planner.place import Place, is_variable, risk_of
 from gpudoctor.planner.requirements import (
     Wanted,
+    decisive,
     in_a_named_index,
     index_of_torch,
+    named_by_project,
     pinning_another,
     places_that_ask,
     several_decide,
@@ -31,7 +34,6 @@ from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
 from gpudoctor.spelling import is_index, is_name, is_specifier, is_version
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
-_REMOVING = {"uv-project": "uv remove", "poetry": "poetry remove", "pdm": "pdm remove", "pixi": "pixi remove"}
 _EXTRA = r"[a-z0-9-]+(,[a-z0-9-]+)*"
 _CONDA_CUDA = r"cuda-version>=\d+(\.\d+)?,<\d+"
 _PROJECTS = ("uv-project", "poetry", "pdm", "hatch", "pip-tools", "pixi")
@@ -121,10 +123,10 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
     """Remove a package from the environment."""
     if not is_name(remedy.name):
         return (_by_hand_only(remedy.name),)
-    if place.tool in ("managed", "nowhere", *_PROJECTS):
-        command = _REMOVING.get(place.tool)
-        text = f"Remove {remedy.name}" + (f" from the project: {command} {remedy.name}" if command else "")
-        return (ManualStep(text=f"{text}.", why=remedy.why, risk="replaces"),)
+    if place.tool in ("managed", "nowhere"):
+        return (ManualStep(text=f"Remove {remedy.name}.", why=remedy.why, risk="replaces"),)
+    if place.tool in _PROJECTS:
+        return _remove_from_project(place, situation, remedy)
     if _is_of_condas(place, situation, remedy.name):
         return _if_possible(place, conda_steps.remove(place, remedy.name, remedy.why))
     if remains := pip_steps.without_record(place, situation.machine, (remedy.name,)):
@@ -133,6 +135,30 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
     step = RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo)
     return (*pip_steps.pip_first(place), *_if_possible(place, step))
+
+
+def _remove_from_project(place: Place, situation: Situation, remedy: RemovePackage) -> tuple[Step, ...]:
+    """What a project names is removed from it. What came with another package goes when that is replaced: of itself
+    where the tool removes what its lock no longer has, else from the environment alone."""
+    named = named_by_project(situation.machine, remedy.name)
+    if not named and remedy.indirect:
+        return () if place.follows_lock else remove_package(pip_steps.directly(place), situation, remedy)
+    if len(named) == 1 and (step := project_steps.remove(place, named[0], remedy.why)):
+        steps = _with_tool(place, step.argv[0], (step,))
+        # A sync of uv would also remove what its lock never had.
+        alone = place.tool == "uv-project"
+        return (*steps, *(remove_package(pip_steps.directly(place), situation, remedy) if alone else ()))
+    text = f"Remove {remedy.name} from the project"
+    if not named and (others := _requiring(situation, remedy.name)):
+        text += f", or what requires it: {', '.join(others)}"
+    return (ManualStep(text=f"{text}.", why=remedy.why, risk="replaces"),)
+
+
+def _requiring(situation: Situation, name: str) -> tuple[str, ...]:
+    listed = situation.environment.distributions.value if situation.environment else None
+    return tuple(
+        one.name for one in listed or () if any((what := parsed(line)) and what.name == name for line in one.requires)
+    )
 
 
 def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:
@@ -159,14 +185,17 @@ def _install(
         return pip_steps.install(place, situation, wanted, index, why)
     if place.tool == "pixi":
         return (project_steps.pixi(wanted, index, why),)
-    machine, asked = situation.machine, places_that_ask(situation.machine)
+    machine, name = situation.machine, decisive(wanted)
+    asked = places_that_ask(machine, name)
     if place.tool == "pip-tools":
         return _with_tool(place, "", pip_tools_steps.pip_tools(place, machine, wanted, index, why))
     if place.tool == "uv-project":
         return _with_tool(place, "uv", project_steps.uv_project(place, machine, wanted, index, why))
     if place.tool == "poetry":
         return _with_tool(place, "poetry", project_steps.poetry(place, machine, wanted, index, why))
-    if several_decide(machine):
+    # For pdm a package with other extras is another one.
+    beside = place.tool == "pdm" and any(item.extra and named_by_project(machine, item.name) for item in wanted)
+    if several_decide(machine, name) or beside:
         return (project_steps.by_a_person(machine, wanted, index, why),)
     steps = pdm_steps.pdm if place.tool == "pdm" else hatch_steps.hatch
     return _with_tool(place, place.tool, steps(place, asked, wanted, index, why))

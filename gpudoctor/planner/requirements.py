@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.dependencies import TRITONS, applying, marker_environment
+from gpudoctor.dependencies import TRITONS, applying, marker_environment, normalised
 from gpudoctor.finding import ReplaceTorch
 from gpudoctor.frameworks.torch.compiled_packages import built_for
-from gpudoctor.machine import Distribution, Machine, Torch, TorchAsked
+from gpudoctor.machine import Distribution, Machine, ProjectPackage, Torch, TorchAsked
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.planner.place import Place
@@ -150,10 +150,24 @@ def in_a_named_index(situation: Situation, remedy: ReplaceTorch) -> ReplaceTorch
     return remedy
 
 
-def places_that_ask(machine: Machine) -> tuple[TorchAsked, ...]:
-    """Where pyproject.toml, or that of a workspace's member, asks for torch, by names that can be arguments."""
+def decisive(wanted: tuple[Wanted, ...]) -> str:
+    """The package by which the place of all of them in a project is found."""
+    return "torch" if any(item.name == "torch" for item in wanted) else wanted[0].name
+
+
+def named_by_project(machine: Machine, name: str) -> tuple[ProjectPackage, ...]:
+    """Where pyproject.toml names a package that is installed."""
+    environment = machine.environment.value
+    return tuple(one for one in environment.project_packages if one.name == normalised(name)) if environment else ()
+
+
+def places_that_ask(machine: Machine, name: str = "torch") -> tuple[TorchAsked, ...]:
+    """Where pyproject.toml, or that of a workspace's member, asks for a package, by names that can be arguments; for
+    torch where it does not."""
     environment = machine.environment.value
     asked = environment.torch_asked if environment else ()
+    if name != "torch" and (named := named_by_project(machine, name)):
+        asked = tuple(TorchAsked("pyproject.toml", one.name, one.group, one.extra) for one in named)
     return tuple(
         line
         for line in asked
@@ -168,9 +182,9 @@ def _pinned_by_a_member(line: TorchAsked) -> bool:
     return line.file.endswith("/pyproject.toml") and re.search(r"[<>=~!@]", line.requirement) is not None
 
 
-def several_decide(machine: Machine) -> bool:
-    """Whether a person has to change the project: several places, or a member of its workspace, name a torch."""
-    asked = places_that_ask(machine)
+def several_decide(machine: Machine, name: str = "torch") -> bool:
+    """Whether a person has to change the project: several places, or a member of its workspace, name a package."""
+    asked = places_that_ask(machine, name)
     return len(asked) > 1 or any("/" in line.file for line in asked)
 
 

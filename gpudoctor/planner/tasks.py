@@ -60,6 +60,8 @@ def _aim(remedy: AnyRemedy) -> AnyRemedy:
         return replace(remedy, carries="", community=False)
     if isinstance(remedy, ReplacePackage):
         return replace(remedy, why="", indirect=False)
+    if isinstance(remedy, RemovePackage):
+        return replace(remedy, why="", indirect=False)
     return replace(remedy, why="")
 
 

@@ -6,20 +6,23 @@ import itertools
 import posixpath
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host
-from gpudoctor.machine import Lock, TorchAsked
+from gpudoctor.machine import Lock, ProjectPackage, TorchAsked
 from gpudoctor.privacy import without_secrets
 from gpudoctor.probes.python_layout import Layout
 
 CondaTool = Literal["conda", "mamba", "micromamba"]
 
 # No patterns compiled in advance: most folders hold none of these files.
-_TORCH = r"(?i)torch\s*(\[[a-z0-9, -]*\]\s*)?([<>=!~;@(].*)?$"
+_TORCH = r"(?i)torch\s*(\[[a-z0-9, -]*\]\s*)?([<>=!~;@(^*].*)?$"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _REQUIREMENTS = r"(requirements|constraints)[\w.-]*\.(txt|in)"
 _OF_CONDA = r"\s*-\s*['\"]?((?:pytorch|pytorch-gpu|torch)\s*[=<>!~ ][^'\"#]*)"
 _COMPILED = r"#\s+((?:pip-compile|uv pip compile)\b.*)"
@@ -179,16 +182,50 @@ def _members(host: Host, folder: str, project: dict[str, Any]) -> Iterator[str]:
             yield posixpath.join(parent, last)
 
 
+def project_packages(host: Host, folder: str, installed: Collection[str]) -> tuple[ProjectPackage, ...]:
+    """Which of the installed packages a project's pyproject.toml names."""
+    found = (
+        (re.match(_NAME, line.requirement), line)
+        for line in (_declared(_pyproject(host, folder), "pyproject.toml") if folder else ())
+    )
+    named = (ProjectPackage(normalised(name[0]), line.group, line.extra) for name, line in found if name)
+    return tuple(itertools.islice((one for one in dict.fromkeys(named) if one.name in installed), _MOST_ASKED))
+
+
 def _asked_in(project: dict[str, Any], file: str) -> Iterator[TorchAsked]:
+    for line in _declared(project, file):
+        if re.match(_TORCH, line.requirement):
+            yield replace(line, requirement=_shown(line.requirement))
+
+
+def _declared(project: dict[str, Any], file: str) -> Iterator[TorchAsked]:
+    """Every requirement that a pyproject.toml declares, in the tables of any tool."""
     table = _table(project, "project")
-    yield from _asking(table.get("dependencies"), file)
+    yield from _lines(table.get("dependencies"), file)
     for extra, lines in _table(table, "optional-dependencies").items():
-        yield from _asking(lines, file, extra=extra)
+        yield from _lines(lines, file, extra=extra)
     for group, lines in _table(project, "dependency-groups").items():
-        yield from _asking(lines, file, group=group)
-    for table in _table(_table(_table(project, "tool"), "hatch"), "envs").values():
+        yield from _lines(lines, file, group=group)
+    tool = _table(project, "tool")
+    for table in _table(_table(tool, "hatch"), "envs").values():
         for key in ("dependencies", "extra-dependencies"):
-            yield from _asking(table.get(key) if isinstance(table, dict) else None, file)
+            yield from _lines(table.get(key) if isinstance(table, dict) else None, file)
+    for group, lines in _table(_table(tool, "pdm"), "dev-dependencies").items():
+        yield from _lines(lines, file, group=group)
+    yield from _lines(_table(tool, "uv").get("dev-dependencies"), file, group="dev")
+    yield from _of_poetry(_table(tool, "poetry"), file)
+
+
+def _of_poetry(poetry: dict[str, Any], file: str) -> Iterator[TorchAsked]:
+    """The tables in which poetry keeps a requirement as name and version."""
+    groups = {"": poetry, "dev": {"dependencies": poetry.get("dev-dependencies")}, **_table(poetry, "group")}
+    for group, table in groups.items():
+        for name, value in _table(table, "dependencies").items():
+            version = value.get("version") if isinstance(value, dict) else value
+            exact = "==" if isinstance(version, str) and version[:1].isdigit() else ""
+            if name != "python":
+                text = f"{name} {exact}{version}" if isinstance(version, str) else name
+                yield TorchAsked(file=file, requirement=text, group=group)
 
 
 def _table(parent: Any, name: str) -> dict[str, Any]:
@@ -196,10 +233,10 @@ def _table(parent: Any, name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _asking(lines: Iterable[Any] | None, file: str, *, group: str = "", extra: str = "") -> Iterator[TorchAsked]:
+def _lines(lines: Iterable[Any] | None, file: str, *, group: str = "", extra: str = "") -> Iterator[TorchAsked]:
     for line in lines if isinstance(lines, list) else ():
-        if isinstance(line, str) and re.match(_TORCH, line.strip()):
-            yield TorchAsked(file=file, requirement=_shown(line.strip()), group=group, extra=extra)
+        if isinstance(line, str):
+            yield TorchAsked(file=file, requirement=line.strip(), group=group, extra=extra)
 
 
 def _shown(requirement: str) -> str:

@@ -27,7 +27,7 @@ from gpudoctor.probes.distributions import (
 )
 from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
 from gpudoctor.probes.import_path import ImportPath, import_path
-from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of
+from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of, project_packages
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
 from gpudoctor.probes.required import required_packages
 from gpudoctor.probes.shadowing import shadowing_modules
@@ -110,6 +110,7 @@ def probe_environment(
             project_keys=project.keys,
             compiled_by=project.compiled_by,
             torch_asked=asked_beside(host, layout, project),
+            project_packages=project_packages(host, project.folder, {one.name for one in distributions}),
             conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
             python_headers=_headers(host, layout),
             shadows=shadowing_modules(surroundings, installed.torch, modules),

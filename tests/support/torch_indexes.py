@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import http.server
 import os
+import re
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,9 @@ def write_wheel(
     contents = dict(files or {f"{stem}/__init__.py": f"__version__ = {version!r}\n"})
     info = f"{stem}-{version}.dist-info"
     head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    contents[f"{info}/METADATA"] = head + "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
+    extras = dict.fromkeys(re.findall(r'extra == "([^"]+)"', " ".join(requires)))
+    lines = [f"Provides-Extra: {extra}" for extra in extras] + [f"Requires-Dist: {one}" for one in requires]
+    contents[f"{info}/METADATA"] = head + "".join(f"{line}\n" for line in lines)
     contents[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     contents[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in [*contents, f"{info}/RECORD"])
     place = folder / name
@@ -60,6 +63,11 @@ def write_indexes(root: Path) -> None:
     for version in ("1.5", "2.0"):
         write_wheel(root / "pypi", "numpy", version)
     write_wheel(root / "pypi", "accelerate", "1.0", ["torch>=2", "numpy"])
+    plugins = [f"jax-cuda{cuda}-plugin" for cuda in ("12", "13")]
+    for name in plugins:
+        write_wheel(root / "pypi", name, "0.12.0")
+    extras = [f'{name}==0.12.0; extra == "{name.split("-")[1]}"' for name in plugins]
+    write_wheel(root / "pypi", "jax", "0.12.0", extras)
 
 
 def _torch(index: Path, version: str, requires: Sequence[str]) -> None:

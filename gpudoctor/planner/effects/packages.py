@@ -163,7 +163,9 @@ def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> Py
     again = replace(before, damaged=(), emptied=False, lacks=(), runtimes=()) if before else None
     after = _installed(environment, [again or Distribution(name=name, version=remedy.version, installer="pip")])
     if name != "torch":
-        return _healed(after, name)
+        same = before is not None and before.version == remedy.version and not before.damaged
+        # The same files need the same libraries.
+        return replace(_healed(after, name), extensions=after.extensions) if same else _healed(after, name)
     return replace(after.with_torch(known(_whole(after, remedy), _SOURCE)), torch_remains=())
 
 
