@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gpudoctor.finding import AnyRemedy, ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
-from gpudoctor.machine import Machine, PythonEnvironment
+from gpudoctor.machine import Extension, Machine, MissingLibrary, PythonEnvironment, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.effects import effect
 from gpudoctor.planner.effects.packages import installed_by
@@ -19,6 +19,8 @@ from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.situation import Situation
 from gpudoctor.step import RunStep
+from tests.support.machines import change, nvidia_machine
+from tests.support.machines import environment as described
 from tests.support.wheel_index import WheelIndex, wheel_index, write_wheel
 from tests.test_fix_end_to_end import RTX_4070, TOOLS, Patient
 
@@ -112,3 +114,13 @@ def test_the_environment_is_afterwards_as_it_was_foreseen(
 )
 def test_a_range_leads_to_a_version_inside_it(specifier: str, version: str) -> None:
     assert installed_by(specifier) == version
+
+
+@pytest.mark.parametrize(("version", "kept"), [("1.22.0", True), ("1.23.0", False)])
+def test_the_same_files_again_need_the_same_libraries(version: str, kept: bool) -> None:
+    needs = Extension("onnxruntime-gpu", "1.22.0", "/site/cuda.so", missing=(MissingLibrary("libcublas.so.12"),))
+    patient = change(described(torch=None, packages={"onnxruntime-gpu": "1.22.0"}), extensions=(needs,))
+    situation = Situation(change(nvidia_machine(), environment=known(patient, "test")), load_matrix())
+    after = effect(ReinstallPackage("onnxruntime-gpu", version), situation).machine
+    assert after.environment.value is not None
+    assert after.environment.value.extensions == ((needs,) if kept else ())
