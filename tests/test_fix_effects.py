@@ -119,7 +119,7 @@ def test_a_range_leads_to_a_version_inside_it(specifier: str, version: str) -> N
 @pytest.mark.parametrize(("version", "kept"), [("1.22.0", True), ("1.23.0", False)])
 def test_the_same_files_again_need_the_same_libraries(version: str, kept: bool) -> None:
     needs = Extension("onnxruntime-gpu", "1.22.0", "/site/cuda.so", missing=(MissingLibrary("libcublas.so.12"),))
-    patient = change(described(torch=None, packages={"onnxruntime-gpu": "1.22.0"}), extensions=(needs,))
+    patient = change(described(None, packages={"onnxruntime-gpu": "1.22.0"}), extensions=(needs,))
     situation = Situation(change(nvidia_machine(), environment=known(patient, "test")), load_matrix())
     after = effect(ReinstallPackage("onnxruntime-gpu", version), situation).machine
     assert after.environment.value is not None
