@@ -76,6 +76,8 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
     wrong = [entry for entry in selection.invalid if entry not in _ENDS]
     count = f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''}"
     on_purpose = cpu_task(situation) and not wrong
+    # An error that somebody saw is of a program, whether or not it is known which.
+    concerned = situation.framework_vendor is not None or bool(situation.machine.errors)
     if on_purpose:
         message = f"{name} hides every GPU: this is a CPU task of the batch system."
     elif selection.repeated:
@@ -91,7 +93,7 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
     keep = Fix(f"Set {name}={kept}", (SetVariable(name, kept, why="names only existing GPUs, each once"),))
     unset = Fix(f"Unset {name}", (UnsetVariable(name, why=f"then all {count} can be seen"),))
     return Finding(
-        severity="note" if on_purpose or situation.framework_vendor is None else "error",
+        severity="note" if on_purpose or not concerned else "error",
         message=message,
         saw=f"{name}={value}",
         want=f"unset, or numbers from 0 to {len(gpus) - 1}" if len(gpus) > 1 else "unset, or 0",
