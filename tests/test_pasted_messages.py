@@ -282,3 +282,19 @@ def test_ollama_on_the_kernels_own_amdgpu_lacks_code_and_no_driver() -> None:
 def test_vllm_without_its_compiled_part_is_a_problem_and_another_module_is_not() -> None:
     assert problems("ModuleNotFoundError: No module named 'vllm._C'\n") == ["vllm-torch-abi"]
     assert problems("ModuleNotFoundError: No module named 'my_project'\n") == []
+
+
+def test_what_a_report_did_not_find_names_no_vendor() -> None:
+    unknown_error = "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up env"
+    report = "CUDA used to build PyTorch: 11.7\nROCM used to build PyTorch: N/A\nHIP runtime version: N/A\n"
+    assert problems(f"{unknown_error}\n{report}") == ["nvidia-uvm-after-suspend"]
+    on_amd = "Nvidia driver version: Could not collect\ncuDNN version: Could not collect\n"
+    error = "hsa api call failure at: rocminfo.cc:1282\n"
+    assert problems(f"{error}{on_amd}") == problems(error)
+
+
+def test_variables_that_hide_every_gpu_explain_the_error_that_was_seen() -> None:
+    compose = "environment:\n  CUDA_VISIBLE_DEVICES: all\n"
+    listed = "GPU 0: NVIDIA GeForce RTX 4060 Ti (UUID: GPU-00000000-0000-0000-0000-000000000000)\n"
+    assert problems(f"RuntimeError: No CUDA GPUs are available\n{compose}{listed}") == ["cuda-visible-devices"]
+    assert problems(f"{compose}{listed}") == [], "nobody said that a program failed"

@@ -128,6 +128,7 @@ def test_torchs_own_warning_tells_the_gpu_and_what_the_build_has_code_for() -> N
             "5090",
             "sm_120",
         ),
+        ("00:07.0 VGA compatible controller: NVIDIA Corporation Device 2684 (rev a1)", "RTX 4090", "sm_89"),
         ("Found GPU0 Tesla K40c which is of cuda capability 3.5.", "Tesla K40c", "sm_35"),
         ("- GPU type: NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3", "sm_90"),
         ("### GPU\n\nRadeon RX 6600\n\n### CPU\n\nRyzen", "Radeon RX 6600", "gfx1032"),
@@ -200,6 +201,12 @@ def test_torch_is_what_it_says_of_itself(text: str, cuda: str | None, build: str
 
 def test_a_command_that_asks_for_a_package_does_not_say_that_it_is_there() -> None:
     assert machine("pip install torch==2.1.0 torchvision==0.16.0\nRUN pip install torch==1.13.1").torch is None
+
+
+def test_what_uv_says_it_installed_is_there_and_what_it_removed_is_not() -> None:
+    said = machine(" + onnxruntime-gpu==1.20.1\n ~ numpy==2.2.3\n - torch==2.6.0\n")
+    assert said.installed("onnxruntime-gpu") and said.installed("numpy")
+    assert said.installed("torch") is None
 
 
 def test_a_framework_whose_gpu_package_nobody_named_is_no_cpu_build() -> None:

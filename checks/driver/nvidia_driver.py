@@ -116,7 +116,8 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
         confidence="certain" if reported else "likely",
         evidence=driver_answers(situation),
         fixes=fixes,
-        supersedes=("no-driver", "driver-too-old"),
+        # The firmware of the loaded module went with its libraries.
+        supersedes=("no-driver", "driver-too-old", "nvidia-firmware-missing"),
     )
 
 

@@ -22,10 +22,16 @@ _WHOLE = 1 << 20
 """Where all messages are asked for, this much, at the beginning."""
 _FEWEST, _MOST = 8, 3
 """Characters that a part of a message needs, and messages that it may be part of."""
+_NOT_OF_NONE = r"(?![^\n:]{0,60}:\s{0,3}(?:N/A|None\b|Could not collect|not found))"
+"""collect_env lists what it looked for and did not find, too."""
 _NAMES_AMD = re.compile(
-    r"HIP|hip[A-Z]|[Rr][Oo][Cc][Mm]|ROCk|ROCR|roc(?:BLAS|blas)|gfx[0-9]|HSA_|amdgpu|MIOpen|RCCL|Radeon|/dev/kfd"
+    r"(?:HIP|hip[A-Z]|[Rr][Oo][Cc][Mm]|ROCk|ROCR|roc(?:BLAS|blas)|gfx[0-9]|HSA_|amdgpu|MIOpen|RCCL|Radeon|/dev/kfd)"
+    + _NOT_OF_NONE
 )
-_NAMES_NVIDIA = re.compile(r"N[Vv][Ii][Dd][Ii][Aa]|nvidia|NVRM|NVML|GeForce|sm_[0-9]|cu(?:DNN|BLAS|dnn|blas|Init)")
+_NAMES_NVIDIA = re.compile(
+    r"(?:N[Vv][Ii][Dd][Ii][Aa]|nvidia|NVRM|NVML|GeForce|sm_[0-9]|cu(?:DNN|BLAS|dnn|blas|Init)"
+    r"|\+cu\d{2,3}\b|CUDA used to build PyTorch: \d)" + _NOT_OF_NONE
+)
 
 
 class Message(Struct, frozen=True):

@@ -12,7 +12,7 @@ from gpudoctor.intake.text.lines import Line
 _NAME = r"[A-Za-z][A-Za-z0-9._-]{0,60}"
 _VERSION = r"\d[\w.+!-]{0,60}"
 _PINNED = re.compile(
-    rf"\s{{0,8}}(?:\[(?P<from>pip3?|conda)\]\s{{1,4}})?(?P<name>{_NAME})(?:\[[\w,-]{{1,60}}\])?==(?P<version>{_VERSION})(?:\s|$|;|\\)"
+    rf"\s{{0,8}}(?:[+~]\s)?(?:\[(?P<from>pip3?|conda)\]\s{{1,4}})?(?P<name>{_NAME})(?:\[[\w,-]{{1,60}}\])?==(?P<version>{_VERSION})(?:\s|$|;|\\)"
 )
 _COLUMNS = re.compile(
     rf"\s{{0,8}}(?P<conda>\[conda\]\s{{1,4}})?(?P<name>{_NAME})\s{{1,60}}(?P<version>{_VERSION})(?P<rest>(?:\s{{1,60}}\S{{1,200}}){{0,4}})\s{{0,80}}$"

@@ -157,10 +157,13 @@ def _system(number: int, text: str, facts: Facts) -> None:
     if _may_list(text) and (listed := _LSPCI.search(text)):
         name, vendor = listed["name"], listed["name"].lower()
         if "nvidia" in vendor or "amd" in vendor or "ati" in vendor:
-            pci = _PCI_ID.search(name)
+            pci, unnamed = _PCI_ID.search(name), re.search(r"\bDevice ([0-9a-f]{4})\b", name)
+            by_id = pci["id"].lower() if pci else ""
+            if unnamed and not pci:  # lspci's own list is older than the GPU
+                by_id = f"{'10de' if 'nvidia' in vendor else '1002'}:{unnamed[1]}"
             name = re.sub(r"\s*\[[0-9a-f]{4}:[0-9a-f]{4}\]|\(rev \w+\)|\(prog-if.*", "", name).strip()
             bdf = listed["bdf"] if listed["bdf"].count(":") == 2 else f"0000:{listed['bdf']}"
-            facts.gpus.append(NamedGpu(number, "shell", name=name, pci_id=pci["id"].lower() if pci else "", bdf=bdf))
+            facts.gpus.append(NamedGpu(number, "shell", name=name, pci_id=by_id, bdf=bdf))
 
 
 def _pci_drivers(lines: Iterable[Line], facts: Facts) -> None:
