@@ -285,7 +285,7 @@ def test_vllm_without_its_compiled_part_is_a_problem_and_another_module_is_not()
 
 
 def test_what_a_report_did_not_find_names_no_vendor() -> None:
-    unknown_error = "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up env"
+    unknown_error = "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up"
     report = "CUDA used to build PyTorch: 11.7\nROCM used to build PyTorch: N/A\nHIP runtime version: N/A\n"
     assert problems(f"{unknown_error}\n{report}") == ["nvidia-uvm-after-suspend"]
     on_amd = "Nvidia driver version: Could not collect\ncuDNN version: Could not collect\n"

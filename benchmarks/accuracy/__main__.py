@@ -4,8 +4,8 @@
     python -m benchmarks.accuracy --half kept           the totals of the kept cases: once, when the work is done
     python -m benchmarks.accuracy --page docs/accuracy.md
 
-A folder may hold `texts.yaml`, `threads.yaml` and `cases.jsonl` (pasted texts), `fresh_reports.yaml` (machines), and
-`wheels.yaml` (libraries and GPUs, made by `benchmarks.accuracy.wheels`).
+A folder may hold `texts.yaml`, `threads.yaml`, `issues.yaml` and `cases.jsonl` (pasted texts), `fresh_reports.yaml`
+(machines), and `wheels.yaml` (libraries and GPUs, made by `benchmarks.accuracy.wheels`).
 The file of a kept case is not to be read by whoever works on the rules; of these only totals are printed.
 """
 
@@ -19,7 +19,7 @@ from benchmarks.accuracy.cases import Case, read
 from benchmarks.accuracy.figures import Scored, confusion, figures, score
 from benchmarks.accuracy.page import page
 
-_UNTOUCHED = ("texts", "threads", "machines", "wheels")
+_UNTOUCHED = ("texts", "threads", "issues", "machines", "wheels")
 """Groups that no rule was written from: they have no halves."""
 
 

@@ -89,6 +89,7 @@ def _case(name: str, group: str, row: dict[str, Any]) -> Case:
 _READERS = {
     "texts.yaml": _texts,
     "threads.yaml": _texts,
+    "issues.yaml": _texts,
     "cases.jsonl": _shared,
     "fresh_reports.yaml": _machines,
     "wheels.yaml": _wheels,

@@ -74,7 +74,7 @@ _ODD = (
 def real_texts() -> tuple[str, ...]:
     """Texts as people paste them: the project's own, the matrix's examples, and recorded outputs where they are."""
     found = [*PASTED, *(row.example for row in matrix().tables.error_patterns)]
-    for name in ("texts.yaml", "threads.yaml"):
+    for name in ("texts.yaml", "threads.yaml", "issues.yaml"):
         found += [row["text"] for row in yaml.safe_load((_CASES / name).read_text()).values()]
     shared = _SHARED / "cases/cases.jsonl"
     found += [json.loads(line)["input"] for line in shared.read_text().splitlines()] if shared.is_file() else []
