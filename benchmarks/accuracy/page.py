@@ -20,9 +20,9 @@ say; never what gpudoctor says.
 
 `report` is what `gpudoctor check` says of a text or of a described machine; `explain` is what `gpudoctor explain`
 says of a text. Cases are *worked on* or *kept* by a hash of their name; kept ones are measured only, and not listed.
-`texts`, `threads`, `issues` and `machines` lie in `tests/cases`; no rule was written from them before their first run.
-Where something was repaired for one of them afterwards, that first run stands as *before repairs*. The shared texts are
-not part of the repository.
+`texts`, `threads`, `issues` and `machines` lie in `tests/cases`; no rule was written from them before their first
+run. Where something was repaired for one of them afterwards, that first run stands as *before repairs*. The shared
+texts are not part of the repository.
 """
 
 
