@@ -298,3 +298,11 @@ def test_variables_that_hide_every_gpu_explain_the_error_that_was_seen() -> None
     listed = "GPU 0: NVIDIA GeForce RTX 4060 Ti (UUID: GPU-00000000-0000-0000-0000-000000000000)\n"
     assert problems(f"RuntimeError: No CUDA GPUs are available\n{compose}{listed}") == ["cuda-visible-devices"]
     assert problems(f"{compose}{listed}") == [], "nobody said that a program failed"
+
+
+@pytest.mark.parametrize("broken", ["undefined\n symbol", "undefin\ned symbol", "undefined\nsymbol"])
+def test_a_message_that_was_broken_in_two_is_known(broken: str) -> None:
+    text = (
+        "ImportError: flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi\n"
+    )
+    assert problems(text.replace("undefined symbol", broken)) == ["flash-attn-abi"] == problems(text)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
@@ -31,6 +31,10 @@ _OF_GPUS = re.compile(r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc|hip|hsa|amd|miopen
 _HEADING = re.compile(r"\s*#{1,6}\s+")
 """A title that repeats the message."""
 _END = Line(0, "")
+_MOST_WRAPPED = 2000
+"""Of a text with more lines nobody broke each."""
+_BROKEN_FROM = 60
+"""Columns of the narrowest terminal that breaks lines."""
 _WHERE = re.compile(r"current device: \d{1,3}, in function ggml_\w{1,80}")
 """What ggml prints on the line below its message: that the message is not torch's."""
 _QUOTED_COMMAND = re.compile(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s)")
@@ -81,12 +85,22 @@ _SMI_HEAD = re.compile(
 
 def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The error lines whose cause the matrix knows; else the last exception, if it is about GPUs."""
-    for line in _known_messages(lines, matrix):
-        if _counts(line.text):
-            facts.errors.append(line)
+    facts.errors.extend(line for line in _known_messages(lines, matrix) if _counts(line.text))
+    if not facts.errors and len(lines) <= _MOST_WRAPPED:
+        found = _known_messages(tuple(_unwrapped(lines)), matrix)
+        facts.errors.extend(line for line in found if _counts(line.text))
     if not facts.errors:
         unknown = [line for line in lines if _EXCEPTION.match(line.text) and _ABOUT_GPUS.search(line.text)]
         facts.unexplained.extend(unknown[-1:])
+
+
+def _unwrapped(lines: tuple[Line, ...]) -> Iterator[Line]:
+    """Each line with the next one, as a terminal or a person may have broken it in two."""
+    for line, following in pairwise(lines):
+        if following.text[:1] == " " or len(line.text) >= _BROKEN_FROM:
+            yield Line(line.number, f"{line.text} {following.text.strip()}")
+        if len(line.text) >= _BROKEN_FROM:
+            yield Line(line.number, line.text + following.text)
 
 
 def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
