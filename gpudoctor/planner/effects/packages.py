@@ -163,9 +163,12 @@ def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> Py
     again = replace(before, damaged=(), emptied=False, lacks=(), runtimes=()) if before else None
     after = _installed(environment, [again or Distribution(name=name, version=remedy.version, installer="pip")])
     if name != "torch":
-        same = before is not None and before.version == remedy.version and not before.damaged
+        healed = _healed(after, name)
+        if before is None or before.version != remedy.version or before.damaged:
+            return healed
         # The same files need the same libraries.
-        return replace(_healed(after, name), extensions=after.extensions) if same else _healed(after, name)
+        own = (one for one in after.extensions if normalised(one.package) == name)
+        return replace(healed, extensions=(*healed.extensions, *own))
     return replace(after.with_torch(known(_whole(after, remedy), _SOURCE)), torch_remains=())
 
 
