@@ -72,6 +72,8 @@ def _is_contrary(one: AnyRemedy, other: AnyRemedy) -> bool:
         return one.name == other.name
     if isinstance(one, ReplaceTorch) and isinstance(other, (ReplaceTorch, ReinstallPackage, RemovePackage)):
         return isinstance(other, ReplaceTorch) or other.name == "torch"
+    if isinstance(one, ReinstallPackage) and isinstance(other, ReplacePackage) and one.name == other.name:
+        return other.specifier != f"=={one.version}"  # its files again, then what its extras bring
     if isinstance(one, (ReplacePackage, ReinstallPackage)) and isinstance(other, (ReplacePackage, RemovePackage)):
         return one.name == other.name
     if isinstance(one, (BlockModule, UnblockModule)) and isinstance(other, (BlockModule, UnblockModule)):
