@@ -518,12 +518,14 @@ def test_an_index_that_cannot_be_reached_is_told_before_anything_is_changed(
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # nobody listens
         lost = f"http://127.0.0.1:{closed.getsockname()[1]}/cu128"
-        steps = tuple(
-            RunStep(("uv", "add", option, value))
-            for option, value in (("--index", f"gpu-cu128={base}/cu128"), ("--index-url", lost))
-        )
-        check_indexes(steps[:1])
-        with pytest.raises(RepairError, match="cannot be reached"):
-            check_indexes(steps)
+        there = RunStep(("uv", "add", "--index", f"gpu-cu128={base}/cu128"))
+        check_indexes([there])
+        for argv in (
+            ("uv", "add", "--index-url", lost),
+            ("poetry", "source", "add", "--priority=explicit", "gpu-cu128", lost),
+            ("sed", "-i", "-e", f'$a\\url = "{lost}"', "pyproject.toml"),
+        ):
+            with pytest.raises(RepairError, match="cannot be reached"):
+                check_indexes([there, RunStep(argv)])
         monkeypatch.setenv("HTTP_PROXY", "http://proxy.example")
-        check_indexes(steps)
+        check_indexes([there, RunStep(argv)])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Iterable
-from itertools import pairwise
 from urllib.parse import urlsplit
 
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.step import RunStep
 
 SECONDS = 5.0
-_OPTIONS = ("--index-url", "--default-index", "--index", "--extra-index-url")
+_ADDRESS = r"https?://[^\s\"']+"
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "PIP_PROXY")
 _PORTS = {"http": 80, "https": 443}
 
@@ -30,10 +30,8 @@ def check_indexes(steps: Iterable[RunStep]) -> None:
 
 
 def _places(argv: tuple[str, ...]) -> Iterable[tuple[str, int]]:
-    """Host and port of the indexes that a command names."""
-    for option, value in pairwise(argv):
-        if option not in _OPTIONS:
-            continue
-        url = urlsplit(value.rpartition("=")[2] if "=http" in value else value)
-        if url.hostname and url.scheme in _PORTS:
+    """Host and port of the indexes that a command names: as an option, or to write them into a project's file."""
+    for found in re.findall(_ADDRESS, " ".join(argv)):
+        url = urlsplit(found)
+        if url.hostname:
             yield url.hostname, url.port or _PORTS[url.scheme]
