@@ -184,10 +184,10 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
     nor the system's load path has it, or if its file is cut short. So is a part that one of NVIDIA's libraries opens
     from its own wheel, such as NVRTC's builtins. A package that was compiled against torch shares torch's CUDA: a
     runtime of another major counts only on its own search path. cuda-pathfinder, which CuPy uses, takes CUDA 13's
-    library where both are there. Of libraries that differ only in numbers one must
-    load. What only some operations need (NCCL, TensorRT ...) matters if the whole package needs it, or if another
-    major release of it is installed. A package that a check of its own calls built for another torch is not judged
-    here, nor are alternatives of which one is gone. Packages that also compute on the CPU get a warning.
+    library where both are there. Of libraries that differ only in numbers one must load. What only some operations
+    need (NCCL, TensorRT ...) matters if the whole package needs it, or if another major release of it is installed.
+    A package that a check of its own calls built for another torch is not judged here, nor are alternatives of which
+    one is gone. Packages that also compute on the CPU get a warning.
 
     ## Fix safety
     Installs the packages that the package itself names for them, if it names some; torch stays as it is.
