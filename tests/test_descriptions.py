@@ -242,7 +242,7 @@ def test_an_error_text_joins_the_cause_that_the_facts_show() -> None:
 def test_an_error_text_names_no_build_that_has_code_for_the_gpu() -> None:
     report = whatif(*RTX_4090, "--torch", "2.9.1+cu128", "--error", NO_IMAGE)
     (finding,) = report["findings"]
-    assert (finding["slug"], report["exit_code"]) == ("error-seen", 1)
+    assert (finding["slug"], report["exit_code"]) == ("ext-built-without-gpu-arch", 1)
     assert "another library" in finding["message"] and "pip install" not in commands(report)
 
 
@@ -265,7 +265,7 @@ def test_an_error_text_of_several_causes_ranks_them_and_ends_in_the_question_tha
     report = whatif(*RTX_4090, "--torch", "2.9.1+cu128", "--error", "RuntimeError: No CUDA GPUs are available")
     first, second, third = report["findings"]
     assert [first["slug"], first["severity"], first["confidence"]] == ["cuda-visible-devices", "error", "possible"]
-    assert [second["slug"], third["slug"]] == ["mig-confusion", "container-no-gpu"]
+    assert [second["slug"], third["slug"]] == ["container-no-gpu", "container-cgroup-revoked"]
     assert {second["severity"], third["severity"]} == {"note"}
     assert "What decides: echo $CUDA_VISIBLE_DEVICES" in first["message"]
 

@@ -17,6 +17,8 @@ from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.gpu_groups import called, finding
 
 _SHOWN, _AROUND = 200, 60
+_ENDS = ".:,;?! "
+"""What ends a line; a sentence goes on behind it."""
 _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
 _EXTENSION, _NO_DRIVER, _NO_KFD = "ext-built-without-gpu-arch", "no-driver", "amd-kfd-missing"
@@ -127,7 +129,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         "refs": tuple(ref.strip() for ref in row.source.split(";")),
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,
-        "slug": causes[0] if open_ else "" if elsewhere or row.slug == CRASH else row.slug,
+        "slug": causes[0] if open_ or elsewhere else "" if row.slug == CRASH else row.slug,
     }
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
@@ -196,7 +198,7 @@ def _line(text: str, situation: Situation | None = None, row: ErrorPattern | Non
         lines = [line for line in lines if situation.matrix.cause_seen(line, _vendor(situation)) == row] or lines
     line, found = lines[-1], re.search(row.pattern, lines[-1]) if row else None
     if found is None or found.end() + _AROUND < _SHOWN:
-        return line[:_SHOWN].rstrip(".")
+        return line[:_SHOWN].rstrip(_ENDS)
     start = max(0, min(found.start() - _AROUND, len(line) - _SHOWN))
     start = line.find(" ", start, found.start()) + 1 or start
-    return f"{'... ' if start else ''}{line[start : start + _SHOWN].rstrip('.')}"
+    return f"{'... ' if start else ''}{line[start : start + _SHOWN].rstrip(_ENDS)}"

@@ -94,7 +94,8 @@ def frameworks(environment: PythonEnvironment) -> Iterator[tuple[str, str]]:
     torch, others = environment.torch.value, environment.frameworks.others
     if torch is not None:
         built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm or torch.hip}" if torch.hip else "CPU only"
-        yield "torch", f"{torch.version} ({built}), from {torch.origin}"
+        where = "" if torch.origin == "unknown" else f", from {torch.origin}"
+        yield "torch", f"{torch.version.removeprefix('of ')} ({built.removesuffix(' unknown')}){where}"
     elif not environment.torch.absent:
         yield "torch", f"unknown ({environment.torch.why})"
     elif not others:
