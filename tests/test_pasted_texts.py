@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.intake.text.lines import plain_lines
+from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.lines import Line, plain_lines
+from gpudoctor.intake.text.several import several
+from tests.support.check_cases import matrix
 from tests.support.judged_texts import judgement, machine, problems
 from tests.support.pasted import (
     COLLECT_ENV,
@@ -463,3 +466,11 @@ def test_the_number_that_numba_writes_before_the_call_names_the_cause() -> None:
     assert problems(said.format(802))[0] == "fabric-manager-not-running"
     assert problems(said.format(803))[0] == "driver-lib-mismatch"
     assert problems(heading)[0] == "no-driver"
+
+
+def test_listings_that_begin_in_one_line_are_not_told_apart() -> None:
+    lines = tuple(Line(number, "") for number in range(1, 4))
+    gpus = [NamedGpu(2, "tool", name="Tesla V100"), NamedGpu(3, "report", name="NVIDIA GeForce RTX 5090")]
+    assert several(lines, Facts(gpus=gpus, reports=[1], errors=[lines[2]]), matrix()) == (lines, ())
+    apart = several(lines, Facts(gpus=gpus, reports=[1, 3], errors=[lines[2]]), matrix())
+    assert apart == (lines[2:], ("NVIDIA GeForce RTX 5090 (lines 3 to 3)", "Tesla V100 (lines 1 to 2)"))

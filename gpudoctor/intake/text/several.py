@@ -24,15 +24,14 @@ def several(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> tuple[tupl
     if len(starts) < 2:
         return lines, ()
     cuts = [0, *(bisect_left(lines, (start,)) for start in starts[1:]), len(lines)]
-    parts = [lines[start:end] for start, end in pairwise(cuts)]
+    named = zip(names, pairwise(cuts), strict=True)
+    parts = [(name, lines[start:end]) for name, (start, end) in named if start < end]
+    if len(parts) < 2:  # both in one line
+        return lines, ()
     wrong = {line.number for line in facts.errors}
-    judged = next((place for place, part in enumerate(parts) if any(line.number in wrong for line in part)), 0)
-    told = [
-        f"{name} (lines {part[0].number} to {part[-1].number})"
-        for name, part in zip(names, parts, strict=True)
-        if part
-    ]
-    return parts[judged], (told[judged], *(one for one in told if one != told[judged]))
+    judged = next((place for place, (_, part) in enumerate(parts) if any(line.number in wrong for line in part)), 0)
+    told = [f"{name} (lines {part[0].number} to {part[-1].number})" for name, part in parts]
+    return parts[judged][1], (told[judged], *(one for one in told if one != told[judged]))
 
 
 def _starts(facts: Facts, matrix: Matrix) -> tuple[list[int], list[str]]:
