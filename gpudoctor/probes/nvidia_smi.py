@@ -11,7 +11,7 @@ from gpudoctor.probes.nvidia_smi_board import smi_board
 from gpudoctor.probes.pci import normal_bdf
 
 _MIB = 1 << 20
-_LOST = "GPU is lost|GPU requires reset"
+_LOST = ("GPU is lost", "GPU requires reset")
 Pairs = list[tuple[str, str]]
 """(path, value) in the order printed: ("fb_memory_usage.total", "23028 MiB")."""
 
@@ -126,20 +126,21 @@ def _from_query(text: str) -> tuple[NvmlDevice, ...] | None:
 
 def _query_pairs(piece: str) -> Pairs:
     pairs: Pairs = []
-    path: list[tuple[int, str]] = []
+    headings: list[tuple[int, str]] = []
     for line in piece.splitlines():
         if not line.startswith(" ") and line.strip():
             break
-        key, separator, value = line.partition(":")
+        key, _, value = line.partition(":")
         indent = len(key) - len(key.lstrip())
-        while path and path[-1][0] >= indent:
-            path.pop()
-        name = key.strip().lower().replace(" ", "_")
-        if not name:
+        while headings and headings[-1][0] >= indent:
+            headings.pop()
+        if not (name := key.strip()):
             continue
-        pairs.append((".".join([*(part for _, part in path), name]), value.strip()))
-        if not separator or not value.strip():
-            path.append((indent, name))
+        above = f"{headings[-1][1]}." if headings else ""
+        path, value = above + name.lower().replace(" ", "_"), value.strip()
+        pairs.append((path, value))
+        if not value:
+            headings.append((indent, path))
     return pairs
 
 
@@ -150,7 +151,7 @@ def _device(index: int, address: str, pairs: Pairs, profiles: tuple[MigDevice, .
     compute_processes = sum(
         path.endswith("type") and value.startswith("C") for path, value in pairs if "process" in path
     )
-    lost = [value for _, value in pairs if re.fullmatch(_LOST, value)]
+    lost = [value for _, value in pairs if value in _LOST]
     return NvmlDevice(
         index=index,
         name=first.get("product_name", ""),
@@ -193,15 +194,15 @@ def _slices(pairs: Pairs, profiles: tuple[MigDevice, ...]) -> tuple[MigDevice, .
     )
 
 
-def _uncorrectable(pairs: Pairs, counter: Literal["volatile", "aggregate"]) -> int | None:
+def _uncorrectable(pairs: Pairs, kind: Literal["volatile", "aggregate"]) -> int | None:
     """Sum of the uncorrectable counts; older drivers call them double bit and give a total."""
-    counts = []
-    for path, value in pairs:
-        head, _, rest = path.partition(".")
-        if head != "ecc_errors" or not rest.startswith(f"{counter}."):
-            continue
-        if ("uncorrectable" in rest or rest.endswith("double_bit.total")) and re.fullmatch("[0-9]{1,18}", value):
-            counts.append(int(value))
+    counter = f"ecc_errors.{kind}."
+    errors = [(path, value) for path, value in pairs if path.startswith(counter)]
+    counts = [
+        int(value)
+        for path, value in errors
+        if ("uncorrectable" in path or path.endswith("double_bit.total")) and re.fullmatch("[0-9]{1,18}", value)
+    ]
     return sum(counts) if counts else None
 
 
@@ -229,7 +230,8 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
         rest = body[row.end() : following.start() if following else len(body)].splitlines()[1:3]
         used, total, mode = _second_line(rest[0] if rest else "")
         mig = re.search(r"\|\s*(Enabled\*?|Disabled\*?)\s*\|\s*$", rest[1]) if len(rest) > 1 else None
-        lost = re.search(_LOST, "\n".join((row[0], *rest)))
+        cells = "\n".join((row[0], *rest))
+        lost = next((sign for sign in _LOST if sign in cells), "")
         found.append(
             NvmlDevice(
                 index=int(row[1]),
@@ -241,8 +243,8 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
                 mig=mig[1].startswith("Enabled") if mig else None,
                 mig_devices=slices.get(int(row[1]), ()),
                 ecc_uncorrectable=int(ecc) if re.fullmatch("[0-9]{1,18}", ecc) else None,
-                lost=lost is not None,
-                why=lost[0] if lost else "",
+                lost=bool(lost),
+                why=lost,
             )
         )
     return tuple(found)
@@ -298,7 +300,7 @@ def _from_csv(text: str) -> tuple[NvmlDevice, ...] | None:
     found: list[NvmlDevice] = []
     for row in _csv_rows(text):
         index, capability = row.get("index", ""), row.get("compute_cap", "")
-        lost = next((cell.strip("[]") for cell in row.values() if re.fullmatch(_LOST, cell.strip("[]"))), "")
+        lost = next((cell.strip("[]") for cell in row.values() if cell.strip("[]") in _LOST), "")
         found.append(
             NvmlDevice(
                 index=int(index) if re.fullmatch("[0-9]{1,9}", index) else len(found),

@@ -30,7 +30,6 @@ _OF_GPUS = re.compile(r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc|hip|hsa|amd|miopen
 """Libraries of drivers, toolkits and frameworks: without libGL, say, no GPU is amiss."""
 _HEADING = re.compile(r"\s*#{1,6}\s+")
 """A title that repeats the message."""
-_END = Line(0, "")
 _MOST_WRAPPED = 2000
 """Of a text with more lines nobody broke each."""
 _BROKEN_FROM = 60
@@ -106,9 +105,9 @@ def _unwrapped(lines: tuple[Line, ...]) -> Iterator[Line]:
 def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
     """The lines that hold a known message, each message once, in their order. A heading counts only where the line
     below it names no cause."""
-    texts = [
-        _with_place(line.text, following.text) for line, following in zip_longest(lines, lines[1:], fillvalue=_END)
-    ]
+    texts = [line.text for line in lines]
+    if any("in function ggml_" in text for text in texts):
+        texts = [_with_place(text, following) for text, following in zip_longest(texts, texts[1:], fillvalue="")]
     first = {text: place for place, text in reversed(list(enumerate(texts)))}
     messages = matrix.messages_in("\n".join(text if first[text] == place else "" for place, text in enumerate(texts)))
     named = {message.number for message in messages if message.names_cause}
@@ -121,7 +120,7 @@ def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
 
 def _with_place(text: str, following: str) -> str:
     """A line of ggml's message together with the next one, which tells where it failed."""
-    where = _WHERE.search(following) if "in function ggml_" in following else None
+    where = _WHERE.search(following)
     return f"{text}, {where[0]}" if where else text
 
 

@@ -42,7 +42,9 @@ _MODULE = re.compile(
 
 def is_log_line(text: str) -> bool:
     """Whether the kernel wrote the line."""
-    return bool(_STAMPED.match(text) or _SYSLOG.match(text) or _BARE.match(text))
+    return bool(
+        ("]" in text and _STAMPED.match(text)) or ("kernel: " in text and _SYSLOG.match(text)) or _BARE.match(text)
+    )
 
 
 def read_kernel_log(lines: Iterable[Line], facts: Facts) -> None:

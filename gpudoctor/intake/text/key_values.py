@@ -98,7 +98,7 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
         if ("ersion" in text or "environment" in text) and _START.search(text) and number > header + 3:
             block, header = block + 1, number
             facts.reports.append(number)
-        if found := _HEADING.match(text):
+        if text.startswith(("#", "*")) and (found := _HEADING.match(text)):
             heading = " ".join(found["key"].lower().split())
             continue
         if heading and text.strip():

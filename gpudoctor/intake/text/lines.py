@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator
-from itertools import chain, count, pairwise
+from itertools import chain, count, islice, pairwise
 from typing import NamedTuple
 
 from gpudoctor.plain_text import without_controls
@@ -100,7 +99,7 @@ def _clean(line: str) -> str:
     return line.rstrip()
 
 
-def _without_prefixes(lines: list[str]) -> Iterable[str]:
+def _without_prefixes(lines: list[str]) -> list[str]:
     """The lines without numbers, stamps or names of services that most of them begin with."""
     if any(map(_RUN_STAMP.match, lines[:200])):
         lines = [_RUN_STAMP.sub("", line, count=1) for line in lines]
@@ -111,11 +110,15 @@ def _without_prefixes(lines: list[str]) -> Iterable[str]:
     return _without_numbers(lines)
 
 
-def _without_numbers(lines: list[str]) -> Iterator[str]:
+def _without_numbers(lines: list[str]) -> list[str]:
     """Lines copied from an editor or a viewer: each begins with the number after the one before."""
+    filled = sum(map(bool, lines))
+    others = (line for line in lines if line and not _NUMBERED.match(line))
+    if next(islice(others, filled // 5, None), None) is not None:  # in a long text soon found
+        return lines
     found = [_NUMBERED.match(line) for line in lines]
     numbers = [int(match[1]) for match in found if match]
     steps = sum(after == before + 1 for before, after in pairwise(numbers))
-    counted = steps >= 4 and steps > 0.8 * len([line for line in lines if line])
-    for line, match in zip(lines, found, strict=True):
-        yield line[match.end() :] if counted and match else line
+    if steps < 4 or steps <= 0.8 * filled:
+        return lines
+    return [line[match.end() :] if match else line for line, match in zip(lines, found, strict=True)]

@@ -51,7 +51,7 @@ def read_packages(lines: Iterable[Line], facts: Facts) -> None:
         if from_index and _NOT_INSTALLED.search(text):
             command = from_index[-1].line
             from_index = [said for said in from_index if said.line != command]
-        if installed := _INSTALLED.search(text):
+        if "Successfully" in text and (installed := _INSTALLED.search(text)):
             for one in installed["all"].split():
                 name, dash, version = one.rpartition("-")
                 if dash and re.fullmatch(_VERSION, version):
@@ -61,7 +61,8 @@ def read_packages(lines: Iterable[Line], facts: Facts) -> None:
             from_index.append(Said("torch index", index["build"], number, "shell"))
             if asked := _ASKED_TORCH.search(text):
                 from_index.append(Said("torch asked", asked["version"], number, "shell"))
-        if _REQUIREMENT_TOOL.search(text):  # a command asks for a package: whether it is there, nobody said
+        asks = "install" in text or "add" in text
+        if asks and _REQUIREMENT_TOOL.search(text):  # a command asks for a package: whether it is there, nobody said
             continue
         if "==" in text:
             if pinned := _PINNED.match(text):

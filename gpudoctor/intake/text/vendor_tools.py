@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -16,20 +17,14 @@ from gpudoctor.probes.amd_smi import parse_smi as parse_amd_smi
 from gpudoctor.probes.nvidia_smi import parse_smi
 
 _SMI_HEAD = re.compile(r"\|? ?NVIDIA-SMI [\d.]+|\s*=+NVSMI LOG=+|<nvidia_smi_log|GPU \d{1,2}: .{2,80} \(UUID: GPU-")
-_NVIDIA_SIGNS = (
-    "NVIDIA-SMI", "NVSMI LOG", "<nvidia_smi_log", "(UUID: GPU-", "Failed to initialize NVML", "No devices were found",
+_FAILURES = (
+    "Failed to initialize NVML", "NVIDIA-SMI has failed", "NVIDIA-SMI couldn", "No devices were found",
     "Unable to determine the device handle", "GPU is lost", "GPU access blocked by the operating system",
 )  # fmt: skip
-"""Texts of which one is in every output: the others need not be read line by line."""
+_SMI_SIGNS = ("NVIDIA-SMI", "NVSMI LOG", "<nvidia_smi_log", "(UUID: GPU-")
+"""Texts of which one is in every head, here and below: to find them first is quicker than to match every line."""
 _SMI_LINE = re.compile(
-    r"\s*[|+]|\s*$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|GPU [0-9A-F]|\s{2,}|.{2,60} : |<"
-    r"|\s*\||Unable to determine|GPU \d{1,3}: "
-)
-_FAILED = re.compile(
-    r"Failed to initialize NVML|NVIDIA-SMI (?:has failed|couldn.t)|No devices were found"
-    r"|Unable to determine the device handle"
-    r"|GPU is lost|GPU access blo"
-    r"cked by the operating system"
+    r"\s{2}|\s?(?:[|+]|$)|<|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|GPU (?:[0-9A-F]|\d{1,3}: )|Unable to determine|.{2,60} : "
 )
 _CUT_ROW = re.compile(
     r"\|\s{1,4}(?P<index>\d{1,2})\s{1,3}(?P<name>[A-Z][\w .()/-]{3,40}?)(?:\s{2,}|\.\.\.|\s(?:On|Off"
@@ -57,19 +52,40 @@ _AMD_SMI_SIGNS = ("ROCm System Management", "ROCm Info", "Concise Info", "GPU[",
 
 def read_vendor_tools(lines: tuple[Line, ...], facts: Facts) -> None:
     """What each output of a driver's tool says."""
-    text = "\n".join(line.text for line in lines)
-    for read, signs in ((_nvidia_smi, _NVIDIA_SIGNS), (_rocminfo, _ROCMINFO_SIGNS), (_amd_smi, _AMD_SMI_SIGNS)):
-        if any(sign in text for sign in signs):
-            read(lines, facts)
+    text = _text_of(lines)
+    _nvidia_smi(lines, text, facts)
+    _rocminfo(lines, text, facts)
+    _amd_smi(lines, text, facts)
+
+
+def _text_of(lines: tuple[Line, ...]) -> str:
+    return "\n".join(line.text for line in lines)
+
+
+def _lines_with(signs: tuple[str, ...], text: str) -> Iterator[int]:
+    """Places of the lines that have one of the signs, in their order."""
+    line = last = 0
+    for place in sorted(chain.from_iterable(_found(sign, text) for sign in signs)):
+        line += text.count("\n", last, place)
+        last = place
+        yield line
+
+
+def _found(sign: str, text: str) -> Iterator[int]:
+    place = text.find(sign)
+    while place >= 0:
+        yield place
+        place = text.find(sign, place + len(sign))
 
 
 # --- nvidia-smi ------------------------------------------------------------------------------------
 
 
-def _nvidia_smi(lines: tuple[Line, ...], facts: Facts) -> None:
+def _nvidia_smi(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
     answers: list[tuple[NvidiaApi, int]] = []
-    for start, block in _blocks(lines, _SMI_HEAD.match, _SMI_LINE.match):
-        text = "\n".join(line.text for line in block)
+    heads = (place for place in _lines_with(_SMI_SIGNS, whole) if _SMI_HEAD.match(lines[place].text))
+    for start, block in _blocks(lines, dict.fromkeys(heads)):
+        text = _text_of(block)
         answer = _parsed(text)
         number = lines[start].number
         if answer is None:
@@ -82,8 +98,8 @@ def _nvidia_smi(lines: tuple[Line, ...], facts: Facts) -> None:
             answer = replace(answer, devices=None)
         answers.append((answer, number))
         _note_answer(answer, block, len(answers), facts)
-    failure = next((line for line in lines if _may_fail(line.text) and _FAILED.search(line.text)), None)
-    if failure is not None and not (answers and answers[-1][1] > failure.number):
+    failure = next((lines[place] for place in _lines_with(_FAILURES, whole)), None)
+    if failure and not (answers and answers[-1][1] > failure.number):
         answer = parse_smi(failure.text)
         if answer is not None and (answer.status or answer.devices):
             answers.append((answer, failure.number))
@@ -95,11 +111,6 @@ def _nvidia_smi(lines: tuple[Line, ...], facts: Facts) -> None:
 def _parsed(text: str) -> NvidiaApi | None:
     """A text that tells of several machines is read twice."""
     return parse_smi(text)
-
-
-def _may_fail(text: str) -> bool:
-    """Whether it can be a failure of nvidia-smi: cheaper than to look for each."""
-    return "NVML" in text or "NVIDIA-SMI" in text or "devices" in text or "GPU" in text
 
 
 def _note_answer(answer: NvidiaApi, block: tuple[Line, ...], place: int, facts: Facts) -> None:
@@ -127,13 +138,14 @@ def _note_answer(answer: NvidiaApi, block: tuple[Line, ...], place: int, facts: 
 # --- AMD's tools -----------------------------------------------------------------------------------
 
 
-def _rocminfo(lines: tuple[Line, ...], facts: Facts) -> None:
-    start = next((place for place, line in enumerate(lines) if _ROCMINFO_HEAD.match(line.text)), None)
+def _rocminfo(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
+    places = _lines_with(_ROCMINFO_SIGNS, text)
+    start = next((place for place in places if _ROCMINFO_HEAD.match(lines[place].text)), None)
     if start is None:
         return
     block = lines[start : start + _LAST_LINE_LIMIT]
     end = next((place for place, line in enumerate(block) if "*** Done ***" in line.text), len(block))
-    answer = parse_rocminfo("\n".join(line.text for line in block[: end + 1]))
+    answer = parse_rocminfo(_text_of(block[: end + 1]))
     if answer is None:
         return
     facts.say("for amd", "rocminfo", block[0].number, "tool")
@@ -156,13 +168,14 @@ def _rocminfo(lines: tuple[Line, ...], facts: Facts) -> None:
         )  # fmt: skip
 
 
-def _amd_smi(lines: tuple[Line, ...], facts: Facts) -> None:
-    start = next((place for place, line in enumerate(lines) if _AMD_SMI_HEAD.match(line.text)), None)
+def _amd_smi(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
+    places = _lines_with(_AMD_SMI_SIGNS, text)
+    start = next((place for place in places if _AMD_SMI_HEAD.match(lines[place].text)), None)
     if start is None:
         return
     block = lines[start : start + _LAST_LINE_LIMIT]
     end = next((place for place, line in enumerate(block) if "End of ROCm SMI Log" in line.text), len(block))
-    found = parse_amd_smi("\n".join(line.text for line in block[: end + 1]))
+    found = parse_amd_smi(_text_of(block[: end + 1]))
     facts.amd_smi = (found, block[0].number) if found else None
     for place, gpu in enumerate(found):
         if gpu.product or gpu.gfx or gpu.pci_id:
@@ -177,19 +190,15 @@ def _amd_smi(lines: tuple[Line, ...], facts: Facts) -> None:
 # --- blocks ----------------------------------------------------------------------------------------
 
 
-def _blocks(
-    lines: tuple[Line, ...], begins: Callable[[str], object], belongs: Callable[[str], object]
-) -> Iterator[tuple[int, tuple[Line, ...]]]:
-    """Outputs of one tool: from a line that begins one to the last line that belongs to it."""
-    place = 0
-    while place < len(lines):
-        if not begins(lines[place].text):
-            place += 1
+def _blocks(lines: tuple[Line, ...], heads: dict[int, None]) -> Iterator[tuple[int, tuple[Line, ...]]]:
+    """Outputs of nvidia-smi: from each head to the last line that belongs to it."""
+    end = 0
+    for head in heads:
+        if head < end:
             continue
-        end = place + 1
-        while end < len(lines) and end - place < _LAST_LINE_LIMIT and belongs(lines[end].text):
-            if end > place + 2 and begins(lines[end].text) and not lines[end].text.startswith("GPU "):
+        end = head + 1
+        while end < len(lines) and end - head < _LAST_LINE_LIMIT and _SMI_LINE.match(lines[end].text):
+            if end > head + 2 and end in heads and not lines[end].text.startswith("GPU "):
                 break
             end += 1
-        yield place, lines[place:end]
-        place = end
+        yield head, lines[head:end]
