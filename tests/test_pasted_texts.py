@@ -266,6 +266,24 @@ def test_a_line_of_the_kernel_log_is_the_complaint() -> None:
     assert problems(DMESG) == ["driver-init-failed-hw"]
 
 
+def test_firmware_that_went_with_an_update_of_the_driver_is_no_cause_of_its_own() -> None:
+    text = (
+        "[   12.014918] NVRM: API mismatch: the client has the version 570.153.02, but\n"
+        "               NVRM: this kernel module has the version 570.144.  Please\n"
+        "[   23.991660] nvidia 0000:07:00.0: Direct firmware load for nvidia/570.144/gsp_ga10x.bin failed with error -2\n"
+        "[   23.991667] NVRM: RmFetchGspRmImages: No firmware image found\n"
+    )
+    assert problems(text)[0] == "driver-lib-mismatch"
+    assert problems(text.partition("\n[   23")[2])[0] == "nvidia-firmware-missing"
+
+
+def test_a_rocminfo_that_lists_the_gpu_for_root_leaves_the_rights_of_the_user() -> None:
+    fails = "$ rocminfo\nhsa api call failure at: rocminfo.cc:1148\n"
+    asked = '$ python -c "import torch; print(torch.cuda.is_available())"\nFalse\n'
+    assert problems(fails)[0] == "amd-kfd-missing"
+    assert problems(f"{fails}$ sudo rocminfo\n{ROCMINFO}\n{asked}") == ["amd-device-permission"]
+
+
 def test_a_gpu_that_torch_found_refutes_what_versions_suggest() -> None:
     old = COLLECT_ENV.replace("550.90.07", "470.57.02")
     assert problems(old.replace("Is CUDA available: True", "Is CUDA available: False"))[0] == "driver-too-old"

@@ -79,17 +79,19 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check compares the loaded module's version with that of the first libcuda and libnvidia-ml on the load path.
-    Certain if the driver itself reports the mismatch. On WSL, Jetson and with cuda-compat they differ on purpose.
+    Certain if the driver itself reports the mismatch; likely where a pasted kernel log does. On WSL, Jetson and with
+    cuda-compat they differ on purpose.
 
     ## Fix safety
     A reboot changes nothing on disk. Installing the driver again replaces its packages.
     """
     versions = _mismatch(situation)
     reported = nvml_status(situation) == NVML_MISMATCH or cuda_status(situation) == CUDA_MISMATCH
+    logged = situation.log_is_the_complaint and situation.log_faults("driver-lib-mismatch")
     if versions is not None and _on_disk(situation, versions[1]):
         return
     compat = _compat(situation)
-    if versions is None and (not reported or situation.machine.system.wsl.known):
+    if versions is None and (not (reported or logged) or situation.machine.system.wsl.known):
         return
     gpus = situation.machine.of_vendor("nvidia")
     if situation.in_container:

@@ -34,6 +34,8 @@ _FIND_THE_LIBRARY = Fix(
     ),
 )
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
+_NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
+"""What the same text refutes with a rocminfo that lists a GPU, as another user perhaps."""
 _NO_GPU_GIVEN = "container-no-gpu"
 _GIVE_GPUS = Fix(
     "Give the container the GPUs",
@@ -140,7 +142,7 @@ def _by_place(
     situation: Situation, row: ErrorPattern, causes: tuple[str, ...], vendor: Vendor | None
 ) -> tuple[str, ...]:
     """The causes of a message that names none by itself, or no driver: first those of the place where it was printed,
-    and an override that is set there; last those of WSL where it is not WSL."""
+    and an override that is set there; last what rocminfo refutes, and those of WSL where it is not WSL."""
     in_wsl, first = situation.machine.system.wsl.known, list[str]()
     if row.slug not in (CRASH, _NO_DRIVER) and not (in_wsl and row.slug == _NO_KFD):
         return causes
@@ -156,7 +158,9 @@ def _by_place(
     if situation.variable(_OVERRIDE):
         first.append("hsa-override-wrong")
     order = {slug: place for place, slug in enumerate(first)}
-    last = () if in_wsl else _OF_WSL
+    hsa = situation.machine.amd.hsa.value
+    listed = hsa is not None and any(agent.kind == "gpu" for agent in hsa.agents)
+    last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if listed else ())
     return tuple(sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last)))
 
 
@@ -164,7 +168,13 @@ def _ranked(row: ErrorPattern, causes: tuple[str, ...]) -> str:
     """What is said where the message alone does not decide."""
     if len(causes) < 2 or not row.ask:
         return ""
-    return f" Possible causes, most likely first: {', '.join(causes[:_NAMED])}. What decides: {row.ask}"
+    return (
+        f" Possible causes, most likely first: {', '.join(causes[:_NAMED])}. What decides: {row.ask}{_end(row.ask)}"
+    )
+
+
+def _end(text: str) -> str:
+    return "" if text.endswith((".", "?")) else "."
 
 
 def _about_the_program(row: ErrorPattern, text: str, source: str) -> Finding:

@@ -103,7 +103,10 @@ def cuda_torch_on_amd(situation: Situation) -> Verdicts:
     yield _other_vendor(situation, torch, "a CUDA build, and this machine's GPUs are AMD's", "ROCm build")
 
 
-@check("GPD407", "torch-wrong-build-or-cpu", "framework", needs=needs.torch)
+_SYMPTOM = "torch-wrong-build-or-cpu"
+
+
+@check("GPD407", _SYMPTOM, "framework", needs=needs.torch)
 def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
     """The installed torch is built for other GPUs, or sees no GPU.
 
@@ -169,7 +172,7 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
 def _explanations(situation: Situation, said: str) -> tuple[str, ...]:
     """Possible reasons why torch sees no GPU: those its text names, else whatever makes a GPU unusable."""
     row = situation.matrix.cause_of(said, situation.built_for)
-    return (row.slug, *row.also) if row else tuple(sorted(situation.matrix.stopping_causes))
+    return (row.slug, *row.also) if row else tuple(sorted(situation.matrix.stopping_causes - {_SYMPTOM}))
 
 
 def _serves_any(situation: Situation) -> bool:
