@@ -16,10 +16,9 @@ def main() -> None:
     if tuple(sys.version_info) < OLDEST:
         sys.exit(_refuse_this_python())
     _own_modules_first()
-    # A run lasts a tenth of a second and makes few cycles: looking for them costs more than it frees,
-    # at the exit too, where Python would go through everything that is frozen here.
+    # A run lasts a tenth of a second and makes few cycles: looking for them costs more than it frees.
     gc.disable()
-    from gpudoctor.command_line.running import settle_streams
+    from gpudoctor.command_line.running import leave
 
     command, rest = sys.argv[1:2], sys.argv[2:]
     if command == ["check"]:
@@ -28,9 +27,7 @@ def main() -> None:
         code = _preflight(rest)
     else:
         code = _run(sys.argv[1:])
-    settle_streams()
-    gc.freeze()
-    sys.exit(code)
+    leave(code)
 
 
 def _refuse_this_python() -> int:

@@ -116,13 +116,12 @@ def test_variables_stand_in_where_the_command_line_says_nothing():
 
 
 _IMPORTED = """
-import atexit, os, sys
-def tell(*_):
+import os, sys
+def tell(*_, end=os._exit):
     print("imported:", *sorted({"click", "rich", "distro", "psutil", "yaml", "packaging"} & set(sys.modules)))
     sys.stdout.flush()
-    os._exit(0)
-os.execve = tell
-atexit.register(tell)
+    end(0)
+os.execve = os._exit = tell
 from gpudoctor.__main__ import main
 main()
 """

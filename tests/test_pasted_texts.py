@@ -270,7 +270,8 @@ def test_firmware_that_went_with_an_update_of_the_driver_is_no_cause_of_its_own(
     text = (
         "[   12.014918] NVRM: API mismatch: the client has the version 570.153.02, but\n"
         "               NVRM: this kernel module has the version 570.144.  Please\n"
-        "[   23.991660] nvidia 0000:07:00.0: Direct firmware load for nvidia/570.144/gsp_ga10x.bin failed with error -2\n"
+        "[   23.991660] nvidia 0000:07:00.0: Direct firmware load for nvidia/570.144/gsp_ga10x.bin "
+        "failed with error -2\n"
         "[   23.991667] NVRM: RmFetchGspRmImages: No firmware image found\n"
     )
     assert problems(text)[0] == "driver-lib-mismatch"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.render.steps import command_line
+from gpudoctor.step import ManualStep
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, SmokeKernel
@@ -118,7 +119,7 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     if kind == "text" and first is None:
         return "`gpudoctor check` on the machine itself tells more than a text.", _THERE
     if first is not None:
-        return _after_problem(first, kind, again)
+        return _after_problem(first, report, again)
     if any(question.matters for question in report.not_judged):
         if kind == "machine" and report.machine.level == "static":
             deeper = ("gpudoctor", "check", *again, "--level", "driver")
@@ -146,10 +147,13 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     return "A snapshot keeps this state, to compare with later.", ("gpudoctor", "snapshot", *again)
 
 
-def _after_problem(first: ReportedFinding, kind: str, again: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    explain = f"`gpudoctor explain {first.id}` tells more."
+def _after_problem(first: ReportedFinding, report: Report, again: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    explain, kind = f"`gpudoctor explain {first.id}` tells more.", report.subject.kind
     if not first.fixes or kind in ("whatif", "text"):
         return "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)
+    best = [fix for finding in report.findings for fix in finding.fixes[:1] if finding.severity != "note"]
+    if kind == "machine" and all(isinstance(step, ManualStep) for fix in best for step in fix.steps):
+        return f"Do what the fix says, then check again; {explain}", ("gpudoctor", "check", *again)
     does = "shows and applies the fix" if kind == "machine" else "shows the plan"
     return f"`gpudoctor fix` {does}; {explain}", ("gpudoctor", "fix", *again)
 

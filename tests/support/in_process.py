@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import io
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -30,6 +31,7 @@ def gpudoctor(
     with (
         patch("sys.argv", argv),
         patch("os.execve", _not_here),
+        patch("os._exit", sys.exit),
         patch.dict(os.environ, {**(kept if environ is None else environ), **variables}, clear=True),
         chdir(cwd or os.getcwd()),
         redirect_stdout(out),
@@ -40,7 +42,6 @@ def gpudoctor(
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 0
         finally:  # what main arranges for a process that ends
-            gc.unfreeze()
             gc.enable()
     stdout, stderr = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
     return CompletedProcess(argv, code, stdout, stderr)

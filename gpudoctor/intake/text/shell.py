@@ -196,7 +196,8 @@ def _python(number: int, text: str, following: Line | None, facts: Facts) -> Non
 
 
 _CALLED = re.compile(
-    r"(?:\([\w.-]{1,40}\) ?)?[-`*$#%>!\s]{0,4}(?:import torch[;,\s]{1,3})?(?:print\(|python3? -c ['\"].{0,60}print\()?"
+    r"(?:\([\w.-]{1,40}\) ?)?[-`*$#%>!\s]{0,4}(?:import torch[;,\s]{1,3})?"
+    r"(?:print\(|python3? -c ['\"].{0,60}print\()?"
     r"(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.(?:is_available|device_count"
     r"|get_device_name|get_arch_list)))(?:\([^)]{0,20}\))?\)?['\"`]{0,3}\s?(?:returns?|gives|output"
     r"|prints|:|is|=|->){0,2}\s?:?`?"
