@@ -15,7 +15,7 @@ import pytest
 import gpudoctor
 from gpudoctor.plain_text import without_workflow_commands
 from gpudoctor.render.formats import FORMATS
-from gpudoctor.render.public import to_json
+from gpudoctor.render.json import to_json
 from tests.hostile.answers import answer, wrong_with_answer
 from tests.hostile.pasted import PLANTS, hostile_text
 from tests.hostile.pumps import pumped

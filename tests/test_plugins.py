@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.machine import Machine
-from gpudoctor.render.public import machine_data, to_json
+from gpudoctor.render.json import machine_data, to_json
 from gpudoctor.testing import check_result, nvidia_machine
 
 ROOT = Path(__file__).parents[1]

@@ -19,7 +19,7 @@ from gpudoctor.planner.repair import PlannedStep, Repair
 from gpudoctor.planner.script import shell_script
 from gpudoctor.privacy import public_text, without_secrets
 from gpudoctor.probes.variables import probe_variables
-from gpudoctor.render.public import json_line, to_json
+from gpudoctor.render.json import json_line, to_json
 from gpudoctor.step import RunStep
 from tests.support.check_cases import matrix
 from tests.support.hosts import Host, slugs

@@ -14,7 +14,7 @@ import pytest
 from gpudoctor.host import InputError
 from gpudoctor.intake.snapshot import read_snapshot
 from gpudoctor.machine import FORMAT, Machine
-from gpudoctor.render.public import report_data
+from gpudoctor.render.json import report_data
 from gpudoctor.report import Subject, make_report
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import matrix

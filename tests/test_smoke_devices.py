@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpudoctor.machine import Machine, MigDevice, NvmlDevice, Smoke, SmokeDevice
-from gpudoctor.render.public import machine_data
+from gpudoctor.render.json import machine_data
 from gpudoctor.situation.usable_gpus import gpus_behind
 from tests.support.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine
 

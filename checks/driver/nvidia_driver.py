@@ -1,4 +1,7 @@
-"""Whether the NVIDIA driver matches its own libraries and supports the GPU (GPD122 to GPD126)."""
+"""Whether the NVIDIA driver matches its own libraries and supports the GPU (GPD122 to GPD126).
+
+Whether it is new enough for the CUDA of torch: `checks/runtime/cuda_runtime.py`.
+"""
 
 from __future__ import annotations
 

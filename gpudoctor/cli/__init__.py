@@ -1,4 +1,4 @@
-"""The command line: thin commands over the doctor."""
+"""The commands as click knows them, one module each; their options and their start are in `command_line/`."""
 
 from __future__ import annotations
 

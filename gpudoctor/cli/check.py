@@ -106,7 +106,7 @@ def snapshot(examined: Examined, variables: dict[str, str], private: bool, files
     from gpudoctor.command_line.examined import probed, with_installers
     from gpudoctor.intake.snapshot import Snapshot
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.render.public import machine_data, to_json
+    from gpudoctor.render.json import machine_data, to_json
 
     matrix = load_matrix(())
     survey, _ = probed(examined, variables, Description(), matrix, Shown(style="json"))

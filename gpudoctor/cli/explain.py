@@ -173,7 +173,7 @@ OTHER_CAUSES = {
 
 def _print_json(matches: list[tuple[str, str, tuple[str, ...], str]]) -> int:
     from gpudoctor.render.documents import Explanation, Match
-    from gpudoctor.render.public import to_json
+    from gpudoctor.render.json import to_json
 
     sys.stdout.write(to_json(Explanation(matches=tuple(Match(*match) for match in matches))))
     return 0

@@ -162,7 +162,7 @@ def env(
     look = Examination(sources, Shown(style="json", quiet=True)).look()
     wanted = variables_for(look.judgement.findings, only=ids_of(only))
     if shell == "json":
-        from gpudoctor.render.public import to_json
+        from gpudoctor.render.json import to_json
 
         sys.stdout.write(to_json(variable_data(wanted)))
         return 0

@@ -136,8 +136,8 @@ def _print(trials: Trials, shown: Shown) -> int:
     from gpudoctor.fleet.pair.verdict import report_of
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.fleet_pair import pair_lines
+    from gpudoctor.render.json import to_json
     from gpudoctor.render.lines import print_lines
-    from gpudoctor.render.public import to_json
     from gpudoctor.render.report_file import write_report_file
     from gpudoctor.suites import pair_checks
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def print_json(data: dict[str, Any], shown: Shown) -> None:
     """To stdout and the report file."""
-    from gpudoctor.render.public import to_json
+    from gpudoctor.render.json import to_json
     from gpudoctor.render.report_file import write_report_file
 
     text = to_json(data)

@@ -86,7 +86,7 @@ def recommend(
         situation = Situation(machine, matrix)
         answer = recommend_framework(situation, other) if other else choose(situation, companions=companions)
     if style == "json":
-        from gpudoctor.render.public import to_json
+        from gpudoctor.render.json import to_json
 
         sys.stdout.write(to_json(recommendation_data(answer)))
     else:

@@ -22,7 +22,7 @@ def list_checks(style: str | None, plugins: tuple[str, ...]) -> int:
     checks = (*machine_checks(plugins), *image_checks(), *pair_checks())
     if style == "json":
         from gpudoctor.render.documents import ListedCheck
-        from gpudoctor.render.public import to_json
+        from gpudoctor.render.json import to_json
 
         sys.stdout.write(to_json([ListedCheck(check.id, check.slug, check.title) for check in checks]))
         return 0
@@ -53,8 +53,8 @@ def show(table: str | None, words: tuple[str, ...], style: str | None, overlays:
     """
     from gpudoctor.host import InputError
     from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.render.json import to_json
     from gpudoctor.render.matrix_table import overview, print_rows, rows_with
-    from gpudoctor.render.public import to_json
 
     whole = load_matrix(overlays).tables
     if table is None:

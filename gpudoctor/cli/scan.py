@@ -63,7 +63,7 @@ def scan(
     libraries = [library for found in scanned for library in found.libraries]
     judged = _judged(libraries, judged_for, all_named, matrix)
     if style == "json":
-        from gpudoctor.render.public import to_json
+        from gpudoctor.render.json import to_json
 
         sys.stdout.write(to_json(scan_data(scanned, judged)))
     else:

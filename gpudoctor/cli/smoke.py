@@ -142,7 +142,7 @@ def _list(shown: Shown) -> int:
     kernels = all_kernels()
     if shown.style == "json":
         from gpudoctor.render.documents import Kernels, ListedKernel
-        from gpudoctor.render.public import to_json
+        from gpudoctor.render.json import to_json
 
         rows = (
             ListedKernel(

@@ -46,8 +46,8 @@ def variants(
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend.variants import variants as asked
     from gpudoctor.render.documents import AskedOfMachine
+    from gpudoctor.render.json import to_json
     from gpudoctor.render.progress import progress_line
-    from gpudoctor.render.public import to_json
     from gpudoctor.render.variants import print_variants, shell_lines
     from gpudoctor.situation import Situation
 

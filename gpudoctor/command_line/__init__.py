@@ -1,2 +1,2 @@
-"""What commands share before a command-line library is imported: their options, how a plain command line is read,
-and how a run ends."""
+"""What commands share before click is imported: their options, how a plain command line is read, and how a run ends.
+The commands themselves are in `cli/`."""

@@ -1,1 +1,1 @@
-"""One folder for each framework: its builds, its coverage, its files, its fixes."""
+"""What is known of frameworks: torch in a folder of its own, the others by their rows in the matrix."""

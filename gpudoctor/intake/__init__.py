@@ -1,1 +1,1 @@
-"""Machines that are not probed but read in: snapshots (descriptions come later)."""
+"""Machines that are not probed but read in: snapshots, descriptions, pasted texts."""

@@ -32,16 +32,16 @@ def write_report(
 
         print_report(report, out, look)
     elif style == "json":
-        from gpudoctor.render.public import report_data, to_json
+        from gpudoctor.render.json import report_data, to_json
 
         out.write(to_json(report_data(report, private=look.private)))
     elif style == "html":
         from gpudoctor.render.html.report import report_page
-        from gpudoctor.render.public import shareable
+        from gpudoctor.render.json import shareable
 
         out.write(report_page(shareable(report, private=look.private), look, checks))
     else:
-        from gpudoctor.render.public import shareable
+        from gpudoctor.render.json import shareable
 
         out.write(_writer(style)(shareable(report, private=look.private), checks))
 

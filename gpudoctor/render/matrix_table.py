@@ -25,7 +25,7 @@ def rows_with(rows: Iterable[Any], words: Iterable[str]) -> list[dict[str, Any]]
     """The rows that contain all words, as built-in types."""
     import msgspec
 
-    from gpudoctor.render.public import json_line
+    from gpudoctor.render.json import json_line
 
     wanted = [word.lower() for word in words]
     return [msgspec.to_builtins(row) for row in rows if all(word in json_line(row).lower() for word in wanted)]

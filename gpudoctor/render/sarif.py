@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.render.alerts import Alert, alerts, examined
-from gpudoctor.render.public import to_json
+from gpudoctor.render.json import to_json
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check

@@ -1,4 +1,5 @@
 """Smoke kernels: they prove that a device computes, and computes correctly.
 
-`kernels/` runs in a child of the examined interpreter; the other modules start, watch and replace such children.
+The kernels are in `frameworks/`; they run in a child of the examined interpreter. These modules start, watch and
+replace such children.
 """

@@ -18,8 +18,8 @@ from gpudoctor.cli.explain import message_explained, titles_of
 from gpudoctor.intake.text.reading import read_text
 from gpudoctor.planner.script import shell_script
 from gpudoctor.render.formats import FORMATS, report_text
+from gpudoctor.render.json import to_json
 from gpudoctor.render.plan import Around, plan_data, print_plan
-from gpudoctor.render.public import to_json
 from gpudoctor.render.steps import step_spans
 from gpudoctor.report import Report, Subject, make_report
 from gpudoctor.step import EnvStep, ManualStep, RunStep

@@ -18,7 +18,7 @@ def write_fleet(report: FleetReport, style: str, out: TextIO, *, color: bool = F
 
         print_fleet(report, out, color=color, verbose=verbose)
     elif style == "json":
-        from gpudoctor.render.public import to_json
+        from gpudoctor.render.json import to_json
 
         out.write(to_json(report))
     else:

@@ -1,4 +1,4 @@
-"""What is written out as data: without what is private unless that is asked for, and never with a secret."""
+"""JSON, and all else that is written as data: without what is private unless it is asked for, never with a secret."""
 
 from __future__ import annotations
 
