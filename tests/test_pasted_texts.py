@@ -285,6 +285,21 @@ def test_a_rocminfo_that_lists_the_gpu_for_root_leaves_the_rights_of_the_user() 
     assert problems(f"{fails}$ sudo rocminfo\n{ROCMINFO}\n{asked}") == ["amd-device-permission"]
 
 
+def test_what_follows_a_fault_of_the_program_is_no_fault_of_the_machine() -> None:
+    after = "what(): NCCL error in: NCCLUtils.hpp:181, unhandled cuda error, NCCL version 21.0.3\n"
+    assert problems(f"RuntimeError: CUDA error: device-side assert triggered\n{after}") == []
+    assert problems(after)[0] == "driver-too-old"
+
+
+def test_the_start_of_an_ultralytics_program_tells_torch_and_the_gpu() -> None:
+    fails = "CUDA error: no kernel image is available for execution on the device\n"
+    yolo = "Ultralytics 8.3.40 Python-3.10.12 torch-2.5.1+cu121 CUDA:0 (NVIDIA GeForce RTX 5080, 16303MiB)\n"
+    assert machine(yolo).torch.version == "2.5.1+cu121"  # type: ignore[union-attr]
+    assert problems(yolo + fails) == ["torch-no-arch-for-gpu"]
+    asked = "Python-3.11.6 torch-2.2.2+cpu CPU\nValueError: Invalid CUDA 'device=0' requested. Use 'device=cpu'\n"
+    assert problems(asked)[0] == "torch-cpu-only"
+
+
 def test_a_gpu_that_torch_found_refutes_what_versions_suggest() -> None:
     old = COLLECT_ENV.replace("550.90.07", "470.57.02")
     assert problems(old.replace("Is CUDA available: True", "Is CUDA available: False"))[0] == "driver-too-old"

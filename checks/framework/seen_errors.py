@@ -77,8 +77,11 @@ def error_seen(situation: Situation) -> Verdicts:
     ## Fix safety
     That of the cause.
     """
-    for text in situation.machine.errors:
-        row = situation.matrix.cause_seen(text, _vendor(situation))
+    rows = [(text, situation.matrix.cause_seen(text, _vendor(situation))) for text in situation.machine.errors]
+    program_failed = any(row is not None and row.of_program for _, row in rows)
+    for text, row in rows:
+        if row is not None and row.follows and program_failed:
+            continue
         if row is None:
             yield NotJudged(why=f"no cause is known for this error: {_line(text)}", matters=True)
         elif row.slug == BUSY:

@@ -25,6 +25,11 @@ _TORCH = re.compile(
     r"(?:pytorch version|[Tt]orch|torch):?\s{1,3}(?P<version>\d\.\d{1,2}\.\d{1,2}(?:[\w.]{0,20})"
     r"(?:\+[\w.]{2,40})?)(?![\w.])"
 )
+_YOLO = re.compile(
+    r"Python-3\.\d{1,2}\S{0,8} torch-(?P<version>\d\.\d{1,2}\.\d{1,2}[\w.+]{0,40})"
+    r"(?: CUDA:(?P<index>\d{1,2}) \((?P<name>[^,()]{2,60}), \d{3,7}MiB\))?"
+)
+"""What Ultralytics' programs print when they start."""
 _XFORMERS = re.compile(r"xformers(?: version)?:\s{0,3}(?P<version>\d\.\d[\w.+]{0,30})")
 _DEVICE = re.compile(
     r"Device: (?:cuda|hip):?(?P<index>\d{0,2}) (?P<name>[^:\n]{3,80}?)(?: : \w+)?$|Using device: "
@@ -133,6 +138,10 @@ def _device(number: int, text: str, facts: Facts) -> None:
 def _torch(number: int, text: str, facts: Facts) -> None:
     if printed := _PRINTED_VERSION.search(text):
         facts.say("torch", printed["version"].rstrip("."), number, "program")
+    elif yolo := _YOLO.search(text):
+        facts.say("torch", yolo["version"].rstrip("."), number, "program")
+        if yolo["name"]:
+            facts.gpus.append(NamedGpu(number, "program", name=yolo["name"], index=int(yolo["index"])))
     elif plain := _PROSE_PACKAGE.match(text):
         facts.say("torch", plain["version"], number, "list")
     elif (found := _TORCH.search(text)) and not re.search(

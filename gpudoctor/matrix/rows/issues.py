@@ -119,6 +119,8 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     about: Literal["gpu", "environment"] = "gpu"
     of_program: bool = False
     """In a message that a person saw it is about that program, which may ask for too much of a sound machine."""
+    follows: bool = False
+    """It is also printed after another failure of the same program, which then is its cause."""
     of_import: bool = False
     """It counts where torch was imported; in what another program printed it may be about anything."""
     of_torch: bool = True
