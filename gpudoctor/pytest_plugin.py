@@ -16,7 +16,7 @@ _REFUSALS = {1: 121, 2: 122, 3: 123, 70: 123}
 """As `gpudoctor preflight` has them: told from the exit codes of pytest."""
 
 # A module of the folder where pytest was started must not take the place of one that gpudoctor imports.
-_PROGRAM = "import sys; sys.path[:] = filter(None, sys.path); from gpudoctor.__main__ import main; main()"
+_PROGRAM = "import sys; sys.path[:] = filter(None, sys.path); from gpudoctor.__main__ import program; program()"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NoReturn
 
 from gpudoctor.host import InputError
 from gpudoctor.host.given_file import FULL
@@ -73,10 +72,10 @@ def tell(text: str) -> None:
         print(without_workflow_commands(without_secrets(without_controls(text, " "))), file=sys.stderr, flush=True)
 
 
-def leave(code: int) -> NoReturn:
-    """End now. Python would first take apart all that was imported, which lasts as long as a twentieth of a check;
-    and what cannot be written would fail once more, with exit code 120."""
+def settle_streams() -> None:
+    """What cannot be written must not fail once more when Python ends: that would be exit code 120."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
+        try:
             stream.flush()
-    os._exit(code)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import io
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -31,7 +30,6 @@ def gpudoctor(
     with (
         patch("sys.argv", argv),
         patch("os.execve", _not_here),
-        patch("os._exit", sys.exit),
         patch.dict(os.environ, {**(kept if environ is None else environ), **variables}, clear=True),
         chdir(cwd or os.getcwd()),
         redirect_stdout(out),
