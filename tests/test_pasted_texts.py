@@ -296,6 +296,7 @@ def test_the_start_of_an_ultralytics_program_tells_torch_and_the_gpu() -> None:
     yolo = "Ultralytics 8.3.40 Python-3.10.12 torch-2.5.1+cu121 CUDA:0 (NVIDIA GeForce RTX 5080, 16303MiB)\n"
     assert machine(yolo).torch.version == "2.5.1+cu121"  # type: ignore[union-attr]
     assert problems(yolo + fails) == ["torch-no-arch-for-gpu"]
+    assert [one.slug for one in judgement("Python-3.11.6 torch-2.2.2+cpu CPU\n").findings] == ["torch-cpu-only"]
     asked = "Python-3.11.6 torch-2.2.2+cpu CPU\nValueError: Invalid CUDA 'device=0' requested. Use 'device=cpu'\n"
     assert problems(asked)[0] == "torch-cpu-only"
 

@@ -25,13 +25,18 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
 
     ## How it is judged
     By torch's own files. It is an error if some build supports a usable GPU. Integrated graphics alone, or a GPU that
-    no build supports, is a note. GPUs that are reserved, not granted or deselected do not count.
+    no build supports, is a note; so is a pasted text that names no GPU. GPUs that are reserved, not granted or
+    deselected do not count.
 
     ## Fix safety
     Replaces torch and its companions in this environment with a GPU build, which needs several gigabytes.
     """
     torch = situation.torch
-    if torch is None or situation.torch_target != "cpu" or torch.build == "xpu" or not situation.usable:
+    if torch is None or situation.torch_target != "cpu" or torch.build == "xpu":
+        return
+    if not situation.usable:
+        if situation.machine.pasted and "GPU" in situation.machine.pasted.unsaid:
+            yield _whichever_gpu(torch)
         return
     gpus = builds.gpus_to_serve(situation, situation.usable)
     # NVIDIA's integrated GPUs (Jetson, GB10) are there to compute, not for a screen.
@@ -60,6 +65,17 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
         ),
         fixes=better_torch(situation) if possible else (),
         supersedes=REPAIRED_WITH_TORCH if served else (),
+    )
+
+
+def _whichever_gpu(torch: Torch) -> Finding:
+    return Finding(
+        severity="note",
+        message=f"{build_name(torch)} is a CPU build: it uses no GPU, whichever there is.",
+        saw="CPU build",
+        want="CUDA build or ROCm build, if a GPU is to compute",
+        subject=f"torch {torch.version}",
+        evidence=(Evidence("torch.version", torch.version, torch.source),),
     )
 
 
