@@ -35,13 +35,17 @@ def _telling() -> re.Pattern[str]:
     return re.compile("|".join(f"{re.escape(letter)}(?:{'|'.join(rest)})" for letter, rest in endings.items()))
 
 
+def is_short(lines: tuple[Line, ...]) -> bool:
+    """Whether every line of these is read."""
+    return sum(len(line.text) for line in lines) + len(lines) <= _SHORT
+
+
 def telling_lines(lines: tuple[Line, ...]) -> tuple[Line, ...]:
-    """The lines to read: all of a short text."""
-    texts = [line.text for line in lines]
-    text = "\n".join(texts)
-    if len(text) < _SHORT:
+    """The lines that may say something: all of a short text."""
+    if is_short(lines):
         return lines
-    text = text.lower()
+    texts = [line.text for line in lines]
+    text = "\n".join(texts).lower()
     starts = _starts(texts)
     if len(text) != starts[-1] - 1:  # a letter whose small form is longer
         starts = _starts([line.lower() for line in texts])
@@ -51,9 +55,16 @@ def telling_lines(lines: tuple[Line, ...]) -> tuple[Line, ...]:
         place = bisect_right(starts, found.start()) - 1
         wanted[place : place + len(_WINDOW)] = _WINDOW
         at = starts[place + 1]
+    return tuple(compress(lines, memoryview(wanted)[_AROUND:]))
+
+
+def without_floods(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    """The first lines of each shape: lines that differ in their numbers only have one."""
+    if is_short(lines):
+        return lines
     shapes: Counter[bytes] = Counter()
     kept = []
-    for line in compress(lines, memoryview(wanted)[_AROUND:]):
+    for line in lines:
         shape = line.text[:200].encode("utf-8", "surrogatepass").translate(_DIGITS)
         shapes[shape] += 1
         if shapes[shape] <= _MOST_OF_A_SHAPE:

@@ -80,7 +80,7 @@ def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
         if "WSL" in text and _EVERYWHERE.search(text):
             unseen, facts.said = [], [one for one in facts.said if not one.what.startswith("system ")]
         for row in unseen:
-            if any(sign in text for sign in row[2]) and row[1].search(text):
+            if any(map(text.__contains__, row[2])) and row[1].search(text):
                 facts.say(f"system {row[0]}", text.strip()[:200], number, "prose")
                 unseen = [other for other in unseen if other != row]
         if "msg=" in text and _OLLAMA.search(text):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.errors import read_errors, read_messages
 from gpudoctor.intake.text.facts import Facts
-from gpudoctor.intake.text.floods import telling_lines
+from gpudoctor.intake.text.floods import is_short, telling_lines, without_floods
 from gpudoctor.intake.text.kernel_log import read_kernel_log
 from gpudoctor.intake.text.key_values import read_key_values
 from gpudoctor.intake.text.lines import Line, plain_lines
@@ -28,19 +28,22 @@ _MOST_GPUS = 256
 def read_text(content: bytes, matrix: Matrix) -> Machine:
     """The machine that a text tells of."""
     lines = plain_lines(content)
-    facts, telling = _outline(lines, matrix)
+    telling = telling_lines(lines)
+    facts, read = _outline(lines, telling, matrix)
     part, machines = several(lines, facts, matrix)
     if machines:
-        facts, telling = _outline(part, matrix)
-    _read_all(telling, facts, matrix)
+        first, last = part[0].number, part[-1].number
+        of_part = tuple(line for line in telling if first <= line.number <= last)
+        facts, read = _outline(part, part if is_short(part) else of_part, matrix)
+    _read_all(read, facts, matrix)
     return machine_of(facts, matrix, machines)
 
 
-def _outline(lines: tuple[Line, ...], matrix: Matrix) -> tuple[Facts, tuple[Line, ...]]:
+def _outline(whole: tuple[Line, ...], telling: tuple[Line, ...], matrix: Matrix) -> tuple[Facts, tuple[Line, ...]]:
     """What listings, reports and error lines say, which is enough to tell machines apart; and the lines to read."""
     facts = Facts()
-    read_vendor_tools(lines, facts)
-    lines = telling_lines(lines)
+    read_vendor_tools(whole, facts)
+    lines = without_floods(telling)
     read_kernel_log(lines, facts)
     read_key_values(_not_logged(lines, facts), facts)
     _shorten(facts)
