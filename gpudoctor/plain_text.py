@@ -1,4 +1,4 @@
-"""Texts that were read from a machine, before a person or a shell gets them: what may not come through."""
+"""Texts that were read from a machine, before a person or a shell gets them: what is left out, and how they end."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ the line, "##[add-mask]x" and Azure's "##vso[...]" anywhere."""
 def utc(seconds: float) -> str:
     """A moment as ISO 8601 has it, in UTC: "2026-11-22T10:00:00Z"."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def sentence(text: str) -> str:
+    """The text with a full stop, where it does not end as a sentence does."""
+    return text if text.endswith((".", "?")) else f"{text}."
 
 
 def without_controls(text: str, instead: str = "?") -> str:

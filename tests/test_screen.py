@@ -19,8 +19,14 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.render.layout import Line, broken
+from gpudoctor.render.look import PLAIN
+from gpudoctor.render.summary import next_lines
+from gpudoctor.report import Subject, make_report
+from tests.support.check_cases import matrix
 from tests.support.environments import write_torch, write_venv
+from tests.support.faulty_machines import MACHINES
 from tests.support.hosts import Host
+from tests.support.judging import judged
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -106,6 +112,15 @@ def test_the_first_line_says_how_it_stands_and_the_last_what_to_type(two_faults:
     lines = piped("check", "--root", str(empty.root)).splitlines()
     assert lines[0] == "Nothing to check: no GPU and no PyTorch found."
     assert lines[-1].endswith(f"gpudoctor recommend --root {empty.root}")
+
+
+@pytest.mark.parametrize(("slug", "command"), [("gpu-off-bus", "check"), ("torch-cpu-only", "fix")])
+def test_where_only_a_person_can_repair_it_check_follows_and_not_fix(slug: str, command: str):
+    machine = MACHINES[slug]
+    report = make_report(machine, matrix(), judged(machine), subject=Subject(kind="machine", label="this machine"))
+    assert report.findings[0].slug == slug
+    told = "".join(text for line in next_lines(report, PLAIN) for text, _ in line)
+    assert told.endswith(f"Next: gpudoctor {command}")
 
 
 def test_what_was_not_computed_is_not_called_ok(tmp_path: Path):

@@ -30,7 +30,7 @@ def rocm_wsl_dxg_env(situation: Situation) -> Verdicts:
     hsa = machine.amd.hsa.value
     value = situation.variable("HSA_ENABLE_DXG_DETECTION")
     row = situation.matrix.wsl_rocm(torch.rocm)
-    if (hsa and any(agent.kind == "gpu" for agent in hsa.agents)) or row is None or looks_behind_dxg(situation):
+    if (hsa and hsa.lists_gpu) or row is None or looks_behind_dxg(situation):
         return
     name = "HSA_ENABLE_DXG_DETECTION"
     why = f"ROCm {torch.rocm} uses /dev/dxg only with this variable"

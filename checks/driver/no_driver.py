@@ -368,8 +368,7 @@ def _failing_runtime(situation: Situation) -> Iterator[Finding]:
     if hsa is None or not situation.usable_of("amd") or situation.machine.system.wsl.known:
         return
     limited = any(situation.variable(name) is not None for name in _VISIBILITY)
-    gpus = any(agent.kind == "gpu" for agent in hsa.agents)
-    if hsa.status == 0 and (gpus or limited):
+    if hsa.status == 0 and (hsa.lists_gpu or limited):
         return
     failure = f"does not start: hsa_init answers {hsa.status:#x}" if hsa.status else "finds no GPU"
     text = "Read the kernel log: `sudo dmesg | grep -i -e amdgpu -e kfd`; update the host's amdgpu driver or kernel."

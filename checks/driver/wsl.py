@@ -127,7 +127,7 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
         yield _blind_runtime(situation, torch, row)
         return
     hsa = machine.amd.hsa.value
-    if hsa and any(agent.kind == "gpu" for agent in hsa.agents):
+    if hsa and hsa.lists_gpu:
         return
     if hsa is None and not machine.gpus:
         why = "no file of WSL names the GPU behind /dev/dxg: its ROCm runtime does, at level driver"

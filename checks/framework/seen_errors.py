@@ -13,6 +13,7 @@ from gpudoctor.frameworks.torch.smoke_fixes import fixes
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.rows import ErrorPattern
+from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.gpu_groups import called, finding
 
@@ -162,8 +163,7 @@ def _by_place(
         first.append("hsa-override-wrong")
     order = {slug: place for place, slug in enumerate(first)}
     hsa = situation.machine.amd.hsa.value
-    listed = hsa is not None and any(agent.kind == "gpu" for agent in hsa.agents)
-    last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if listed else ())
+    last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())
     return tuple(sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last)))
 
 
@@ -171,13 +171,7 @@ def _ranked(row: ErrorPattern, causes: tuple[str, ...]) -> str:
     """What is said where the message alone does not decide."""
     if len(causes) < 2 or not row.ask:
         return ""
-    return (
-        f" Possible causes, most likely first: {', '.join(causes[:_NAMED])}. What decides: {row.ask}{_end(row.ask)}"
-    )
-
-
-def _end(text: str) -> str:
-    return "" if text.endswith((".", "?")) else "."
+    return f" Possible causes, most likely first: {', '.join(causes[:_NAMED])}. What decides: {sentence(row.ask)}"
 
 
 def _about_the_program(row: ErrorPattern, text: str, source: str) -> Finding:

@@ -15,6 +15,8 @@ from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.no_kernel_driver import computes
 from gpudoctor.situation.wsl import of_another_vendor
 
+_SYMPTOM = "torch-wrong-build-or-cpu"
+
 
 @check("GPD405", "torch-cpu-only", "framework", needs=needs.torch)
 def torch_cpu_only(situation: Situation) -> Verdicts:
@@ -117,9 +119,6 @@ def cuda_torch_on_amd(situation: Situation) -> Verdicts:
     if torch is None or situation.built_for != "nvidia" or others or not situation.usable_of("amd"):
         return
     yield _other_vendor(situation, torch, "a CUDA build, and this machine's GPUs are AMD's", "ROCm build")
-
-
-_SYMPTOM = "torch-wrong-build-or-cpu"
 
 
 @check("GPD407", _SYMPTOM, "framework", needs=needs.torch)

@@ -54,6 +54,11 @@ class HsaApi(Record, frozen=True):
     library: str = ""
     agents: tuple[HsaAgent, ...] = ()
 
+    @property
+    def lists_gpu(self) -> bool:
+        """Whether one of the agents is a GPU."""
+        return any(agent.kind == "gpu" for agent in self.agents)
+
 
 class SmiGpu(Record, frozen=True):
     """One GPU in the output of rocm-smi or amd-smi; what the output leaves out is "" or None."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from functools import cached_property
-from itertools import accumulate
 from typing import Literal
 
 from msgspec import Struct
 
+from gpudoctor.line_search import lines_with
 from gpudoctor.matrix.rows import ErrorPattern, LogPattern, Tables, XidMeaning
 
 Vendor = Literal["nvidia", "amd"]
@@ -155,23 +154,13 @@ class ErrorQuestions:
         self, text: str, lines: list[str], vendors: Collection[str | None], *, seen: bool
     ) -> Iterator[tuple[ErrorPattern, int]]:
         """Rows and the lines that they match, row by row; `seen`: a person saw the text."""
-        starts = list(accumulate(map(len, text.splitlines(keepends=True)), initial=0))
+        text = "\n".join(text.splitlines())
         for row in self.tables.error_patterns:
             if row.vendor not in vendors or (seen and row.of_import):
                 continue
-            numbers = {number for needle in row.needles for number in _lines_with(needle, text, starts)}
-            if numbers:
+            if numbers := tuple(lines_with(row.needles, text)):
                 pattern = re.compile(row.pattern)
-                yield from ((row, number) for number in sorted(numbers) if pattern.search(lines[number]))
-
-
-def _lines_with(needle: str, text: str, starts: list[int]) -> Iterator[int]:
-    """Numbers of the lines that hold a text; the lines begin at `starts`, whose last is the end."""
-    place = text.find(needle)
-    while 0 <= place < starts[-1]:
-        number = bisect_right(starts, place) - 1
-        yield number
-        place = text.find(needle, starts[number + 1])
+                yield from ((row, number) for number in numbers if pattern.search(lines[number]))
 
 
 def _vendors(text: str) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ def next_lines(report: Report, look: Look) -> Iterator[Line]:
     why, argv = _next(report, look)
     elsewhere = report.subject.kind in ("root", "snapshot", "text") and "--root" not in argv and "--from" not in argv
     yield [(why, "")]
-    elsewhere = elsewhere or argv == _THERE
+    elsewhere = elsewhere or (argv == _THERE and (report.subject.kind != "machine" or _is_described(report)))
     yield [("Next, on that machine: " if elsewhere else "Next: ", "bold"), (command_line(argv), "command")]
 
 
@@ -136,7 +136,7 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
             return why, ("gpudoctor", "fix", "--install", "torch", *again)
         names = "`gpudoctor recommend` names the best PyTorch build and the reasons."
         return names, ("gpudoctor", "recommend", *(again if kind != "snapshot" else ()))
-    if not computed and any(gpu.source == "description" for gpu in report.machine.gpus):
+    if not computed and _is_described(report):
         return "`gpudoctor check` tells what is really there, `gpudoctor smoke` whether it computes right.", _THERE
     if not computed:
         proves = "`gpudoctor smoke` proves that the GPU computes, and computes right."
@@ -147,15 +147,25 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     return "A snapshot keeps this state, to compare with later.", ("gpudoctor", "snapshot", *again)
 
 
+def _is_described(report: Report) -> bool:
+    """Whether a GPU is one that the command line names: it need not be here."""
+    return any(gpu.source == "description" for gpu in report.machine.gpus)
+
+
 def _after_problem(first: ReportedFinding, report: Report, again: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     explain, kind = f"`gpudoctor explain {first.id}` tells more.", report.subject.kind
     if not first.fixes or kind in ("whatif", "text"):
         return "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)
-    best = [fix for finding in report.findings for fix in finding.fixes[:1] if finding.severity != "note"]
-    if kind == "machine" and all(isinstance(step, ManualStep) for fix in best for step in fix.steps):
+    if kind == "machine" and not _runs_something(report):
         return f"Do what the fix says, then check again; {explain}", ("gpudoctor", "check", *again)
     does = "shows and applies the fix" if kind == "machine" else "shows the plan"
     return f"`gpudoctor fix` {does}; {explain}", ("gpudoctor", "fix", *again)
+
+
+def _runs_something(report: Report) -> bool:
+    """Whether a fix of a problem has a step that a person need not do."""
+    fixes = [fix for finding in report.findings if finding.severity != "note" for fix in finding.fixes]
+    return any(not isinstance(step, ManualStep) for fix in fixes for step in fix.steps)
 
 
 def _after_image(first: ReportedFinding | None, paths: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

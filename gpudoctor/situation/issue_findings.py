@@ -17,6 +17,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.matrix.rows import IssueCondition, KnownIssue
+from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
 from gpudoctor.situation.kernel_modules import newer_kernel
 from gpudoctor.situation.known_issues import (
@@ -111,7 +112,7 @@ def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ..
         "workload": "Known issue with some workloads",
         "symptom": "Known issue, in the log",
     }
-    text = row.symptom if row.symptom.endswith(".") else f"{row.symptom}."
+    text = sentence(row.symptom)
     confidence = (
         "certain" if symptoms else {"high": "likely", "medium": "possible", "low": "possible"}[row.confidence]
     )

@@ -61,8 +61,8 @@ def read_packages(lines: Iterable[Line], facts: Facts) -> None:
             from_index.append(Said("torch index", index["build"], number, "shell"))
             if asked := _ASKED_TORCH.search(text):
                 from_index.append(Said("torch asked", asked["version"], number, "shell"))
-        asks = "install" in text or "add" in text
-        if asks and _REQUIREMENT_TOOL.search(text):  # a command asks for a package: whether it is there, nobody said
+        # A command asks for a package: whether it is there, nobody said.
+        if ("install" in text or "add" in text) and _REQUIREMENT_TOOL.search(text):
             continue
         if "==" in text:
             if pinned := _PINNED.match(text):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain
 
 from msgspec.structs import replace
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.line_search import lines_with
 from gpudoctor.machine import NvidiaApi
 from gpudoctor.probes.amd_driver import parse_rocminfo
 from gpudoctor.probes.amd_smi import parse_smi as parse_amd_smi
@@ -62,29 +62,13 @@ def _text_of(lines: tuple[Line, ...]) -> str:
     return "\n".join(line.text for line in lines)
 
 
-def _lines_with(signs: tuple[str, ...], text: str) -> Iterator[int]:
-    """Places of the lines that have one of the signs, in their order."""
-    line = last = 0
-    for place in sorted(chain.from_iterable(_found(sign, text) for sign in signs)):
-        line += text.count("\n", last, place)
-        last = place
-        yield line
-
-
-def _found(sign: str, text: str) -> Iterator[int]:
-    place = text.find(sign)
-    while place >= 0:
-        yield place
-        place = text.find(sign, place + len(sign))
-
-
 # --- nvidia-smi ------------------------------------------------------------------------------------
 
 
 def _nvidia_smi(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
     answers: list[tuple[NvidiaApi, int]] = []
-    heads = (place for place in _lines_with(_SMI_SIGNS, whole) if _SMI_HEAD.match(lines[place].text))
-    for start, block in _blocks(lines, dict.fromkeys(heads)):
+    heads = [place for place in lines_with(_SMI_SIGNS, whole) if _SMI_HEAD.match(lines[place].text)]
+    for start, block in _blocks(lines, heads):
         text = _text_of(block)
         answer = _parsed(text)
         number = lines[start].number
@@ -98,7 +82,7 @@ def _nvidia_smi(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
             answer = replace(answer, devices=None)
         answers.append((answer, number))
         _note_answer(answer, block, len(answers), facts)
-    failure = next((lines[place] for place in _lines_with(_FAILURES, whole)), None)
+    failure = next((lines[place] for place in lines_with(_FAILURES, whole)), None)
     if failure and not (answers and answers[-1][1] > failure.number):
         answer = parse_smi(failure.text)
         if answer is not None and (answer.status or answer.devices):
@@ -139,7 +123,7 @@ def _note_answer(answer: NvidiaApi, block: tuple[Line, ...], place: int, facts: 
 
 
 def _rocminfo(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
-    places = _lines_with(_ROCMINFO_SIGNS, text)
+    places = lines_with(_ROCMINFO_SIGNS, text)
     start = next((place for place in places if _ROCMINFO_HEAD.match(lines[place].text)), None)
     if start is None:
         return
@@ -169,7 +153,7 @@ def _rocminfo(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
 
 
 def _amd_smi(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
-    places = _lines_with(_AMD_SMI_SIGNS, text)
+    places = lines_with(_AMD_SMI_SIGNS, text)
     start = next((place for place in places if _AMD_SMI_HEAD.match(lines[place].text)), None)
     if start is None:
         return
@@ -190,15 +174,15 @@ def _amd_smi(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
 # --- blocks ----------------------------------------------------------------------------------------
 
 
-def _blocks(lines: tuple[Line, ...], heads: dict[int, None]) -> Iterator[tuple[int, tuple[Line, ...]]]:
+def _blocks(lines: tuple[Line, ...], heads: list[int]) -> Iterator[tuple[int, tuple[Line, ...]]]:
     """Outputs of nvidia-smi: from each head to the last line that belongs to it."""
-    end = 0
+    end, others = 0, frozenset(heads)
     for head in heads:
         if head < end:
             continue
         end = head + 1
         while end < len(lines) and end - head < _LAST_LINE_LIMIT and _SMI_LINE.match(lines[end].text):
-            if end > head + 2 and end in heads and not lines[end].text.startswith("GPU "):
+            if end > head + 2 and end in others and not lines[end].text.startswith("GPU "):
                 break
             end += 1
         yield head, lines[head:end]
