@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.line_search import lines_with
 
 _OLLAMA = re.compile(r"msg=\"?(?:inference compute|types)\"?")
 _FIELD = re.compile(r"(?P<key>\w{2,20})=(?P<value>\"[^\"]{0,200}\"|\S{1,200})")
@@ -73,14 +74,15 @@ _EVERYWHERE = re.compile(r"(?i)\bLinux, WSL ?2?,? (?:and|or) Windows\b|\bWindows
 def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
     """Facts in the start-up lines of programs."""
     whole = "\n".join(line.text for line in lines)
-    unseen = [row for row in _SYSTEMS if any(map(whole.__contains__, row[2]))]
-    for number, text in lines:
+    signs = {row[0]: frozenset(lines_with(row[2], whole)) for row in _SYSTEMS}
+    unseen = [row for row in _SYSTEMS if signs[row[0]]]
+    for place, (number, text) in enumerate(lines):
         if "Torch is not able to use GPU" in text:  # the start of the Stable Diffusion web UIs
             facts.say("available", "False", number, "program")
         if "WSL" in text and _EVERYWHERE.search(text):
             unseen, facts.said = [], [one for one in facts.said if not one.what.startswith("system ")]
         for row in unseen:
-            if any(map(text.__contains__, row[2])) and row[1].search(text):
+            if place in signs[row[0]] and row[1].search(text):
                 facts.say(f"system {row[0]}", text.strip()[:200], number, "prose")
                 unseen = [other for other in unseen if other != row]
         if "msg=" in text and _OLLAMA.search(text):

@@ -13,6 +13,7 @@ from gpudoctor.intake.text.access import read_user
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.kernel_log import read_module
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.line_search import lines_with
 
 _VARIABLE = re.compile(
     r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| = |: )(?P<quote>['\"]?)"
@@ -53,7 +54,7 @@ _UNAME = re.compile(
 _ISSUE = re.compile(r"(?P<os>[A-Z][\w .()/-]{3,60}?) {1,4}\\n \\l")
 """/etc/issue, as reports of support tools hold it."""
 _RELEASE = re.compile(
-    r"(?<![\w./])(?P<kernel>\d\.\d{1,2}\.\d{1,3}(?:\.\d{1,3})?-[\w.+-]{0,50}(?:generic|microsoft|WSL2|amd64|arch|fc\d\d|el\d|lowlatency|azure|aws|gcp|oem|pve|tegra|zen|cachyos|default)[\w.+-]{0,40})"
+    r"(?P<kernel>\d(?<![\w./]\d)\.\d{1,2}\.\d{1,3}(?:\.\d{1,3})?-[\w.+-]{0,50}(?:generic|microsoft|WSL2|amd64|arch|fc\d\d|el\d|lowlatency|azure|aws|gcp|oem|pve|tegra|zen|cachyos|default)[\w.+-]{0,40})"
 )
 _LSPCI = re.compile(
     r"(?P<bdf>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(?:VGA compatible controller"
@@ -75,6 +76,7 @@ _SAID_AVAILABLE = re.compile(
 
 def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]) -> None:
     """What the shell and Python prompts of a text say; of the variables only the named ones count."""
+    contained = frozenset(lines_with(_CONTAINER_SIGNS, "\n".join(line.text for line in lines).lower()))
     for place, line in enumerate(lines):
         number, text = line
         if not text:
@@ -86,7 +88,7 @@ def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]
             facts.say_even_empty(f"variable {asked['name']}", following.text.strip(), following.number, "shell")
         _nodes(number, text, facts)
         read_user(text, number, facts)
-        _system(number, text, facts)
+        _system(number, text, facts, contained=place in contained)
         read_module(line, facts)
         if "torch" in text or "is_available" in text:
             _python(number, text, _following(lines, place), facts)
@@ -140,7 +142,7 @@ def _nodes(number: int, text: str, facts: Facts) -> None:
         facts.say(f"no node {missing['path']}", "ENOENT", number, "shell")
 
 
-def _system(number: int, text: str, facts: Facts) -> None:
+def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
     if text.endswith("\\l") and (issue := _ISSUE.fullmatch(text)):
         facts.say("os", issue["os"], number, "tool")
     if "Linux " in text and (uname := _UNAME.search(text)):
@@ -151,7 +153,7 @@ def _system(number: int, text: str, facts: Facts) -> None:
     if " run " in text and (docker := _DOCKER.search(text)):
         facts.say("container", docker["engine"], number, "shell")
         facts.say("container command", docker["rest"], number, "shell")
-    elif any(map(text.lower().__contains__, _CONTAINER_SIGNS)) and (inside := _IN_CONTAINER.search(text)):
+    elif contained and (inside := _IN_CONTAINER.search(text)):
         kind = "kubernetes" if inside["pod"] else (inside["kind"] or "docker").lower()
         facts.say("container", kind.replace("k8s", "kubernetes"), number, "prose")
     if _may_list(text) and (listed := _LSPCI.search(text)):
