@@ -306,3 +306,55 @@ def test_a_message_that_was_broken_in_two_is_known(broken: str) -> None:
         "ImportError: /usr/lib/python3/flash_attn_2_cuda.cpython-310.so: undefined symbol: _ZN3c104cuda9SetDeviceEi\n"
     )
     assert problems(text.replace("undefined symbol", broken)) == ["flash-attn-abi"] == problems(text)
+
+
+# --- what keeps NVIDIA's module from serving the GPU -------------------------------------------------
+
+
+LSPCI_NOUVEAU = """$ lspci -k
+02:00.0 VGA compatible controller: NVIDIA Corporation GA104 [GeForce RTX 3070] (rev a1)
+	Subsystem: ASUSTeK Computer Inc. Device 87b8
+	Kernel driver in use: {driver}
+	Kernel modules: nouveau, nvidia_drm, nvidia
+"""
+
+
+def test_lspci_tells_that_nouveau_has_the_gpu() -> None:
+    assert problems(LSPCI_NOUVEAU.format(driver="nouveau")) == ["nouveau-conflict"]
+    assert problems(LSPCI_NOUVEAU.format(driver="nvidia")) == []
+
+
+def test_a_gpu_that_computes_is_not_held_by_nouveau_any_more() -> None:
+    before = LSPCI_NOUVEAU.format(driver="nouveau")
+    assert problems(f"{before}After blacklisting it:\nGPU 0: NVIDIA GeForce RTX 3070 (UUID: GPU-1)\n") == []
+    assert problems(f"{before}Is CUDA available: True\n") == []
+
+
+def test_a_gpu_of_a_virtual_machine_is_not_one_without_a_driver() -> None:
+    assert problems(LSPCI_NOUVEAU.format(driver="vfio-pci")) == []
+
+
+def test_a_message_of_several_lines_is_read_as_far_as_it_is_indented() -> None:
+    text = """[Mon Mar  3 10:11:12 2025] NVRM: The NVIDIA Quadro K4000 GPU installed in this system is
+                           NVRM:  supported through the NVIDIA 470.xx Legacy drivers. Please
+                           NVRM:  visit the page for Unix drivers for more information.
+"""
+    assert problems(text) == ["nvidia-driver-dropped-gpu"]
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (
+            "env NV_VERBOSE=1 'make' -j8 NV_EXCLUDE_BUILD_MODULES='' KERNEL_UNAME=6.9.3-custom modules....",
+            ["nvidia-dkms-kernel-mismatch"],
+        ),
+        (
+            "make -j8 KERNELRELEASE=6.9.3-custom -C /lib/modules/6.9.3-custom/build M=/var/lib/dkms/v4l2/1/build....",
+            [],
+        ),
+    ],
+)
+def test_a_build_by_dkms_that_failed_is_nvidias_where_its_make_says_so(make: str, expected: list[str]) -> None:
+    text = f"NVIDIA GeForce RTX 3070\nBuilding module:\n{make}(bad exit status: 2)\n"
+    assert problems(text) == expected

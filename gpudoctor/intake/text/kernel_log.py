@@ -24,10 +24,11 @@ _SYSLOG = re.compile(
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16} [\w.-]+ kernel: "
 )
 _BARE = re.compile(
-    r"\s{0,24}(?:kernel: )?(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
+    r"\s{0,80}(?:kernel: )?(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
     r"|nvidia: |nouveau |NVRM\()"
 )
-"""Of a line without stamp: what only a GPU's kernel driver begins with."""
+"""Of a line without stamp: what only a GPU's kernel driver begins with. journalctl and dmesg indent the further lines
+of a message by the width of its stamp."""
 _PCI_NAMED = re.compile(
     r"(?:pci (?P<bdf>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): \[(?P<id>(?:10de"
     r"|1002):[0-9a-f]{4})\] type \w+ class 0x(?:0300|0302|0380|1200))|\(PCI ID: "

@@ -143,7 +143,12 @@ def _with_gpus(
     except InputError:  # no one driver runs them all: whatever they have is not said
         machine = with_gpus(machine, identities, _ANY_DRIVER, faults, matrix)
         machine = replace(machine, assumed=(*before, f"NVIDIA driver {_ANY_DRIVER}"))
-    gpus = tuple(_told(gpu, named, identity) for gpu, (named, identity) in zip(machine.gpus, found, strict=True))
+    listed_by_driver = facts.smi is not None and bool(facts.smi[0].devices)
+    bound = {} if listed_by_driver else decided_with(facts, "bound ")
+    gpus = tuple(
+        _told(gpu, named, identity, bound.get(named.bdf))
+        for gpu, (named, identity) in zip(machine.gpus, found, strict=True)
+    )
     machine = replace(machine, gpus=gpus, assumed=(*machine.assumed, *assumed))
     if nvidia and driver is None and machine.nvidia.module.known:
         module = machine.nvidia.module
@@ -151,7 +156,8 @@ def _with_gpus(
     return _with_sources(machine, driver)
 
 
-def _told(gpu: Gpu, named: NamedGpu, identity: Identity) -> Gpu:
+def _told(gpu: Gpu, named: NamedGpu, identity: Identity, bound: Said | None) -> Gpu:
+    """The GPU as the text names it; `bound` is the kernel driver that lspci names for it."""
     where = f"text, line {named.line}"
     arch = known(identity.arch, where) if identity.arch else unknown("its name does not tell", where)
     gpu = replace(gpu, arch=arch, source=where, name=identity.name)
@@ -159,6 +165,8 @@ def _told(gpu: Gpu, named: NamedGpu, identity: Identity) -> Gpu:
         gpu = replace(gpu, bdf=named.bdf)
     if named.memory:
         gpu = replace(gpu, memory=known(named.memory, where))
+    if bound:
+        gpu = replace(gpu, driver=known(bound.value, source(bound)))
     return gpu
 
 
