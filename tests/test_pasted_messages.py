@@ -358,3 +358,13 @@ def test_a_message_of_several_lines_is_read_as_far_as_it_is_indented() -> None:
 def test_a_build_by_dkms_that_failed_is_nvidias_where_its_make_says_so(make: str, expected: list[str]) -> None:
     text = f"NVIDIA GeForce RTX 3070\nBuilding module:\n{make}(bad exit status: 2)\n"
     assert problems(text) == expected
+
+
+def test_a_compute_capability_names_the_gpu_that_its_name_does_not() -> None:
+    text = """GPU 0,1: NVIDIA Graphics Device
+GPU 0,1 Compute Capability: 12.0
+PyTorch: 2.6.0+cu124
+RuntimeError: CUDA error: no kernel image is available for execution on the device
+"""
+    assert problems(text) == ["torch-no-arch-for-gpu"]
+    assert "cu128" in " ".join(fix.title for finding in findings(text) for fix in finding.fixes)

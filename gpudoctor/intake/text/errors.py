@@ -55,8 +55,7 @@ _TF_GPU = re.compile(
     r"(?P<major>\d{1,2})\.(?P<minor>\d)"
 )
 _SERVES = re.compile(r"driver on your system is too old \(found version (?P<version>\d{4,5})\)")
-_HAVE = re.compile(r"PyTorch (?P<built>[\w.+]{3,40}) with CUDA \d{3,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
-_BUILT_FOR_CPU = re.compile(r"PyTorch [\w.+]{3,40} with CUDA \w{1,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
+_HAVE = re.compile(r"PyTorch [\w.+]{3,40} with CUDA \w{1,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
 _BNB = re.compile(
     r"CUDA_VERSION=(?P<cuda>\d{3})(?:, Highest Compute Capability: \(?(?P<major>\d{1,2})[., ]{1,2}(?P<minor>\d))?"
 )
@@ -154,10 +153,8 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
                 number,
                 "program",
             )
-        if "you have" in text and (have := _HAVE.search(text) or _BUILT_FOR_CPU.search(text)):
+        if "you have" in text and (have := _HAVE.search(text)):
             facts.say("torch", have["torch"], number, "program")
-            if _HAVE.search(text) and "built" in have.groupdict():
-                facts.say("xformers for", have["built"], number, "program")
         if "PyTorch settings found" in text and (said := _BNB.search(text)):
             facts.say("torch cuda", f"{said['cuda'][:2]}.{said['cuda'][2]}", number, "program")
             if said["major"]:

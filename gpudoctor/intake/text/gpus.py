@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
-from gpudoctor.intake.text.ranking import gpus_of_best_source
+from gpudoctor.intake.text.ranking import decided, gpus_of_best_source
 from gpudoctor.matrix.questions import Identity
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ def _completed(gpu: NamedGpu, facts: Facts) -> NamedGpu:
     if gpu.arch:
         return gpu
     same = [other for other in facts.gpus if other.arch and other.by != "prose" and _same_name(other.name, name)]
-    return replace(gpu, arch=same[0].arch) if same else gpu
+    if same:
+        return replace(gpu, arch=same[0].arch)
+    capability = decided(facts, f"capability {gpu.index}") if gpu.by == "report" else None
+    return replace(gpu, arch=capability.value) if capability else gpu
 
 
 def _same_name(one: str, other: str) -> bool:

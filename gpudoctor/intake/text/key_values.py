@@ -70,7 +70,9 @@ _GPU_KEYS = frozenset((
 _GPU_LINE = re.compile(
     r"\s{0,12}(?:[-*]\s{0,3})?(?:[*_]{2})?GPU\s?(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}(?P<name>[^\n]{2,160})$"
 )
-_CAPABILITY = re.compile(r"\s{0,12}GPU (?P<index>[\d,]{1,300}) Compute Capability: (?P<major>\d{1,2})\.(?P<minor>\d)")
+_CAPABILITY = re.compile(
+    r"\s{0,12}GPU (?P<index>\d{1,3}(?:,\d{1,3}){0,63}) Compute Capability: (?P<major>\d{1,2})\.(?P<minor>\d)"
+)
 _PACKAGES = (
     "accelerate", "bitsandbytes", "deepspeed", "diffusers", "flash-attn", "flash_attn", "flashinfer", "jax", "jaxlib",
     "numpy", "onnxruntime", "onnxruntime-gpu", "peft", "pytorch-lightning", "safetensors", "tensorflow", "torchaudio",
@@ -113,12 +115,9 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
             continue
         gpu = "GPU" in text
         if gpu and (capability := _CAPABILITY.match(text)):
-            facts.say(
-                f"capability {capability['index']}",
-                f"sm_{capability['major']}{capability['minor']}",
-                number,
-                "report",
-            )
+            arch = f"sm_{capability['major']}{capability['minor']}"
+            for index in _indices(capability["index"]):
+                facts.say(f"capability {index}", arch, number, "report")
             continue
         if gpu and (listed := _GPU_LINE.match(text)):
             _gpus_of_a_line(listed["index"], listed["name"], number, block, facts)
@@ -144,8 +143,6 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
             index = int(inner[1]) if inner else int(device[1]) if device and device[1] else None
             by: By = "program" if key == "device" else "report"
             facts.gpus.append(NamedGpu(number, by, name=name.strip(), index=index, block=block))
-        elif key == "gpu models and configuration" and value.lower() in ("no cuda", "could not collect"):
-            facts.say("gpu missing", value, number, "report")
         return
     if package := _PACKAGE_OF.get(key):
         if version := re.match(r"[v=]{0,2}(\d[\w.+!-]{0,60})", value):
@@ -191,12 +188,17 @@ def _gpus_of_a_line(indices: str, name: str, number: int, block: int, facts: Fac
     if _NOTHING.fullmatch(name.strip()) or not _is_gpu_name(name):
         return
     name = re.sub(r"\((?:UUID:|Compute).*", "", name).strip()
+    for index in _indices(indices):
+        facts.gpus.append(NamedGpu(number, "report", name=name, index=index, block=block))
+
+
+def _indices(listed: str) -> list[int]:
+    """ "0,2-4" are 0, 2, 3 and 4; at most 64."""
     places: list[int] = []
-    for part in indices.replace(" ", "").split(","):
+    for part in filter(None, listed.replace(" ", "").split(",")):
         first, _, last = part.partition("-")
         places += range(int(first), min(int(last or first), int(first) + 63) + 1)
-    for index in places[:64]:
-        facts.gpus.append(NamedGpu(number, "report", name=name, index=index, block=block))
+    return places[:64]
 
 
 def _is_gpu_name(text: str) -> bool:

@@ -42,10 +42,6 @@ _PROSE_PACKAGE = re.compile(
     r"^\s{0,8}(?:[-*] )?(?:torch|pytorch|PyTorch)[ =:]{1,3}v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?"
     r"(?:[\w.]{0,12})(?:\+[\w.]{2,40})?)\s*$"
 )
-_CUDNN = re.compile(
-    r"PyTorch was compiled\s+against \((?P<built>[\d, ]{3,20})\) "
-    r"but found runtime version \((?P<found>[\d, ]{3,20})\)"
-)
 _PRINTED_VERSION = re.compile(r"torch\.__version__['\"]?\s?[:=]\s?['\"]?(?P<version>\d\.\d{1,2}[\w.+]{0,60})")
 
 _WINDOWS = re.compile(
@@ -99,9 +95,6 @@ def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
             facts.say("package xformers", found["version"], number, "program")
         if "vLLM" in text and (found := _VLLM.search(text)):
             facts.say("package vllm", found["version"], number, "program")
-        if "cuDNN version incompatibility" in text and (found := _CUDNN.search(text)):
-            facts.say("cudnn built", found["built"].replace(", ", "."), number, "program")
-            facts.say("cudnn found", found["found"].replace(", ", "."), number, "program")
 
 
 def _ollama(number: int, text: str, facts: Facts) -> None:
