@@ -368,3 +368,8 @@ RuntimeError: CUDA error: no kernel image is available for execution on the devi
 """
     assert problems(text) == ["torch-no-arch-for-gpu"]
     assert "cu128" in " ".join(fix.title for finding in findings(text) for fix in finding.fixes)
+
+
+@pytest.mark.parametrize(("listed", "gpus"), [("0,2", 2), ("0-3", 4), ("0-2-4", 5)])
+def test_gpus_of_one_line_are_counted_whatever_stands_between_their_numbers(listed: str, gpus: int) -> None:
+    assert len(read_text(f"GPU {listed}: NVIDIA A100-SXM4-40GB\n".encode(), matrix()).gpus) == gpus

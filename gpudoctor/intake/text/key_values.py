@@ -195,9 +195,9 @@ def _gpus_of_a_line(indices: str, name: str, number: int, block: int, facts: Fac
 def _indices(listed: str) -> list[int]:
     """ "0,2-4" are 0, 2, 3 and 4; at most 64."""
     places: list[int] = []
-    for part in filter(None, listed.replace(" ", "").split(",")):
-        first, _, last = part.partition("-")
-        places += range(int(first), min(int(last or first), int(first) + 63) + 1)
+    for part in listed.replace(" ", "").split(","):
+        ends = [int(number) for number in part.split("-")]
+        places += range(ends[0], min(ends[-1], ends[0] + 63) + 1)
     return places[:64]
 
 

@@ -14,6 +14,7 @@ from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.kernel_log import read_module
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
+from gpudoctor.probes.pci_address import normal_address
 
 _VARIABLE = re.compile(
     r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| = |: )(?P<quote>['\"]?)"
@@ -164,7 +165,7 @@ def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
             if unnamed and not pci:  # lspci's own list is older than the GPU
                 by_id = f"{'10de' if 'nvidia' in vendor else '1002'}:{unnamed[1]}"
             name = re.sub(r"\s*\[[0-9a-f]{4}:[0-9a-f]{4}\]|\(rev \w+\)|\(prog-if.*", "", name).strip()
-            bdf = listed["bdf"] if listed["bdf"].count(":") == 2 else f"0000:{listed['bdf']}"
+            bdf = normal_address(listed["bdf"]) or ""
             facts.gpus.append(NamedGpu(number, "shell", name=name, pci_id=by_id, bdf=bdf))
 
 
@@ -173,7 +174,7 @@ def _pci_drivers(lines: Iterable[Line], facts: Facts) -> None:
     bdf = ""
     for number, text in lines:
         if _may_list(text) and (listed := _LSPCI.search(text)):
-            bdf = listed["bdf"] if listed["bdf"].count(":") == 2 else f"0000:{listed['bdf']}"
+            bdf = normal_address(listed["bdf"]) or ""
         elif bdf and (driver := _LSPCI_DRIVER.match(text)):
             facts.say(f"bound {bdf}", driver["driver"], number, "tool")
         elif not text.startswith((" ", "\t")):
