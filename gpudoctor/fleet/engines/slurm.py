@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpudoctor.fleet.engines.order import Answer, Order, as_typed, nodes_of_job
 from gpudoctor.fleet.engines.printed import answers_of
@@ -12,6 +13,7 @@ from gpudoctor.host.child import run_limited
 
 OWN_PYTHON = True
 _HINT = "--on slurm: name the nodes with --nodes, or run it inside a job (salloc, sbatch)"
+_KILLED = re.compile(r"(srun|\d+: slurmstepd-\S+): error: (.*: Killed$|.*STEP \S+ ON \S+ CANCELLED )")
 _DOWN = ("down", "drain", "fail", "maint", "not_responding", "power", "reboot", "unknown")
 
 
@@ -22,20 +24,34 @@ def preview(order: Order) -> str:
 
 
 def run(order: Order) -> tuple[Answer, ...]:
-    """Ask the nodes that Slurm hands out; of the others it says why not. A node that a prolog drains takes the whole
-    job with it: the rest is asked again."""
+    """Ask the nodes that Slurm hands out; of the others it says why not. One node can take the whole job with it: a
+    prolog drains it, or srun loses what it prints and kills the step. The rest is asked again."""
     out = _out_of_use(order)
     waiting = list(nodes_of_job(order, _HINT))
     answers = [Answer(node=node, failure=out[node]) for node in waiting if node in out]
     while waiting := [node for node in waiting if node not in out]:
         came = answers_of(_srun(order, waiting), order.asking(waiting), r"^ *(\d+): ?")
         out = _out_of_use(order)
-        drained = [node for node in waiting if node in out]
-        answered = any(answer.document for answer in came)
-        if answered or not drained or order.left < order.seconds / 3:
+        again = _taken_along(came, waiting, out)
+        if not 0 < len(again) < len(waiting) or order.left < order.seconds / 3:
             return (*answers, *came)
-        answers += [Answer(node=node, failure=out[node]) for node in drained]
+        answers += [
+            Answer(node=each.node, failure=out[each.node]) if each.node in out else each
+            for each in came
+            if each.node not in again
+        ]
+        waiting = again
     return tuple(answers)
+
+
+def _taken_along(came: Sequence[Answer], waiting: Sequence[str], out: Mapping[str, str]) -> list[str]:
+    """The nodes that have no answer because of another node, which has none either."""
+    mute = [each for each in came if not each.document]
+    killed = {each.node for each in mute if _KILLED.match(each.failure)}
+    with_all = len(mute) == len(came) and any(node in out for node in waiting)
+    if len(killed) == len(mute) and not with_all:
+        return []
+    return [node for node in waiting if node not in out and (with_all or node in killed)]
 
 
 def _srun(order: Order, nodes: Sequence[str]) -> tuple[str, ...]:
