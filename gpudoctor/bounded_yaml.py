@@ -18,6 +18,7 @@ DIGITS = 18
 """Of a whole number; a longer one stays a text, or is refused where a document is plain. Shorter ones are quick to
 read, to print, and to find as a key."""
 
+_TOO_DEEP = f"nested more than {DEPTH} deep"
 _SCALARS = ("binary", "bool", "float", "int", "null", "timestamp")
 
 
@@ -53,11 +54,15 @@ def read_yaml(text: str, *, plain: bool = False, trusted: bool = False) -> Docum
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise YamlError(
-            f"not valid YAML: {error.problem or error.context}", mark.line + 1 if mark else None
-        ) from None
+        raise YamlError(_said(str(error.problem or error.context)), mark.line + 1 if mark else None) from None
     except (yaml.YAMLError, ValueError) as error:
         raise YamlError(f"not valid YAML: {(str(error) or repr(error)).splitlines()[0]}") from None
+
+
+def _said(problem: str) -> str:
+    """The parser's words. From PyYAML 6.0.4 on it has a bound of its own, far above ours, and meets it before the
+    events tell the depth."""
+    return _TOO_DEEP if "maximum nesting depth" in problem else f"not valid YAML: {problem}"
 
 
 class _Size(NamedTuple):
@@ -140,7 +145,7 @@ def _look_through(text: str, plain: bool) -> int:
                 f"too large: more than {VALUES:,} values or {TEXT >> 20} MiB of text, aliases followed", line
             )
         if depth > DEPTH:
-            raise YamlError(f"nested more than {DEPTH} deep", line)
+            raise YamlError(_TOO_DEEP, line)
     return int(seen.values)
 
 
