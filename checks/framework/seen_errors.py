@@ -12,10 +12,11 @@ from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault,
 from gpudoctor.frameworks.torch.smoke_fixes import fixes
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.matrix.errors import vendor_named
-from gpudoctor.matrix.rows import ErrorPattern
+from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.gpu_groups import called, finding
+from gpudoctor.situation.told import fix_of, told
 
 _SHOWN, _AROUND = 200, 60
 _ENDS = ".:,;?! "
@@ -38,6 +39,8 @@ _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
 """What the same text refutes with a rocminfo that lists a GPU, as another user perhaps."""
 _NO_GPU_GIVEN = "container-no-gpu"
+_NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
+"""Causes of messages that say no more than that no GPU is found."""
 _GIVE_GPUS = Fix(
     "Give the container the GPUs",
     (
@@ -123,15 +126,21 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     first = _EXTENSION if elsewhere else row.slug
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
     causes = _by_place(situation, row, causes, vendor)
+    circumstances = tuple(one for one, _ in told(situation) if not harmless and _tells_of(one, row, causes))
+    causes = tuple(dict.fromkeys((*(one.slug for one in circumstances), *causes)))
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
     given = tuple(_GIVEN[slug] for slug in causes[:1] if slug in _GIVEN and slug != row.slug)
     place = f"On {called(gpus)}: " if gpus else ""
     parts = {
-        "message": f"{place}{line}. It means: {row.meaning}.{other}{_ranked(row, causes)}",
+        "message": f"{place}{line}. It means: {row.meaning}.{other}{_of_person(circumstances)}{_ranked(row, causes)}",
         "saw": line,
         "confidence": "possible" if elsewhere or open_ else "likely",
         "evidence": (Evidence("error", line, situation.machine.source_of_error(text)),),
-        "fixes": () if harmless else (_FIND_THE_LIBRARY,) if elsewhere else (*given, *fixes(situation, fault)),
+        "fixes": ()
+        if harmless
+        else (_FIND_THE_LIBRARY,)
+        if elsewhere
+        else (*map(fix_of, circumstances), *given, *fixes(situation, fault)),
         "refs": tuple(ref.strip() for ref in row.source.split(";")),
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,
@@ -140,6 +149,15 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
     return Finding(severity=severity(situation, fault), subject="a program", **parts)  # type: ignore[arg-type]
+
+
+def _tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[str, ...]) -> bool:
+    """Whether a circumstance is about this message: it names one of its causes, or why no GPU is found."""
+    return circumstance.slug in causes or bool(_NO_GPU_FOUND.intersection(causes))
+
+
+def _of_person(circumstances: tuple[ToldCircumstance, ...]) -> str:
+    return "".join(f" What the text tells besides points to this: {one.meaning}." for one in circumstances[:1])
 
 
 def _by_place(

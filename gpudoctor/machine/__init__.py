@@ -47,7 +47,7 @@ from gpudoctor.machine.nvidia import (
     ProcGpu,
     Virtualization,
 )
-from gpudoctor.machine.pasted import PastedText
+from gpudoctor.machine.pasted import PastedText, Told
 from gpudoctor.machine.programs import Program, ProgramBackend
 from gpudoctor.machine.smoke import LISTING, Smoke, SmokeDevice, SmokeKernel, SmokeStatus
 from gpudoctor.machine.system import (
@@ -160,6 +160,7 @@ __all__ = [
     "SubjectKind",
     "SuspectFile",
     "System",
+    "Told",
     "Torch",
     "TorchAsked",
     "TorchCopy",

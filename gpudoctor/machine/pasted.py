@@ -7,6 +7,17 @@ from typing import Literal
 from gpudoctor.machine.facts import Record
 
 
+class Told(Record, frozen=True):
+    """A circumstance that a person told of a fault."""
+
+    circumstance: str
+    """Id of its row in the matrix."""
+    text: str
+    line: int
+    complains: bool = False
+    """Whether the same sentence says that a GPU is not used, or lost."""
+
+
 class PastedText(Record, frozen=True):
     """A text that the machine was read from, and what it leaves open."""
 
@@ -25,3 +36,4 @@ class PastedText(Record, frozen=True):
     """The command that started the container gives it the device nodes of GPUs."""
     error_lines: tuple[int, ...] = ()
     """Line of each of `Machine.errors`."""
+    told: tuple[Told, ...] = ()

@@ -35,6 +35,7 @@ from gpudoctor.matrix.rows import (
     OtherName,
     RequirementUse,
     Tables,
+    ToldCircumstance,
     TorchBuild,
     check_template,
 )
@@ -324,6 +325,24 @@ def _error(row: ErrorPattern, matrix: Matrix) -> Iterator[str]:
         yield "an earlier row matches its example: exact texts come before general ones"
 
 
+def _told(row: ToldCircumstance, matrix: Matrix) -> Iterator[str]:
+    try:
+        pattern, unless = (re.compile(text, re.IGNORECASE) for text in (row.pattern, row.unless or "$^"))
+    except re.error as error:
+        yield f"pattern: {error}"
+        return
+    found = pattern.search(row.example)
+    if found is None or unless.search(row.example):
+        yield "the pattern does not match its example"
+    elif not any(sign in found[0].lower() for sign in row.signs):
+        yield "its example holds none of its signs"
+    for line in row.counterexamples:
+        if pattern.search(line) and not unless.search(line):
+            yield f"the pattern matches its counterexample {line[:60]!r}"
+    if not _SLUG.match(row.slug):
+        yield f"slug {row.slug!r}"
+
+
 def _issue(row: KnownIssue, matrix: Matrix) -> Iterator[str]:
     when = row.when
     for field in ("torch", "cuda", "rocm", "kernel", "driver", "firmware"):
@@ -373,4 +392,5 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     ErrorPattern: _error,
     RequirementUse: _requirement,
     KnownIssue: _issue,
+    ToldCircumstance: _told,
 }

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from gpudoctor.intake.text.lines import Line
-from gpudoctor.machine import HsaApi, NvidiaApi, SmiGpu
+from gpudoctor.machine import HsaApi, NvidiaApi, SmiGpu, Told
 
 By = Literal["tool", "program", "report", "list", "shell", "prose"]
 """Who says it: a driver's tool, a running program about itself, a report such as collect_env's, a list of packages, a
@@ -48,6 +48,7 @@ class Facts(Struct):
     """Lines of which the matrix knows the cause."""
     unexplained: list[Line] = field(default_factory=list)
     """The last exception that is about GPUs, where it knows none."""
+    told: list[Told] = field(default_factory=list)
     log: list[Line] = field(default_factory=list)
     """Lines of a kernel log."""
     smi: tuple[NvidiaApi, int] | None = None

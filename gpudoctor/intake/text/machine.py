@@ -370,6 +370,7 @@ def _pasted(
         unread=unread,
         foreign=foreign,
         works=works,
+        told=tuple(facts.told),
         error_lines=tuple(lines[text.strip()] for text in machine.errors),
     )
 

@@ -15,6 +15,7 @@ from gpudoctor.intake.text.packages import read_packages
 from gpudoctor.intake.text.programs import read_asides, read_programs, read_prose
 from gpudoctor.intake.text.several import several
 from gpudoctor.intake.text.shell import read_shell, two_lines_say
+from gpudoctor.intake.text.told import read_told
 from gpudoctor.intake.text.vendor_tools import read_vendor_tools
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     two_lines_say(rest, facts)
     read_programs(rest, facts)
     read_asides(rest, facts)
+    read_told(rest, facts, matrix)
     if not facts.gpus:
         read_prose(rest, facts)
     _shorten(facts)

@@ -40,6 +40,7 @@ from gpudoctor.matrix.rows.issues import (
     KnownIssue,
     LogPattern,
     PatchedKernel,
+    ToldCircumstance,
     XidMeaning,
 )
 from gpudoctor.matrix.rows.nvidia import (
@@ -147,6 +148,7 @@ __all__ = [
     "StableCompanion",
     "Standing",
     "Tables",
+    "ToldCircumstance",
     "TorchBuild",
     "TorchDependent",
     "TorchRelease",
@@ -221,6 +223,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     same_releases: tuple[SameRelease, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
     error_patterns: tuple[ErrorPattern, ...] = ()
+    told_circumstances: tuple[ToldCircumstance, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
     known_issues: tuple[KnownIssue, ...] = ()
 
@@ -282,6 +285,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "same_releases": ("package",),
     "log_patterns": ("id",),
     "error_patterns": ("id",),
+    "told_circumstances": ("id",),
     "xids": ("xid",),
     "known_issues": ("id",),
 }

@@ -135,3 +135,26 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     example: str
     """A real text that the pattern matches (checked at load)."""
     counterexamples: tuple[str, ...] = ()
+
+
+class ToldCircumstance(Row, frozen=True, kw_only=True):
+    """What a person tells around a fault, and no program prints: "since it woke up", "only as root". It ranks the
+    causes of what a program printed; where the person also complains and nothing was printed, it names one."""
+
+    id: str
+    vendor: Literal["nvidia", "amd", "any"]
+    signs: tuple[str, ...]
+    """Small letters; every match holds one of them."""
+    pattern: str
+    """Searched for line by line, whatever the case."""
+    unless: str = ""
+    """A pattern; a text that it matches tells of something else."""
+    in_container: bool = False
+    """Whether the text must tell of a container."""
+    slug: str
+    severity: Literal["error", "warning"] = "error"
+    meaning: str
+    ask: str
+    workaround: str
+    example: str
+    counterexamples: tuple[str, ...] = ()

@@ -1,0 +1,45 @@
+"""What a person told around a fault, without any message of a program (GPD443)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import Evidence, Finding
+from gpudoctor.plain_text import sentence
+from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.told import fix_of, told
+
+
+@check("GPD443", "circumstance-told", "framework", needs=needs.pasted)
+def circumstance_told(situation: Situation) -> Verdicts:
+    """What a person tells of a fault has a likely cause.
+
+    ## Why it matters
+    Many reports hold no message of a program, only words: since it woke up, only as root, in a container after hours.
+
+    ## How it is judged
+    The matrix lists such circumstances with the cause that was confirmed most often. One counts where the same
+    sentence says that a GPU is not used or lost, and where the text has no error message and no sign that a GPU was
+    used. Where it has an error message, the circumstance ranks the causes of that message.
+
+    ## Fix safety
+    That of the cause.
+    """
+    text = situation.machine.pasted
+    if text is None or text.works or situation.machine.errors:
+        return
+    for row, said in told(situation):
+        if not said.complains:
+            continue
+        yield Finding(
+            severity=row.severity,
+            slug=row.slug,
+            subject="what the text tells",
+            message=f"The text says: \u201c{said.text.rstrip('.')}\u201d. It may mean: {row.meaning}. "
+            f"What decides: {sentence(row.ask)}",
+            saw=said.text,
+            confidence="possible",
+            evidence=(Evidence("told", said.text, f"text, line {said.line}"),),
+            fixes=(fix_of(row),),
+            refs=tuple(ref.strip() for ref in row.source.split(";")),
+            possible_causes=(row.slug,),
+        )

@@ -1,0 +1,31 @@
+"""What a person told around a fault, with its rows in the matrix."""
+
+from __future__ import annotations
+
+from gpudoctor.finding import Fix, Manual
+from gpudoctor.machine import Told
+from gpudoctor.matrix.errors import vendor_named
+from gpudoctor.matrix.rows import ToldCircumstance
+from gpudoctor.situation import Situation
+
+
+def told(situation: Situation) -> tuple[tuple[ToldCircumstance, Told], ...]:
+    """The circumstances that a pasted text tells and that concern the GPUs it is about."""
+    pasted = situation.machine.pasted
+    if pasted is None or not pasted.told:
+        return ()
+    rows = {row.id: row for row in situation.matrix.tables.told_circumstances}
+    known = ((rows[one.circumstance], one) for one in pasted.told if one.circumstance in rows)
+    return tuple((row, one) for row, one in known if row.vendor == "any" or _concerned(situation, row, one))
+
+
+def _concerned(situation: Situation, row: ToldCircumstance, said: Told) -> bool:
+    vendors = {gpu.vendor for gpu in situation.machine.gpus}
+    if situation.built_for:
+        vendors.add(situation.built_for)
+    return row.vendor in vendors or (not vendors and vendor_named(said.text) in (None, row.vendor))
+
+
+def fix_of(row: ToldCircumstance) -> Fix:
+    """What helps most often."""
+    return Fix("Do what helped others", (Manual(row.workaround),))
