@@ -17,9 +17,9 @@ def lines_with(signs: Iterable[str], text: str) -> Iterator[int]:
 
 
 def _places(sign: str, text: str) -> Iterator[int]:
-    """Where it stands first in each line."""
+    """Where it stands first in each line; an empty sign is in every line."""
     place = text.find(sign)
     while place >= 0:
         yield place
         end = text.find("\n", place)
-        place = text.find(sign, end) if end >= 0 else -1
+        place = text.find(sign, end + 1) if end >= 0 else -1

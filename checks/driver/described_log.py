@@ -5,9 +5,11 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.machine import LogFault
+from gpudoctor.matrix.rows import LogPattern, XidMeaning
 from gpudoctor.situation import Situation
 
 _SHOWN = 160
+_THERE = "Run `gpudoctor check` on the machine: it tells whether the fault is still there, and names the fix."
 
 
 @check("GPD132", "log-fault-described", "driver")
@@ -39,7 +41,7 @@ def log_fault_described(situation: Situation) -> Verdicts:
             continue
         told.add(row.slug)
         if situation.log_is_the_complaint:
-            yield _complaint(fault, row.slug, row.meaning, log.source)
+            yield _complaint(fault, row, log.source)
             continue
         yield NotJudged(
             why=f"the kernel log says: {fault.line[:_SHOWN]} ({row.meaning}); whether that lasts is unknown",
@@ -48,18 +50,20 @@ def log_fault_described(situation: Situation) -> Verdicts:
         )
 
 
-def _complaint(fault: LogFault, slug: str, meaning: str, source: str) -> Finding:
+def _complaint(fault: LogFault, row: LogPattern | XidMeaning, source: str) -> Finding:
     line = fault.line[:_SHOWN]
-    there = "Run `gpudoctor check` on the machine: it tells whether the fault is still there, and names the fix."
+    fix = Fix("Check the machine itself", (Manual(_THERE),))
+    if isinstance(row, LogPattern) and row.workaround:
+        fix = Fix(row.workaround, (Manual(row.workaround),))
     return Finding(
         severity="error",
-        message=f"The kernel log says: {line.rstrip('.')}. It means: {meaning}.",
+        message=f"The kernel log says: {line.rstrip('.')}. It means: {row.meaning}.",
         saw=line,
         subject="the kernel log",
         confidence="likely",
         evidence=(Evidence("kernel_log", line, source),),
-        fixes=(Fix("Check the machine itself", (Manual(there),)),),
-        slug=slug,
+        fixes=(fix,),
+        slug=row.slug or "",
         supersedes=("no-driver",),
         fallback=True,
     )

@@ -83,8 +83,9 @@ def error_seen(situation: Situation) -> Verdicts:
     """
     rows = [(text, situation.matrix.cause_seen(text, _vendor(situation))) for text in situation.machine.errors]
     program_failed = any(row is not None and row.of_program for _, row in rows)
+    explained = {id for _, row in rows if row is not None for id in row.explains}
     for text, row in rows:
-        if row is not None and row.follows and program_failed:
+        if row is not None and (row.id in explained or (row.follows and program_failed)):
             continue
         if row is None:
             yield NotJudged(why=f"no cause is known for this error: {_line(text)}", matters=True)

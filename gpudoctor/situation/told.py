@@ -28,4 +28,4 @@ def _concerned(situation: Situation, row: ToldCircumstance, said: Told) -> bool:
 
 def fix_of(row: ToldCircumstance) -> Fix:
     """What helps most often."""
-    return Fix("Do what helped others", (Manual(row.workaround),))
+    return Fix(row.workaround, (Manual(row.workaround),))

@@ -20,6 +20,8 @@ _LONGEST_NAME = 120
 _AMD_VARIABLE = (
     r"HSA_|HIP_|ROCR_|ROCM_(?!HOME)|MIOPEN_|PYTORCH_HIP|PYTORCH_ROCM|TORCH_BLAS_PREFER_HIPBLASLT|HIPBLASLT|ROCBLAS"
 )
+_GFX_IN_NAME = re.compile(r"\bgfx(?:9[0-9a-f]{2}|1[0-2]\d{2})\b")
+"""What people add to a name: "Ryzen 7 8845HS (Radeon 780M, gfx1103)"."""
 _AMD_LOG, _NVIDIA_LOG = re.compile(r"amdgpu|kfd|radeon"), re.compile(r"NVRM|nvidia|nouveau")
 
 
@@ -93,7 +95,8 @@ def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
     gpu = replace(gpu, name=re.sub(r"^\d{1,2} ?x ", "", gpu.name))
     name, by_name = _by_name(gpu.name, matrix)
     gpu = replace(gpu, name=name)
-    arch = gpu.arch.partition(":")[0]
+    within = _GFX_IN_NAME.search(gpu.name)
+    arch = gpu.arch.partition(":")[0] or (within[0] if within else "")
     if arch:
         same = [identity for identity in by_name if identity.arch == arch]
         if same:

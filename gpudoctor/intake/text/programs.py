@@ -26,6 +26,8 @@ _TORCH = re.compile(
     r"(?:pytorch version|[Tt]orch|torch):?\s{1,3}(?P<version>\d\.\d{1,2}\.\d{1,2}(?:[\w.]{0,20})"
     r"(?:\+[\w.]{2,40})?)(?![\w.])"
 )
+_FEW_WORDS = 3
+"""A program's line has no more before the name of torch; a sentence that a person wrote has."""
 _YOLO = re.compile(
     r"Python-3\.\d{1,2}\S{0,8} torch-(?P<version>\d\.\d{1,2}\.\d{1,2}[\w.+]{0,40})"
     r"(?: CUDA:(?P<index>\d{1,2}) \((?P<name>[^,()]{2,60}), \d{3,7}MiB\))?"
@@ -142,11 +144,12 @@ def _torch(number: int, text: str, facts: Facts) -> None:
     elif (found := _TORCH.search(text)) and not re.search(
         (
             r"(?i)used to build|\[conda\]|pip |install|requires?|needs?|upgrade|downgrad|built (?:for|with)"
-            r"|compiled|compatible|>=|<|nightly build|from|works|before|after|tried|not yet"
+            r"|compiled|compatible|>=|<|nightly build|from|works|before|after|tried|not yet|\(you have|previously|used to"
         ),
         text,
     ):
-        facts.say("torch", found["version"].rstrip("."), number, "program")
+        in_sentence = ":" not in found[0] and len(text[: found.start()].split()) >= _FEW_WORDS
+        facts.say("torch", found["version"].rstrip("."), number, "prose" if in_sentence else "program")
 
 
 _NVIDIA_NAME = re.compile(
@@ -168,6 +171,7 @@ _GFX = re.compile(r"(?<![\w/-])gfx(?P<number>9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d
 _DRIVER = re.compile(r"(?i)\bdrivers?\b[^\d\n]{0,20}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?![\d.]*\d)")
 _KERNEL = re.compile(
     r"(?i)\bkernel(?: version)?[\s:=]{1,3}v?(?P<release>[4-9]\.\d{1,2}(?:\.\d{1,3})?(?:-[\w.+-]{1,60})?)(?!\w|\.\d)"
+    r"|(?<![\w.])(?P<before>[4-9]\.\d{1,2}(?:\.\d{1,3})?) (?:linux )?kernel\b"
 )
 _ANOTHER = re.compile(
     r"(?i)grad(?:e|ing)|works?\b|before|after|\btried|latest|requires?|needs?\b|>=|<|instead|older|newer"
@@ -195,7 +199,7 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
         if "river" in text and (driver := _DRIVER.search(text)) and not _ANOTHER.search(text):
             facts.say("driver", driver["version"], number, "prose")
         if "ernel" in text and (kernel := _KERNEL.search(text)) and not _ANOTHER.search(text):
-            facts.say("kernel", kernel["release"].rstrip("."), number, "prose")
+            facts.say("kernel", (kernel["release"] or kernel["before"]).rstrip("."), number, "prose")
         if ("AMD" in text or "ocm" in text or "OCm" in text or "OCM" in text or "Radeon" in text) and _FOR_AMD.search(
             text
         ):

@@ -34,20 +34,30 @@ _ADVICE = re.compile(
 _DOCKER = re.compile(
     r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})"
 )
+_MOST_TAKEN_IN = 60
 _IN_CONTAINER = re.compile(
-    r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:a |the |my )?(?P<kind>docker(?! desktop)|podman|kubernetes|k8s"
-    r"|apptainer|singularity|lxc)\b(?: container| image)?|\binside (?:a|the|my) container\b|root@[0-9a-f]{12}:"
-    r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin)|\bdocker[- ]compose\b|\bdocker exec\b"
+    r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:an? |the |my )?(?:root(?:less|ful) )?(?P<kind>docker(?! desktop)|podman"
+    r"|kubernetes|k8s|apptainer|singularity|lxc)\b(?: container| image)?|\binside (?:a|the|my) container\b|root@[0-9a-f]{12}:"
+    r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin|\b(?:in|inside|run) (?:an?|the|my) pods?\b"
+    r"|\b(?:kubernetes|k8s|k0s|k3s|rke2?|microk8s) (?:\w{1,12} )?v?1\.\d)|\bdocker[- ]compose\b|\bdocker exec\b"
+    r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d"
 )
 _CONTAINER_SIGNS = (
-    "docker", "root@", "podman", "container", "kube", "k8s", "apptainer", "singularity", "lxc", "device plugin",
+    "docker", "root@", "podman", "container", "kube", "k8s", "apptainer", "singularity", "lxc", "device plugin", " pod",
+    "k0s", "k3s", "rke", "entrypoint.sh",
 )  # fmt: skip
 _NODE = re.compile(
     r"c(?P<mode>[rwxsStT-]{9})(?P<more>\+?)[.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
 )
 _NO_NODE = re.compile(
-    r"(?:ls|stat|cannot access|cannot open|open)\b.{0,40}?['\"\u2018]?(?P<path>/dev/(?:nvidia[\w-]{0,30}"
-    r"|kfd|dri|dxg))['\"\u2019]?:? No such file"
+    r"(?i)(?:ls|l?stat|openat|cannot access|cannot open|open|crun|runc|unable)\b.{0,60}?(?P<path>/dev/(?:nvidia[\w-]{0,30}"
+    r"|kfd|dri|dxg))\b.{0,12}?(?:no such file|ENOENT)"
+    r"|(?P<told>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))\b[`'\"/*]{0,3}(?: (?:device|node|file|folder|directory))? "
+    r"(?:is (?:missing|absent|not (?:there|present|found|available|created|mounted))|(?:does not|doesn.t|did not|didn.t) "
+    r"(?:exist|appear|show up)|isn.t (?:there|present|created|mounted))"
+    r"|(?:missing|no) [`'\"]?(?P<missed>/dev/(?:nvidia-uvm|kfd|dri|dxg))\b"
+    r"|\b(?P<name>kfd|nvidia-uvm)\b[`'\"]?(?: device(?: ?nodes?)?| node)? (?:is|are) (?:not present|missing|not there|absent)"
+    r"|(?:missing|not registering|no) [`'\"]?(?P<named>kfd|nvidia-uvm)\b[`'\"]? [`'\"]?device"
 )
 _UNAME = re.compile(
     r"Linux (?:\S{1,80}|\(none\)) (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) #\d.{0,120}?(?P<arch>x86_64|aarch64)"
@@ -89,11 +99,21 @@ def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]
             facts.say_even_empty(f"variable {asked['name']}", following.text.strip(), following.number, "shell")
         _nodes(number, text, facts)
         read_user(text, number, facts)
+        if " run " in text and text.endswith("\\"):
+            text = _whole_command(lines, place)
         _system(number, text, facts, contained=place in contained)
         read_module(line, facts)
         if "torch" in text or "is_available" in text:
             _python(number, text, _following(lines, place), facts)
     _pci_drivers(lines, facts)
+
+
+def _whole_command(lines: tuple[Line, ...], place: int) -> str:
+    """A command with the lines that its backslashes take in."""
+    parts = [lines[place].text]
+    while parts[-1].endswith("\\") and len(parts) < _MOST_TAKEN_IN and place + len(parts) < len(lines):
+        parts.append(lines[place + len(parts)].text)
+    return " ".join(part.rstrip("\\").strip() for part in parts)
 
 
 def _following(lines: tuple[Line, ...], place: int) -> Line | None:
@@ -121,6 +141,8 @@ def _variables(number: int, text: str, facts: Facts, variables: Collection[str])
         return
     for found in found_here:
         name, value = found["name"], found["value"].strip("'\"")
+        if not found["quote"]:
+            value = value.rstrip(".")  # the end of a sentence
         if value.startswith(("$", "<")) or "..." in value[:4]:
             continue
         if ": " in found[0] and not re.match(r"\s{0,12}(?:- )?[A-Z]", text):
@@ -133,14 +155,15 @@ def _may_list(text: str) -> bool:
 
 
 def _nodes(number: int, text: str, facts: Facts) -> None:
-    if "/dev/" not in text:
+    if "/dev/" not in text and "kfd" not in text and "nvidia-uvm" not in text:
         return
     if node := _NODE.match(text.strip()):
         facts.say(
             f"node {node['path']}", f"{node['owner']}:{node['group']} {node['mode']}{node['more']}", number, "shell"
         )
     elif missing := _NO_NODE.search(text):
-        facts.say(f"no node {missing['path']}", "ENOENT", number, "shell")
+        path = missing["path"] or missing["told"] or missing["missed"] or f"/dev/{missing['name'] or missing['named']}"
+        facts.say(f"no node {path}", "ENOENT", number, "shell")
 
 
 def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:

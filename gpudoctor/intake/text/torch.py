@@ -65,7 +65,7 @@ def _torch(
         origin: TorchOrigin = "conda" if conda else "pypi" if build == pypi else "unknown"
         return _plain(public, origin, build, cuda, hip, source(said)), ()
     if not local_version(text) and (
-        facts_foreign(facts) or re.search(r"[a-z]", public_version(text).replace("post", ""))
+        facts_foreign(facts) or (said.by == "prose" and _about_amd(facts, machine)) or re.search(r"[a-z]", public_version(text).replace("post", ""))
     ):
         return replace(_plain(text, "unknown", None, cuda, hip, source(said)), has_cuda_libraries=None), ()
     try:
@@ -81,6 +81,12 @@ def _torch(
     elif torch.origin == "source" and (cuda or hip):
         torch, assumed = replace(torch, cuda=cuda, hip=hip, rocm=hip), ()
     return torch, assumed
+
+
+def _about_amd(facts: Facts, machine: Machine) -> bool:
+    """Whether the text is about AMD's GPUs: which build of torch a sentence then means, it does not tell."""
+    told = decided(facts, "for amd") is not None or bool(machine.of_vendor("amd"))
+    return told and not machine.of_vendor("nvidia")
 
 
 def _published(version: str, machine: Machine, matrix: Matrix) -> tuple[str, ...]:

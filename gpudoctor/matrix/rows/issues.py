@@ -88,6 +88,8 @@ class LogPattern(Row, frozen=True, kw_only=True):
     slug: str | None = None
     needle: str = ""
     """Text that every match holds; computed when the YAML is read, nobody writes it."""
+    workaround: str = ""
+    """What helps most often, where only the log is known."""
     example: str
     """A real line that the pattern matches (checked at load)."""
     counterexamples: tuple[str, ...] = ()
@@ -121,6 +123,8 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     """In a message that a person saw it is about that program, which may ask for too much of a sound machine."""
     follows: bool = False
     """It is also printed after another failure of the same program, which then is its cause."""
+    explains: tuple[str, ...] = ()
+    """Ids of rows whose messages are no more than its effect, where both are printed."""
     of_import: bool = False
     """It counts where torch was imported; in what another program printed it may be about anything."""
     of_torch: bool = True
