@@ -183,3 +183,123 @@ def test_a_fix_that_is_one_sentence_is_told_once(style: str, tmp_path: Path) -> 
     argv = [sys.executable, "-m", "gpudoctor", "check", "--from", str(text), "--format", style]
     told = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
     assert told.count("Install a newer bitsandbytes") == 1
+
+
+# --- what sentences of fresh reports showed ----------------------------------------------------------
+
+
+def test_a_sentence_with_a_version_does_not_tell_whose_gpus_the_build_is_for() -> None:
+    """A CUDA build on an AMD GPU would be an error that nobody reported."""
+    text = "RX 5700 XT with rocm: I set HSA_OVERRIDE_GFX_VERSION=10.1.0 and it crashes with pytorch 2.1.0 at once."
+    torch = machine(text).torch
+    assert torch is not None
+    assert (torch.version, torch.build) == ("2.1.0", None)
+    assert "cuda-torch-on-amd" not in [finding.slug for finding in judgement(text).findings]
+
+
+def test_the_full_stop_of_a_sentence_is_not_part_of_a_variable() -> None:
+    text = "On a Radeon 780M it works on other systems with HSA_OVERRIDE_GFX_VERSION=11.0.0."
+    assert machine(text).variables["HSA_OVERRIDE_GFX_VERSION"] == "11.0.0"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the `kfd` device is not present",
+        "/dev/kfd does not exist on the host",
+        'stat("/dev/kfd") = -1 ENOENT',
+        "amdgpu-firmware not registering `kfd` device",
+    ],
+)
+def test_a_sentence_tells_that_the_compute_node_is_missing(text: str) -> None:
+    assert first(f"Radeon RX 6800, amdgpu is loaded, {text}").slug == "amd-kfd-missing"
+
+
+@pytest.mark.parametrize(
+    "text", ["cdi: missing `nvidia-uvm` `deviceNodes`", "lstat /dev/nvidia-uvm: no such file or directory"]
+)
+def test_a_container_without_the_node_that_cuda_needs(text: str) -> None:
+    whole = f"NVIDIA Tesla P100, inside a docker container\n{text}\n>>> torch.cuda.is_available()\nFalse\n"
+    assert first(whole).slug == "nvidia-uvm-missing"
+
+
+def test_a_kernel_is_named_before_and_after_the_word() -> None:
+    text = "RX 9070 XT. It did not really work for me. Ubuntu 24.04 with 6.8 Kernel"
+    assert machine(text).system.kernel.value == "6.8"
+
+
+def test_a_gfx_target_within_a_name_tells_the_gpu() -> None:
+    (gpu,) = machine("Hardware: Mini PC with AMD Ryzen 7 PRO 8845HS (Radeon 780M, gfx1103)").gpus
+    assert gpu.arch.value == "gfx1103"
+
+
+def test_a_command_goes_on_behind_a_backslash() -> None:
+    text = "podman run -it --rm \\\n  --device=/dev/kfd \\\n  --device /dev/dri image\nNo HIP GPUs are available\n"
+    pasted = machine(text).pasted
+    assert pasted is not None
+    assert pasted.gpus_given
+    assert first(text).slug != "container-no-gpu"
+
+
+def test_in_a_container_a_missing_compute_node_was_not_given() -> None:
+    text = """root@101acc334128:/# rocminfo
+ROCk module is loaded
+Unable to open /dev/kfd read-write: No such file or directory
+"""
+    found = first(text)
+    assert found.slug == "container-no-gpu"
+    assert "nvidia-ctk" not in str(found.fixes)
+
+
+@pytest.mark.parametrize(
+    "place", ["running the image in a pod", "kubernetes k0s 1.29.4 on ubuntu", "/aio/entrypoint.sh: line 5: starting"]
+)
+def test_words_for_a_container(place: str) -> None:
+    assert first(f"{place}\nnvidia-smi: command not found\n").slug == "container-no-gpu"
+
+
+def test_the_kernel_log_within_a_sentence_is_read() -> None:
+    text = 'After the update I see "nvidia-modeset: Version mismatch: nvidia.ko(378.13) nvidia-modeset(375.26)"'
+    assert first(text).slug == "driver-lib-mismatch"
+
+
+def test_the_driver_names_the_gpu_that_it_dropped_and_itself() -> None:
+    text = """NVRM: The NVIDIA GeForce GTX 1050 GPU installed in this system is
+NVRM:  supported through the NVIDIA 580.xx Legacy drivers. Please
+NVRM:  visit the site. The 595.58.03 NVIDIA driver will ignore this GPU.
+NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.
+"""
+    found = machine(text)
+    assert [gpu.arch.value for gpu in found.gpus] == ["sm_61"]
+    assert found.nvidia.module.value is None or found.nvidia.module.value.version == "595.58.03"
+    slugs = [finding.slug for finding in judgement(text).findings if finding.severity == "error"]
+    assert slugs == ["nvidia-driver-dropped-gpu"]
+    assert "580" in first(text).fixes[0].title
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("WARN: NVML: can't get GPU #0, error code 15", "gpu-off-bus"),
+        ("nvmlInit failed with return code 9", "no-driver"),
+        ("NVML: error code 18", "driver-lib-mismatch"),
+    ],
+)
+def test_codes_of_nvml(text: str, slug: str) -> None:
+    assert first(f"NVIDIA GeForce GTX 1060\n{text}\n").slug == slug
+
+
+def test_access_that_is_lost_is_no_gpu_off_the_bus() -> None:
+    text = "NVIDIA RTX A2000: after some days the access to the GPU is lost in the docker container"
+    assert "gpu-off-bus" not in [finding.slug for finding in judgement(text).findings]
+
+
+def test_triton_that_nobody_needs_is_no_problem() -> None:
+    text = "A matching Triton is not available, some optimizations will not be enabled\nNo module named 'triton'\n"
+    assert [finding.severity for finding in judgement(f"RTX 4070\n{text}").findings] == ["note"]
+    assert first("RTX 4070\nModuleNotFoundError: No module named 'triton'\n").severity == "warning"
+
+
+def test_the_flavour_of_a_driver_is_not_made_up() -> None:
+    told = machine("NVIDIA GeForce RTX 3060\nNVIDIA-SMI 550.120   Driver Version: 550.120   CUDA Version: 12.4\n")
+    assert any("kernel module" in assumed for assumed in told.assumed)

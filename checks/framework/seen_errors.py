@@ -16,9 +16,11 @@ from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.gpu_groups import called, finding
+from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
 from gpudoctor.situation.told import fix_of, told
 
 _SHOWN, _AROUND = 200, 60
+_QUOTES = " `\"'\u2018\u2019\u201c\u201d"
 _ENDS = ".:,;?! "
 """What ends a line; a sentence goes on behind it."""
 _NAMED = 4
@@ -35,6 +37,14 @@ _FIND_THE_LIBRARY = Fix(
         ),
     ),
 )
+_OF_VENDORS = {
+    "nvidia": (
+        "nvidia-", "gpu-device-", "mig-", "container-toolkit-", "driver-too-old", "driver-lib-", "fabric-",
+        "libcuda-",
+    ),
+    "amd": ("amd-", "rocm-", "hsa-", "rocblas-", "hipblaslt-", "miopen-"),
+}  # fmt: skip
+"""How the slugs begin that are about the GPUs of one vendor only."""
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
 """What the same text refutes with a rocminfo that lists a GPU, as another user perhaps."""
@@ -49,6 +59,15 @@ _GIVE_GPUS = Fix(
             "Docker: start the container with `--gpus all`. Podman: with `--device nvidia.com/gpu=all`. Kubernetes: "
             "give the pod `runtimeClassName: nvidia`, or make nvidia the default runtime of the node. AMD: "
             "`--device /dev/kfd --device /dev/dri`."
+        ),
+    ),
+)
+_GIVE_AMD_GPUS = Fix(
+    "Give the container the GPUs",
+    (
+        Manual(
+            "Start the container with `--device /dev/kfd --device /dev/dri --group-add video --group-add render` "
+            "(rootless Podman: `--group-add keep-groups`). If the host has no /dev/kfd either, load amdgpu there."
         ),
     ),
 )
@@ -81,7 +100,7 @@ def error_seen(situation: Situation) -> Verdicts:
     ## Fix safety
     That of the cause.
     """
-    rows = [(text, situation.matrix.cause_seen(text, _vendor(situation))) for text in situation.machine.errors]
+    rows = seen_errors(situation)
     program_failed = any(row is not None and row.of_program for _, row in rows)
     explained = {id for _, row in rows if row is not None for id in row.explains}
     for text, row in rows:
@@ -112,15 +131,9 @@ def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
     )
 
 
-def _vendor(situation: Situation) -> Vendor | None:
-    """Whose GPUs printed it: those that torch is built for, or all that are here."""
-    vendors = {gpu.vendor for gpu in situation.machine.gpus}
-    return situation.built_for or (next(iter(vendors)) if len(vendors) == 1 else None)
-
-
 def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     gpus, line = _gpus(situation, row), _line(text, situation, row)
-    vendor = _vendor(situation) or vendor_named(text)
+    vendor = vendor_of_messages(situation) or vendor_named(text)
     fault = Fault(slug=row.slug, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,), vendor=vendor)
     harmless, elsewhere = row.severity == "note", row.slug in NO_CODE and _has_code(situation, gpus)
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
@@ -131,6 +144,8 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     causes = tuple(dict.fromkeys((*(one.slug for one in circumstances), *causes)))
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
     given = tuple(_GIVEN[slug] for slug in causes[:1] if slug in _GIVEN and slug != row.slug)
+    if vendor == "amd":
+        given = tuple(_GIVE_AMD_GPUS if fix is _GIVE_GPUS else fix for fix in given)
     place = f"On {called(gpus)}: " if gpus else ""
     parts = {
         "message": f"{place}{line}. It means: {row.meaning}.{other}{_of_person(circumstances)}{_ranked(row, causes)}",
@@ -154,7 +169,11 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
 
 def _tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[str, ...]) -> bool:
     """Whether a circumstance is about this message: it names one of its causes, or why no GPU is found."""
-    return circumstance.slug in causes or bool(_NO_GPU_FOUND.intersection(causes))
+    if circumstance.slug in causes:
+        return True
+    open_ = row.slug == CRASH or row.slug in _NO_GPU_FOUND
+    ranks = circumstance.severity == "error" and not circumstance.of_message
+    return open_ and ranks and bool(_NO_GPU_FOUND.intersection(causes))
 
 
 def _of_person(circumstances: tuple[ToldCircumstance, ...]) -> str:
@@ -167,7 +186,9 @@ def _by_place(
     """The causes of a message that names none by itself, or no driver: first those of the place where it was printed,
     and an override that is set there; last what rocminfo refutes, and those of WSL where it is not WSL."""
     in_wsl, first = situation.machine.system.wsl.known, list[str]()
-    if row.slug not in (CRASH, _NO_DRIVER) and not (in_wsl and row.slug == _NO_KFD):
+    apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
+    causes = tuple(slug for slug in causes if not slug.startswith(apart))
+    if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
         return causes
     if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
@@ -213,18 +234,23 @@ def _has_code(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
 
 
 def _gpus(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
-    vendor = _vendor(situation)
+    vendor = vendor_of_messages(situation)
     return situation.usable_of(vendor) if vendor and row.about == "gpu" else ()
 
 
 def _line(text: str, situation: Situation | None = None, row: ErrorPattern | None = None) -> str:
     """The line of a text that its row matches, else its last one; of a long one the part around the match."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or [text.strip()]
+    lines = [line.strip(_QUOTES) for line in text.splitlines() if line.strip(_QUOTES)] or [text.strip(_QUOTES)]
     if situation and row:
-        lines = [line for line in lines if situation.matrix.cause_seen(line, _vendor(situation)) == row] or lines
+        vendor = vendor_of_messages(situation)
+        lines = [line for line in lines if situation.matrix.cause_seen(line, vendor) == row] or lines
     line, found = lines[-1], re.search(row.pattern, lines[-1]) if row else None
-    if found is None or found.end() + _AROUND < _SHOWN:
-        return line[:_SHOWN].rstrip(_ENDS)
-    start = max(0, min(found.start() - _AROUND, len(line) - _SHOWN))
-    start = line.find(" ", start, found.start()) + 1 or start
-    return f"{'... ' if start else ''}{line[start : start + _SHOWN].rstrip(_ENDS)}"
+    start = 0
+    if found is not None and found.end() + _AROUND >= _SHOWN:
+        start = max(0, min(found.start() - _AROUND, len(line) - _SHOWN))
+        start = line.find(" ", start, found.start()) + 1 or start
+    shown = line[start : start + _SHOWN]
+    if start + _SHOWN < len(line):
+        shown = f"{shown.rpartition(' ')[0] or shown} ..."
+        return f"{'... ' if start else ''}{shown}"
+    return f"{'... ' if start else ''}{shown.rstrip(_ENDS)}"

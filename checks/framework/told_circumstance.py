@@ -6,6 +6,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
 from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.seen_errors import tells_a_fault
 from gpudoctor.situation.told import fix_of, told
 
 
@@ -25,10 +26,10 @@ def circumstance_told(situation: Situation) -> Verdicts:
     That of the cause.
     """
     text = situation.machine.pasted
-    if text is None or text.works or situation.machine.errors:
+    if text is None or text.works or tells_a_fault(situation):
         return
     for row, said in told(situation):
-        if not said.complains:
+        if not said.complains or row.of_message:
             continue
         yield Finding(
             severity=row.severity,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gpudoctor.machine.facts import Record
+from gpudoctor.machine.facts import Record, Vendor
 
 
 class Told(Record, frozen=True):
@@ -36,4 +36,6 @@ class PastedText(Record, frozen=True):
     """The command that started the container gives it the device nodes of GPUs."""
     error_lines: tuple[int, ...] = ()
     """Line of each of `Machine.errors`."""
+    vendor: Vendor | None = None
+    """Whose GPUs it is about, where it names none."""
     told: tuple[Told, ...] = ()

@@ -63,7 +63,7 @@ class Message(Struct, frozen=True):
     @property
     def names_cause(self) -> bool:
         """Whether the message tells by itself what is wrong; a heading such as numba's does not."""
-        return self.row.slug not in _NO_CAUSE
+        return self.row.slug not in _NO_CAUSE or (isinstance(self.row, ErrorPattern) and bool(self.row.explains))
 
     @property
     def ask(self) -> str:

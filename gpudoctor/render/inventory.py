@@ -141,7 +141,8 @@ def drivers(machine: Machine) -> Iterator[tuple[str, str]]:
     elif module is not None:
         answer = next((api.value for api in machine.nvidia.answered if api.value and api.value.cuda_version), None)
         serves = f", serves CUDA up to {answer.cuda_version}" if answer else ""
-        flavour = f" ({module.flavour} kernel module)" if module.flavour else ""
+        of = f"{module.flavour} kernel module"
+        flavour = f" ({of})" if module.flavour and of not in machine.assumed else ""
         yield "Driver", f"NVIDIA {module.version}{flavour}{serves}"
     elif machine.of_vendor("nvidia"):
         told = next((api.value.driver_version for api in machine.nvidia.answered if api.value), None)

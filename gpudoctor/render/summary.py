@@ -61,7 +61,7 @@ def _without_problems(report: Report, look: Look) -> Line:
         return [("No problem found", "bold green"), (" in what the image is built from.", "")]
     machine = report.machine
     others = other_frameworks(report)
-    if machine.pasted is not None and not machine.pasted.works and not machine.gpus:
+    if machine.pasted is not None and not machine.pasted.works and machine.torch is None and not others:
         return [("The text tells of no problem with a GPU.", "bold")]
     if not machine.gpus and machine.torch is None and not others:
         return [("Nothing to check: no GPU and no PyTorch found.", "bold")]
@@ -104,7 +104,8 @@ def _scope(report: Report, computed: list[SmokeKernel], *, on_gpu: bool) -> str:
 def next_lines(report: Report, look: Look) -> Iterator[Line]:
     """What to do next and why, and, last, the command to type."""
     why, argv = _next(report, look)
-    elsewhere = report.subject.kind in ("root", "snapshot", "text") and "--root" not in argv and "--from" not in argv
+    of_another = report.subject.kind in ("root", "snapshot", "text") and argv[:2] != ("gpudoctor", "explain")
+    elsewhere = of_another and "--root" not in argv and "--from" not in argv
     yield [(why, "")]
     elsewhere = elsewhere or (argv == _THERE and (report.subject.kind != "machine" or _is_described(report)))
     yield [("Next, on that machine: " if elsewhere else "Next: ", "bold"), (command_line(argv), "command")]

@@ -52,6 +52,7 @@ def assumed_gpu(facts: Facts, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity],
         nvidia.append(facts.smi[1])
     # torch says so on every machine without that driver: whose GPU it is, the rest of the text tells.
     no_driver = not facts.gpus and any("Found no NVIDIA driver" in line.text for line in facts.errors)
+    amd_lines += [one.line for one in facts.said if one.what == "no node /dev/kfd"]
     amd_lines += [one.line for one in facts.said if one.what == "for amd" and (no_driver or one.by == "tool")]
     if rocm and not nvidia:
         amd_lines.append(next((one.line for one in facts.said if one.what.startswith("torch")), 1))

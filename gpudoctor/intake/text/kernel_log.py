@@ -41,6 +41,14 @@ _MODULE = re.compile(
 )
 
 
+_QUOTED = re.compile(
+    r"[\"'`(:] ?(?P<line>(?:NVRM|nvidia-modeset|kfd kfd|amdgpu [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): .*)"
+)
+"""A line of the log within a sentence."""
+_DROPPED = re.compile(r"NVRM: The NVIDIA (?P<name>.{4,80}?) GPU (?:\(PCI ID: \S+\) )?installed")
+_IGNORES = re.compile(r"NVRM:\s+.{0,80}?[Tt]he (?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?) NVIDIA driver will ignore")
+
+
 def is_log_line(text: str) -> bool:
     """Whether the kernel wrote the line."""
     return bool(
@@ -51,9 +59,7 @@ def is_log_line(text: str) -> bool:
 def read_kernel_log(lines: Iterable[Line], facts: Facts) -> None:
     """The lines of a kernel log, and the GPUs and the driver that they name."""
     seen: set[str] = set()
-    for line in lines:
-        if not is_log_line(line.text):
-            continue
+    for line in filter(None, map(_of_kernel, lines)):
         facts.log.append(line)
         if found := _PCI_NAMED.search(line.text):
             pci = (found["id"] or found["refused"] or found["kfd"] or f"1002:{found['drm']}").lower()
@@ -61,7 +67,27 @@ def read_kernel_log(lines: Iterable[Line], facts: Facts) -> None:
             if (key := bdf or pci) not in seen:
                 seen.add(key)
                 facts.gpus.append(NamedGpu(line.number, "tool", pci_id=pci, bdf=bdf, block=0))
+        _dropped(line, facts)
         read_module(line, facts)
+
+
+def _of_kernel(line: Line) -> Line | None:
+    """The line, or the part of a sentence, that the kernel wrote."""
+    if is_log_line(line.text):
+        return line
+    quoted = _QUOTED.search(line.text)
+    return Line(line.number, quoted["line"]) if quoted else None
+
+
+def _dropped(line: Line, facts: Facts) -> None:
+    """The GPU that a driver says it no longer supports, and that driver."""
+    if "NVRM" not in line.text:
+        return
+    if found := _DROPPED.search(line.text):
+        name = re.sub(r"^NVIDIA (?=NVIDIA )", "", found["name"])
+        facts.gpus.append(NamedGpu(line.number, "tool", name=name))
+    if ignores := _IGNORES.search(line.text):
+        facts.say("driver", ignores["version"], line.number, "tool")
 
 
 def read_module(line: Line, facts: Facts) -> None:

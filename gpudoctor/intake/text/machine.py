@@ -89,7 +89,7 @@ def _assumed(machine: Machine) -> tuple[str, ...]:
         assumed.insert(0, "kernel")
     if environment is not None and environment.torch.value is not None and environment.python.source == _ASSUMED:
         assumed.append(f"Python {environment.python.value}")
-    return tuple(dict.fromkeys(assumed)) or ("sound hardware",)
+    return tuple(dict.fromkeys(assumed)) or ("healthy hardware",)
 
 
 # --- the system ------------------------------------------------------------------------------------
@@ -207,6 +207,8 @@ def _with_answers(machine: Machine, facts: Facts) -> Machine:
     if module and flavour:
         own = replace(module, flavour="open" if flavour.value == "open" else "proprietary")
         machine = replace(machine, nvidia=replace(machine.nvidia, module=known(own, source(flavour))))
+    elif module and module.flavour:
+        machine = replace(machine, assumed=(*machine.assumed, f"{module.flavour} kernel module"))
     if facts.smi is not None:
         answer, line = facts.smi
         if not (answer.status and facts.errors):  # its message tells more exactly what a failure means
@@ -237,7 +239,10 @@ def _with_nodes(machine: Machine, facts: Facts) -> Machine:
     missing = decided_with(facts, "no node ")
     where = next((source(said) for said in missing.values()), "")
     if any(name.startswith("/dev/kfd") for name in missing):
-        machine = replace(machine, amd=replace(machine.amd, kfd=absent(where, "no such file")))
+        gone = absent(where, "no such file")
+        machine = replace(machine, amd=replace(machine.amd, kfd=gone, topology=unknown(_SILENT)))
+    if "/dev/dri" in missing:
+        machine = replace(machine, amd=replace(machine.amd, render_nodes=known((), where)))
     machine = _with_refusals(machine, facts)
     listed = {name: said for name, said in decided_with(facts, "node ").items() if name.startswith("/dev/nvidia")}
     if listed and "/dev/nvidia-uvm" not in listed:  # of `ls -l /dev/nvidia*`, which lists all
@@ -359,6 +364,7 @@ def _pasted(
         unsaid.append("driver")
     if machine.torch is None:
         unsaid.append("torch")
+    driver_said = decided(facts, "driver") or decided(facts, "driver cuda")
     available = decided(facts, "available")
     works = source(available) if available and available.value == "True" else ""
     command = decided(facts, "container command")
@@ -371,6 +377,7 @@ def _pasted(
         foreign=foreign,
         works=works,
         told=tuple(facts.told),
+        vendor="amd" if decided(facts, "for amd") and not driver_said else None,
         error_lines=tuple(lines[text.strip()] for text in machine.errors),
     )
 

@@ -144,7 +144,8 @@ def _torch(number: int, text: str, facts: Facts) -> None:
     elif (found := _TORCH.search(text)) and not re.search(
         (
             r"(?i)used to build|\[conda\]|pip |install|requires?|needs?|upgrade|downgrad|built (?:for|with)"
-            r"|compiled|compatible|>=|<|nightly build|from|works|before|after|tried|not yet|\(you have|previously|used to"
+            r"|compiled|compatible|>=|<|nightly build|from|works|before|after|tried|not yet|\(you have"
+            r"|previously|used to"
         ),
         text,
     ):
@@ -184,10 +185,9 @@ _FOR_AMD = re.compile(
     r"|(?i:(?<![/\w.-])rocm\b)(?!(?: used to build| runtime is found|_)|\s?[:=]\s?(?:N/?A|None|False|Could not))"
 )
 """What people write whose GPU is AMD's: they install ROCm."""
-_LISTING = re.compile(
-    r"(?i)(?:support|target|list\b|arch(?:itecture)?s|offload|builds? for|PYTORCH_ROCM_ARCH"
-    r"|GPU_TARGETS|instead of|works? (?:on|with)|unlike|compar)"
-)
+_LISTING = re.compile(r"(?i)(?:target|list\b|arch(?:itecture)?s|offload|builds? for|PYTORCH_ROCM_ARCH|GPU_TARGETS)")
+"""Lines that list what something is built for."""
+_COMPARING = re.compile(r"(?i)(?:support|instead of|works? (?:on|with)|unlike|compar)")
 
 
 def read_asides(lines: Iterable[Line], facts: Facts) -> None:
@@ -196,9 +196,9 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
     for number, text in lines:
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
-        if "river" in text and (driver := _DRIVER.search(text)) and not _ANOTHER.search(text):
+        if "river" in text and (driver := _DRIVER.search(text)) and not _ANOTHER.search(_sentence(text, driver)):
             facts.say("driver", driver["version"], number, "prose")
-        if "ernel" in text and (kernel := _KERNEL.search(text)) and not _ANOTHER.search(text):
+        if "ernel" in text and (kernel := _KERNEL.search(text)) and not _ANOTHER.search(_sentence(text, kernel)):
             facts.say("kernel", (kernel["release"] or kernel["before"]).rstrip("."), number, "prose")
         if ("AMD" in text or "ocm" in text or "OCm" in text or "OCM" in text or "Radeon" in text) and _FOR_AMD.search(
             text
@@ -206,11 +206,28 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("for amd", text.strip()[:200], number, "prose")
 
 
+def _sentence(text: str, found: re.Match[str]) -> str:
+    """The sentence that a match stands in."""
+    start = max(text.rfind(end, 0, found.start()) for end in (". ", "! ", "? ")) + 1
+    ends = [place for end in (". ", "! ", "? ") if (place := text.find(end, found.end())) >= 0]
+    return text[start : min(ends, default=len(text))]
+
+
 def read_prose(lines: Iterable[Line], facts: Facts) -> None:
-    """GPUs that sentences name: counted only where nothing else names one."""
+    """GPUs that sentences name: counted only where nothing else names one. A sentence about what is supported names
+    many: it counts only where no other does."""
+    lines = tuple(
+        line
+        for line in lines
+        if (any(sign.isdigit() for sign in line.text) or "Jetson" in line.text) and not _LISTING.search(line.text)
+    )
+    _gpus_of_sentences((line for line in lines if not _COMPARING.search(line.text)), facts)
+    if not facts.gpus:
+        _gpus_of_sentences(lines, facts)
+
+
+def _gpus_of_sentences(lines: Iterable[Line], facts: Facts) -> None:
     for number, text in lines:
-        if not any(sign.isdigit() for sign in text) or _LISTING.search(text):
-            continue
         for pattern in (_NVIDIA_NAME, _AMD_NAME):
             for found in pattern.finditer(text[:600]):
                 facts.gpus.append(NamedGpu(number, "prose", name=found[0].strip()))

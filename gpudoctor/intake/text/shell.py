@@ -36,29 +36,32 @@ _DOCKER = re.compile(
 )
 _MOST_TAKEN_IN = 60
 _IN_CONTAINER = re.compile(
-    r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:an? |the |my )?(?:root(?:less|ful) )?(?P<kind>docker(?! desktop)|podman"
-    r"|kubernetes|k8s|apptainer|singularity|lxc)\b(?: container| image)?|\binside (?:a|the|my) container\b|root@[0-9a-f]{12}:"
+    r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:an? |the |my )?(?:root(?:less|ful) )?"
+    r"(?P<kind>docker(?! desktop)|podman|kubernetes|k8s|apptainer|singularity|lxc)\b(?: container| image)?"
+    r"|\binside (?:a|the|my) container\b|root@[0-9a-f]{12}:"
     r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin|\b(?:in|inside|run) (?:an?|the|my) pods?\b"
     r"|\b(?:kubernetes|k8s|k0s|k3s|rke2?|microk8s) (?:\w{1,12} )?v?1\.\d)|\bdocker[- ]compose\b|\bdocker exec\b"
     r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d"
 )
 _CONTAINER_SIGNS = (
-    "docker", "root@", "podman", "container", "kube", "k8s", "apptainer", "singularity", "lxc", "device plugin", " pod",
-    "k0s", "k3s", "rke", "entrypoint.sh",
+    "docker", "root@", "podman", "container", "kube", "k8s", "apptainer", "singularity", "lxc", "device plugin",
+    " pod", "k0s", "k3s", "rke", "entrypoint.sh",
 )  # fmt: skip
 _NODE = re.compile(
     r"c(?P<mode>[rwxsStT-]{9})(?P<more>\+?)[.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
 )
 _NO_NODE = re.compile(
-    r"(?i)(?:ls|l?stat|openat|cannot access|cannot open|open|crun|runc|unable)\b.{0,60}?(?P<path>/dev/(?:nvidia[\w-]{0,30}"
-    r"|kfd|dri|dxg))\b.{0,12}?(?:no such file|ENOENT)"
+    r"(?i)(?:ls|l?stat|openat|cannot access|cannot open|open|crun|runc|unable)\b.{0,60}?"
+    r"(?P<path>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))\b.{0,12}?(?:no such file|ENOENT)"
     r"|(?P<told>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))\b[`'\"/*]{0,3}(?: (?:device|node|file|folder|directory))? "
-    r"(?:is (?:missing|absent|not (?:there|present|found|available|created|mounted))|(?:does not|doesn.t|did not|didn.t) "
-    r"(?:exist|appear|show up)|isn.t (?:there|present|created|mounted))"
+    r"(?:is (?:missing|absent|not (?:there|present|found|available|created|mounted))"
+    r"|(?:does not|doesn.t|did not|didn.t) (?:exist|appear|show up)|isn.t (?:there|present|created|mounted))"
     r"|(?:missing|no) [`'\"]?(?P<missed>/dev/(?:nvidia-uvm|kfd|dri|dxg))\b"
-    r"|\b(?P<name>kfd|nvidia-uvm)\b[`'\"]?(?: device(?: ?nodes?)?| node)? (?:is|are) (?:not present|missing|not there|absent)"
+    r"|\b(?P<name>kfd|nvidia-uvm)\b[`'\"]?(?: device(?: ?nodes?)?| node)? "
+    r"(?:is|are) (?:not present|missing|not there|absent)"
     r"|(?:missing|not registering|no) [`'\"]?(?P<named>kfd|nvidia-uvm)\b[`'\"]? [`'\"]?device"
 )
+"""A tool, or a sentence, says that it is not there."""
 _UNAME = re.compile(
     r"Linux (?:\S{1,80}|\(none\)) (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) #\d.{0,120}?(?P<arch>x86_64|aarch64)"
 )
@@ -72,6 +75,11 @@ _LSPCI = re.compile(
     r"|3D controller|Display controller|Processing accelerators)(?: \[0?[\da-f]{3,4}\])?: "
     r"(?P<name>.{3,200})"
 )
+_LSPCI_NUMBERS = re.compile(
+    r"(?P<bdf>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(?:Class )?\"?(?:03[0-9a-f]{2}|1200)\"?:? "
+    r"\"?(?P<id>(?:10de|1002):[0-9a-f]{4})\b"
+)
+"""`lspci -n`, and busybox."""
 _LSPCI_DRIVER = re.compile(r"\s{1,16}Kernel driver in use: (?P<driver>[\w-]{2,30})")
 _PCI_ID = re.compile(r"\[(?P<id>(?:10de|1002):[0-9a-fA-F]{4})\]")
 
@@ -162,7 +170,8 @@ def _nodes(number: int, text: str, facts: Facts) -> None:
             f"node {node['path']}", f"{node['owner']}:{node['group']} {node['mode']}{node['more']}", number, "shell"
         )
     elif missing := _NO_NODE.search(text):
-        path = missing["path"] or missing["told"] or missing["missed"] or f"/dev/{missing['name'] or missing['named']}"
+        bare = missing["name"] or missing["named"]
+        path = f"/dev/{bare.lower()}" if bare else missing["path"] or missing["told"] or missing["missed"]
         facts.say(f"no node {path}", "ENOENT", number, "shell")
 
 
@@ -180,7 +189,10 @@ def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
     elif contained and (inside := _IN_CONTAINER.search(text)):
         kind = "kubernetes" if inside["pod"] else (inside["kind"] or "docker").lower()
         facts.say("container", kind.replace("k8s", "kubernetes"), number, "prose")
-    if _may_list(text) and (listed := _LSPCI.search(text)):
+    if ("10de:" in text or "1002:" in text) and (plain := _LSPCI_NUMBERS.search(text)):
+        bdf = normal_address(plain["bdf"]) or ""
+        facts.gpus.append(NamedGpu(number, "shell", pci_id=plain["id"], bdf=bdf))
+    elif _may_list(text) and (listed := _LSPCI.search(text)):
         name, vendor = listed["name"], listed["name"].lower()
         if "nvidia" in vendor or "amd" in vendor or "ati" in vendor:
             pci, unnamed = _PCI_ID.search(name), re.search(r"\bDevice ([0-9a-f]{4})\b", name)

@@ -64,9 +64,8 @@ def _torch(
         pypi = matrix.pypi_build(public, machine.system.platform)
         origin: TorchOrigin = "conda" if conda else "pypi" if build == pypi else "unknown"
         return _plain(public, origin, build, cuda, hip, source(said)), ()
-    if not local_version(text) and (
-        facts_foreign(facts) or (said.by == "prose" and _about_amd(facts, machine)) or re.search(r"[a-z]", public_version(text).replace("post", ""))
-    ):
+    unsaid = facts_foreign(facts) or (said.by == "prose" and _about_amd(facts, machine))
+    if not local_version(text) and (unsaid or re.search(r"[a-z]", public_version(text).replace("post", ""))):
         return replace(_plain(text, "unknown", None, cuda, hip, source(said)), has_cuda_libraries=None), ()
     try:
         torch, assumed = torch_of(text, machine, matrix)

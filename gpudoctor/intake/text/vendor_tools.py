@@ -19,7 +19,7 @@ from gpudoctor.probes.nvidia_smi import parse_smi
 _SMI_HEAD = re.compile(r"\|? ?NVIDIA-SMI [\d.]+|\s*=+NVSMI LOG=+|<nvidia_smi_log|GPU \d{1,2}: .{2,80} \(UUID: GPU-")
 _FAILURES = (
     "Failed to initialize NVML", "NVIDIA-SMI has failed", "NVIDIA-SMI couldn", "No devices were found",
-    "Unable to determine the device handle", "GPU is lost", "GPU access blocked by the operating system",
+    "Unable to determine the device handle", ": GPU is lost", "GPU access blocked by the operating system",
 )  # fmt: skip
 _SMI_SIGNS = ("NVIDIA-SMI", "NVSMI LOG", "<nvidia_smi_log", "(UUID: GPU-")
 """Texts of which one is in every head, here and below: to find them first is quicker than to match every line."""

@@ -155,6 +155,8 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     """A pattern; a text that it matches tells of something else."""
     in_container: bool = False
     """Whether the text must tell of a container."""
+    of_message: bool = False
+    """It counts only beside a message that names `slug` among its causes."""
     slug: str
     severity: Literal["error", "warning"] = "error"
     meaning: str

@@ -1,0 +1,98 @@
+"""What a person tells around a fault in words of their own, and no program prints."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.finding import Finding
+from tests.support.check_cases import matrix
+from tests.support.judged_texts import judgement, machine, problems
+
+ROWS = matrix().tables.told_circumstances
+NVIDIA, AMD = "GPU: NVIDIA GeForce RTX 3060\n", "GPU: AMD Radeon RX 6800\n"
+NO_GPU = "RuntimeError: Torch is not able to use GPU; add --skip-torch-cuda-test to COMMANDLINE_ARGS variable\n"
+
+
+def first(text: str) -> Finding:
+    return next(iter(judgement(text).findings))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_no_text_keeps_a_pattern_busy(row) -> None:
+    nearly = row.example[:-2]
+    assert machine(nearly * 400).pasted is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("When my notebook wakes up from sleep, the GPU is not found any more.", "nvidia-uvm-after-suspend"),
+        ("Since I hibernated the machine CUDA fails until I reboot.", "nvidia-uvm-after-suspend"),
+        ("Suspend/resume leads to ollama without CUDA.", "nvidia-uvm-after-suspend"),
+        ("Since the last\nkernel update the GPU is missing", "nvidia-dkms-kernel-mismatch"),
+        ("The GPU works with the older kernel 6.8, with 6.14 it does not.", "nvidia-dkms-kernel-mismatch"),
+        ("With secure boot enabled the GPU is not found.", "secure-boot-module-rejected"),
+        ("The GPU is detected only when I use sudo.", "gpu-device-permission"),
+        ("In the docker container the GPU is lost after some hours.", "container-cgroup-revoked"),
+        ("Ollama doesn't use my GPU", "program-on-cpu"),
+        ("Training is stuck at the start with both GPUs, but not with one GPU.", "nccl-p2p-hang"),
+    ],
+)
+def test_a_complaint_without_any_message_names_a_cause(text: str, slug: str) -> None:
+    found = first(NVIDIA + text)
+    assert found.slug == slug
+    assert found.confidence == "possible"
+    assert found.fixes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA runs out of memory on my GPU when I resume training from a checkpoint",
+        "[Bug] sleep mode: the GPU memory is not released after wake_up; I call llm.sleep(level=1)",
+        "time.sleep(10) does not help, the GPU is busy",
+        "pip says that it should not be run as root, and the GPU is not the problem",
+        "I installed it with sudo apt install, the GPU is fine",
+        "I switched secure boot off and the GPU is still not found",
+        "The CUDA kernel fails after the update of torch on this GPU",
+        'level=ERROR msg="amdgpu devices detected but permission problems block access"',
+        "Multi-GPU training is supported.",
+        "ollama uses the GPU and the CPU is idle",
+    ],
+)
+def test_other_things_that_are_told_with_the_same_words_name_none(text: str) -> None:
+    assert not problems(NVIDIA + text)
+
+
+def test_what_is_told_ranks_the_causes_of_a_message() -> None:
+    plain = first(NVIDIA + NO_GPU)
+    told = first(NVIDIA + NO_GPU + "It works only as superuser.\n")
+    assert (plain.slug, told.slug) == ("torch-cpu-only", "gpu-device-permission")
+    assert "torch-cpu-only" in told.possible_causes
+
+
+def test_the_vendor_of_the_gpu_decides_whose_nodes_are_closed() -> None:
+    assert first(AMD + NO_GPU + "It works only with sudo.\n").slug == "amd-device-permission"
+
+
+def test_an_exact_message_is_not_overruled_by_what_is_told() -> None:
+    text = NVIDIA + "Failed to initialize NVML: Driver/library version mismatch\nIt came after a kernel update.\n"
+    assert first(text).slug == "driver-lib-mismatch"
+
+
+def test_a_reboot_that_did_not_help_is_not_proposed_first() -> None:
+    message = "Failed to initialize NVML: Driver/library version mismatch\n"
+    before, after = first(message), first(message + "I tried rebooting, but it still does not work.\n")
+    assert before.slug == after.slug == "driver-lib-mismatch"
+    assert before.fixes[0].title.startswith("Reboot")
+    assert not after.fixes[0].title.startswith("Reboot")
+
+
+def test_a_gpu_that_computed_silences_what_is_told() -> None:
+    assert not problems(NVIDIA + "Is CUDA available: True\nAfter suspend the GPU was lost once.\n")
+
+
+def test_a_harmless_message_does_not_hide_a_complaint() -> None:
+    harmless = 'level=WARN msg="amdgpu version file missing: /sys/module/amdgpu/version stat: no such file"\n'
+    assert problems(AMD + harmless) == []
+    assert first(AMD + harmless + "ollama fails to detect the GPU").slug == "program-on-cpu"
