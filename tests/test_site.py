@@ -24,6 +24,7 @@ CHECKS = links.checks()
 WITHOUT_EXAMPLE = {
     "smoke-not-run",  # only questions
     "gpu-busy-or-exclusive",
+    "circumstance-told",
     "log-fault-described",
     "requirement-not-met",  # preflight shows it
     "framework-library-too-old",  # told as cudnn-mismatch

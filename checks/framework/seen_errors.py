@@ -49,6 +49,8 @@ _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
 """What the same text refutes with a rocminfo that lists a GPU, as another user perhaps."""
 _NO_GPU_GIVEN = "container-no-gpu"
+_HIDDEN = "cuda-visible-devices"
+_VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 _NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
 """Causes of messages that say no more than that no GPU is found."""
 _GIVE_GPUS = Fix(
@@ -147,10 +149,11 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     if vendor == "amd":
         given = tuple(_GIVE_AMD_GPUS if fix is _GIVE_GPUS else fix for fix in given)
     place = f"On {called(gpus)}: " if gpus else ""
+    set_here = _hiding(situation) if causes[:1] == (_HIDDEN,) else ""
     parts = {
-        "message": f"{place}{line}. It means: {row.meaning}.{other}{_of_person(circumstances)}{_ranked(row, causes)}",
+        "message": f"{place}{sentence(line)} It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{_ranked(row, causes)}",
         "saw": line,
-        "confidence": "possible" if elsewhere or open_ else "likely",
+        "confidence": "possible" if elsewhere or (open_ and not set_here) else "likely",
         "evidence": (Evidence("error", line, situation.machine.source_of_error(text)),),
         "fixes": ()
         if harmless
@@ -165,6 +168,13 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
     return Finding(severity=severity(situation, fault), subject="a program", **parts)  # type: ignore[arg-type]
+
+
+def _hiding(situation: Situation) -> str:
+    """The visibility variables that are set, where one of them may hide the GPU."""
+    values = ((name, situation.variable(name)) for name in _VISIBILITY)
+    told = [f"{name}={value}" for name, value in values if value is not None]
+    return f" Set here: {', '.join(told)}." if told else ""
 
 
 def _tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[str, ...]) -> bool:
@@ -217,7 +227,7 @@ def _ranked(row: ErrorPattern, causes: tuple[str, ...]) -> str:
 def _about_the_program(row: ErrorPattern, text: str, source: str) -> Finding:
     return Finding(
         severity="note",
-        message=f"{_line(text)}. It means: {row.meaning}. That alone is no fault of the machine.",
+        message=f"{sentence(_line(text))} It means: {row.meaning}. That alone is no fault of the machine.",
         saw=_line(text),
         subject="a program",
         confidence="likely",

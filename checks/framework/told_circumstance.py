@@ -1,4 +1,4 @@
-"""What a person told around a fault, without any message of a program (GPD443)."""
+"""What a person told around a fault, without any message of a program (GPD447)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpudoctor.situation.seen_errors import tells_a_fault
 from gpudoctor.situation.told import fix_of, told
 
 
-@check("GPD443", "circumstance-told", "framework", needs=needs.pasted)
+@check("GPD447", "circumstance-told", "framework", needs=needs.pasted)
 def circumstance_told(situation: Situation) -> Verdicts:
     """What a person tells of a fault has a likely cause.
 

@@ -38,7 +38,9 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     if unknown := [gpu for gpu in gpus if gpu.arch.value is None]:
         return special or (_name_first(unknown[0], keep),)
     found = [carries(situation, gpu) for gpu in gpus]
-    choices, rejected = candidates(situation, gpus)
+    choices, rejected = candidates(situation, gpus, driver=_modest_driver(situation, gpus))
+    if not choices:
+        choices, rejected = candidates(situation, gpus)
     if keep and any("no" in (item.runs, item.blas) for item in found):
         # Files weigh more than a row of the matrix: the present build cannot fix its own fault, unless device code
         # can be added to it.
@@ -62,6 +64,17 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     if not works and (any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(fix) for fix in fixes)):
         fixes += _on_the_cpu(situation, keep)
     return tuple(fixes)
+
+
+def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
+    """Where a text names no driver, the oldest that runs the GPUs and CUDA 12: a build for it works on most machines,
+    one for the newest driver on few. None: the driver is known."""
+    machine, matrix = situation.machine, situation.matrix
+    assumed = any(text.startswith("NVIDIA driver") for text in machine.assumed)
+    if machine.pasted is None or not assumed or not all(gpu.vendor == "nvidia" for gpu in gpus):
+        return None
+    firsts = (matrix.first_driver(gpu.arch.value or "", gpu.chip) for gpu in gpus)
+    return max(filter(None, (*firsts, matrix.floor("12.0"))), key=figures, default=None)
 
 
 def _with_limits(
