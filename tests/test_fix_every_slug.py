@@ -29,7 +29,10 @@ from tests.support.machines import (
 
 ONLY_OPEN_QUESTIONS = {"smoke-not-run", "gpu-busy-or-exclusive", "log-fault-described"}
 ONLY_WHERE_REQUIRED = {"requirement-not-met"}
-ONLY_IN_TEXTS = {"text-incomplete", "text-contradictory", "text-of-several-machines", "text-from-another-system"}
+ONLY_IN_TEXTS = {
+    "text-incomplete", "text-contradictory", "text-of-several-machines", "text-from-another-system",
+    "circumstance-told",
+}  # fmt: skip
 UNDER_ANOTHER_NAME = {"framework-library-too-old", "framework-libraries-not-found", "framework-computes-wrong"}
 """Their findings name the cause: cudnn-mismatch, smoke-wrong-result."""
 NOTHING_TO_DO = re.compile(r"nothing (to fix|needs to be done|is changed)|changes nothing", re.IGNORECASE)

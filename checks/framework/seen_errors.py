@@ -150,8 +150,9 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         given = tuple(_GIVE_AMD_GPUS if fix is _GIVE_GPUS else fix for fix in given)
     place = f"On {called(gpus)}: " if gpus else ""
     set_here = _hiding(situation) if causes[:1] == (_HIDDEN,) else ""
+    meaning = f"It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{_ranked(row, causes)}"
     parts = {
-        "message": f"{place}{sentence(line)} It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{_ranked(row, causes)}",
+        "message": f"{place}{sentence(line)} {meaning}",
         "saw": line,
         "confidence": "possible" if elsewhere or (open_ and not set_here) else "likely",
         "evidence": (Evidence("error", line, situation.machine.source_of_error(text)),),
