@@ -150,7 +150,8 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         given = tuple(_GIVE_AMD_GPUS if fix is _GIVE_GPUS else fix for fix in given)
     place = f"On {called(gpus)}: " if gpus else ""
     set_here = _hiding(situation) if causes[:1] == (_HIDDEN,) else ""
-    meaning = f"It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{_ranked(row, causes)}"
+    ask = circumstances[0].ask if circumstances else row.ask
+    meaning = f"It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{_ranked(ask, causes)}"
     parts = {
         "message": f"{place}{sentence(line)} {meaning}",
         "saw": line,
@@ -218,11 +219,11 @@ def _by_place(
     return tuple(sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last)))
 
 
-def _ranked(row: ErrorPattern, causes: tuple[str, ...]) -> str:
+def _ranked(ask: str, causes: tuple[str, ...]) -> str:
     """What is said where the message alone does not decide."""
-    if len(causes) < 2 or not row.ask:
+    if len(causes) < 2 or not ask:
         return ""
-    return f" Possible causes, most likely first: {', '.join(causes[:_NAMED])}. What decides: {sentence(row.ask)}"
+    return f" Possible causes, most likely first: {', '.join(causes[:_NAMED])}. What decides: {sentence(ask)}"
 
 
 def _about_the_program(row: ErrorPattern, text: str, source: str) -> Finding:

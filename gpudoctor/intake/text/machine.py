@@ -109,6 +109,8 @@ def _system(system: System, facts: Facts, matrix: Matrix) -> System:
         system = replace(system, kernel=known(release, source(told)), wsl=wsl)
     elif wsl_said := decided(facts, "system wsl"):
         system = replace(system, wsl=known("WSL2", source(wsl_said)), kernel=unknown(_SILENT, source(wsl_said)))
+    if not told and (os := decided(facts, "os")) and (within := re.match(r"Linux (\d+\.\d+(?:\.\d+)?)\b", os.value)):
+        system = replace(system, kernel=known(within[1], source(os)))
     if (os := decided(facts, "os")) and (name := _DISTRIBUTION.match(os.value)):
         if "aarch64" in os.value and not platform:
             system = replace(system, arch=known("aarch64", source(os)))
