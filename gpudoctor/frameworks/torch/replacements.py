@@ -67,14 +67,16 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
 
 
 def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
-    """Where a text names no driver, the oldest that runs the GPUs and CUDA 12: a build for it works on most machines,
-    one for the newest driver on few. None: the driver is known."""
+    """Where a text names no driver, the oldest that runs the GPUs, CUDA 12 and the present torch: a build for it works
+    on most machines, one for the newest driver on few. None: the driver is known."""
     machine, matrix = situation.machine, situation.matrix
     assumed = any(text.startswith("NVIDIA driver") for text in machine.assumed)
     if machine.pasted is None or not assumed or not all(gpu.vendor == "nvidia" for gpu in gpus):
         return None
     firsts = (matrix.first_driver(gpu.arch.value or "", gpu.chip) for gpu in gpus)
-    return max(filter(None, (*firsts, matrix.floor("12.0"))), key=figures, default=None)
+    cuda = situation.torch.cuda if situation.torch else None
+    serves = matrix.bundled_driver(cuda) if cuda else None
+    return max(filter(None, (*firsts, matrix.floor("12.0"), serves)), key=figures, default=None)
 
 
 def _with_limits(

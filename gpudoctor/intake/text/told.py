@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
@@ -29,37 +28,48 @@ _PRINTED = re.compile(
 )
 """What a program prints, or a person types into a shell."""
 _OF_CONTAINERS = ("container", "docker", "podman", "kubernetes", " pod")
+_FEWEST_SPACES = 2
+_MOST_PLACES = 200
+"""Lines of a text that are looked at for one circumstance."""
 _AROUND = 160
 """Characters beside the match in which the complaint stands."""
 
 
 def read_told(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The circumstances of the matrix that the lines tell, each once."""
-    texts = ["" if _PRINTED.match(line.text) else line.text for line in lines]
+    texts = [line.text if _is_sentence(line.text) else "" for line in lines]
     lowered = "\n".join(texts).lower()
     contained = any(sign in lowered for sign in _OF_CONTAINERS)
     for row in matrix.tables.told_circumstances:
         if row.in_container and not contained:
             continue
         places = tuple(lines_with(row.signs, lowered))
-        if not places or (row.unless and re.search(row.unless, lowered, re.IGNORECASE)):
-            continue
         pattern = re.compile(row.pattern, re.IGNORECASE)
-        told = [
-            Told(row.id, text.strip().lstrip("#-* ")[:300], lines[place].number, _complains(text, found))
-            for place in places
-            for text, found in _told(pattern, texts, place)
-        ]
-        facts.told.extend(sorted(told, key=lambda one: not one.complains)[:1])
+        found = list(_told(row.id, pattern, lines, texts, places[:_MOST_PLACES]))
+        if found and not (row.unless and re.search(row.unless, lowered)):
+            facts.told.append(found[-1])
 
 
-def _told(pattern: re.Pattern[str], texts: list[str], place: int) -> Iterator[tuple[str, re.Match[str]]]:
-    """The sentence that tells it: this line, or this one with one beside it, in two lines as people break them."""
-    line = texts[place]
-    following = texts[place + 1] if place + 1 < len(texts) else ""
-    before = texts[place - 1] if place else ""
-    together = (line, f"{line} {following.strip()}", f"{before} {line.strip()}")
-    yield from islice(((text, found) for text in together if (found := pattern.search(text))), 1)
+def _is_sentence(text: str) -> bool:
+    """Whether a person may have written the line: a few words, no table, no log."""
+    return text.count(" ") >= _FEWEST_SPACES and "   " not in text.strip() and not _PRINTED.match(text)
+
+
+def _told(
+    circumstance: str, pattern: re.Pattern[str], lines: tuple[Line, ...], texts: list[str], places: tuple[int, ...]
+) -> Iterator[Told]:
+    """Where it is told, up to the first sentence that complains: in one line, or in two as people break sentences."""
+    for place in places:
+        before, line, after = texts[place - 1] if place else "", texts[place], "".join(texts[place + 1 : place + 2])
+        around = f"{before.strip()} {line.strip()} {after.strip()}".strip()
+        found = pattern.search(around)
+        if found is None:
+            continue
+        text = line if pattern.search(line) else around
+        told = Told(circumstance, text.strip().lstrip("#-* ")[:300], lines[place].number, _complains(around, found))
+        yield told
+        if told.complains:
+            return
 
 
 def _complains(text: str, found: re.Match[str]) -> bool:

@@ -152,7 +152,7 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     pattern: str
     """Searched for line by line, whatever the case."""
     unless: str = ""
-    """A pattern; a text that it matches tells of something else."""
+    """A pattern in small letters; a text that it matches tells of something else."""
     in_container: bool = False
     """Whether the text must tell of a container."""
     of_message: bool = False
