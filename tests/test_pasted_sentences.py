@@ -303,3 +303,14 @@ def test_triton_that_nobody_needs_is_no_problem() -> None:
 def test_the_flavour_of_a_driver_is_not_made_up() -> None:
     told = machine("NVIDIA GeForce RTX 3060\nNVIDIA-SMI 550.120   Driver Version: 550.120   CUDA Version: 12.4\n")
     assert any("kernel module" in assumed for assumed in told.assumed)
+
+
+def test_lspci_tells_that_nvidias_module_is_installed() -> None:
+    """Then nouveau has to go, and no driver has to be installed."""
+    text = """01:00.0 VGA compatible controller: NVIDIA Corporation GA106 [GeForce RTX 3060] (rev a1)
+\tKernel driver in use: nouveau
+\tKernel modules: nouveau{more}
+"""
+    titles = [first(text.format(more=more)).fixes[0].title for more in ("", ", nvidia_drm, nvidia")]
+    assert titles[0].startswith("Install NVIDIA driver")
+    assert titles[1] == "Stop nouveau from taking the GPU"

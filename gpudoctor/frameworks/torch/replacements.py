@@ -67,8 +67,8 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
 
 
 def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
-    """Where a text names no driver: the oldest that runs the GPUs, CUDA 12 and the present torch. A build for it works
-    on most machines, one for the newest driver on few. None: the driver is known."""
+    """Where a text names no driver: the oldest that runs the GPUs, CUDA 12 and the present torch. A build for it
+    works on most machines, one for the newest driver on few. None: the driver is known."""
     machine, matrix = situation.machine, situation.matrix
     assumed = any(text.startswith("NVIDIA driver") for text in machine.assumed)
     if machine.pasted is None or not assumed or not all(gpu.vendor == "nvidia" for gpu in gpus):

@@ -24,6 +24,7 @@ from gpudoctor.machine import (
     Distribution,
     Gpu,
     ImportTrial,
+    InstalledModule,
     Machine,
     NvidiaApi,
     NvmlDevice,
@@ -147,6 +148,8 @@ def _with_gpus(
         machine = replace(machine, assumed=(*before, f"NVIDIA driver {_ANY_DRIVER}"))
     listed_by_driver = facts.smi is not None and bool(facts.smi[0].devices)
     bound = {} if listed_by_driver else decided_with(facts, "bound ")
+    if bound and (installed := decided(facts, "module nvidia")):
+        machine = _with_module(machine, installed)
     gpus = tuple(
         _told(gpu, named, identity, bound.get(named.bdf))
         for gpu, (named, identity) in zip(machine.gpus, found, strict=True)
@@ -156,6 +159,12 @@ def _with_gpus(
         module = machine.nvidia.module
         machine = replace(machine, nvidia=replace(machine.nvidia, module=replace(module, source=_ASSUMED)))
     return _with_sources(machine, driver)
+
+
+def _with_module(machine: Machine, said: Said) -> Machine:
+    """NVIDIA's module lies there for the running kernel, whichever driver has the GPU."""
+    module = InstalledModule(name="nvidia", kernel=machine.system.kernel.value or "", path=source(said))
+    return replace(machine, nvidia=replace(machine.nvidia, modules_installed=known((module,), source(said))))
 
 
 def _told(gpu: Gpu, named: NamedGpu, identity: Identity, bound: Said | None) -> Gpu:

@@ -81,6 +81,7 @@ _LSPCI_NUMBERS = re.compile(
 )
 """`lspci -n`, and busybox."""
 _LSPCI_DRIVER = re.compile(r"\s{1,16}Kernel driver in use: (?P<driver>[\w-]{2,30})")
+_LSPCI_MODULES = re.compile(r"\s{1,16}Kernel modules: (?P<all>[\w, -]{2,200})")
 _PCI_ID = re.compile(r"\[(?P<id>(?:10de|1002):[0-9a-fA-F]{4})\]")
 
 _PROMPT = re.compile(r"\s{0,4}(?:>>>|In ?\[\d{0,4}\]:)\s?(?P<code>.{3,300})")
@@ -212,6 +213,8 @@ def _pci_drivers(lines: Iterable[Line], facts: Facts) -> None:
             bdf = normal_address(listed["bdf"]) or ""
         elif bdf and (driver := _LSPCI_DRIVER.match(text)):
             facts.say(f"bound {bdf}", driver["driver"], number, "tool")
+        elif bdf and (modules := _LSPCI_MODULES.match(text)) and "nvidia" in modules["all"].split(", "):
+            facts.say("module nvidia", "installed", number, "tool")
         elif not text.startswith((" ", "\t")):
             bdf = ""
 
