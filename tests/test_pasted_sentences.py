@@ -314,3 +314,54 @@ def test_lspci_tells_that_nvidias_module_is_installed() -> None:
     titles = [first(text.format(more=more)).fixes[0].title for more in ("", ", nvidia_drm, nvidia")]
     assert titles[0].startswith("Install NVIDIA driver")
     assert titles[1] == "Stop nouveau from taking the GPU"
+
+
+def test_a_message_of_cuda_on_amds_gpu_asks_for_no_driver_of_nvidia() -> None:
+    text = "Radeon RX 6750 XT: RuntimeError: CUDA driver version is insufficient for CUDA runtime version"
+    found = first(text)
+    assert found.slug == "cuda-torch-on-amd"
+    assert "no-driver" not in found.possible_causes
+
+
+def test_an_error_that_names_the_integrated_gpu_beside_another_one() -> None:
+    text = """- AMD 6800XT
+rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat: No such file for GPU arch : gfx1036
+"""
+    assert [gpu.arch.value for gpu in machine(text).gpus] == ["gfx1030"]
+    assert first(text).slug == "amd-igpu-interferes"
+
+
+@pytest.mark.parametrize(
+    ("line", "arch"),
+    [
+        ("Graphics card: 1 Tesla P100", "sm_60"),
+        ("a laptop with a Geforce 940MX", "sm_50"),
+        ("it works for the 4090", "sm_89"),
+        ("\u67094080\u663e\u5361", "sm_89"),
+    ],
+)
+def test_short_names_of_gpus(line: str, arch: str) -> None:
+    (gpu,) = machine(line).gpus
+    assert gpu.arch.value == arch
+
+
+def test_cuda_behind_the_version_of_torch_tells_the_build() -> None:
+    torch = machine("I use it with a RTX 3090 and PyTorch 2.0.1 CUDA 11.8 on Linux").torch
+    assert torch is not None
+    assert torch.build == "cu118"
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        (
+            "ERROR: Dense stereo reconstruction requires CUDA, which is not available on your system.",
+            "framework-cpu-only",
+        ),
+        ("WARNING: jax 0.4.31 does not provide the extra 'rocm'", "framework-cpu-only"),
+        ("amdgpu_device_initialize: amdgpu_get_auth (1) failed (-1)", "container-cgroup-revoked"),
+        ("`nvidia-smi` can't communicate with the drivers", "no-driver"),
+    ],
+)
+def test_messages_of_further_programs(text: str, slug: str) -> None:
+    assert first(text).slug == slug

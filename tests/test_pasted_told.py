@@ -35,6 +35,21 @@ def test_no_text_keeps_a_pattern_busy(row) -> None:
         ("The GPU is detected only when I use sudo.", "gpu-device-permission"),
         ("In the docker container the GPU is lost after some hours.", "container-cgroup-revoked"),
         ("Ollama doesn't use my GPU", "program-on-cpu"),
+        ("Why does it only use the CPU?", "torch-cpu-only"),
+        ("It never uses my GPU.", "torch-cpu-only"),
+        ("\u6709\u663e\u5361\uff0c\u4e3a\u4ec0\u4e48\u5374\u53ea\u7528CPU\uff1f", "torch-cpu-only"),
+        ("GPU: \u0440\u0430\u0431\u043e\u0442\u0430\u0435\u0442 \u043d\u0430 CPU", "torch-cpu-only"),
+        ("nvidia-dkms fails with kernel 6.14", "nvidia-dkms-kernel-mismatch"),
+        ("Installing both `onnxruntime` and `onnxruntime-gpu` breaks the GPU.", "ort-cpu-and-gpu-both"),
+        (
+            "I found that sudo apt-get install linux-headers-$(uname -r) fixes the driver.",
+            "nvidia-dkms-kernel-mismatch",
+        ),
+        ("Every time the driver is updated, nvidia-ctk cdi generate has to be re-run.", "cdi-spec-stale"),
+        ("My setup broke and I had to\nsudo dnf install akmod-nvidia-580xx", "nvidia-driver-dropped-gpu"),
+        ("sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm helped", "nvidia-uvm-after-suspend"),
+        ("With NCCL_P2P_DISABLE=1 it works for me", "nccl-p2p-hang"),
+        ("--shm-size=8g solved it", "shm-small"),
         ("Training is stuck at the start with both GPUs, but not with one GPU.", "nccl-p2p-hang"),
     ],
 )
@@ -58,6 +73,10 @@ def test_a_complaint_without_any_message_names_a_cause(text: str, slug: str) -> 
         'level=ERROR msg="amdgpu devices detected but permission problems block access"',
         "Multi-GPU training is supported.",
         "ollama uses the GPU and the CPU is idle",
+        "I ran sudo apt-get install linux-headers-$(uname -r) before",
+        "docker run --gpus all --shm-size=8g image",
+        "The GPU is used, and the CPU only 5 %.",
+        "pip install 'numpy<2' torch",
     ],
 )
 def test_other_things_that_are_told_with_the_same_words_name_none(text: str) -> None:
@@ -69,6 +88,19 @@ def test_what_is_told_ranks_the_causes_of_a_message() -> None:
     told = first(NVIDIA + NO_GPU + "It works only as superuser.\n")
     assert (plain.slug, told.slug) == ("torch-cpu-only", "gpu-device-permission")
     assert "torch-cpu-only" in told.possible_causes
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("My graphics card is an Intel HD Graphics 520, and I want to run it on CUDA.", "no-gpu"),
+        ("How can I make it run on my AMD GPU? It never uses my GPU.", "framework-other-vendor"),
+        ("My AMD graphics card is not found by HIP; upgrading the kernel fixed it.", "amd-kernel-or-runtime-too-old"),
+        ("amdgpu-dkms fails with Ubuntu kernel 6.8.0-44, AMD GPU", "amd-dkms-kernel-mismatch"),
+    ],
+)
+def test_a_text_that_names_no_gpu_tells_whose_it_is_about(text: str, slug: str) -> None:
+    assert first(text).slug == slug
 
 
 def test_the_vendor_of_the_gpu_decides_whose_nodes_are_closed() -> None:

@@ -49,6 +49,8 @@ _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
 """What the same text refutes with a rocminfo that lists a GPU, as another user perhaps."""
 _NO_GPU_GIVEN = "container-no-gpu"
+_CPU_BUILD, _CUDA_ON_AMD, _INTEGRATED = "torch-cpu-only", "cuda-torch-on-amd", "amd-igpu-interferes"
+_GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
 _HIDDEN = "cuda-visible-devices"
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 _NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
@@ -83,7 +85,16 @@ _GIVE_UVM = Fix(
         ),
     ),
 )
-_GIVEN = {_NO_GPU_GIVEN: _GIVE_GPUS, "nvidia-uvm-missing": _GIVE_UVM}
+_BUILD_FOR_AMD = Fix(
+    "Install a build for AMD's GPUs",
+    (
+        Manual(
+            "For torch, take a ROCm build: `gpudoctor recommend --gpu NAME` names it and its index. A program that "
+            "exists for CUDA only cannot use an AMD GPU: use the CPU there, or another program."
+        ),
+    ),
+)
+_GIVEN = {_NO_GPU_GIVEN: _GIVE_GPUS, "nvidia-uvm-missing": _GIVE_UVM, "cuda-torch-on-amd": _BUILD_FOR_AMD}
 """What is done for a container, where the container is why a message came."""
 
 
@@ -150,6 +161,8 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         given = tuple(_GIVE_AMD_GPUS if fix is _GIVE_GPUS else fix for fix in given)
     place = f"On {called(gpus)}: " if gpus else ""
     set_here = _hiding(situation) if causes[:1] == (_HIDDEN,) else ""
+    # A message that names the same cause knows more of it, but not what a person tried.
+    better = tuple(one for one in circumstances if one.of_message or one.slug != row.slug)
     ask = circumstances[0].ask if circumstances else row.ask
     meaning = f"It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{_ranked(ask, causes)}"
     parts = {
@@ -161,7 +174,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         if harmless
         else (_FIND_THE_LIBRARY,)
         if elsewhere
-        else (*map(fix_of, circumstances), *given, *fixes(situation, fault)),
+        else (*map(fix_of, better), *given, *fixes(situation, fault)),
         "refs": tuple(ref.strip() for ref in row.source.split(";")),
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,
@@ -199,9 +212,11 @@ def _by_place(
     and an override that is set there; last what rocminfo refutes, and those of WSL where it is not WSL."""
     in_wsl, first = situation.machine.system.wsl.known, list[str]()
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
-    causes = tuple(slug for slug in causes if not slug.startswith(apart))
+    of_cuda = vendor == "amd" and _CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
+    causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
+    first += (_CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
-        return causes
+        return tuple(sorted(causes, key=lambda slug: slug not in first))
     if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
     pasted = situation.machine.pasted
@@ -217,6 +232,16 @@ def _by_place(
     hsa = situation.machine.amd.hsa.value
     last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())
     return tuple(sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last)))
+
+
+def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
+    """The cause where the messages name another target than that of the discrete GPU that is here."""
+    named = _GFX.search(" ".join(situation.machine.errors))
+    targets = {gpu.arch.value for gpu in situation.machine.of_vendor("amd") if not gpu.integrated}
+    if named is None or not targets or named[0] in targets or _INTEGRATED not in row.also:
+        return ()
+    target = situation.matrix.target(named[0])
+    return (_INTEGRATED,) if target is not None and target.kind == "apu" else ()
 
 
 def _ranked(ask: str, causes: tuple[str, ...]) -> str:

@@ -327,17 +327,17 @@ def _error(row: ErrorPattern, matrix: Matrix) -> Iterator[str]:
 
 def _told(row: ToldCircumstance, matrix: Matrix) -> Iterator[str]:
     try:
-        pattern, unless = re.compile(row.pattern, re.IGNORECASE), re.compile(row.unless or "$^")
+        pattern, unless = re.compile(row.pattern, re.ASCII), re.compile(row.unless or "$^")
     except re.error as error:
         yield f"pattern: {error}"
         return
-    found = pattern.search(row.example)
+    found = pattern.search(row.example.lower())
     if found is None or unless.search(row.example.lower()):
         yield "the pattern does not match its example"
-    elif not any(sign in found[0].lower() for sign in row.signs):
+    elif not any(sign in row.example.lower() for sign in row.signs):
         yield "its example holds none of its signs"
     for line in row.counterexamples:
-        if pattern.search(line) and not unless.search(line.lower()):
+        if pattern.search(line.lower()) and not unless.search(line.lower()):
             yield f"the pattern matches its counterexample {line[:60]!r}"
     if not _SLUG.match(row.slug):
         yield f"slug {row.slug!r}"

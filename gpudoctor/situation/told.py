@@ -20,10 +20,13 @@ def told(situation: Situation) -> tuple[tuple[ToldCircumstance, Told], ...]:
 
 
 def _concerned(situation: Situation, row: ToldCircumstance, said: Told) -> bool:
+    """Whether it is about the GPUs of its vendor: those that the text names, else those that its words are about.
+    Most people who name neither have one of NVIDIA's."""
     vendors = {gpu.vendor for gpu in situation.machine.gpus}
     if situation.built_for:
         vendors.add(situation.built_for)
-    return row.vendor in vendors or (not vendors and vendor_named(said.text) in (None, row.vendor))
+    pasted = situation.machine.pasted
+    return row.vendor in (vendors or {vendor_named(said.text) or (pasted and pasted.vendor) or "nvidia"})
 
 
 def fix_of(row: ToldCircumstance) -> Fix:

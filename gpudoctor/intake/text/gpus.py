@@ -93,7 +93,7 @@ def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
     """What a GPU is: by its PCI id, else by its name and architecture together, else by one of them."""
     if gpu.pci_id and (by_id := matrix.gpu_by_pci(gpu.pci_id)):
         return by_id
-    gpu = replace(gpu, name=re.sub(r"^\d{1,2} ?x ", "", gpu.name))
+    gpu = replace(gpu, name=re.sub(r"^\d{1,2} ?[x*]? (?=[A-Za-z])", "", gpu.name))
     name, by_name = _by_name(gpu.name, matrix)
     gpu = replace(gpu, name=name)
     within = _GFX_IN_NAME.search(gpu.name)

@@ -26,6 +26,7 @@ _TORCH = re.compile(
     r"(?:pytorch version|[Tt]orch|torch):?\s{1,3}(?P<version>\d\.\d{1,2}\.\d{1,2}(?:[\w.]{0,20})"
     r"(?:\+[\w.]{2,40})?)(?![\w.])"
 )
+_CUDA_BESIDE = re.compile(r"[ ,(/+-]{1,3}(?:with |for )?CUDA[ :]{0,2}(?P<cuda>1\d\.\d)\b")
 _FEW_WORDS = 3
 """A program's line has no more before the name of torch; a sentence that a person wrote has."""
 _YOLO = re.compile(
@@ -150,16 +151,21 @@ def _torch(number: int, text: str, facts: Facts) -> None:
         text,
     ):
         in_sentence = ":" not in found[0] and len(text[: found.start()].split()) >= _FEW_WORDS
+        if beside := _CUDA_BESIDE.match(text, found.end()):
+            facts.say("torch cuda", beside["cuda"], number, "prose")
         facts.say("torch", found["version"].rstrip("."), number, "prose" if in_sentence else "program")
 
 
 _NVIDIA_NAME = re.compile(
-    r"(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?(?:RTX|GTX|rtx|gtx) {0,2}(?:PRO "
+    r"(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?(?:RTX|GTX|GT|rtx|gtx) {0,2}(?:PRO "
     r"|A)?\d{3,4}0?(?:[- ]?(?:Ti|TI|ti|SUPER|Super|super|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200"
     r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A30|A40|A6000|L40S?|L4|T4|P40|K80|M40|M60"
     r"|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?)\b"
-    r"|(?i:\b(?:10|16|20|30|40|50)[5-9]0 ?(?:Ti|SUPER)\b)"
+    r"|(?:NVIDIA )?(?:[Gg]e[Ff]orce )?\b(?:MX ?[1-5]\d0|[89][1-9]0MX?)\b"
+    r"|(?i:(?<![\d.,/])\b(?:10|16|20|30|40|50)[5-9]0 ?(?:Ti|SUPER)\b)"
+    r"|(?i:(?:(?<=\bmy )|(?<=\bthe )|(?<=\bgpu ))(?:16|20|30|40|50)[5-9]0\b(?! ?(?:mb|mib|ms|tokens|images|steps)))"
+    r"|(?<![A-Za-z0-9_.,/])(?:16|20|30|40|50)[5-9]0(?=显卡| ?(?:GPU|gpu|graphics card|card)\b)"
 )
 _AMD_NAME = re.compile(
     r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX ?\d{3,4}\w?(?: ?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "
@@ -181,7 +187,8 @@ _ANOTHER = re.compile(
 """Words of a sentence about a driver that need not be the present one."""
 _PYTHON_FOLDER = re.compile(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")
 _FOR_AMD = re.compile(
-    r"download\.pytorch\.org/whl/(?:nightly/|test/)?rocm\d|\b(?:AMD|Radeon) (?:GPU|(?:graphics )?card)\b"
+    r"download\.pytorch\.org/whl/(?:nightly/|test/)?rocm\d"
+    r"|\b(?:AMD|Radeon|amd) (?:GPU|gpu|(?:graphics |video )?card)s?\b"
     r"|(?i:(?<![/\w.-])rocm\b)(?!(?: used to build| runtime is found|_)|\s?[:=]\s?(?:N/?A|None|False|Could not))"
 )
 """What people write whose GPU is AMD's: they install ROCm."""
@@ -200,9 +207,9 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("driver", driver["version"], number, "prose")
         if "ernel" in text and (kernel := _KERNEL.search(text)) and not _ANOTHER.search(_sentence(text, kernel)):
             facts.say("kernel", (kernel["release"] or kernel["before"]).rstrip("."), number, "prose")
-        if ("AMD" in text or "ocm" in text or "OCm" in text or "OCM" in text or "Radeon" in text) and _FOR_AMD.search(
-            text
-        ):
+        if (
+            "AMD" in text or "amd" in text or "ocm" in text or "OCm" in text or "OCM" in text or "Radeon" in text
+        ) and _FOR_AMD.search(text):
             facts.say("for amd", text.strip()[:200], number, "prose")
 
 
@@ -221,7 +228,9 @@ def read_prose(lines: Iterable[Line], facts: Facts) -> None:
         for line in lines
         if (any(sign.isdigit() for sign in line.text) or "Jetson" in line.text) and not _LISTING.search(line.text)
     )
-    _gpus_of_sentences((line for line in lines if not _COMPARING.search(line.text)), facts)
+    errors = {line.number for line in facts.errors}  # an error may name the target of another GPU than the one meant
+    meant = (line for line in lines if line.number not in errors and not _COMPARING.search(line.text))
+    _gpus_of_sentences(meant, facts)
     if not facts.gpus:
         _gpus_of_sentences(lines, facts)
 

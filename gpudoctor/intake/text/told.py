@@ -13,24 +13,37 @@ from gpudoctor.machine import Told
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import ToldCircumstance
 
 _ABOUT_GPUS = re.compile(
-    r"(?i)\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|geforce|radeon"
-    r"|[rg]tx)\b"
+    r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|geforce|radeon|[rg]tx)\b"
+    r"|显卡|видеокарт|grafikkarte|tarjeta|placa de v|onnxruntime",
+    re.ASCII,
 )
 _COMPLAINS = re.compile(
-    r"(?i)n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br[eo]ak\w*"
+    r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br[eo]ak\w*"
     r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|missing|gone|dead"
-    r"|disappear\w*|unknown|hangs?|stuck|only|(?:have to|must) (?:reboot|restart))\b"
+    r"|disappear\w*|unknown|hangs?|stuck|only|(?:have to|must) (?:reboot|restart))\b",
+    re.ASCII,
 )
+_HELPED = re.compile(
+    r"\b(?:fix(?:es|ed)?|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|works? (?:again|now|fine|for me)|worked"
+    r"|(?:did|does) the trick|workaround|restor(?:es|ed)|(?:had|have|has|needs?|needed) to|must)\b|解决了|可以了",
+    re.ASCII,
+)
+"""What is said of a remedy."""
 _PRINTED = re.compile(
     r"\s*(?:(?:time=\S+ )?level=\w+ |(?:\w+\.)*\w+(?:Error|Exception|Warning): |(?:\$|#|>>>) |\[[^\]]{1,60}\] )"
 )
 """What a program prints, or a person types into a shell."""
 _OF_CONTAINERS = ("container", "docker", "podman", "kubernetes", " pod")
 _FEWEST_SPACES = 2
+_WITHOUT_SPACES = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
+"""Letters of languages that write none."""
 _MOST_PLACES = 200
 """Lines of a text that are looked at for one circumstance."""
+_BESIDE = 6
+"""Lines before and behind a remedy in which a person says that it helped."""
 _AROUND = 160
 """Characters beside the match in which the complaint stands."""
 
@@ -44,34 +57,33 @@ def read_told(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
         if row.in_container and not contained:
             continue
         places = tuple(lines_with(row.signs, lowered))
-        pattern = re.compile(row.pattern, re.IGNORECASE)
-        found = list(_told(row.id, pattern, lines, texts, places[:_MOST_PLACES]))
+        found = list(_told(row, lines, texts, places[:_MOST_PLACES]))
         if found and not (row.unless and re.search(row.unless, lowered)):
             facts.told.append(found[-1])
 
 
 def _is_sentence(text: str) -> bool:
     """Whether a person may have written the line: a few words, no table, no log."""
-    return text.count(" ") >= _FEWEST_SPACES and "   " not in text.strip() and not _PRINTED.match(text)
+    words = text.count(" ") >= _FEWEST_SPACES or _WITHOUT_SPACES.search(text) is not None
+    return words and "   " not in text.strip() and not _PRINTED.match(text)
 
 
 def _told(
-    circumstance: str, pattern: re.Pattern[str], lines: tuple[Line, ...], texts: list[str], places: tuple[int, ...]
+    row: ToldCircumstance, lines: tuple[Line, ...], texts: list[str], places: tuple[int, ...]
 ) -> Iterator[Told]:
     """Where it is told, up to the first sentence that complains: in one line, or in two as people break sentences."""
+    pattern = re.compile(row.pattern, re.ASCII)  # letters of Chinese stand beside a word, not within it
     for place in places:
         before, line, after = texts[place - 1] if place else "", texts[place], "".join(texts[place + 1 : place + 2])
-        around = f"{before.strip()} {line.strip()} {after.strip()}".strip()
+        around = f"{before.strip()} {line.strip()} {after.strip()}".strip().lower()
         found = pattern.search(around)
         if found is None:
             continue
-        text = line if pattern.search(line) else around
-        told = Told(circumstance, text.strip().lstrip("#-* ")[:300], lines[place].number, _complains(around, found))
-        yield told
-        if told.complains:
+        text = line if pattern.search(line.lower()) else around
+        near = around[max(0, found.start() - _AROUND) : found.end() + _AROUND]
+        if row.remedy and not _HELPED.search(" ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()):
+            continue
+        complains = row.remedy or bool(_ABOUT_GPUS.search(near) and (row.alone or _COMPLAINS.search(near)))
+        yield Told(row.id, text.strip().lstrip("#-* ")[:300], lines[place].number, complains)
+        if complains:
             return
-
-
-def _complains(text: str, found: re.Match[str]) -> bool:
-    around = text[max(0, found.start() - _AROUND) : found.end() + _AROUND]
-    return bool(_ABOUT_GPUS.search(around) and _COMPLAINS.search(around))

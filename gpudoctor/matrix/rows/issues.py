@@ -150,11 +150,15 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     signs: tuple[str, ...]
     """Small letters; every match holds one of them."""
     pattern: str
-    """Searched for line by line, whatever the case."""
+    """In small letters; searched for in each line with the ones beside it."""
     unless: str = ""
     """A pattern in small letters; a text that it matches tells of something else."""
     in_container: bool = False
     """Whether the text must tell of a container."""
+    alone: bool = False
+    """It is a complaint by itself."""
+    remedy: bool = False
+    """What helped: it counts where the text beside it says so, and then by itself."""
     of_message: bool = False
     """It counts only beside a message that names `slug` among its causes."""
     slug: str
