@@ -560,6 +560,16 @@ def test_an_image_of_the_other_vendor_is_told():
     assert told("FROM nvidia/cuda:12.4.1-base-ubuntu22.04", gpu="RX 7900 XTX") == [("image-for-other-cards", "error")]
 
 
+def test_amds_device_code_is_asked_for_with_torch_and_torchvision(tmp_path: Path):
+    (tmp_path / "Dockerfile").write_text(
+        "FROM rocm/dev-ubuntu-24.04:6.4.1\nRUN pip install torch==2.9.1 torchvision==0.24.1 --index-url "
+        "https://download.pytorch.org/whl/rocm6.4\n"
+    )
+    _, out = run(str(tmp_path), "--gpu", "RX 6700 XT", "--format", "json")
+    written = json.loads(out)["findings"][0]["fixes"][0]["steps"][0]["text"]
+    assert "'torch[device-gfx1031]==2.11.0+rocm7.14.0' 'torchvision[device-gfx1031]==0.26.0+rocm7.14.0'" in written
+
+
 def test_an_image_whose_cuda_the_driver_does_not_serve_is_told():
     text = "FROM nvidia/cuda:13.0.1-base-ubuntu22.04"
     assert told(text, gpu="RTX 4090", driver="550.54.15") == [("image-too-new-for-driver", "error")]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _LEFT_OUT = ("source", "checked")
 """Columns that only `--format json` has."""
 _WIDEST = 40
-_NOTHING = (None, "", [], (), {})
+_NOTHING: tuple[object, ...] = (None, "", [], (), {})
 
 
 def overview(tables: Tables) -> dict[str, int]:
