@@ -533,7 +533,62 @@ def test_an_image_of_nvidia_is_judged_by_its_release():
     text = "FROM nvcr.io/nvidia/pytorch:25.10-py3"
     assert verdict(text, "RTX 5090") == "ok"
     assert told(text, gpu="Tesla V100-SXM2-16GB") == [("image-for-other-cards", "error")]
-    assert verdict(text, "RTX 5090", "580.95.05") == "unknown"  # its CUDA is not in its name
+    assert verdict(text, "RTX 5090", "580.95.05") == "ok"
+    assert verdict(text.replace("25.10", "29.10"), "RTX 5090", "580.95.05") == "unknown"  # its CUDA is not known
+
+
+def test_an_image_of_nvidia_is_judged_by_the_cuda_of_its_release():
+    text = "FROM nvcr.io/nvidia/pytorch:25.10-py3"
+    assert told(text, gpu="RTX 4090", driver="570.133.07") == [("image-too-new-for-driver", "error")]
+    assert told(text, gpu="H100", driver="570.133.20") == []  # by the image's cuda-compat
+    assert told(text, gpu="H100", driver="525.147.05") == [("image-too-new-for-driver", "error")]
+
+
+def test_an_image_of_nvidia_that_is_older_than_the_gpu_has_only_ptx_for_it():
+    text = "FROM nvcr.io/nvidia/pytorch:24.07-py3"
+    assert told(text, gpu="RTX 5090") == [("image-for-other-cards", "warning")]
+    assert told(text, gpu="RTX 4090") == []
+
+
+COMPAT = "ENV LD_LIBRARY_PATH=/usr/local/cuda/compat"
+
+
+@pytest.mark.parametrize(
+    "base, gpu, driver, slugs",
+    [
+        (f"nvidia/cuda:13.0.1-runtime-ubuntu24.04\n{COMPAT}", "H100", "535.183.01", set()),
+        (f"nvidia/cuda:13.0.1-runtime-ubuntu24.04\n{COMPAT}", "H100", "580.95.05", set()),
+        ("nvidia/cuda:13.0.1-runtime-ubuntu24.04", "H100", "570.133.20", set()),  # the container toolkit loads it
+        (
+            f"nvidia/cuda:13.0.1-runtime-ubuntu24.04\n{COMPAT}",
+            "H100",
+            "545.23.08",
+            {"driver-too-old", "image-too-new-for-driver"},
+        ),
+        (f"nvidia/cuda:13.0.1-runtime-ubuntu24.04\n{COMPAT}", "H100", "595.58.03", {"image-compat-library"}),
+        ("nvidia/cuda:12.4.1-runtime-ubuntu22.04", "H100", "535.183.01", {"driver-too-old"}),
+        ("python:3.12-slim", "H100", "535.183.01", {"driver-too-old"}),
+        (
+            "ubuntu:24.04\nRUN apt-get install -y cuda-compat-13-0\nENV LD_LIBRARY_PATH=/usr/local/cuda-13.0/compat",
+            "H100",
+            "535.183.01",
+            set(),
+        ),
+        (
+            "nvidia/cuda:13.0.1-runtime-ubuntu24.04",
+            "RTX 4090",
+            "570.133.07",
+            {"driver-too-old", "image-too-new-for-driver"},
+        ),
+    ],
+)
+def test_cuda_compat_of_an_image_counts_on_data_centre_gpus(
+    base: str, gpu: str, driver: str, slugs: set[str], tmp_path: Path
+):
+    (tmp_path / "Dockerfile").write_text(f"FROM {base}\nRUN pip install torch==2.14.1\n")
+    _, out = run(str(tmp_path), "--gpu", gpu, "--driver", driver, "--format", "json")
+    faults = {one["slug"] for one in json.loads(out)["findings"] if one["severity"] in ("error", "warning")}
+    assert faults - {"image-cuda-older-than-wheel"} == slugs
 
 
 def test_an_image_of_nvidia_is_judged_by_its_cuda_where_the_matrix_has_it():

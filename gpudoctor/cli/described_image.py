@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpudoctor.dockerfile.compat import compat_library
 from gpudoctor.dockerfile.frameworks import distributions
 from gpudoctor.dockerfile.proposals import install_line
 from gpudoctor.dockerfile.recipe import change, line_of
@@ -39,6 +40,10 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
         machine = imagined(description, {}, recipe.matrix)
     except InputError:  # a build that is none, which the image's own checks tell
         return None
+    library = compat_library(image, recipe.matrix, machine.gpus, driver)
+    if library is not None:
+        path = machine.load_path
+        machine = replace(machine, load_path=replace(path, found=(library, *path.found)))
     if held is not None and held.asked is None and image.facts and image.facts.origin == "amd":
         return _with_amds_own_torch(machine)
     return machine

@@ -55,6 +55,14 @@ class NvidiaQuestions(Gpus):
         newer = (row for row in self.tables.cudnn_floors if own and own < (capability(row.lowest) or own))
         return next((row.lowest for row in newer if matches(row.cudnn, cudnn)), None)
 
+    def compat_driver(self, cuda: str, driver: str) -> str | None:
+        """The driver whose libcuda is in cuda-compat of that CUDA, if it runs on this older kernel driver."""
+        own, branch = self.bundled_driver(cuda), driver.partition(".")[0]
+        row = next((row for row in self.tables.forward_compatibility if matches(row.cuda, cuda)), None)
+        if own is None or row is None or branch not in row.branches or figures(branch) >= figures(own)[:1]:
+            return None
+        return own
+
     def bundled_driver(self, cuda: str) -> str | None:
         """The driver that the first release of this toolkit bundles ("12.8" gives the GA's)."""
         row = self._toolkit(cuda)

@@ -50,6 +50,7 @@ from gpudoctor.matrix.rows.nvidia import (
     DriverBranch,
     DriverInstruction,
     DriverPackage,
+    ForwardCompatibility,
     NvidiaKernelLimit,
     VgpuSeries,
 )
@@ -172,6 +173,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nvidia_gpus: tuple[NvidiaGpu, ...] = ()
     nvidia_socs: tuple[NvidiaSoc, ...] = ()
     cuda_floors: tuple[CudaFloor, ...] = ()
+    forward_compatibility: tuple[ForwardCompatibility, ...] = ()
     vgpu_series: tuple[VgpuSeries, ...] = ()
     cudnn_floors: tuple[CudnnFloor, ...] = ()
     cuda_toolkits: tuple[CudaToolkit, ...] = ()
@@ -235,6 +237,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nvidia_gpus": ("pci",),
     "nvidia_socs": ("name",),
     "cuda_floors": ("major",),
+    "forward_compatibility": ("cuda",),
     "vgpu_series": ("series",),
     "cudnn_floors": ("cudnn",),
     "cuda_toolkits": ("cuda", "update"),

@@ -89,4 +89,6 @@ class BaseImage(Row, frozen=True, kw_only=True):
     """It has nvcc."""
     libraries: bool = False
     """It has CUDA's libraries (cuBLAS, cuSPARSE ...) below /usr/local/cuda."""
+    compat: bool = False
+    """It has cuda-compat of its CUDA, which the container toolkit loads where it helps."""
     musl: bool = False
