@@ -550,6 +550,38 @@ def test_an_image_of_nvidia_that_is_older_than_the_gpu_has_only_ptx_for_it():
     assert told(text, gpu="RTX 4090") == []
 
 
+NGC, L4T = "FROM nvcr.io/nvidia/pytorch:25.10-py3", "FROM nvcr.io/nvidia/l4t-pytorch:r35.2.1-pth2.0-py3"
+
+
+@pytest.mark.parametrize(
+    "text, severity",
+    [
+        (f"{NGC}\nRUN pip install torch==2.9.1", "warning"),
+        (f"{NGC}\nRUN uv pip install --system -U torch", "warning"),
+        (f"{NGC}\nRUN pip install torch transformers", ""),  # NVIDIA's own is there
+        (f"{NGC}\nRUN python -m venv /v && /v/bin/pip install torch==2.9.1", ""),
+        (f"{L4T}\nRUN pip3 install torch==2.0.1", "error"),
+        ("FROM dustynv/pytorch:2.7-r36.4.0\nRUN pip install torch==2.11.0", "error"),
+        (f"{L4T}\nRUN pip3 install transformers torch", ""),
+        (f"{L4T}\nRUN pip3 install torch==2.0.1 --index-url https://pypi.jetson-ai-lab.io/jp5/cu114", ""),
+        ("FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\nRUN pip install torch==2.9.1", ""),
+    ],
+)
+def test_the_torch_that_nvidia_built_for_an_image_is_kept(text: str, severity: str):
+    found = [finding for finding in findings(text) if finding.slug == "image-torch-replaced"]
+    assert [finding.severity for finding in found] == ([severity] if severity else [])
+    assert all("leave torch out" in lines(finding) for finding in found)
+
+
+def test_pip_is_told_to_stop_at_the_constraints_of_an_image_that_has_them():
+    pinned = [f"{NGC}\nRUN pip install torch==2.9.1"]
+    free = [
+        f"{NGC}\nENV PIP_CONSTRAINT=\nRUN pip install torch==2.9.1",
+        "FROM nvcr.io/nvidia/pytorch:24.07-py3\nRUN pip install torch==2.9.1",
+    ]
+    assert ["PIP_CONSTRAINT" in findings(text)[0].message for text in (*pinned, *free)] == [True, False, False]
+
+
 COMPAT = "ENV LD_LIBRARY_PATH=/usr/local/cuda/compat"
 
 
