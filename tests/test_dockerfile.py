@@ -550,6 +550,20 @@ def test_an_image_of_nvidia_that_is_older_than_the_gpu_has_only_ptx_for_it():
     assert told(text, gpu="RTX 4090") == []
 
 
+def test_another_python_is_the_nearest_usual_one():
+    text = "FROM python:{}-slim\nRUN pip install torch==2.9.1 --index-url https://download.pytorch.org/whl/cu126"
+    (old,) = findings(text.format("3.9"))
+    assert "Python 3.10" in [fix.title + str(fix.remedies) for fix in old.fixes][-1]
+    assert (old.slug, old.want) == ("image-no-torch-wheel", "Python 3.10 to 3.14")
+
+
+@pytest.mark.parametrize("torch", ["torch", "torch==2.9.1"])
+def test_there_is_no_rocm_for_arm(torch: str):
+    index = "--index-url https://download.pytorch.org/whl/rocm6.4"
+    text = f"FROM --platform=linux/arm64 python:3.12-slim\nRUN pip install {torch} {index}"
+    assert told(text) == [("image-no-torch-wheel", "error")]
+
+
 NGC, L4T = "FROM nvcr.io/nvidia/pytorch:25.10-py3", "FROM nvcr.io/nvidia/l4t-pytorch:r35.2.1-pth2.0-py3"
 
 
