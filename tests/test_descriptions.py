@@ -212,6 +212,17 @@ def test_the_processor_that_is_described_or_comes_with_the_gpu() -> None:
             whatif(*described)
 
 
+def test_an_integrated_gpu_may_be_called_by_its_processor() -> None:
+    machine = whatif("--gpu", "Ryzen 7 5700G", "--torch", "2.9.1+rocm6.4")["machine"]
+    assert (machine["gpus"][0]["arch"]["value"], machine["gpus"][0]["integrated"]) == ("gfx90c", True)
+
+
+def test_a_driver_older_than_the_chip_is_too_old() -> None:
+    old = ("--gpu", "RTX 4060", "--torch", "2.0.1+cu118", "--python-version", "3.10", "--driver")
+    assert answer(*old, "520.61.05") == ("driver-too-old", 1)
+    assert answer(*old, "525.147.05") == (None, 0)
+
+
 @pytest.mark.parametrize("build", ["2.9.1+rocm6.4", "2.11.0+rocm7.14.0"])
 def test_no_torch_has_rocm_on_arm(build: str) -> None:
     assert answer("--gpu", "MI300X", "--platform", "linux/arm64", "--torch", build) == ("torch-wheel-missing", 1)

@@ -20,6 +20,7 @@ from gpudoctor.matrix.rows.amd import (
 )
 from gpudoctor.matrix.rows.gpus import (
     AmdGpu,
+    AmdProcessor,
     Architecture,
     Capability,
     GfxTarget,
@@ -89,6 +90,7 @@ from gpudoctor.matrix.rows.torch import (
 __all__ = [
     "KEYS",
     "AmdGpu",
+    "AmdProcessor",
     "AmdgpuDkmsLimit",
     "AmdgpuDkmsSystem",
     "Architecture",
@@ -183,6 +185,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nvidia_kernel_limits: tuple[NvidiaKernelLimit, ...] = ()
     gfx_targets: tuple[GfxTarget, ...] = ()
     amd_gpus: tuple[AmdGpu, ...] = ()
+    amd_processors: tuple[AmdProcessor, ...] = ()
     other_names: tuple[OtherName, ...] = ()
     gpu_rates: tuple[GpuRates, ...] = ()
     interconnects: tuple[Interconnect, ...] = ()
@@ -247,6 +250,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nvidia_kernel_limits": ("driver", "kernel"),
     "gfx_targets": ("gfx",),
     "amd_gpus": ("pci",),
+    "amd_processors": ("gpu", "name", "models"),
     "other_names": ("id",),
     "gpu_rates": ("product",),
     "interconnects": ("name",),
