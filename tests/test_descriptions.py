@@ -217,6 +217,22 @@ def test_an_integrated_gpu_may_be_called_by_its_processor() -> None:
     assert (machine["gpus"][0]["arch"]["value"], machine["gpus"][0]["integrated"]) == ("gfx90c", True)
 
 
+def test_a_newer_release_of_the_branch_that_is_there_is_named() -> None:
+    described = ("--gpu", "RTX 3090", "--torch", "2.9.1", "--kernel", "7.0.0-14-generic", "--driver")
+    (old,) = whatif(*described, "580.119.02")["findings"]
+    assert (old["slug"], old["fixes"][0]["title"]) == (
+        "nvidia-dkms-kernel-mismatch",
+        "Update NVIDIA driver 580.119.02 to 580.173.02 or newer",
+    )
+    assert answer(*described, "580.173.02") == (None, 0)
+
+
+def test_the_cuda_of_a_driver_without_a_toolkit() -> None:
+    windows = ("--kernel", "5.15.167.4-microsoft-standard-WSL2", "--driver", "566.36")
+    (old,) = whatif("--gpu", "RTX 3080", "--torch", "2.9.1+cu130", *windows)["findings"]
+    assert "it supports CUDA up to 12.7" in old["message"]
+
+
 def test_a_driver_older_than_the_chip_is_too_old() -> None:
     old = ("--gpu", "RTX 4060", "--torch", "2.0.1+cu118", "--python-version", "3.10", "--driver")
     assert answer(*old, "520.61.05") == ("driver-too-old", 1)

@@ -69,9 +69,11 @@ class NvidiaQuestions(Gpus):
         return row.driver if row else None
 
     def cuda_served(self, driver: str) -> str | None:
-        """Newest CUDA release whose first toolkit bundles this driver or an older one; None: older than all."""
-        rows = [row for row in self.tables.cuda_toolkits if row.driver and not row.update]
-        served = [row.cuda for row in rows if row.driver and at_least(driver, row.driver)]
+        """Newest CUDA release whose first toolkit bundles this driver or an older one, or that came with the driver
+        alone; None: older than all."""
+        bundled = [(row.cuda, row.driver) for row in self.tables.cuda_toolkits if not row.update]
+        alone = [(row.cuda, row.branch) for row in self.tables.driver_branches]
+        served = [cuda for cuda, first in (*bundled, *alone) if cuda and first and at_least(driver, first)]
         return max(served, key=figures, default=None)
 
     def driver_for_cuda(self, driver: str, cuda: str) -> DriverVerdict:

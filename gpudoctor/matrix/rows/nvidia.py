@@ -54,6 +54,8 @@ class DriverBranch(Row, frozen=True, kw_only=True):
     last_for: tuple[str, ...] = ()
     latest: str | None = None
     """A release of the branch that is known to exist."""
+    cuda: str | None = None
+    """The CUDA that it supports, if no toolkit of that number came out."""
 
 
 class DriverPackage(Row, frozen=True, kw_only=True):
