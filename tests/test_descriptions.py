@@ -233,6 +233,11 @@ def test_the_cuda_of_a_driver_without_a_toolkit() -> None:
     assert "it supports CUDA up to 12.7" in old["message"]
 
 
+def test_a_driver_that_is_given_for_a_jetson_is_said_not_to_count() -> None:
+    machine = whatif("--gpu", "Jetson Thor", "--driver", "550.163.01", "--torch", "2.9.1+cu130")["machine"]
+    assert any("--driver 550.163.01 is not judged" in one for one in machine["assumed"])
+
+
 def test_a_driver_older_than_the_chip_is_too_old() -> None:
     old = ("--gpu", "RTX 4060", "--torch", "2.0.1+cu118", "--python-version", "3.10", "--driver")
     assert answer(*old, "520.61.05") == ("driver-too-old", 1)
