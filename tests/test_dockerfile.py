@@ -587,6 +587,11 @@ def test_the_torch_that_nvidia_built_for_an_image_is_kept(text: str, severity: s
     assert all("leave torch out" in lines(finding) for finding in found)
 
 
+def test_a_package_that_brings_its_torch_belongs_beside_nvidias() -> None:
+    (found,) = [one for one in findings(f"{NGC}\nRUN pip install vllm==0.11.2") if one.slug == "image-torch-replaced"]
+    assert "install vllm 0.11.2, which requires that torch, into a virtual environment" in lines(found)
+
+
 def test_pip_is_told_to_stop_at_the_constraints_of_an_image_that_has_them():
     pinned = [f"{NGC}\nRUN pip install torch==2.9.1"]
     free = [

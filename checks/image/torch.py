@@ -252,7 +252,10 @@ def torch_replaced(recipe: Recipe) -> Verdicts:
             lost = f"{image.base} loses its torch for Jetson: {new} of the {_place(held)} {made} on aarch64."
             text = lost if held.build == "cpu" or figures(facts.release or "") < _SERVER_STACK else ""
         if text:
-            keep = change("Keep the base image's torch", f"{image.at(held.line)}: leave torch out of the command.")
+            advice = "leave torch out of the command."
+            if asked.by:
+                advice = f"install {asked.by}, which requires that torch, into a virtual environment of its own."
+            keep = change("Keep the base image's torch", f"{image.at(held.line)}: {advice}")
             yield torch_finding(
                 image, asked, "error" if facts.origin == "jetson" else "warning", text, new,
                 f"the torch of {image.base}", (keep,), certain=False,
