@@ -544,6 +544,16 @@ def test_an_image_of_nvidia_is_judged_by_the_cuda_of_its_release():
     assert told(text, gpu="H100", driver="525.147.05") == [("image-too-new-for-driver", "error")]
 
 
+def test_a_driver_that_does_not_run_the_gpu_is_told_for_an_image_of_nvidia(tmp_path: Path):
+    (tmp_path / "Dockerfile").write_text("FROM nvcr.io/nvidia/pytorch:25.10-py3\n")
+
+    def slugs(*described: str) -> list[str]:
+        return [one["slug"] for one in json.loads(run(str(tmp_path), *described, "--format", "json")[1])["findings"]]
+
+    assert slugs("--gpu", "RTX 5090", "--driver", "535.183.01")[0] == "driver-too-old"
+    assert slugs("--gpu", "RTX 5090", "--driver", "580.95.05") == []
+
+
 def test_an_image_of_nvidia_that_is_older_than_the_gpu_has_only_ptx_for_it():
     text = "FROM nvcr.io/nvidia/pytorch:24.07-py3"
     assert told(text, gpu="RTX 5090") == [("image-for-other-cards", "warning")]

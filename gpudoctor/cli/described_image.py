@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 
 def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str) -> Machine | None:
-    """The described machine with the image's frameworks and Python; None where none of them is known."""
+    """The described machine with the image's frameworks and Python; None where none of them is known. With a torch
+    that only its base image knows, the driver and the GPUs are judged."""
     held = recipe.torch(image)
     torch = f"{held.version}+{held.build}" if held is not None and held.known else ""
     packages = tuple(text for one in recipe.frameworks(image) for text in distributions(one))
-    if not torch and not packages:
+    if not torch and not packages and not (held is not None and held.asked is None):
         return None
     python = python_of(image) or ""
     description = Description(gpus=gpus, driver=driver, torch=torch, packages=packages, python_version=python)
