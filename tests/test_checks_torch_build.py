@@ -50,6 +50,12 @@ def test_scenario_rtx_5090_with_cu128_is_well():
     assert (told(machine), judged(machine).verdict) == ([], "ok")
 
 
+def test_ptx_of_a_cuda_that_is_older_than_the_gpu_is_a_warning():
+    old = torch("2.4.0a0+3bcc3cddb5.nv24.07", origin="ngc", cuda="12.5")
+    assert told(nvidia_machine(RTX_5090, driver="580.95.05", torch=old)) == [("torch-no-arch-for-gpu", "warning")]
+    assert told(nvidia_machine(driver="580.95.05", torch=old)) == []
+
+
 def test_scenario_rx_6700_xt_has_its_three_ways_out_in_their_order():
     machine = amd_machine(RX_6700_XT)
     assert told(machine) == [("torch-rocm-no-arch-for-gpu", "error")]

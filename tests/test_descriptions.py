@@ -212,6 +212,43 @@ def test_the_processor_that_is_described_or_comes_with_the_gpu() -> None:
             whatif(*described)
 
 
+def test_an_integrated_gpu_may_be_called_by_its_processor() -> None:
+    machine = whatif("--gpu", "Ryzen 7 5700G", "--torch", "2.9.1+rocm6.4")["machine"]
+    assert (machine["gpus"][0]["arch"]["value"], machine["gpus"][0]["integrated"]) == ("gfx90c", True)
+
+
+def test_a_newer_release_of_the_branch_that_is_there_is_named() -> None:
+    described = ("--gpu", "RTX 3090", "--torch", "2.9.1", "--kernel", "7.0.0-14-generic", "--driver")
+    (old,) = whatif(*described, "580.119.02")["findings"]
+    assert (old["slug"], old["fixes"][0]["title"]) == (
+        "nvidia-dkms-kernel-mismatch",
+        "Update NVIDIA driver 580.119.02 to 580.173.02 or newer",
+    )
+    assert answer(*described, "580.173.02") == (None, 0)
+
+
+def test_the_cuda_of_a_driver_without_a_toolkit() -> None:
+    windows = ("--kernel", "5.15.167.4-microsoft-standard-WSL2", "--driver", "566.36")
+    (old,) = whatif("--gpu", "RTX 3080", "--torch", "2.9.1+cu130", *windows)["findings"]
+    assert "it supports CUDA up to 12.7" in old["message"]
+
+
+def test_a_driver_that_is_given_for_a_jetson_is_said_not_to_count() -> None:
+    machine = whatif("--gpu", "Jetson Thor", "--driver", "550.163.01", "--torch", "2.9.1+cu130")["machine"]
+    assert any("--driver 550.163.01 is not judged" in one for one in machine["assumed"])
+
+
+def test_a_driver_older_than_the_chip_is_too_old() -> None:
+    old = ("--gpu", "RTX 4060", "--torch", "2.0.1+cu118", "--python-version", "3.10", "--driver")
+    assert answer(*old, "520.61.05") == ("driver-too-old", 1)
+    assert answer(*old, "525.147.05") == (None, 0)
+
+
+@pytest.mark.parametrize("build", ["2.9.1+rocm6.4", "2.11.0+rocm7.14.0"])
+def test_no_torch_has_rocm_on_arm(build: str) -> None:
+    assert answer("--gpu", "MI300X", "--platform", "linux/arm64", "--torch", build) == ("torch-wheel-missing", 1)
+
+
 def test_a_described_container() -> None:
     inside = whatif(*RTX_4090, "--driver", "470.256.02", "--torch", "2.9.1+cu128", "--container", "docker")
     assert inside["machine"]["system"]["container"]["value"] == "docker"

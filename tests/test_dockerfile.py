@@ -533,7 +533,123 @@ def test_an_image_of_nvidia_is_judged_by_its_release():
     text = "FROM nvcr.io/nvidia/pytorch:25.10-py3"
     assert verdict(text, "RTX 5090") == "ok"
     assert told(text, gpu="Tesla V100-SXM2-16GB") == [("image-for-other-cards", "error")]
-    assert verdict(text, "RTX 5090", "580.95.05") == "unknown"  # its CUDA is not in its name
+    assert verdict(text, "RTX 5090", "580.95.05") == "ok"
+    assert verdict(text.replace("25.10", "29.10"), "RTX 5090", "580.95.05") == "unknown"  # its CUDA is not known
+
+
+def test_an_image_of_nvidia_is_judged_by_the_cuda_of_its_release():
+    text = "FROM nvcr.io/nvidia/pytorch:25.10-py3"
+    assert told(text, gpu="RTX 4090", driver="570.133.07") == [("image-too-new-for-driver", "error")]
+    assert told(text, gpu="H100", driver="570.133.20") == []  # by the image's cuda-compat
+    assert told(text, gpu="H100", driver="525.147.05") == [("image-too-new-for-driver", "error")]
+
+
+def test_a_driver_that_does_not_run_the_gpu_is_told_for_an_image_of_nvidia(tmp_path: Path):
+    (tmp_path / "Dockerfile").write_text("FROM nvcr.io/nvidia/pytorch:25.10-py3\n")
+
+    def slugs(*described: str) -> list[str]:
+        return [one["slug"] for one in json.loads(run(str(tmp_path), *described, "--format", "json")[1])["findings"]]
+
+    assert slugs("--gpu", "RTX 5090", "--driver", "535.183.01")[0] == "driver-too-old"
+    assert slugs("--gpu", "RTX 5090", "--driver", "580.95.05") == []
+
+
+def test_an_image_of_nvidia_that_is_older_than_the_gpu_has_only_ptx_for_it():
+    text = "FROM nvcr.io/nvidia/pytorch:24.07-py3"
+    assert told(text, gpu="RTX 5090") == [("image-for-other-cards", "warning")]
+    assert told(text, gpu="RTX 4090") == []
+
+
+def test_another_python_is_the_nearest_usual_one():
+    text = "FROM python:{}-slim\nRUN pip install torch==2.9.1 --index-url https://download.pytorch.org/whl/cu126"
+    (old,) = findings(text.format("3.9"))
+    assert "Python 3.10" in [fix.title + str(fix.remedies) for fix in old.fixes][-1]
+    assert (old.slug, old.want) == ("image-no-torch-wheel", "Python 3.10 to 3.14")
+
+
+@pytest.mark.parametrize("torch", ["torch", "torch==2.9.1"])
+def test_there_is_no_rocm_for_arm(torch: str):
+    index = "--index-url https://download.pytorch.org/whl/rocm6.4"
+    text = f"FROM --platform=linux/arm64 python:3.12-slim\nRUN pip install {torch} {index}"
+    assert told(text) == [("image-no-torch-wheel", "error")]
+
+
+NGC, L4T = "FROM nvcr.io/nvidia/pytorch:25.10-py3", "FROM nvcr.io/nvidia/l4t-pytorch:r35.2.1-pth2.0-py3"
+
+
+@pytest.mark.parametrize(
+    "text, severity",
+    [
+        (f"{NGC}\nRUN pip install torch==2.9.1", "warning"),
+        (f"{NGC}\nRUN uv pip install --system -U torch", "warning"),
+        (f"{NGC}\nRUN pip install torch transformers", ""),  # NVIDIA's own is there
+        (f"{NGC}\nRUN python -m venv /v && /v/bin/pip install torch==2.9.1", ""),
+        (f"{L4T}\nRUN pip3 install torch==2.0.1", "error"),
+        ("FROM dustynv/pytorch:2.7-r36.4.0\nRUN pip install torch==2.11.0", "error"),
+        (f"{L4T}\nRUN pip3 install transformers torch", ""),
+        (f"{L4T}\nRUN pip3 install torch==2.0.1 --index-url https://pypi.jetson-ai-lab.io/jp5/cu114", ""),
+        ("FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\nRUN pip install torch==2.9.1", ""),
+    ],
+)
+def test_the_torch_that_nvidia_built_for_an_image_is_kept(text: str, severity: str):
+    found = [finding for finding in findings(text) if finding.slug == "image-torch-replaced"]
+    assert [finding.severity for finding in found] == ([severity] if severity else [])
+    assert all("leave torch out" in lines(finding) for finding in found)
+
+
+def test_a_package_that_brings_its_torch_belongs_beside_nvidias() -> None:
+    (found,) = [one for one in findings(f"{NGC}\nRUN pip install vllm==0.11.2") if one.slug == "image-torch-replaced"]
+    assert "install vllm 0.11.2, which requires that torch, into a virtual environment" in lines(found)
+
+
+def test_pip_is_told_to_stop_at_the_constraints_of_an_image_that_has_them():
+    pinned = [f"{NGC}\nRUN pip install torch==2.9.1"]
+    free = [
+        f"{NGC}\nENV PIP_CONSTRAINT=\nRUN pip install torch==2.9.1",
+        "FROM nvcr.io/nvidia/pytorch:24.07-py3\nRUN pip install torch==2.9.1",
+    ]
+    assert ["PIP_CONSTRAINT" in findings(text)[0].message for text in (*pinned, *free)] == [True, False, False]
+
+
+COMPAT = "ENV LD_LIBRARY_PATH=/usr/local/cuda/compat"
+
+
+@pytest.mark.parametrize(
+    "base, gpu, driver, slugs",
+    [
+        (f"nvidia/cuda:13.0.1-runtime-ubuntu24.04\n{COMPAT}", "H100", "535.183.01", set()),
+        (f"nvidia/cuda:13.0.1-runtime-ubuntu24.04\n{COMPAT}", "H100", "580.95.05", set()),
+        ("nvidia/cuda:13.0.1-runtime-ubuntu24.04", "H100", "570.133.20", set()),  # the container toolkit loads it
+        (
+            f"nvidia/cuda:13.0.1-runtime-ubuntu24.04\n{COMPAT}",
+            "H100",
+            "545.23.08",
+            {"driver-too-old", "image-too-new-for-driver"},
+        ),
+        (f"nvidia/cuda:13.0.1-runtime-ubuntu24.04\n{COMPAT}", "H100", "595.58.03", {"image-compat-library"}),
+        ("nvidia/cuda:12.4.1-runtime-ubuntu22.04", "H100", "535.183.01", {"driver-too-old"}),
+        ("python:3.12-slim", "H100", "535.183.01", {"driver-too-old"}),
+        (
+            "ubuntu:24.04\nRUN apt-get install -y cuda-compat-13-0\nENV LD_LIBRARY_PATH=/usr/local/cuda-13.0/compat",
+            "H100",
+            "535.183.01",
+            set(),
+        ),
+        (
+            "nvidia/cuda:13.0.1-runtime-ubuntu24.04",
+            "RTX 4090",
+            "570.133.07",
+            {"driver-too-old", "image-too-new-for-driver"},
+        ),
+    ],
+)
+def test_cuda_compat_of_an_image_counts_on_data_centre_gpus(
+    base: str, gpu: str, driver: str, slugs: set[str], tmp_path: Path
+):
+    (tmp_path / "Dockerfile").write_text(f"FROM {base}\nRUN pip install torch==2.14.1\n")
+    _, out = run(str(tmp_path), "--gpu", gpu, "--driver", driver, "--format", "json")
+    faults = {one["slug"] for one in json.loads(out)["findings"] if one["severity"] in ("error", "warning")}
+    assert faults - {"image-cuda-older-than-wheel"} == slugs
 
 
 def test_an_image_of_nvidia_is_judged_by_its_cuda_where_the_matrix_has_it():
@@ -558,6 +674,16 @@ def test_an_image_of_the_other_vendor_is_told():
     assert told("FROM vllm/vllm-openai:latest", gpu="RX 7900 XTX") == [("image-for-other-cards", "error")]
     assert told("FROM vllm/vllm-openai:rocm6.3", gpu="RTX 4090") == [("image-for-other-cards", "error")]
     assert told("FROM nvidia/cuda:12.4.1-base-ubuntu22.04", gpu="RX 7900 XTX") == [("image-for-other-cards", "error")]
+
+
+def test_amds_device_code_is_asked_for_with_torch_and_torchvision(tmp_path: Path):
+    (tmp_path / "Dockerfile").write_text(
+        "FROM rocm/dev-ubuntu-24.04:6.4.1\nRUN pip install torch==2.9.1 torchvision==0.24.1 --index-url "
+        "https://download.pytorch.org/whl/rocm6.4\n"
+    )
+    _, out = run(str(tmp_path), "--gpu", "RX 6700 XT", "--format", "json")
+    written = json.loads(out)["findings"][0]["fixes"][0]["steps"][0]["text"]
+    assert "'torch[device-gfx1031]==2.11.0+rocm7.14.0' 'torchvision[device-gfx1031]==0.26.0+rocm7.14.0'" in written
 
 
 def test_an_image_whose_cuda_the_driver_does_not_serve_is_told():

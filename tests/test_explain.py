@@ -70,6 +70,15 @@ def test_what_is_told_to_a_person():
     assert told.index("likely") < told.index("What decides") < told.index("What helps")
 
 
+def test_a_cause_that_several_messages_share_is_told_with_all_of_them():
+    told = gpudoctor("explain", "extension-abi").stdout
+    assert told.startswith("# extension-abi\n\nA compiled package was built for another torch.")
+    assert "- `sgl-kernel`: " in told and "- `extension-symbol`: " in told and "What helps" not in told
+    assert gpudoctor("explain", "harmless").stdout.startswith("# harmless\n\nNothing is wrong.")
+    assert "What helps" in gpudoctor("explain", "sgl-kernel").stdout
+    assert "What helps" in gpudoctor("explain", "triton-missing").stdout  # a message has that name, too
+
+
 def test_harmless_and_a_programs_own_fault_have_no_cause():
     assert matches("TF-TRT Warning: Could not find TensorRT")[0]["causes"] == []
     assert matches("CUDA error: device-side assert triggered")[0]["causes"] == []

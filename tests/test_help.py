@@ -72,6 +72,14 @@ def test_the_matrix_is_a_table_for_people_and_json_for_programs():
     assert len(data["rows"]) == len(text) - 1
 
 
+def test_every_table_of_the_matrix_is_shown_to_people():
+    tables = json.loads(program("matrix", "show", "--format", "json").stdout)["tables"]
+    for table, rows in tables.items():
+        text = program("matrix", "show", table).stdout.splitlines()
+        assert len(text) == rows + 1, table
+        assert not any("('" in line or "{'" in line for line in text), table
+
+
 def test_every_shared_option_has_a_variable_of_its_name():
     for option in (*arguments.LINE.options, *PREFLIGHT.options):
         name = max(option.names, key=len).removeprefix("--").replace("-", "_").upper()

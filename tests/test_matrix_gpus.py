@@ -69,6 +69,7 @@ def matrix() -> Matrix:
         ("navi 22", "gfx1031"),
         ("10de:2b85", "sm_120"),
         ("1002:73DF", "gfx1031"),
+        ("0x10de:0x2330", "sm_90"),
         ("sm_90", "sm_90"),
         ("sm90a", "sm_90"),
         ("gfx1031", "gfx1031"),
@@ -77,6 +78,27 @@ def matrix() -> Matrix:
 )
 def test_a_name_stands_for_one_architecture(matrix: Matrix, name: str, arch: str) -> None:
     assert [gpu.arch for gpu in matrix.gpus_by_name(name)] == [arch]
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        ("5700G", "gfx90c"),
+        ("AMD Ryzen 7 5700G with Radeon Graphics", "gfx90c"),
+        ("Ryzen 5 2400G", "gfx902"),
+        ("Ryzen 9 6900HX", "gfx1035"),
+        ("Ryzen 9 7945HX", "gfx1036"),
+        ("8700G", "gfx1103"),
+        ("Z1 Extreme", "gfx1103"),
+        ("AMD Ryzen AI 9 HX 370", "gfx1150"),
+        ("Ryzen 5 5600X", None),  # has no GPU
+        ("Ryzen 7 9800X3D", None),
+    ],
+)
+def test_a_processor_names_its_integrated_gpu(matrix: Matrix, name: str, arch: str | None) -> None:
+    found = matrix.gpu_of_processor(name)
+    assert (found.arch if found else None) == arch
+    assert not matrix.gpus_by_name(name)  # in a text it is the processor
 
 
 @pytest.mark.parametrize(

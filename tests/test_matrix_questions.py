@@ -171,7 +171,8 @@ def test_first_drivers() -> None:
     assert MATRIX.first_driver("sm_120", "GB207") == "570.158.01"
     assert MATRIX.first_driver("sm_120") == "570.86.16"
     assert MATRIX.first_driver("sm_89", "AD102") == "520.56.06"
-    assert MATRIX.first_driver("sm_89", "AD106") == "520.56.06", "no row: not before the first chip of its kind"
+    assert MATRIX.first_driver("sm_89", "AD106") == "525.47.11"
+    assert MATRIX.first_driver("sm_86", "GA107") == "455.23.04", "no row: not before the first chip of its kind"
     assert MATRIX.first_driver("sm_75") == "410.48", "the driver of CUDA 10.0, the first for Turing"
     assert MATRIX.first_driver("sm_61") is None
 

@@ -32,6 +32,15 @@ def steps(text: str) -> str:
     return " ".join(fix.title for finding in findings(text) for fix in finding.fixes)
 
 
+def test_a_gpu_without_a_name_is_not_called_by_one() -> None:
+    text = (
+        "Jun 30 11:07:05 gpu-0 kernel: NVRM: API mismatch: the client has the version 535.54.03, but this kernel "
+        "module has the version 530.30.02."
+    )
+    advice = str([fix.remedies for finding in findings(text) for fix in finding.fixes])
+    assert "names the GPU (`lspci -nn`" in advice and "NVIDIA GPU" not in advice
+
+
 # --- whose message it is ---------------------------------------------------------------------------
 
 

@@ -23,9 +23,10 @@ from gpudoctor.finding import (
     RebuildModule,
     UnblockModule,
 )
+from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import install_driver, unblocking
+from gpudoctor.situation.driver_choice import install_driver, newest_release, unblocking
 from gpudoctor.situation.gpu_groups import called, finding, together
 from gpudoctor.situation.issue_findings import firmware_in_question, of_slug
 from gpudoctor.situation.kernel_modules import (
@@ -154,7 +155,7 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     for severity, gpus in because(situation, "nvidia-dkms-kernel-mismatch"):
         build = RebuildModule("nvidia", version or "", why="needs the headers of the running kernel")
         rebuild = Fix(f"Build the module for kernel {kernel}", (build, LoadModule("nvidia")))
-        newer = install_driver(situation, gpus)
+        newer = _newer_than(version or "", situation, gpus)
         rebuild = _by_akmods(kernel) if any("/extra/nvidia/" in module.path for module in modules) else rebuild
         boot = Manual(f"Choose kernel {elsewhere[-1]} in the boot menu.", risk="reboot") if elsewhere else None
         reboot = (
@@ -208,9 +209,20 @@ def _described_apart(situation: Situation, kernel: str) -> Iterator[Finding]:
             want=f"a driver for kernel {kernel}",
             confidence="likely",
             evidence=(Evidence.of("system.kernel", situation.machine.system.kernel),),
-            fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
+            fixes=worthwhile(situation, gpus, (_newer_than(module.value.version or "", situation, gpus),)),
             refs=(limit.source,),
         )
+
+
+def _newer_than(version: str, situation: Situation, gpus: tuple[Gpu, ...]) -> Fix:
+    """The fix that installs a driver; of the branch that is there already, a newer release."""
+    fix = install_driver(situation, gpus)
+    driver = next((remedy for remedy in fix.remedies if isinstance(remedy, InstallDriver)), None)
+    newest = newest_release(situation, driver) if driver else ""
+    if driver is None or driver.branch != version.partition(".")[0] or figures(newest) <= figures(version):
+        return fix
+    remedies = tuple(replace(one, minimum=newest) if one == driver else one for one in fix.remedies)
+    return Fix(f"Update NVIDIA driver {version} to {newest} or newer", remedies)
 
 
 def _by_akmods(kernel: str) -> Fix:

@@ -6,7 +6,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.check import check as plain_check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplaceTorch, UnsetVariable
 from gpudoctor.frameworks.torch import NAME, check
-from gpudoctor.frameworks.torch.coverage import OVERRIDE
+from gpudoctor.frameworks.torch.coverage import OVERRIDE, never_published
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
     Fit,
@@ -50,7 +50,7 @@ def torch_rocm_no_arch_for_gpu(situation: Situation) -> Verdicts:
     """
     torch = situation.torch
     all_fits = fits(situation)
-    if torch is None or situation.built_for != "amd":
+    if torch is None or situation.built_for != "amd" or never_published(situation):
         return
     for group in equal_fits(all_fits):
         fit = group[0]

@@ -13,7 +13,7 @@ from gpudoctor.finding import (
     NotJudged,
 )
 from gpudoctor.frameworks.torch import builds, check
-from gpudoctor.frameworks.torch.coverage import never_published
+from gpudoctor.frameworks.torch.coverage import never_published, toolkit_knows
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
     Fit,
@@ -49,7 +49,8 @@ def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
     ## How it is judged
     gpudoctor reads the code in torch's own libraries, or else the list of that exact build in the matrix. Machine
     code runs on the same major capability and an equal or higher minor. PTX runs on anything newer, if the driver can
-    compile it. A weaker GPU beside one that works is a note. A build without a known list is not checked. That does
+    compile it; it is a warning if torch's CUDA is older than the GPU, because the libraries of that CUDA do not know
+    it either. A weaker GPU beside one that works is a note. A build without a known list is not checked. That does
     not matter for a build made for its place (from source, by conda, a distribution, NVIDIA's images) whose CUDA can
     compile for the GPU.
 
@@ -61,6 +62,33 @@ def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
     yield from _no_list(situation, all_fits)
     for group in equal_fits(tuple(fit for fit in all_fits if _lacks_cuda(fit) and not _dropped(fit))):
         yield _without_code(situation, group, all_fits)
+    for group in equal_fits(tuple(fit for fit in all_fits if _only_old_ptx(situation, fit))):
+        yield _only_ptx(situation, group)
+
+
+def _only_old_ptx(situation: Situation, fit: Fit) -> bool:
+    """Whether a GPU can only use PTX, of a CUDA that is older than the GPU."""
+    torch, only_ptx = situation.torch, fit.served and fit.gpu.vendor == "nvidia" and not fit.carried.native
+    return only_ptx and torch is not None and toolkit_knows(situation.matrix, torch, fit.gpu) == "not-yet"
+
+
+def _only_ptx(situation: Situation, group: tuple[Fit, ...]) -> Finding:
+    torch, fit = situation.torch, group[0]
+    assert torch is not None
+    gpu, arch = fit.gpu, fit.gpu.arch.value or ""
+    return finding_about(
+        group,
+        severity="warning",
+        message=(
+            f"{build_name(torch)} has only PTX for {gpu.name} ({arch}), which the driver compiles at first start; "
+            f"the libraries of CUDA {torch.cuda} are older than this GPU."
+        ),
+        saw=spelled(fit.carried.code),
+        want=arch,
+        confidence="likely",
+        evidence=evidence(torch, fit),
+        fixes=better_torch(situation),
+    )
 
 
 @check("GPD403", "torch-dropped-old-gpu", "framework", needs=needs.torch)

@@ -7,7 +7,7 @@ import re
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.torch import builds, check
-from gpudoctor.frameworks.torch.coverage import never_published
+from gpudoctor.frameworks.torch.coverage import never_published, rocm_exists
 from gpudoctor.frameworks.torch.gpu_coverage import REPAIRED_WITH_TORCH, better_torch, build_name, fits
 from gpudoctor.machine import Gpu, Library, Torch
 from gpudoctor.matrix.versions import public_version
@@ -285,7 +285,9 @@ def _never_published(situation: Situation, torch: Torch) -> Finding:
     version = public_version(torch.version)
     builds_of_it = situation.matrix.published_builds(version, situation.platform)
     what = f"has no build {torch.build} for {situation.platform}" if builds_of_it else "was never released"
-    if builds_of_it and torch.rocm and torch.rocm.count(".") < 2:
+    if torch.rocm and not rocm_exists(situation):
+        what = f"has no build for ROCm on {situation.platform}, nor has any other release"
+    elif builds_of_it and torch.rocm and torch.rocm.count(".") < 2:
         what += f" on PyTorch's index. A wheel of AMD's own has all three numbers of its ROCm (+rocm{torch.rocm}.1)"
     return Finding(
         severity="error",

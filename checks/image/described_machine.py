@@ -5,15 +5,23 @@ An image whose torch is known is checked as a machine."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.compat import compat_library
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.installs import conda_packages
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.unread import copies_environment, installs_unread
 from gpudoctor.finding import Finding, NotJudged
+from gpudoctor.frameworks.torch.coverage import toolkit_knows
 from gpudoctor.isa import Answer, cuda_runs
 from gpudoctor.machine import Gpu, Torch
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import DriverVerdict
 
 _KIND = {"nvidia": "CUDA", "amd": "ROCm"}
 
@@ -28,13 +36,13 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     The check compares the CUDA of the base image with the driver of `--driver`, by CUDA's minimum drivers.
-    Data-centre GPUs are not reported: the compatibility library of these images supports them. A torch image is
-    judged by its torch; an NGC image by its CUDA, if the matrix knows it.
+    On data-centre GPUs the compatibility library of these images counts, on the driver branches that NVIDIA supports
+    it on. A torch image is judged by its torch; an NGC image by its CUDA, if the matrix knows it.
 
     ## Fix safety
     An older base image takes nothing from torch: torch's wheels bring their own CUDA.
     """
-    gpus = [gpu for gpu in recipe.gpus if gpu.vendor == "nvidia" and not gpu.datacenter]
+    gpus = [gpu for gpu in recipe.gpus if gpu.vendor == "nvidia"]
     for image in recipe.images:
         facts = image.facts
         if not (gpus and recipe.driver and facts and facts.cuda):
@@ -42,7 +50,7 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
         ngc = facts.origin == "ngc" and _keeps_its_torch(recipe, image)
         if facts.has_torch and not ngc:
             continue
-        if recipe.matrix.driver_for_cuda(recipe.driver, facts.cuda) != "too-old":
+        if recipe.matrix.driver_for_cuda(_loaded_driver(recipe, image), facts.cuda) != "too-old":
             continue
         floor = recipe.matrix.floor(facts.cuda) or f"one for CUDA {facts.cuda}"
         fails = "is too old for its torch" if ngc else "is too old to start its containers"
@@ -60,6 +68,12 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
                 ),
             ),
         )
+
+
+def _loaded_driver(recipe: Recipe, image: Image) -> str:
+    """The driver of the libcuda that containers of the image load on the described GPUs."""
+    library = compat_library(image, recipe.matrix, recipe.gpus, recipe.driver)
+    return (library.version if library else None) or recipe.driver
 
 
 @check("GPD612", "image-for-other-cards", "image")
@@ -104,21 +118,34 @@ def _by_its_base(recipe: Recipe, image: Image) -> Iterator[Finding | NotJudged]:
 
 
 def _by_its_release(recipe: Recipe, image: Image, release: str) -> Iterator[Finding | NotJudged]:
-    """An NGC image: NVIDIA publishes its architectures. Its name does not tell its CUDA; a row of the matrix may."""
-    row = recipe.matrix.published_archs(Torch(version=f"0+0.nv{release}", origin="ngc", source=""))
+    """An NGC image: NVIDIA publishes its architectures and its CUDA."""
+    cuda = image.facts.cuda if image.facts else None
+    torch = Torch(version=f"0+0.nv{release}", origin="ngc", cuda=cuda, source="")
+    row = recipe.matrix.published_archs(torch)
+    verdict: DriverVerdict = "serves"  # what is not described is healthy
+    if recipe.driver:
+        verdict = recipe.matrix.driver_for_cuda(_loaded_driver(recipe, image), cuda) if cuda else "unknown"
     for gpu in recipe.gpus:
         sm = gpu.arch.value or ""
         chip = recipe.matrix.capability(sm)
+        newer = toolkit_knows(recipe.matrix, torch, gpu) == "not-yet"
         answer = Answer("unknown", "no-list")
         if row is not None:
-            answer = cuda_runs(sm, row.archs, row.ptx or (), tegra=bool(chip and chip.tegra))
+            readable = None if verdict == "unknown" else verdict == "serves"
+            tegra = bool(chip and chip.tegra)
+            answer = cuda_runs(sm, row.archs, row.ptx or (), ptx_readable=readable, tegra=tegra)
         if answer.runs == "no" and row is not None:
             text = f"{image.base} has no code for {gpu.name} ({gpu.arch.value})."
             yield _not_for(image, gpu, text, " ".join(row.archs), gpu.arch.value or "")
+        elif row is not None and answer.runs == "yes" and not answer.native and newer:
+            text = (
+                f"{image.base} has only PTX for {gpu.name} ({sm}), which the driver compiles at first start; the "
+                f"libraries of CUDA {cuda} are older than this GPU."
+            )
+            yield replace(_not_for(image, gpu, text, " ".join(row.archs), sm), severity="warning")
         elif answer.runs == "unknown":
             yield from _unknown(recipe, f"whether {image.base} has code for {gpu.name}")
-    cuda = image.facts.cuda if image.facts else None
-    if recipe.driver and (cuda is None or recipe.matrix.driver_for_cuda(recipe.driver, cuda) == "unknown"):
+    if verdict == "unknown":
         yield from _unknown(recipe, f"whether driver {recipe.driver} supports the CUDA of {image.base}")
 
 

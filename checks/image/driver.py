@@ -9,11 +9,13 @@ from fnmatch import fnmatch
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.commands import Command, in_turn
+from gpudoctor.dockerfile.compat import compat_cuda, named_folders
 from gpudoctor.dockerfile.image import Image, Setting
 from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.dockerfile.proposals import setting_finding
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.finding import Evidence, Finding, Severity
+from gpudoctor.matrix.versions import figures
 
 _DRIVER = re.compile(
     r"(lib)?nvidia-(driver|headless|compute|utils|kernel|dkms|gl|cfg1|open)(-|$)|nvidia-(driver|open|headless)$"
@@ -196,26 +198,30 @@ def compat_library(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     ENV LD_LIBRARY_PATH of the stage that is built names .../compat. It is an error if a described GPU does not
-    support forward compatibility, else a warning. A base image that merely contains the package is not reported, nor
-    one for Jetson, where the library works, or one that is not known.
+    support forward compatibility, or if the described driver is of a newer branch than the library, else a warning.
+    A base image that merely contains the package is not reported, nor one for Jetson, where the library works, or one
+    that is not known.
 
     ## Fix safety
     The container toolkit adds the compat library by itself where it helps.
     """
     for image in recipe.images:
-        setting = image.settings.get("LD_LIBRARY_PATH")
-        found = [part for part in _paths(setting) if re.search(r"/compat/?$", part)]
+        setting, found = image.settings.get("LD_LIBRARY_PATH"), named_folders(image)
         if setting is None or not found or image.base is None or _JETSON.search(image.base):
             continue
         others = [gpu.name for gpu in recipe.gpus if gpu.vendor == "nvidia" and not gpu.datacenter]
-        if recipe.gpus and not others:
+        older = recipe.matrix.bundled_driver(compat_cuda(image) or "") if recipe.driver else None
+        outrun = older is not None and figures(recipe.driver)[:1] > figures(older)[:1]
+        if recipe.gpus and not others and not outrun:
             continue
+        why = f"and {others[0]} cannot use it" if others else "even where it cannot work"
+        if outrun and not others:
+            why = f"and it is older ({older}) than driver {recipe.driver}: CUDA does not start"
         yield setting_finding(
             image,
             setting,
-            "error" if others else "warning",
-            f"LD_LIBRARY_PATH of the image names {found[0]}: the compatibility libcuda is loaded on every host"
-            + (f", and {others[0]} cannot use it." if others else ", even where it cannot work."),
+            "error" if others or outrun else "warning",
+            f"LD_LIBRARY_PATH of the image names {found[0]}: every host loads the compatibility libcuda, {why}.",
             "left to the container toolkit",
         )
 

@@ -108,10 +108,16 @@ def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
             (change("Use a base image with glibc", f"{image.at(image.base_line)}: FROM {glibc}"),),
         )  # fmt: skip
         return
-    rows = [row for row in recipe.matrix.builds(image.platform) if row.version == asked.pinned]
+    wanted, of_platform = asked.local or asked.build, recipe.matrix.builds(image.platform)
+    if wanted.startswith("rocm") and asked.source != "both" and not any(row.rocm for row in of_platform):
+        yield torch_finding(
+            image, asked, "error", f"No release of torch has a build for ROCm on {image.platform}.",
+            wanted, "linux-x86_64, or another build", (), certain=False,
+        )  # fmt: skip
+        return
+    rows = [row for row in of_platform if row.version == asked.pinned]
     if not rows or (image.facts is not None and image.facts.has_torch):
         return
-    wanted = asked.local or asked.build
     if wanted:
         rows_here = [row for row in rows if row.build == wanted]
         if not rows_here and asked.source != "both":
@@ -124,7 +130,8 @@ def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
             return
         rows = rows_here or rows
     if python is not None and not any(python in row.pythons for row in rows):
-        span = rows[0].pythons
+        span = [one for one in rows[0].pythons if one.endswith("t") == python.endswith("t")]
+        nearest = min(span, key=lambda one: abs(figures(one)[-1] - figures(python)[-1]), default="")
         newer = next((row for row in reversed(wheels_for(recipe.matrix, image.platform, python))
                       if figures(row.version) > figures(asked.pinned)), None)  # fmt: skip
         fixes: list[Fix] = []
@@ -139,9 +146,11 @@ def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
                 f"Use torch {newer.version}",
                 install_line(recipe, image, asked.line, newer.version, build.build, recipe.matrix.index_url(build)),
             ))  # fmt: skip
-        fixes.append(change("Use another Python", f"{image.at(image.base_line)}: FROM a base with Python {span[-1]}"))
+        if nearest:
+            base = f"{image.at(image.base_line)}: FROM a base with Python {nearest}"
+            fixes.append(change("Use another Python", base))
         yield torch_finding(
             image, asked, "error",
             f"torch {asked.pinned} has no wheel for Python {python}, which {image.base} has.",
-            f"Python {python}", f"Python {span[0]} to {span[-1]}", tuple(fixes),
+            f"Python {python}", f"Python {span[0]} to {span[-1]}" if span else "another Python", tuple(fixes),
         )  # fmt: skip

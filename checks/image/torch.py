@@ -10,6 +10,7 @@ from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.proposals import install_line, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.torch import (
+    Asked,
     Held,
     asked_for,
     cuda_of,
@@ -213,6 +214,67 @@ def _of_vendor(recipe: Recipe, image: Image, held: Held) -> TorchBuild | None:
         return not limit or minor(own) <= minor(limit), figures(own)
 
     return max(same, key=fits, default=None)
+
+
+@check("GPD655", "image-torch-replaced", "image")
+def torch_replaced(recipe: Recipe) -> Verdicts:
+    """The torch that NVIDIA built for its image is replaced by another one.
+
+    ## Why it matters
+    The packages of an NGC image (torchvision, apex, Transformer Engine) are compiled for its own torch, and fail with
+    another. Since 25.03 its PIP_CONSTRAINT pins that torch, so pip may find no solution. An image for Jetson holds a
+    torch for Jetson's GPUs, which no index of torch has before JetPack 7: its wheels for aarch64 are for the CPU or
+    for servers.
+
+    ## How it is judged
+    The base image is an NGC or L4T image with torch, and a command installs a torch that the base's own does not
+    satisfy into the image's own Python. Another index than those of torch may have wheels for Jetson: no report. A
+    warning in an NGC image, an error in one for Jetson.
+
+    ## Fix safety
+    Without torch in the command the base image's torch stays.
+    """
+    for image in recipe.images:
+        held, facts = recipe.torch(image), image.facts
+        if held is None or held.asked is None or not held.known or facts is None or not facts.has_torch:
+            continue
+        if any("venv" in step.command.text for step in image.steps):
+            continue  # an environment of its own beside the image's
+        asked, new = held.asked, f"torch {held.version} ({held.build})"
+        text = ""
+        if facts.origin == "ngc":
+            text = (
+                f"{new} replaces NVIDIA's own torch of {image.base}: the packages beside it were compiled for that."
+                + (_PINNED if _pins_torch(image, asked) else "")
+            )
+        elif facts.origin == "jetson" and "cpu" not in (asked.build, asked.local):
+            made = "is a CPU build" if held.build == "cpu" else "is built for servers"
+            lost = f"{image.base} loses its torch for Jetson: {new} of the {_place(held)} {made} on aarch64."
+            text = lost if held.build == "cpu" or figures(facts.release or "") < _SERVER_STACK else ""
+        if text:
+            advice = "leave torch out of the command."
+            if asked.by:
+                advice = f"install {asked.by}, which requires that torch, into a virtual environment of its own."
+            keep = change("Keep the base image's torch", f"{image.at(held.line)}: {advice}")
+            yield torch_finding(
+                image, asked, "error" if facts.origin == "jetson" else "warning", text, new,
+                f"the torch of {image.base}", (keep,), certain=False,
+            )  # fmt: skip
+
+
+_PINNED = " The image pins it (PIP_CONSTRAINT), so the build may fail here."
+_SERVER_STACK = (38,)
+"""From this L4T on (JetPack 7) Jetson has the CUDA of Arm servers, and their wheels start on it."""
+
+
+def _pins_torch(image: Image, asked: Asked) -> bool:
+    """Whether the NGC image's own constraints hold for a command: since 25.03, for pip, unless the file takes them
+    back."""
+    release = image.facts.release if image.facts else None
+    taken_back = "PIP_CONSTRAINT" in image.settings or any(
+        "PIP_CONSTRAINT" in step.command.variables or "PIP_CONSTRAINT" in step.command.text for step in image.steps
+    )
+    return asked.tool == "pip" and figures(release or "") >= (25, 3) and not taken_back
 
 
 @check("GPD654", "image-package-requires-other-torch", "image")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpudoctor.dockerfile.compat import compat_library
 from gpudoctor.dockerfile.frameworks import distributions
 from gpudoctor.dockerfile.proposals import install_line
 from gpudoctor.dockerfile.recipe import change, line_of
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 
 
 def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str) -> Machine | None:
-    """The described machine with the image's frameworks and Python; None where none of them is known."""
+    """The described machine with the image's frameworks and Python; None where none of them is known. With a torch
+    that only its base image knows, the driver and the GPUs are judged."""
     held = recipe.torch(image)
     torch = f"{held.version}+{held.build}" if held is not None and held.known else ""
     packages = tuple(text for one in recipe.frameworks(image) for text in distributions(one))
-    if not torch and not packages:
+    if not torch and not packages and not (held is not None and held.asked is None):
         return None
     python = python_of(image) or ""
     description = Description(gpus=gpus, driver=driver, torch=torch, packages=packages, python_version=python)
@@ -39,6 +41,10 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
         machine = imagined(description, {}, recipe.matrix)
     except InputError:  # a build that is none, which the image's own checks tell
         return None
+    library = compat_library(image, recipe.matrix, machine.gpus, driver)
+    if library is not None:
+        path = machine.load_path
+        machine = replace(machine, load_path=replace(path, found=(library, *path.found)))
     if held is not None and held.asked is None and image.facts and image.facts.origin == "amd":
         return _with_amds_own_torch(machine)
     return machine

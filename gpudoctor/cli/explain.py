@@ -107,6 +107,8 @@ def _messages_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
 def _tell_messages(text: str, messages: tuple[Message, ...], suite: Suite[Situation], style: str | None) -> int:
     if style == "json":
         _print_json([(one.id, one.meaning, one.causes, one.ask) for one in messages])
+    elif len(messages) > 1 and all(message.row.slug == text != message.id for message in messages):
+        _print_markdown(cause_explained(text, messages, titles_of(suite)))
     elif messages:
         titles = titles_of(suite)
         _print_markdown("\n\n".join(message_explained(message, titles) for message in messages))
@@ -118,6 +120,13 @@ def _tell_messages(text: str, messages: tuple[Message, ...], suite: Suite[Situat
 def titles_of(suite: Suite[Situation]) -> dict[str, str]:
     """What each cause is, by its slug."""
     return OTHER_CAUSES | {check.slug: check.title for check in suite}
+
+
+def cause_explained(slug: str, messages: tuple[Message, ...], titles: dict[str, str]) -> str:
+    """A cause that several messages have, in Markdown: what it is, and these messages in short."""
+    listed = "\n".join(f"- `{message.id}`: {message.meaning}" for message in messages)
+    more = "`gpudoctor explain` with the name of a message tells what decides and what helps."
+    return "\n\n".join([f"# {slug}", titles.get(slug, ""), "## Messages with this cause", listed, more])
 
 
 def message_explained(message: Message, titles: dict[str, str]) -> str:

@@ -119,13 +119,14 @@ def read_dockerfile(
             with _with_line(one):
                 build.apply(one)
     base = chain[-1].image
+    facts = matrix.base_image(base) if base else None
     return Image(
         file=file,
         name=chain[0].name,
         base=base,
         base_line=chain[-1].line,
-        facts=matrix.base_image(base) if base else None,
-        platform=chain[-1].platform,
+        facts=facts,
+        platform=(facts and facts.platform) or chain[-1].platform,
         settings=build.settings,
         steps=tuple(build.steps),
         copied=tuple(build.copied),

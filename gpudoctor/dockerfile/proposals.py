@@ -5,7 +5,8 @@ from __future__ import annotations
 from gpudoctor.dockerfile.image import Image, Setting
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.torch import Asked
-from gpudoctor.finding import Finding, Fix, Severity
+from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
+from gpudoctor.frameworks.wanted import quoted, torch_and_companions
 
 
 def install_line(recipe: Recipe, image: Image, line: int, version: str, build: str, url: str, extra: str = "") -> str:
@@ -14,16 +15,22 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     held = recipe.torch(image)
     if held is not None and held.asked is not None and held.asked.by and held.line == line:
         return f"{image.at(line)}: another release of {held.asked.by}, for torch {version}+{build}"
-    local = f"+{build}" if url and not extra else ""
     tool = next((step.pip.tool for step in image.steps if step.pip and step.command.line == line), "pip")
     words = ["uv pip install" if tool == "uv" else "pip install"]
     words += [f"--index-url {url}"] if url else []
-    words.append(f"torch{f'[{extra}]' if extra else ''}=={version}{local}")
     row = recipe.matrix.companion(version)
-    pinned = {"torchvision": row and row.torchvision, "torchaudio": row and row.torchaudio}
-    for name, matching in pinned.items():
-        if any(step.pip is not None and step.pip.asks_for(name) for step in image.steps):
-            words.append(f"{name}=={matching}{local}" if matching else name)
+    matching = {"torchvision": row and row.torchvision, "torchaudio": row and row.torchaudio}
+    beside = [name for name in matching if any(step.pip and step.pip.asks_for(name) for step in image.steps)]
+    remedy = ReplaceTorch(
+        version=version,
+        build=build,
+        origin="",
+        index_url=url,
+        extra=extra,
+        companions=tuple((name, release) for name in beside if (release := matching[name])),
+    )
+    words.append(quoted(torch_and_companions(remedy, image.platform.partition("-")[2])))
+    words += [name for name in beside if not matching[name]]
     return f"{image.at(line)}: RUN {' '.join(words)}"
 
 

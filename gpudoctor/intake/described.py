@@ -198,6 +198,8 @@ def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
             # People name the branch alone. It stands for its releases, and is no version below all of them.
             assumed = (f"NVIDIA driver {release} (branch {version})",)
             version = release
+        if machine.system.jetson.known:
+            assumed = (f"the driver of Jetson Linux (its numbers are its own: --driver {driver} is not judged)",)
         running = tuple(gpu for gpu in gpus if _still_runs(matrix, version, gpu)) or gpus
         # Where the flavours do not go together, either is as likely: the one that older drivers came with.
         flavours = flavours_serving(matrix, running) if figures(version) >= _FIRST_OPEN else ()

@@ -37,7 +37,7 @@ def identified(names: Sequence[str], matrix: Matrix) -> tuple[Identity, ...]:
     found: list[Identity] = []
     for place, name in enumerate(names):
         count, one = _counted(name, matrix)
-        gpus = matrix.gpus_by_name(one)
+        gpus = matrix.gpus_by_name(one) or tuple(filter(None, (matrix.gpu_of_processor(one),)))
         if not gpus:
             raise InputError(f"--gpu {name!r}: {_why_unknown(one, matrix)}")
         if len(gpus) > 1:

@@ -115,7 +115,7 @@ class Gpus:
         PCI id, a chip, "sm_90", "gfx1031".
         """
         text = names.product(name.strip())
-        if re.fullmatch(r"(10de|1002):[0-9a-f]{4}", text, re.IGNORECASE):
+        if re.fullmatch(r"(0x)?(10de|1002):(0x)?[0-9a-f]{4}", text, re.IGNORECASE):
             gpu = self.gpu_by_pci(text)
             return (gpu,) if gpu else ()
         direct = self._by_architecture(text)
@@ -161,6 +161,14 @@ class Gpus:
             if self._vocabulary.isdisjoint(left_out) and (found := self._of_words(part)):
                 return found
         return ()
+
+    def gpu_of_processor(self, name: str) -> Identity | None:
+        """The integrated GPU of an AMD processor: "Ryzen 7 5700G", "5700G", "Ryzen Z1 Extreme". None: unknown."""
+        said = f" {' '.join(names.words(name))} "
+        for row in self.tables.amd_processors:
+            if any(f" {' '.join(names.words(model))} " in said for model in row.models):
+                return self._of_amd(self._amd[row.gpu], row.name)
+        return None
 
     def other_name(self, name: str) -> str:
         """What to say of a name that stands for no GPU that is checked, or for many; "" where the matrix has none."""

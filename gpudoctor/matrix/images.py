@@ -26,9 +26,14 @@ class ImageQuestions(Gpus):
             if found := re.fullmatch(row.image, plain):
                 groups = found.groupdict()
                 told = {key: value for key, value in groups.items() if key in _TOLD_BY_THE_TAG and value}
+                cuda = told.get("cuda") or row.cuda or self.ngc_cuda(told.get("release", ""))
                 python = told.get("python") or row.python or self._python_of(groups.get("distribution"))
-                return replace(row, **{**told, "python": python, "cudnn": _cudnn(groups, row)})
+                return replace(row, **{**told, "cuda": cuda, "python": python, "cudnn": _cudnn(groups, row)})
         return None
+
+    def ngc_cuda(self, image: str) -> str | None:
+        """The CUDA of NVIDIA's PyTorch image of that release ("25.10"); None: unknown."""
+        return next((row.cuda for row in self.tables.ngc_images if row.release == image), None)
 
     def libc_of(self, os: Os) -> str | None:
         """C library of a distribution's release, "glibc 2.31" or "musl"; None: unknown."""

@@ -55,15 +55,25 @@ class NvidiaQuestions(Gpus):
         newer = (row for row in self.tables.cudnn_floors if own and own < (capability(row.lowest) or own))
         return next((row.lowest for row in newer if matches(row.cudnn, cudnn)), None)
 
+    def compat_driver(self, cuda: str, driver: str) -> str | None:
+        """The driver whose libcuda is in cuda-compat of that CUDA, if it runs on this older kernel driver."""
+        own, branch = self.bundled_driver(cuda), driver.partition(".")[0]
+        row = next((row for row in self.tables.forward_compatibility if matches(row.cuda, cuda)), None)
+        if own is None or row is None or branch not in row.branches or figures(branch) >= figures(own)[:1]:
+            return None
+        return own
+
     def bundled_driver(self, cuda: str) -> str | None:
         """The driver that the first release of this toolkit bundles ("12.8" gives the GA's)."""
         row = self._toolkit(cuda)
         return row.driver if row else None
 
     def cuda_served(self, driver: str) -> str | None:
-        """Newest CUDA release whose first toolkit bundles this driver or an older one; None: older than all."""
-        rows = [row for row in self.tables.cuda_toolkits if row.driver and not row.update]
-        served = [row.cuda for row in rows if row.driver and at_least(driver, row.driver)]
+        """Newest CUDA release whose first toolkit bundles this driver or an older one, or that came with the driver
+        alone; None: older than all."""
+        bundled = [(row.cuda, row.driver) for row in self.tables.cuda_toolkits if not row.update]
+        alone = [(row.cuda, row.branch) for row in self.tables.driver_branches]
+        served = [cuda for cuda, first in (*bundled, *alone) if cuda and first and at_least(driver, first)]
         return max(served, key=figures, default=None)
 
     def driver_for_cuda(self, driver: str, cuda: str) -> DriverVerdict:

@@ -114,10 +114,6 @@ class TorchQuestions(Gpus):
         )
         return minor(version) in set(map(minor, known))
 
-    def ngc_cuda(self, image: str) -> str | None:
-        """The CUDA of NVIDIA's PyTorch image of that release ("25.10"); None: unknown."""
-        return next((row.cuda for row in self.tables.ngc_images if row.release == image), None)
-
     def index_url(self, build: TorchBuild) -> str:
         """Wheel index of a build; "" for the package index's own. A `wheel_index` overlay replaces pytorch-stable."""
         if build.origin == "pypi":

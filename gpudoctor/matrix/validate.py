@@ -14,6 +14,7 @@ from gpudoctor.matrix.rows import (
     KEYS,
     AmdGpu,
     AmdgpuDkmsSystem,
+    AmdProcessor,
     BaseImage,
     Companion,
     Distribution,
@@ -149,6 +150,14 @@ def _amd_gpu(row: AmdGpu, matrix: Matrix) -> Iterator[str]:
 def _pci(pci: str) -> Iterator[str]:
     if not re.fullmatch(r"[0-9a-f]{4}", pci):
         yield f"pci {pci!r}: the device part, four lower-case hex digits"
+
+
+def _processor(row: AmdProcessor, matrix: Matrix) -> Iterator[str]:
+    if all(gpu.pci != row.gpu for gpu in matrix.tables.amd_gpus):
+        yield f"{row.gpu} is in no row of amd_gpus"
+    for other in matrix.tables.amd_processors:
+        if other != row and (both := set(other.models) & set(row.models)):
+            yield f"{', '.join(sorted(both))} is in another row, too"
 
 
 def _rates(row: GpuRates, matrix: Matrix) -> Iterator[str]:
@@ -382,6 +391,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     DistributionKernel: _distribution_kernel,
     OldTorchBuilds: _old_builds,
     OtherName: _other_name,
+    AmdProcessor: _processor,
     GpuRates: _rates,
     Interconnect: _interconnect,
     GfxTarget: _target,

@@ -10,10 +10,10 @@ from typing import Literal
 from msgspec.structs import replace
 
 from gpudoctor.finding import AnyRemedy, RemovePackage, ReplacePackage, ReplaceTorch
+from gpudoctor.frameworks.wanted import torch_and_companions
 from gpudoctor.machine import InstallerSettings, Machine, unknown
 from gpudoctor.planner import pip_steps, project_steps, python_steps
 from gpudoctor.planner.place import Place, Tool, place
-from gpudoctor.planner.requirements import torch_and_companions
 from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep, Step
 
@@ -164,7 +164,7 @@ def _conda_forge(here: Place, situation: Situation, torch: ReplaceTorch) -> Comm
 def _project_files(here: Place, situation: Situation, torch: ReplaceTorch, env: dict[str, str]) -> Commands:
     """The lines of a project, an environment file or an image: a fresh place, where nothing is installed yet."""
     files: Commands = {}
-    wanted = torch_and_companions(here, torch)
+    wanted = torch_and_companions(torch, here.arch)
     in_project = (*wanted, *project_steps.beside_torch(situation.matrix, torch))
     explicit = project_steps.serves_only_these(situation.matrix, torch)
     files[Way.UV_ADD], files[Way.PYPROJECT_TOML] = project_steps.project_lines(

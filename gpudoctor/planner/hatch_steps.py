@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from gpudoctor.frameworks.wanted import Wanted
 from gpudoctor.machine import TorchAsked
 from gpudoctor.planner.place import Place
-from gpudoctor.planner.requirements import PLAIN_REQUIREMENT, Wanted
+from gpudoctor.planner.requirements import PLAIN_REQUIREMENT
 from gpudoctor.step import ManualStep, RunStep, Step
 
 _VARIABLES = "envs.default.env-vars"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpudoctor.frameworks.wanted import Wanted
 from gpudoctor.machine import TorchAsked
 from gpudoctor.planner.place import Place
 from gpudoctor.planner.project_steps import source_name
-from gpudoctor.planner.requirements import Wanted
 from gpudoctor.step import RunStep, Step
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpudoctor.frameworks.wanted import Wanted, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
 from gpudoctor.planner.place import Place, is_path
-from gpudoctor.planner.requirements import Wanted, index_of_torch, rivals, several_decide, would_stay
+from gpudoctor.planner.requirements import index_of_torch, rivals, several_decide, would_stay
 from gpudoctor.situation import Situation
 from gpudoctor.situation.installer import refusal
 from gpudoctor.spelling import is_version
@@ -300,11 +301,6 @@ def restore(place: Place, situation: Situation, wanted: tuple[Wanted, ...]) -> t
 def pip(place: Place, verb: str) -> Argv:
     """`pip VERB` for this environment, with pip or uv."""
     return _uv(place, verb) if place.tool != "pip" else (place.python, "-m", "pip", verb)
-
-
-def quoted(wanted: Iterable[Wanted]) -> str:
-    """Requirements as a person types them in a shell."""
-    return " ".join(f"'{item.text}'" if set(item.text) & set("[]<>*") else item.text for item in wanted)
 
 
 def _options(place: Place, index: str) -> Argv:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpudoctor.frameworks.wanted import Wanted
 from gpudoctor.machine import Machine, TorchAsked
 from gpudoctor.planner.pip_steps import Argv, directly, pip
 from gpudoctor.planner.place import Place
-from gpudoctor.planner.requirements import Wanted
 from gpudoctor.step import ManualStep, RunStep, Step
 
 _SOURCE, _COMPILED = "requirements.in", "requirements.txt"

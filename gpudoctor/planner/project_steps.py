@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gpudoctor.frameworks.wanted import Wanted, quoted
 from gpudoctor.machine import Machine, ProjectPackage, TorchAsked
 from gpudoctor.plain_text import without_controls
-from gpudoctor.planner.pip_steps import quoted
 from gpudoctor.planner.place import Place
 from gpudoctor.planner.requirements import (
-    Wanted,
     decisive,
     named_by_project,
     places_that_ask,

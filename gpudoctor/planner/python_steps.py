@@ -15,11 +15,11 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
+from gpudoctor.frameworks.wanted import Wanted, torch_and_companions
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.planner import conda_steps, hatch_steps, pdm_steps, pip_steps, pip_tools_steps, project_steps
 from gpudoctor.planner.place import Place, is_variable, risk_of
 from gpudoctor.planner.requirements import (
-    Wanted,
     decisive,
     in_a_named_index,
     index_of_torch,
@@ -27,7 +27,6 @@ from gpudoctor.planner.requirements import (
     pinning_another,
     places_that_ask,
     several_decide,
-    torch_and_companions,
 )
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
@@ -48,7 +47,7 @@ def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
         return _if_possible(place, conda_steps.torch(place, remedy, why))
     if place.tool in _PROJECTS:
         remedy = in_a_named_index(situation, remedy)
-    wanted = torch_and_companions(place, remedy)
+    wanted = torch_and_companions(remedy, place.arch)
     index = remedy.index_url
     after = project_steps.files_that_bring_it_back(place, situation.machine, wanted, index)
     if place.tool in _PROJECTS:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, applying, marker_environment, normalised
 from gpudoctor.finding import ReplaceTorch
 from gpudoctor.frameworks.torch.compiled_packages import built_for
+from gpudoctor.frameworks.wanted import Wanted
 from gpudoctor.machine import Distribution, Machine, ProjectPackage, Torch, TorchAsked
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
-from gpudoctor.planner.place import Place
 from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_name, is_version
 
@@ -24,31 +23,6 @@ if TYPE_CHECKING:
 
 PLAIN_REQUIREMENT = r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?([<>=!~]=?=?[\w.*+!]+(,[<>=!~]=?=?[\w.*+!]+)*)?"
 """A requirement that stands in a file as it is written here: no spaces, no marker, no URL."""
-
-
-class Wanted(Struct, frozen=True):
-    """One package of an install command: `spec` such as "==2.9.1+cu128"."""
-
-    name: str
-    spec: str
-    extra: str = ""
-
-    @property
-    def text(self) -> str:
-        """As pip and uv take it."""
-        return f"{self.name}[{self.extra}]{self.spec}" if self.extra else f"{self.name}{self.spec}"
-
-
-def torch_and_companions(place: Place, remedy: ReplaceTorch) -> tuple[Wanted, ...]:
-    """torch with its local part, so that another build of the same version is really replaced."""
-    # CPU wheels for aarch64, and their companions, do not all name their build.
-    named = bool(remedy.index_url) and (place.arch == "x86_64" or remedy.build != "cpu")
-    wanted = [Wanted("torch", f"=={remedy.version}" + (f"+{remedy.build}" if named else ""), remedy.extra)]
-    for name, version in remedy.companions:
-        local = f"+{remedy.build}" if remedy.index_url and place.arch == "x86_64" and "*" not in version else ""
-        extra = remedy.extra if name == "torchvision" else ""
-        wanted.append(Wanted(name, f"=={version}{local}", extra))
-    return tuple(wanted)
 
 
 def would_stay(machine: Machine, item: Wanted) -> bool:

@@ -64,6 +64,13 @@ _NAMES: dict[str, dict[Family, str]] = {
     "compiler": {"ubuntu": "gcc", "debian": "gcc", "fedora": "gcc", "rhel": "gcc", "suse": "gcc", "arch": "gcc"},
 }
 
+_HEADERS = (
+    "Install the headers of Python {version}: python{version}-dev on Debian and Ubuntu, python{version}-devel on "
+    "Fedora and RHEL (python3-devel for the distribution's own Python), python{digits}-devel on openSUSE. Arch and "
+    "conda have them in the package python."
+)
+"""Where the distribution is not known."""
+
 LAYERING = {"rpm-ostree": "rpm-ostree install", "transactional-update": "transactional-update pkg install"}
 """What adds a package to a root that is replaced as a whole: it is there after a reboot."""
 
@@ -109,11 +116,14 @@ def install_system_package(place: Place, remedy: InstallSystemPackage, matrix: M
             return (outside,)
     package = _NAMES.get(purpose, {}).get(place.family)
     version = remedy.version if is_version(remedy.version) else ""
+    digits = version.replace(".", "") or "3"
     if package is None:
         text = f"Install {purpose}" + (f" {version}" if version else "") + "."
+        if purpose == "python-headers":
+            text = _HEADERS.format(version=version or "3", digits=digits)
         return (ManualStep(text=text, why=remedy.why, risk="root"), *after)
     if purpose == "python-headers":
-        package = package.format(version=version or "3", digits=version.replace(".", "") or "3")
+        package = package.format(version=version or "3", digits=digits)
         version = ""
     if purpose == "linux-firmware":
         return (_firmware(place, package, remedy, matrix),)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _LEFT_OUT = ("source", "checked")
 """Columns that only `--format json` has."""
 _WIDEST = 40
+_NOTHING: tuple[object, ...] = (None, "", [], (), {})
 
 
 def overview(tables: Tables) -> dict[str, int]:
@@ -33,7 +34,7 @@ def rows_with(rows: Iterable[Any], words: Iterable[str]) -> list[dict[str, Any]]
 
 def print_rows(rows: list[dict[str, Any]], out: TextIO) -> None:
     """Print them below their column names; columns that are empty in all rows, and sources, are left out."""
-    names = dict.fromkeys(name for row in rows for name, value in row.items() if value not in (None, "", [], {}))
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if value not in _NOTHING)
     cells = {name: [_cell(row.get(name)) for row in rows] for name in names if name not in _LEFT_OUT}
     widths = {name: max(len(name), *map(len, column)) for name, column in cells.items()}
     lines: list[Line] = [_row({name: name for name in cells}, widths, "bold")]
@@ -49,9 +50,11 @@ def _row(cells: dict[str, str], widths: dict[str, int], style: str) -> Line:
 def _cell(value: Any) -> str:
     """A value in a few words."""
     if isinstance(value, dict):
-        text = " ".join(f"{name}={_cell(part)}" for name, part in value.items() if part not in (None, "", [], {}))
-    elif isinstance(value, list):
+        text = " ".join(f"{name}={_cell(part)}" for name, part in value.items() if part not in _NOTHING)
+    elif isinstance(value, list | tuple):
         text = " ".join(_cell(part) for part in value)
+    elif isinstance(value, bool):
+        text = "yes" if value else "no"
     else:
-        text = {None: "", True: "yes", False: "no"}.get(value, str(value))
+        text = "" if value is None else str(value)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

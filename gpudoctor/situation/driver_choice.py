@@ -5,6 +5,7 @@ branch may be older than another's first driver."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.finding import Fix, InstallDriver, Manual, ModuleFlavour, Reboot, UnblockModule
@@ -230,8 +231,7 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
         return elsewhere
     remedy = driver_to_install(situation, gpus, why=_left_without(situation, gpus))
     if remedy is None:
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in asked))
-        text = f"Install a driver that names {names} in its list of supported GPUs."
+        text = f"Install a driver that names {_named(asked)} in its list of supported GPUs."
         unknown = Fix("Install the GPU's driver", (Manual(text=text, risk="root"),))
         return choose_gpus(situation, gpus) or unknown
     what = driver_name(remedy)
@@ -243,6 +243,12 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
             (Manual(text=f"On the host, outside this container: install {what} and reboot.", risk="reboot"),),
         )
     return Fix(f"Install {what}", (remedy, *unblocking(situation), _BOOT))
+
+
+def _named(gpus: tuple[Gpu, ...]) -> str:
+    """The names of GPUs, in a sentence. One of which only the maker is known has none."""
+    names = dict.fromkeys(gpu.name for gpu in gpus if not re.match(r"(NVIDIA|AMD) GPU\b", gpu.name))
+    return ", ".join(names) or "the GPU (`lspci -nn` tells which it is)"
 
 
 _BOOT = Reboot(why="the new kernel module is loaded at boot")

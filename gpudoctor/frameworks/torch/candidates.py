@@ -303,7 +303,8 @@ def _rejected(
 
 
 def _span(pythons: tuple[str, ...]) -> str:
-    return f"{pythons[0]} to {pythons[-1]}" if len(pythons) > 1 else pythons[0]
+    usual = [python for python in pythons if not python.endswith("t")] or pythons
+    return f"{usual[0]} to {usual[-1]}" if len(usual) > 1 else usual[0]
 
 
 def _best_first(matrix: Matrix, choice: Choice) -> tuple[object, ...]:

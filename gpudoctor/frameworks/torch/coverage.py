@@ -184,10 +184,19 @@ def _in_family(row: GfxTarget, prefix: str, open_ended: bool, kind: str | None) 
 def never_published(situation: Situation) -> bool:
     """Whether the torch is described, and the matrix knows that there is no such build."""
     torch = situation.torch
-    if torch is None or torch.source != "description" or torch.origin not in ("pypi", "download.pytorch.org"):
+    if torch is None or torch.source != "description":
+        return False
+    if torch.origin in ("download.pytorch.org", "amd") and torch.rocm and not rocm_exists(situation):
+        return True
+    if torch.origin not in ("pypi", "download.pytorch.org"):
         return False
     version, build = public_version(torch.version), torch.build or ""
     return build != "xpu" and situation.matrix.is_published(version, build, situation.platform) is False
+
+
+def rocm_exists(situation: Situation) -> bool:
+    """Whether any release of torch has a ROCm build for this platform."""
+    return any(row.rocm for row in situation.matrix.builds(situation.platform))
 
 
 def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not-yet", "dropped", "unknown"]:

@@ -20,6 +20,7 @@ from gpudoctor.matrix.rows.amd import (
 )
 from gpudoctor.matrix.rows.gpus import (
     AmdGpu,
+    AmdProcessor,
     Architecture,
     Capability,
     GfxTarget,
@@ -50,6 +51,7 @@ from gpudoctor.matrix.rows.nvidia import (
     DriverBranch,
     DriverInstruction,
     DriverPackage,
+    ForwardCompatibility,
     NvidiaKernelLimit,
     VgpuSeries,
 )
@@ -88,6 +90,7 @@ from gpudoctor.matrix.rows.torch import (
 __all__ = [
     "KEYS",
     "AmdGpu",
+    "AmdProcessor",
     "AmdgpuDkmsLimit",
     "AmdgpuDkmsSystem",
     "Architecture",
@@ -172,6 +175,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nvidia_gpus: tuple[NvidiaGpu, ...] = ()
     nvidia_socs: tuple[NvidiaSoc, ...] = ()
     cuda_floors: tuple[CudaFloor, ...] = ()
+    forward_compatibility: tuple[ForwardCompatibility, ...] = ()
     vgpu_series: tuple[VgpuSeries, ...] = ()
     cudnn_floors: tuple[CudnnFloor, ...] = ()
     cuda_toolkits: tuple[CudaToolkit, ...] = ()
@@ -181,6 +185,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nvidia_kernel_limits: tuple[NvidiaKernelLimit, ...] = ()
     gfx_targets: tuple[GfxTarget, ...] = ()
     amd_gpus: tuple[AmdGpu, ...] = ()
+    amd_processors: tuple[AmdProcessor, ...] = ()
     other_names: tuple[OtherName, ...] = ()
     gpu_rates: tuple[GpuRates, ...] = ()
     interconnects: tuple[Interconnect, ...] = ()
@@ -235,6 +240,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nvidia_gpus": ("pci",),
     "nvidia_socs": ("name",),
     "cuda_floors": ("major",),
+    "forward_compatibility": ("cuda",),
     "vgpu_series": ("series",),
     "cudnn_floors": ("cudnn",),
     "cuda_toolkits": ("cuda", "update"),
@@ -244,6 +250,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nvidia_kernel_limits": ("driver", "kernel"),
     "gfx_targets": ("gfx",),
     "amd_gpus": ("pci",),
+    "amd_processors": ("gpu", "name", "models"),
     "other_names": ("id",),
     "gpu_rates": ("product",),
     "interconnects": ("name",),

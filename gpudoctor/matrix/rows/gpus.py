@@ -118,6 +118,17 @@ class AmdGpu(Row, frozen=True, kw_only=True):
     ambiguous: tuple[str, ...] = ()
 
 
+class AmdProcessor(Row, frozen=True, kw_only=True):
+    """Processors of AMD with one integrated GPU, by which people call it."""
+
+    gpu: str
+    """Its PCI id, the device part."""
+    name: str
+    """The GPU as AMD calls it."""
+    models: tuple[str, ...]
+    """5700G, HX 370: the words of the processor's name that no other has."""
+
+
 class GpuRates(Row, frozen=True, kw_only=True):
     """The best rates of a product, by its vendor's documents."""
 

@@ -79,8 +79,10 @@ class BaseImage(Row, frozen=True, kw_only=True):
     """Version without local part, if it holds a torch and the tag tells."""
     release: str | None = None
     """The publisher's own number of the image (NGC)."""
-    origin: Literal["pypi", "download.pytorch.org", "ngc", "amd", "unknown"] = "unknown"
+    origin: Literal["pypi", "download.pytorch.org", "ngc", "amd", "jetson", "unknown"] = "unknown"
     """The origin of its torch."""
+    platform: Literal["", "linux-aarch64"] = ""
+    """The only platform that it is made for, if the name tells."""
     cudnn: str | None = None
     """Major release of its cuDNN; in a row, that of a tag with `cudnn` and no number. The pattern's group `cudnn`
     finds it in the tag."""
@@ -89,4 +91,6 @@ class BaseImage(Row, frozen=True, kw_only=True):
     """It has nvcc."""
     libraries: bool = False
     """It has CUDA's libraries (cuBLAS, cuSPARSE ...) below /usr/local/cuda."""
+    compat: bool = False
+    """It has cuda-compat of its CUDA, which the container toolkit loads where it helps."""
     musl: bool = False

@@ -12,6 +12,15 @@ class CudaFloor(Row, frozen=True, kw_only=True):
     driver: str
 
 
+class ForwardCompatibility(Row, frozen=True, kw_only=True):
+    """The kernel drivers that the libcuda of cuda-compat runs on, on GPUs that may use it."""
+
+    cuda: str
+    """Specifier of the CUDA that the package is of."""
+    branches: tuple[str, ...]
+    """Driver branches; of these only those before the package's own count."""
+
+
 class VgpuSeries(Row, frozen=True, kw_only=True):
     """A series of NVIDIA's vGPU types, by the letter at the end of their names (A16-4Q)."""
 
@@ -45,6 +54,8 @@ class DriverBranch(Row, frozen=True, kw_only=True):
     last_for: tuple[str, ...] = ()
     latest: str | None = None
     """A release of the branch that is known to exist."""
+    cuda: str | None = None
+    """The CUDA that it supports, if no toolkit of that number came out."""
 
 
 class DriverPackage(Row, frozen=True, kw_only=True):
