@@ -76,6 +76,8 @@ def test_a_complaint_without_any_message_names_a_cause(text: str, slug: str) -> 
         "I ran sudo apt-get install linux-headers-$(uname -r) before",
         "docker run --gpus all --shm-size=8g image",
         "The GPU is used, and the CPU only 5 %.",
+        "Feature request: it only uses the CPU today, please add support for the GPU",
+        "How do I force the CPU? I want to run on the CPU only, not use my GPU",
         "pip install 'numpy<2' torch",
     ],
 )
