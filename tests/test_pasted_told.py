@@ -50,6 +50,9 @@ def test_no_text_keeps_a_pattern_busy(row) -> None:
         ("sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm helped", "nvidia-uvm-after-suspend"),
         ("With NCCL_P2P_DISABLE=1 it works for me", "nccl-p2p-hang"),
         ("--shm-size=8g solved it", "shm-small"),
+        ("unset LD_LIBRARY_PATH fixed it for my GPU", "ld-library-path-shadow"),
+        ("Updating the NVIDIA driver solved the problem", "driver-too-old"),
+        ("I had to blacklist nouveau and to reboot", "nouveau-conflict"),
         ("Training is stuck at the start with both GPUs, but not with one GPU.", "nccl-p2p-hang"),
     ],
 )
@@ -75,6 +78,7 @@ def test_a_complaint_without_any_message_names_a_cause(text: str, slug: str) -> 
         "ollama uses the GPU and the CPU is idle",
         "I ran sudo apt-get install linux-headers-$(uname -r) before",
         "docker run --gpus all --shm-size=8g image",
+        "I updated the NVIDIA driver yesterday, the GPU is an old one",
         "The GPU is used, and the CPU only 5 %.",
         "Feature request: it only uses the CPU today, please add support for the GPU",
         "How do I force the CPU? I want to run on the CPU only, not use my GPU",
