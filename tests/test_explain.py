@@ -87,3 +87,9 @@ def test_harmless_and_a_programs_own_fault_have_no_cause():
 def test_nothing_of_a_text_reaches_the_terminal_as_control():
     told = gpudoctor("explain", "no kernel image is available \x1b]0;owned\x07 \x9b31m").stdout
     assert "\x1b" not in told and "\x07" not in told and "\x9b" not in told
+
+
+def test_a_sentence_without_any_message_is_explained_by_what_it_tells() -> None:
+    (match,) = matches("Since the notebook woke up from sleep CUDA does not find the GPU")
+    assert match["causes"] == ["nvidia-uvm-after-suspend"]
+    assert match["ask"]

@@ -53,6 +53,7 @@ def explain(name: str, style: str | None, overlays: tuple[str, ...], plugins: tu
         return _tell_checks(found, style)
     text = _ESCAPES.sub("", _from_stdin() if name == "-" else name)
     messages = matrix.messages_named(name) or _messages_in(text, matrix) or matrix.messages_like(text)
+    messages = messages or _told_in(text, matrix)
     if not messages and name != "-" and re.fullmatch(r"[\w.-]+", name):
         suite.named(name)  # raises: what is near to it
     return _tell_messages(text, messages, suite, style)
@@ -102,6 +103,17 @@ def _messages_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
     numbers = {message.number for message in logged}
     errors = (message for message in matrix.messages_in(text) if message.number not in numbers)
     return tuple(sorted((*logged, *errors), key=lambda message: message.number))
+
+
+def _told_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
+    """The complaints of a person, where no program's message is known."""
+    from gpudoctor.intake.text.reading import read_text
+    from gpudoctor.matrix.errors import Message
+
+    pasted = read_text(text.encode(), matrix).pasted
+    rows = {row.id: row for row in matrix.tables.told_circumstances}
+    told = pasted.told if pasted else ()
+    return tuple(Message(rows[one.circumstance], one.text, one.line) for one in told if one.complains)
 
 
 def _tell_messages(text: str, messages: tuple[Message, ...], suite: Suite[Situation], style: str | None) -> int:

@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gpudoctor.line_search import lines_with
-from gpudoctor.matrix.rows import ErrorPattern, LogPattern, Tables, XidMeaning
+from gpudoctor.matrix.rows import ErrorPattern, LogPattern, Tables, ToldCircumstance, XidMeaning
 
 Vendor = Literal["nvidia", "amd"]
 _TEXT, _LINE = 1 << 16, 2000
@@ -34,9 +34,9 @@ _NAMES_NVIDIA = re.compile(
 
 
 class Message(Struct, frozen=True):
-    """A known message in a text: an error of a program, or a line of the kernel log."""
+    """What is known of a line: an error of a program, a line of the kernel log, a circumstance told by a person."""
 
-    row: ErrorPattern | LogPattern
+    row: ErrorPattern | LogPattern | ToldCircumstance
     line: str
     number: int
     """Of the line, from 1."""
@@ -58,7 +58,8 @@ class Message(Struct, frozen=True):
         """Slugs, likeliest first. None: the message is harmless, or about the program."""
         if isinstance(self.row, LogPattern):
             return tuple(slug for slug in (self.xid.slug if self.xid else self.row.slug,) if slug)
-        return tuple(slug for slug in (self.row.slug, *self.row.also) if slug not in _NO_CAUSE)
+        others = self.row.also if isinstance(self.row, ErrorPattern) else ()
+        return tuple(slug for slug in (self.row.slug, *others) if slug not in _NO_CAUSE)
 
     @property
     def names_cause(self) -> bool:
@@ -68,12 +69,12 @@ class Message(Struct, frozen=True):
     @property
     def ask(self) -> str:
         """The question or command that decides between the causes."""
-        return self.row.ask if isinstance(self.row, ErrorPattern) else ""
+        return "" if isinstance(self.row, LogPattern) else self.row.ask
 
     @property
     def help(self) -> str:
         """What helps most often."""
-        return self.row.workaround if isinstance(self.row, ErrorPattern) else ""
+        return self.row.workaround
 
 
 class ErrorQuestions:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ToldCircumstance
 
 _ABOUT_GPUS = re.compile(
-    r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|geforce|radeon|[rg]tx)\b"
+    r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|geforce|radeon|[rg]tx"
+    r"|torch|ollama|comfyui|to (?:the )?cpu)\b"
     r"|显卡|видеокарт|grafikkarte|tarjeta|placa de v|onnxruntime",
     re.ASCII,
 )
