@@ -346,8 +346,8 @@ def test_integrated_graphics_that_fail_beside_a_gpu_that_computes_are_a_note():
     assert judged(machine).verdict == "ok"
 
 
-def test_a_weaker_gpu_without_code_beside_one_that_computes_is_a_note():
-    gpus = (nvidia_gpu(), nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", index=1))
+def test_a_display_gpu_without_code_beside_one_that_computes_is_a_note():
+    gpus = (nvidia_gpu(), nvidia_gpu("NVIDIA GeForce GT 1030", "sm_61", chip="GP108", index=1))
     devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(gpus))
     machine = ran(nvidia_machine(*gpus), *passing(), *raising(NO_IMAGE, device="cuda:1"), devices=devices)
     assert errors(machine) == []
