@@ -59,6 +59,8 @@ class Choice(Struct, frozen=True):
     """Its torch.linalg library is known to have no code for one of the GPUs."""
     fault: str = ""
     """A known issue that affects it on this machine."""
+    fault_variables: tuple[tuple[str, str], ...] = ()
+    """Variables with which it does not show."""
     fault_of_release: bool = False
     """That fault affects the release, whatever the GPU."""
     passed_over: str = ""
@@ -126,8 +128,13 @@ class Bench:
         if issue is None:
             return choice
         fault = f"{issue.symptom} ({issue.source.partition(';')[0]})"
-        why = (*choice.why, f"known issue: {fault}")
-        return replace(choice, fault=fault, fault_of_release=_of_release(issue), why=why)
+        why = (
+            *choice.why,
+            f"known issue: {fault}",
+            *([f"workaround: {issue.workaround}"] if issue.variables else ()),
+        )
+        variables = tuple(issue.variables.items())
+        return replace(choice, fault=fault, fault_variables=variables, fault_of_release=_of_release(issue), why=why)
 
 
 def _of_release(issue: KnownIssue) -> bool:

@@ -79,12 +79,19 @@ def fits(situation: Situation) -> tuple[Fit, ...]:
 
 
 def weight(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
-    """How severe it is that torch has no code for an NVIDIA GPU: a note if another one works, nobody means to compute
-    on this one, and a process does not surely meet it first; else an error."""
+    """How severe it is that torch has no code for an NVIDIA GPU: a note for one that does not disturb beside another
+    that works, else an error."""
     working = any(other.served and other.gpu.key != fit.gpu.key for other in all_fits)
-    first = in_process_order(situation.machine, "nvidia")[:1]
-    met_first = bool(first) and first[0].key == fit.gpu.key
-    return "note" if working and not met_first and _for_the_screen(situation, fit.gpu) else "error"
+    return "note" if working and not disturbs(situation, fit.gpu) else "error"
+
+
+def disturbs(situation: Situation, gpu: Gpu) -> bool:
+    """Whether a GPU without code makes programs fail beside one that works: they meet it first, or they may want to
+    use it, too."""
+    first = in_process_order(situation.machine, gpu.vendor)[:1]
+    if first and first[0].key == gpu.key:
+        return True
+    return not gpu.integrated if gpu.vendor == "amd" else not _for_the_screen(situation, gpu)
 
 
 def _for_the_screen(situation: Situation, gpu: Gpu) -> bool:
