@@ -223,17 +223,13 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
                 Evidence.of("gpu.arch", fit.gpu.arch),
                 Evidence("torch.archs.linalg", spelled(linalg), torch.archs.source or "compat_matrix"),
             ),
-            fixes=(
-                Fix(
-                    "Compute these functions on the CPU, or use torch 2.10",
-                    (
-                        Manual(
-                            "Move the input of torch.linalg functions to the CPU, or use torch 2.10 (cu126, cu128)."
-                        ),
-                    ),
-                ),
-            ),
+            fixes=(*builds.without_fault(situation, lambda choice: choice.linalg != "yes"), _LINALG_ON_THE_CPU),
         )
+
+
+_LINALG_ON_THE_CPU = Fix(
+    "Compute these functions on the CPU", (Manual("Move the input of torch.linalg functions to the CPU."),)
+)
 
 
 # --- the matrix ------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ class _Choosing:
         found: list[tuple[Choice, str]] = [(best, newest)] if best else []
         kinds = (
             ("the driver fully supports its CUDA", [c for c in sound if c.driver == "serves"]),
-            ("all of torch.linalg runs on it", [c for c in sound if not c.lacks_linalg]),
+            ("all of torch.linalg runs on it", [c for c in sound if c.linalg != "no"]),
             ("keeps the installed version", list(self._same_version())),
             ("the package index's own build: needs no other index", [c for c in sound if not c.index_url]),
             ("from torch's own index", [c for c in sound if c.origin == "download.pytorch.org"]),
@@ -116,7 +116,7 @@ class _Choosing:
         for number, (why, pool) in enumerate(kinds):
             if number == 0 and best and best.driver != "minor-version":
                 continue
-            if number == 1 and not (best and best.lacks_linalg):
+            if number == 1 and not (best and best.linalg == "no"):
                 continue
             if number == 4 and not (best and best.origin == "amd"):
                 continue

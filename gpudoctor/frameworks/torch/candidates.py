@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.frameworks.torch.c_library import c_library, too_old_for
 from gpudoctor.frameworks.torch.companions import paired_versions
 from gpudoctor.frameworks.torch.coverage import blas_answer, cuda_answer, gfx_answer, without_overrides
-from gpudoctor.isa import cuda_runs
+from gpudoctor.isa import Runs, cuda_runs
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.rows import Basis, Standing
@@ -55,8 +55,8 @@ class Choice(Struct, frozen=True):
     carries: str = ""
     """The code that runs on the GPUs: "sm_120", "sm_89 runs its sm_86 code"."""
     pythons: tuple[str, ...] = ()
-    lacks_linalg: bool = False
-    """Its torch.linalg library is known to have no code for one of the GPUs."""
+    linalg: Runs = "unknown"
+    """Whether its torch.linalg library has code for all the GPUs."""
     fault: str = ""
     """A known issue that affects it on this machine."""
     fault_variables: tuple[tuple[str, str], ...] = ()
@@ -204,7 +204,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
         floor = matrix.floor(cuda)
         return _rejected(row, "driver", f"driver {bench.driver or ''} is too old for CUDA {cuda} (from {floor} on)")
     cudnn = matrix.cudnn_of(row)
-    native, lacks_linalg = True, False
+    native, linalg = True, list[Runs]()
     found: list[str] = []
     for gpu in bench.gpus:
         sm = gpu.arch.value or ""
@@ -214,7 +214,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
         if cudnn and matrix.cudnn_lacks(cudnn, sm):
             return _rejected(row, "code", f"no code for {sm} ({gpu.name}) in the cuDNN that comes with it ({cudnn})")
         native = native and answer.native
-        lacks_linalg |= bool(row.linalg) and cuda_runs(sm, row.linalg or (), ()).runs == "no"
+        linalg.append(cuda_runs(sm, row.linalg, ()).runs if row.linalg else "unknown")
         found.append(sm if answer.native and answer.by == sm else f"{sm} runs its {answer.by} code")
     return _chosen(
         matrix,
@@ -222,7 +222,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
         level="native" if native else "ptx",
         carries=", ".join(dict.fromkeys(found)),
         driver=verdict,
-        lacks_linalg=lacks_linalg,
+        linalg="no" if "no" in linalg else "unknown" if "unknown" in linalg else "yes",
     )
 
 
@@ -260,7 +260,7 @@ def _chosen(
     driver: DriverVerdict = "serves",
     extra: str = "",
     standing: Standing = "supported",
-    lacks_linalg: bool = False,
+    linalg: Runs = "unknown",
 ) -> Choice:
     why = [f"has code for {carries}" if carries else "runs without a GPU"]
     if carries and row.basis in ("derived", "unknown"):
@@ -275,7 +275,7 @@ def _chosen(
         why.append(said[driver])
     if level == "ptx":
         why.append("compiled from PTX at the first start")
-    if lacks_linalg:
+    if linalg == "no":
         why.append("torch.linalg has no code for the GPU")
     if standing in ("tested", "built"):
         why.append(f"device code only {standing}, not supported")
@@ -296,7 +296,7 @@ def _chosen(
         extra=extra,
         carries=carries,
         pythons=row.pythons,
-        lacks_linalg=lacks_linalg,
+        linalg=linalg,
         why=tuple(why),
     )
 
@@ -345,7 +345,7 @@ def within_version(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
     return (
         ("serves", "unknown", "minor-version", "too-old").index(choice.driver),
         choice.level == "ptx",
-        choice.lacks_linalg,
+        choice.linalg == "no",
         choice.origin == "amd",  # torch's own index comes before the vendor's
         nearness,
         ("measured", "documented", "derived", "unknown").index(choice.basis),

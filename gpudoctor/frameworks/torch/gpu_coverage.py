@@ -195,14 +195,22 @@ def aside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
 
 def fixes_beside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> tuple[Fix, ...]:
     """Fixes for a GPU that the build does not support. Another build, if one supports the GPU; last, if the build
-    supports other GPUs, showing only those to a process."""
+    supports other GPUs, showing only those to a process. If only other GPUs can be supported, both together."""
     gpus = builds.gpus_to_serve(situation, situation.usable_of(fit.gpu.vendor))
     others = tuple(other.gpu for other in all_fits if other.served and other.gpu.key != fit.gpu.key)
-    show = show_only(situation, others) if others else None
-    if show is None or fit.gpu in gpus:
-        fixes = better_torch(situation)
-        return (*(fix for fix in fixes if not _for_the_cpu(fix)), show) if show else fixes
-    return (show,)
+    show = show_only(situation, others or gpus) if others or fit.gpu not in gpus else None
+    if show is None:
+        return better_torch(situation)
+    fixes = tuple(fix for fix in better_torch(situation) if not _for_the_cpu(fix))
+    if fit.gpu in gpus:
+        return (*fixes, show)
+    if others or not disturbs(situation, fit.gpu):
+        return (show,) if others else fixes
+    return tuple(Fix(f"{fix.title}, and {_lower(show.title)}", (*fix.remedies, *show.remedies)) for fix in fixes)
+
+
+def _lower(title: str) -> str:
+    return title[:1].lower() + title[1:]
 
 
 def _for_the_cpu(fix: Fix) -> bool:
