@@ -115,11 +115,13 @@ def test_a_gpu_in_a_gap_of_the_list_is_older_or_newer_by_its_age(arch, carried, 
 
 def test_a_gpu_without_code_beside_a_working_one_is_an_error_unless_it_is_for_the_screen():
     def beside(*gpus, build="2.9.1+cu128", **variables):
-        return nvidia_machine(*gpus, torch=torch(build), variables=variables)
+        flavour = "open" if RTX_5090 in gpus else "proprietary"
+        return nvidia_machine(*gpus, torch=torch(build), flavour=flavour, variables=variables)
 
     older = nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", chip="GP104", index=1)
     assert severity(beside(nvidia_gpu(), older), "torch-dropped-old-gpu") == "error"
-    assert severity(beside(RTX_5090, older, build="2.9.1+cu126"), "torch-no-arch-for-gpu") == "error"
+    ampere = nvidia_gpu("NVIDIA GeForce RTX 3090", "sm_86", chip="GA102", index=1)
+    assert severity(beside(RTX_5090, ampere, build="2.9.1+cu126"), "torch-no-arch-for-gpu") == "error"
     small = nvidia_gpu("NVIDIA GeForce GT 1030", "sm_61", chip="GP108", index=1)
     assert severity(beside(nvidia_gpu(), small), "torch-dropped-old-gpu") == "note"
     assert severity(beside(small), "torch-dropped-old-gpu") == "error"
@@ -132,7 +134,7 @@ def test_a_gpu_without_code_beside_a_working_one_is_an_error_unless_it_is_for_th
 
 def test_a_gpu_without_code_beside_a_working_one_gets_a_build_for_both_or_is_hidden():
     older = nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", chip="GP104", index=1)
-    machine = nvidia_machine(nvidia_gpu(), older, torch=torch("2.9.1+cu128"))
+    machine = nvidia_machine(nvidia_gpu(), older, torch=torch("2.9.1+cu128"), flavour="proprietary")
     (finding,) = judged(machine, "GPD403").findings
     assert [remedy.build for remedy in finding.fixes[0].remedies] == ["cu126"]
     hidden = {remedy.name: remedy.value for remedy in finding.fixes[-1].remedies}

@@ -255,6 +255,11 @@ def test_a_gpu_that_programs_would_meet_first_is_hidden() -> None:
     assert answer["choices"][0]["env"] == {}
 
 
+def test_a_gpu_that_the_driver_refuses_needs_no_hiding() -> None:
+    _, answer = described("--gpu", "L40S", "--gpu", "K80", "--driver", "570.86.15")
+    assert (answer["choices"][0]["level"], answer["choices"][0]["env"]) == ("native", {})
+
+
 def test_a_kernel_older_than_the_gpu_has_to_be_updated_first() -> None:
     code, answer = described("--gpu", "RX 9070 GRE", "--os", "amzn-2023", "--kernel", "6.1.0-30-amd64")
     assert code == 1
@@ -263,6 +268,8 @@ def test_a_kernel_older_than_the_gpu_has_to_be_updated_first() -> None:
     steps = answer["otherwise"][0]["steps"]
     assert steps[0]["argv"] == ["dnf", "install", "-y", "kernel6.12"]
     assert "torch==2.14.1+rocm7.14" in steps[-1]["argv"][-1]
+    _, answer = described("--gpu", "860M", "--os", "ubuntu-22.04", "--kernel", "5.15.0-119-generic")
+    assert [choice["level"] for choice in answer["choices"]] == ["cpu"]  # an override does not help it
 
 
 def test_a_build_with_a_known_issue_comes_with_the_variables_of_its_workaround() -> None:

@@ -93,7 +93,8 @@ class _Choosing:
         if not self.gpus:
             return self._on_the_cpu()
         found = [self._build(choice, *why) for choice, *why in self._different(self.native)]
-        if not any(choice.origin != "amd" and not merely_built(choice) for choice in self.native):
+        sound = any(choice.origin != "amd" and not merely_built(choice) for choice in self.native)
+        if not sound and not self.fault:
             found += self._overrides(bool(self.native))
         if self.place == "source":
             found += [self._by_hand(fix, "source") for fix in self._elsewhere()]

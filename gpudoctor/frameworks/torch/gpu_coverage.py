@@ -81,13 +81,16 @@ def fits(situation: Situation) -> tuple[Fit, ...]:
 def weight(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
     """How severe it is that torch has no code for an NVIDIA GPU: a note for one that does not disturb beside another
     that works, else an error."""
-    working = any(other.served and other.gpu.key != fit.gpu.key for other in all_fits)
+    others = (other.gpu for other in all_fits if other.served and other.gpu.key != fit.gpu.key)
+    working = any(not refusal(situation, gpu) for gpu in others)
     return "note" if working and not disturbs(situation, fit.gpu) else "error"
 
 
 def disturbs(situation: Situation, gpu: Gpu) -> bool:
     """Whether a GPU without code makes programs fail beside one that works: they meet it first, or they may want to
-    use it, too."""
+    use it, too. The driver shows them none that it refuses."""
+    if refusal(situation, gpu):
+        return False
     first = in_process_order(situation.machine, gpu.vendor)[:1]
     if first and first[0].key == gpu.key:
         return True
