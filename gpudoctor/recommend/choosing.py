@@ -145,7 +145,8 @@ class _Choosing:
         if choice.rocm and (overrides := sorted(n for n in self.machine.variables if n.startswith(OVERRIDE))):
             why.append(f"unset {', '.join(overrides)}: native code is not used under an override")
         level: BuildLevel = choice.level
-        env = dict(choice.fault_variables) | self._hiding(remedies, why)
+        hiding, reason = self._hiding(remedies)
+        env = dict(choice.fault_variables) | hiding
         return Recommended(
             torch=choice.version,
             build=choice.build,
@@ -154,11 +155,11 @@ class _Choosing:
             level=level,
             env=env,
             commands=commands_for(remedies, self.situation, env=env, apart=self._apart),
-            why=tuple(why),
+            why=(*why, *reason),
         )
 
-    def _hiding(self, remedies: tuple[AnyRemedy, ...], why: list[str]) -> dict[str, str]:
-        """The variables that keep programs from GPUs that disturb beside this build; adds the reason to `why`."""
+    def _hiding(self, remedies: tuple[AnyRemedy, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The variables that keep programs from GPUs that disturb beside this build, and why they are needed."""
         after = self.situation
         for remedy in remedies:
             after = after.on(effect(remedy, after).machine)
@@ -166,10 +167,10 @@ class _Choosing:
         served = tuple(fit.gpu for fit in all_fits if fit.served)
         disturbing = tuple(fit.gpu for fit in all_fits if fit.fails and disturbs(after, fit.gpu))
         settings = visible_as(after, served) if served and disturbing else ()
-        if settings:
-            names = ", ".join(dict.fromkeys(gpu.name for gpu in disturbing))
-            why.append(f"has no code for {names}: {settings[-1][0]} hides it")
-        return dict(settings)
+        if not settings:
+            return {}, ()
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in disturbing))
+        return dict(settings), (f"has no code for {names}: {settings[-1][0]} hides it",)
 
     @property
     def _apart(self) -> bool:
@@ -196,7 +197,9 @@ class _Choosing:
             else:
                 remedies = with_companions(self.situation, remedies, torch, self.companions)
                 why += left_out(self.situation, torch.version, remedies, self.companions)
-            env |= self._hiding(remedies, why)
+            hiding, reason = self._hiding(remedies)
+            env |= hiding
+            why += reason
             found.append(
                 Recommended(
                     torch=version,
