@@ -210,7 +210,7 @@ TEST_CASES = {
     ),
     "wrong attention on ROCm, as is known of it": (
         ran(amd_machine(torch=torch("2.4.0+rocm6.1")), *passing(), *computing_wrong("attention-memory-efficient")),
-        "rocm-mem-efficient-attention", ["Manual"], ["attention-memory-efficient"],
+        "rocm-mem-efficient-attention", ["torch 2.4.1+rocm6.1"], ["attention-memory-efficient"],
     ),
     "wrong attention on ROCm of which nothing is known": (
         ran(amd_machine(), *passing(), *computing_wrong("attention-memory-efficient")),
@@ -229,7 +229,7 @@ TEST_CASES = {
     "linear algebra on Turing": (
         ran(nvidia_machine(nvidia_gpu("Tesla T4", "sm_75"), torch=torch("2.12.1+cu130")), *passing(),
             *raising(NO_IMAGE, "linalg-eigh")),
-        "torch-linalg-no-arch", ["Manual"], ["linalg-eigh"],
+        "torch-linalg-no-arch", ["torch 2.15.0+cu132"], ["linalg-eigh"],
     ),
 }  # fmt: skip
 
@@ -346,8 +346,8 @@ def test_integrated_graphics_that_fail_beside_a_gpu_that_computes_are_a_note():
     assert judged(machine).verdict == "ok"
 
 
-def test_a_weaker_gpu_without_code_beside_one_that_computes_is_a_note():
-    gpus = (nvidia_gpu(), nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", index=1))
+def test_a_display_gpu_without_code_beside_one_that_computes_is_a_note():
+    gpus = (nvidia_gpu(), nvidia_gpu("NVIDIA GeForce GT 1030", "sm_61", chip="GP108", index=1))
     devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(gpus))
     machine = ran(nvidia_machine(*gpus), *passing(), *raising(NO_IMAGE, device="cuda:1"), devices=devices)
     assert errors(machine) == []

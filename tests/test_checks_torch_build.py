@@ -119,12 +119,33 @@ def test_a_gpu_in_a_gap_of_the_list_is_older_or_newer_by_its_age(arch, carried, 
     assert severity(nvidia_machine(nvidia_gpu("A GPU", arch), torch=patient), slug) == "error"
 
 
-def test_a_weaker_gpu_beside_a_working_one_is_a_note_and_a_stronger_one_an_error():
-    both = (nvidia_gpu(), nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", index=1))
-    weaker = nvidia_machine(*both, torch=torch("2.9.1+cu128"))
-    assert severity(weaker, "torch-dropped-old-gpu") == "note"
-    stronger = nvidia_machine(RTX_5090, both[1], torch=torch("2.9.1+cu126"))
-    assert severity(stronger, "torch-no-arch-for-gpu") == "error"
+def test_a_gpu_without_code_beside_a_working_one_is_an_error_unless_it_is_for_the_screen():
+    def beside(*gpus, build="2.9.1+cu128", **variables):
+        flavour = "open" if RTX_5090 in gpus else "proprietary"
+        return nvidia_machine(*gpus, torch=torch(build), flavour=flavour, variables=variables)
+
+    older = nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", chip="GP104", index=1)
+    assert severity(beside(nvidia_gpu(), older), "torch-dropped-old-gpu") == "error"
+    ampere = nvidia_gpu("NVIDIA GeForce RTX 3090", "sm_86", chip="GA102", index=1)
+    assert severity(beside(RTX_5090, ampere, build="2.9.1+cu126"), "torch-no-arch-for-gpu") == "error"
+    small = nvidia_gpu("NVIDIA GeForce GT 1030", "sm_61", chip="GP108", index=1)
+    assert severity(beside(nvidia_gpu(), small), "torch-dropped-old-gpu") == "note"
+    assert severity(beside(small), "torch-dropped-old-gpu") == "error"
+    without_build = nvidia_gpu("NVIDIA GeForce GT 710", "sm_35", chip="GK208", index=1)
+    assert severity(beside(nvidia_gpu(), without_build), "torch-dropped-old-gpu") == "note"
+    first = (change(small, index=0), nvidia_gpu(index=1))
+    assert severity(beside(*first), "torch-dropped-old-gpu") == "note"
+    assert severity(beside(*first, CUDA_DEVICE_ORDER="PCI_BUS_ID"), "torch-dropped-old-gpu") == "error"
+
+
+def test_a_gpu_without_code_beside_a_working_one_gets_a_build_for_both_or_is_hidden():
+    older = nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", chip="GP104", index=1)
+    machine = nvidia_machine(nvidia_gpu(), older, torch=torch("2.9.1+cu128"), flavour="proprietary")
+    (finding,) = judged(machine, "GPD403").findings
+    assert [remedy.build for remedy in finding.fixes[0].remedies] == ["cu126"]
+    hidden = {remedy.name: remedy.value for remedy in finding.fixes[-1].remedies}
+    assert hidden == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0"}
+    assert told(change(machine, variables=hidden), "GPD403") == []
 
 
 def test_eight_equal_gpus_are_one_finding():

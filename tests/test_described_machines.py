@@ -53,6 +53,28 @@ MACHINES = {
     "--gpu RX~7900~XTX --os ubuntu-18.04 --torch 2.9.1+rocm6.4": ("torch-import-fails", 1),
     "--gpu RTX~4090 --os centos-7 --torch 2.5.1+cu124": (None, 0),
     "--gpu RTX~4090 --os debian-10 --torch 2.9.1+cu128": (None, 0),
+    # a task of a batch system that hides every GPU runs on the CPU
+    "--gpu RTX~4090 --driver 570.133.07 --torch 2.9.1 --env CUDA_VISIBLE_DEVICES= --env SLURM_JOB_ID=17": (None, 0),
+    "--gpu RTX~4090 --driver 570.133.07 --torch 2.9.1 --env CUDA_VISIBLE_DEVICES= --env RAY_JOB_ID=1": (None, 0),
+    "--gpu RX~7900~XTX --torch 2.9.1+rocm6.4 --env ROCR_VISIBLE_DEVICES= --env PBS_JOBID=3": (None, 0),
+    "--gpu RTX~4090 --driver 570.133.07 --torch 2.9.1 --env CUDA_VISIBLE_DEVICES=": ("cuda-visible-devices", 1),
+    "--gpu RTX~4090 --driver 570.133.07 --torch 2.9.1 --env CUDA_VISIBLE_DEVICES=3 --env SLURM_JOB_ID=17": (
+        "cuda-visible-devices",
+        1,
+    ),
+    # several GPUs, one of them without code
+    "--gpu GTX~1080~Ti --gpu RTX~3090 --driver 570.133.07 --torch 2.9.1": ("torch-dropped-old-gpu", 1),
+    "--gpu V100 --gpu V100 --gpu T4 --driver 580.95.05 --torch 2.11.0": ("torch-dropped-old-gpu", 1),
+    "--gpu P100 --gpu H100 --driver 570.133.20 --torch 2.9.1": ("torch-dropped-old-gpu", 1),
+    "--gpu RTX~3090 --gpu RTX~5090 --driver 580.95.05 --torch 2.6.0": ("torch-no-arch-for-gpu", 1),
+    "--gpu 10de:1d01 --gpu RTX~3090 --driver 570.133.07 --torch 2.9.1": (None, 0),
+    "--gpu Quadro~P400 --gpu RTX~3090 --driver 570.133.07 --torch 2.9.1": (None, 0),
+    "--gpu Quadro~P400 --gpu RTX~3090 --driver 570.133.07 --torch 2.9.1 --env CUDA_DEVICE_ORDER=PCI_BUS_ID": (
+        "torch-dropped-old-gpu",
+        1,
+    ),
+    "--gpu GTX~1080~Ti --gpu RTX~3090 --driver 570.133.07 --torch 2.9.1 --env CUDA_DEVICE_ORDER=PCI_BUS_ID "
+    "--env CUDA_VISIBLE_DEVICES=1": (None, 0),
     # no code for the GPU
     "--gpu RTX~5090 --driver 570.133.07 --torch 2.6.0+cu124": ("torch-no-arch-for-gpu", 1),
     "--gpu RTX~5070~Ti --driver 580.95.05 --torch 2.8.0+cu126": ("torch-no-arch-for-gpu", 1),
@@ -109,7 +131,8 @@ MACHINES = {
     "--gpu RX~6700~XT --torch 2.9.1+rocm6.4 --env HSA_OVERRIDE_GFX_VERSION=11.0.0": ("hsa-override-wrong", 1),
     # mixed boxes
     "--gpu RTX~5090 --gpu RTX~3090 --driver 580.95.05 --torch 2.9.1+cu126": ("torch-no-arch-for-gpu", 1),
-    "--gpu RTX~4090 --gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1+cu128": (None, 0),
+    "--gpu RTX~4090 --gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1+cu128": ("torch-dropped-old-gpu", 1),
+    "--gpu RTX~4090 --gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1+cu126": (None, 0),
     # Blackwell needs the open modules, which refuse Pascal: one driver cannot serve both.
     "--gpu RTX~5090 --gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1+cu126": ("blackwell-open-module", 1),
     "--gpu RTX~4090 --gpu RX~7900~XTX --driver 580.95.05 --torch 2.9.1+cu128": (None, 0),

@@ -31,7 +31,7 @@ CONTRACT = {
             "required": ["verdict", "left", "until", "notes"],
             "additionalProperties": False,
             "properties": {
-                "verdict": {"enum": ["ok", "warning", "error"]},
+                "verdict": {"enum": ["ok", "warning", "error", "unknown"]},
                 "left": {"type": "array", "items": {"pattern": "^GPD[0-9]{3}$"}},
                 "notes": {"type": "array", "items": {"pattern": "^GPD[0-9]{3}$"}},
                 "until": {"pattern": "^(end|step [0-9]+: (a reboot|a person|another container))$"},
@@ -161,6 +161,14 @@ def test_a_described_torch_or_python_is_not_repaired(venv: Path):
     for described in (("--torch", "2.6.0+cpu"), ("--python-version", "3.11")):
         data = planned(*DESCRIBED, "--python", str(venv), *described)
         assert {step["state"] for step in data["steps"]} == {"shown only"}
+
+
+def test_a_plan_that_ends_where_an_important_check_stays_open_promises_nothing():
+    gpu = ("--gpu", "RTX 3050 Laptop GPU", "--driver", "595.58.03", "--python-version", "3.13")
+    hidden = (*gpu, "--torch", "2.13.0+cu129", "--env", "CUDA_VISIBLE_DEVICES=", "--dry-run")
+    assert planned(*hidden)["predicted"] == {"verdict": "unknown", "left": [], "until": "end", "notes": []}
+    _, out, _ = invoke("fix", *hidden)
+    assert "no problem is left, but an important check cannot be completed" in " ".join(out.split())
 
 
 def test_an_environment_beside_a_root_may_be_repaired_and_one_inside_it_not(broken: Host, venv: Path):

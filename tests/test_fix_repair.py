@@ -398,8 +398,9 @@ def test_where_nothing_was_found_but_a_question_is_open_it_is_not_called_well() 
 
 
 def test_a_note_that_a_build_for_all_gpus_would_clear_is_told_with_its_fix() -> None:
-    """One of two GPUs works: nothing must be fixed. Whoever wants both learns which build has code for both."""
-    old, newer = nvidia_gpu("Tesla M40", "sm_52"), nvidia_gpu("NVIDIA GeForce RTX 3060", "sm_86", index=1)
+    """Only a display GPU does not work: nothing must be fixed. Whoever wants both learns which build serves both."""
+    old = nvidia_gpu("Quadro K620", "sm_50", chip="GM107")
+    newer = nvidia_gpu("NVIDIA GeForce RTX 3060", "sm_86", index=1)
     machine = nvidia_machine(old, newer, driver="550.120", flavour="proprietary", torch=torch("2.9.1+cu128"))
     assert "`gpudoctor fix --only torch-dropped-old-gpu`" in plan_of(machine).after
     (planned,) = plan_of(machine, only=("GPD403",)).steps

@@ -198,3 +198,23 @@ def test_a_needed_override_without_another_build_is_kept() -> None:
 def test_triton_is_not_judged_for_a_gpu_that_torch_has_no_code_for() -> None:
     report = whatif("--gpu RTX~5090 --gpu RTX~4090 --driver 580.95.05 --torch 2.5.1+cu124 --package triton==3.1.0")
     assert "ptxas-too-old" not in [one["slug"] for one in report["findings"]]
+
+
+def test_a_gpu_that_no_build_supports_is_hidden_beside_the_build_for_the_other() -> None:
+    found = plan_of(described("--gpu RX~470 --gpu RX~5500~XT --torch 1.13.0+rocm5.1.1 --python-version 3.11"))
+    assert "torch[device-gfx1012]==2.11.0+rocm7.14.0" in shown(found)
+    assert "HIP_VISIBLE_DEVICES" in shown(found)
+    assert (found.left, found.predicted.verdict) == ((), "ok")
+
+
+@pytest.mark.parametrize(
+    ("machine", "torch"),
+    [
+        ("--gpu GTX~1660~Ti --driver 595.58.03 --torch 2.13.0", "torch==2.15.0"),  # its torch.linalg was read
+        ("--gpu 8060S --kernel 6.18.6 --torch 2.10.0+rocm7.1", "torch==2.11.0+rocm7.2"),
+        ("--gpu RX~7900~XTX --torch 2.6.0+rocm6.2.4", "torch==2.7.0+rocm6.3"),
+        ("--gpu RX~7900~XTX --torch 2.2.1+rocm5.7", "torch==2.4.1+rocm6.1"),
+    ],
+)
+def test_a_build_that_is_known_to_be_without_the_fault_comes_before_a_sentence(machine: str, torch: str) -> None:
+    assert torch in shown(plan_of(described(machine)))

@@ -235,6 +235,57 @@ def test_an_integrated_gpu_does_not_decide() -> None:
 # --- places ----------------------------------------------------------------------------------------
 
 
+def test_integrated_graphics_that_people_compute_on_count_beside_a_gpu() -> None:
+    both = ("--kernel", "6.18.6", "--python-version", "3.12", "--gpu", "8060S", "--gpu")
+    _, answer = described(*both, "RX 5600 XT")
+    assert "torch[device-gfx1151,device-gfx1010]==" in answer["choices"][0]["commands"]["pip"][-1]
+    assert answer["choices"][0]["env"] == {}
+    code, answer = described(*both, "RX 580")
+    assert (code, answer["choices"][0]["level"]) == (0, "native")
+    assert answer["choices"][0]["env"] == {"HIP_VISIBLE_DEVICES": "0"}
+
+
+def test_a_gpu_that_programs_would_meet_first_is_hidden() -> None:
+    about = ("--kernel", "6.18.6", "--python-version", "3.12")
+    _, answer = described("--gpu", "780M", "--gpu", "RX 6600", *about)
+    native, override = answer["choices"][:2]
+    assert native["env"] == {"HIP_VISIBLE_DEVICES": "1"}
+    assert override["env"] == {"HSA_OVERRIDE_GFX_VERSION": "10.3.0", "HIP_VISIBLE_DEVICES": "1"}
+    _, answer = described("--gpu", "RX 6600", "--gpu", "780M", *about)
+    assert answer["choices"][0]["env"] == {}
+
+
+def test_a_gpu_that_the_driver_refuses_needs_no_hiding() -> None:
+    _, answer = described("--gpu", "L40S", "--gpu", "K80", "--driver", "570.86.15")
+    assert (answer["choices"][0]["level"], answer["choices"][0]["env"]) == ("native", {})
+
+
+def test_a_kernel_older_than_the_gpu_has_to_be_updated_first() -> None:
+    code, answer = described("--gpu", "RX 9070 GRE", "--os", "amzn-2023", "--kernel", "6.1.0-30-amd64")
+    assert code == 1
+    assert [choice["level"] for choice in answer["choices"]] == ["cpu"]
+    assert "from Linux 6.11 on" in answer["notes"][0]
+    steps = answer["otherwise"][0]["steps"]
+    assert steps[0]["argv"] == ["dnf", "install", "-y", "kernel6.12"]
+    assert "torch==2.14.1+rocm7.14" in steps[-1]["argv"][-1]
+    _, answer = described("--gpu", "860M", "--os", "ubuntu-22.04", "--kernel", "5.15.0-119-generic")
+    assert [choice["level"] for choice in answer["choices"]] == ["cpu"]  # an override does not help it
+
+
+def test_a_build_with_a_known_issue_comes_with_the_variables_of_its_workaround() -> None:
+    _, answer = described("--gpu", "B300", "--driver", "580.95.05", "--python-version", "3.9")
+    best = answer["choices"][0]
+    assert (best["torch"], best["env"]) == ("2.8.0", {"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"})
+    assert any(line.startswith("workaround: Set TRITON_PTXAS_PATH") for line in best["why"])
+
+
+def test_a_gpu_that_the_driver_has_dropped_is_left_out_beside_one_of_another_vendor() -> None:
+    about = ("--driver", "550.54.15", "--python-version", "3.11")
+    code, answer = described("--gpu", "K80", "--gpu", "RX 6800", *about)
+    assert (code, answer["choices"][0]["build"]) == (0, "rocm7.14")
+    assert "has dropped NVIDIA Tesla K80" in answer["notes"][0]
+
+
 def test_a_jetson_is_sent_to_its_own_wheels() -> None:
     orin = nvidia_gpu("NVIDIA Jetson AGX Orin", "sm_87", integrated=True)
     machine = with_system(

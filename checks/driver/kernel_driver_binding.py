@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     BlockModule,
@@ -13,9 +11,7 @@ from gpudoctor.finding import (
     Finding,
     Fix,
     InstallDriver,
-    InstallKernel,
     InstallRocmDriver,
-    InstallSystemPackage,
     LoadModule,
     Manual,
     NotJudged,
@@ -30,13 +26,13 @@ from gpudoctor.situation.driver_choice import install_driver, newest_release, un
 from gpudoctor.situation.gpu_groups import called, finding, together
 from gpudoctor.situation.issue_findings import firmware_in_question, of_slug
 from gpudoctor.situation.kernel_modules import (
-    amds_driver,
     blocked,
     core_modules,
     for_running_kernel,
     has_backports,
     kernel_too_old,
-    newer_kernel,
+    kernel_with_the_chip,
+    newer_than_described_kernel,
     unbuilt_dkms,
 )
 from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd, worthwhile
@@ -315,7 +311,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
             fixes=worthwhile(
                 situation,
                 gpus,
-                _kernel_with_the_chip(situation, first),
+                kernel_with_the_chip(situation, first),
             ),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
@@ -342,14 +338,9 @@ def amd_firmware_regression(situation: Situation) -> Verdicts:
 
 
 def _needs_driver_package(situation: Situation) -> Iterator[Finding]:
-    """Described GPUs that the described kernel's own amdgpu does not support, if the description names no driver."""
+    """Described GPUs that the described kernel's own amdgpu does not support."""
     kernel = situation.machine.system.kernel
-    gpus = [
-        gpu for gpu in situation.usable_of("amd") if gpu.source == kernel.source and kernel_too_old(situation, gpu)
-    ]
-    if "amdgpu driver" not in situation.machine.assumed or has_backports(kernel.value or ""):
-        return
-    for group in together(gpus, lambda gpu: gpu.name).values():
+    for group in together(newer_than_described_kernel(situation), lambda gpu: gpu.name).values():
         first = kernel_too_old(situation, group[0])
         yield finding(
             "error",
@@ -359,16 +350,5 @@ def _needs_driver_package(situation: Situation) -> Iterator[Finding]:
             saw=kernel.value or "",
             want=f"Linux {first} or newer, or amdgpu-dkms",
             evidence=(Evidence.of("system.kernel", kernel), Evidence.of("gpu.arch", group[0].arch)),
-            fixes=_kernel_with_the_chip(situation, first),
+            fixes=kernel_with_the_chip(situation, first),
         )
-
-
-def _kernel_with_the_chip(situation: Situation, first: str | None) -> tuple[Fix, ...]:
-    """A kernel that the distribution ships, AMD's own driver, or another way to a newer kernel."""
-    kernel, driver = newer_kernel(situation, first), amds_driver(situation, "Install AMD's kernel driver")
-    os = situation.machine.system.os.value
-    if os is not None and situation.matrix.firmware_package(os) and not situation.in_container:
-        firmware = InstallSystemPackage("linux-firmware", why="a newer GPU needs newer firmware, too")
-        kernel = tuple(replace(fix, remedies=(firmware, *fix.remedies)) for fix in kernel)
-    ships = any(isinstance(remedy, InstallKernel) for fix in kernel for remedy in fix.remedies)
-    return (*kernel, *driver) if ships else (*driver, *kernel)

@@ -10,7 +10,6 @@ from gpudoctor.frameworks.torch.coverage import OVERRIDE, never_published
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
     Fit,
-    amd_fixes,
     aside,
     better_torch,
     build_name,
@@ -19,6 +18,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
     evidence,
     finding_about,
     fits,
+    fixes_beside,
     misled,
     native,
     not_told,
@@ -80,7 +80,7 @@ def _without_gfx(situation: Situation, torch: Torch, group: tuple[Fit, ...], all
         want=gfx,
         confidence=confidence(fit),
         evidence=evidence(torch, fit),
-        fixes=amd_fixes(situation, fit, all_fits),
+        fixes=fixes_beside(situation, fit, all_fits),
         refs=("pytorch/pytorch#73534",),
         supersedes=("rocblas-no-arch", *REPAIRED_WITH_TORCH),
     )
@@ -170,7 +170,7 @@ def rocblas_no_arch(situation: Situation) -> Verdicts:
             want=f"rocBLAS kernels for {gfx}",
             framework=NAME,
             evidence=(*evidence(torch, fit), Evidence("rocblas.archs", *_blas(situation, torch))),
-            fixes=amd_fixes(situation, fit, all_fits),
+            fixes=fixes_beside(situation, fit, all_fits),
             refs=("ROCm/legacy-rocm-build#4625",),
             supersedes=REPAIRED_WITH_TORCH,
         )

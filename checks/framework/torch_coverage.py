@@ -11,19 +11,20 @@ from gpudoctor.finding import (
     Fix,
     Manual,
     NotJudged,
+    Severity,
 )
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.coverage import never_published, toolkit_knows
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
     Fit,
-    better_torch,
     build_name,
     confidence,
     equal_fits,
     evidence,
     finding_about,
     fits,
+    fixes_beside,
     not_told,
     spelled,
     torch_for_all,
@@ -50,9 +51,9 @@ def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
     gpudoctor reads the code in torch's own libraries, or else the list of that exact build in the matrix. Machine
     code runs on the same major capability and an equal or higher minor. PTX runs on anything newer, if the driver can
     compile it; it is a warning if torch's CUDA is older than the GPU, because the libraries of that CUDA do not know
-    it either. A weaker GPU beside one that works is a note. A build without a known list is not checked. That does
-    not matter for a build made for its place (from source, by conda, a distribution, NVIDIA's images) whose CUDA can
-    compile for the GPU.
+    it either. Beside a GPU that works, a small display GPU or a GPU that no build supports is a note, unless a process
+    meets it first. A build without a known list is not checked. That does not matter for a build made for its place
+    (from source, by conda, a distribution, NVIDIA's images) whose CUDA can compile for the GPU.
 
     ## Fix safety
     Replaces torch and its companions in this environment; packages compiled against torch may need an update too.
@@ -152,28 +153,35 @@ def _no_list(situation: Situation, all_fits: tuple[Fit, ...]) -> Verdicts:
 def _without_code(situation: Situation, group: tuple[Fit, ...], all_fits: tuple[Fit, ...]) -> Finding:
     torch, fit = situation.torch, group[0]
     assert torch is not None
-    severity = weight(fit, all_fits)
+    severity = weight(situation, fit, all_fits)
     message, saw, want = _lack(situation, torch, fit)
     return finding_about(
         group,
         severity=severity,
-        message=message + (" The other GPUs work." if severity == "note" else ""),
+        message=message + _beside(severity, all_fits),
         saw=saw,
         want=want,
         confidence=confidence(fit),
         evidence=evidence(torch, fit),
-        fixes=_fixes(situation, group) if severity == "error" else torch_for_all(situation),
+        fixes=_fixes(situation, group, all_fits) if severity == "error" else torch_for_all(situation),
         refs=("pytorch/pytorch#149845",) if not _dropped(fit) else ("pytorch/pytorch#157517",),
         supersedes=(*_of_the_driver(situation), *REPAIRED_WITH_TORCH),
     )
 
 
-def _fixes(situation: Situation, group: tuple[Fit, ...]) -> tuple[Fix, ...]:
+def _beside(severity: Severity, all_fits: tuple[Fit, ...]) -> str:
+    """A sentence about the GPUs beside those without code."""
+    if not any(fit.served for fit in all_fits):
+        return ""
+    return " The other GPUs work." if severity == "note" else " Programs that use it, or all GPUs, fail."
+
+
+def _fixes(situation: Situation, group: tuple[Fit, ...], all_fits: tuple[Fit, ...]) -> tuple[Fix, ...]:
     """Another torch; where no one driver supports these GPUs and the others, what each kind needs by itself."""
     usable = situation.usable_of("nvidia")
     if all(refusals(situation, fit.gpu) for fit in group) and driver_options(situation, usable):
         return (builds.for_each_kind(situation, usable, situation.torch),)
-    return better_torch(situation)
+    return fixes_beside(situation, group[0], all_fits)
 
 
 def _of_the_driver(situation: Situation) -> tuple[str, ...]:
@@ -243,17 +251,13 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
                 Evidence.of("gpu.arch", fit.gpu.arch),
                 Evidence("torch.archs.linalg", spelled(linalg), torch.archs.source or "compat_matrix"),
             ),
-            fixes=(
-                Fix(
-                    "Compute these functions on the CPU, or use torch 2.10",
-                    (
-                        Manual(
-                            "Move the input of torch.linalg functions to the CPU, or use torch 2.10 (cu126, cu128)."
-                        ),
-                    ),
-                ),
-            ),
+            fixes=(*builds.without_fault(situation, lambda choice: choice.linalg != "yes"), _LINALG_ON_THE_CPU),
         )
+
+
+_LINALG_ON_THE_CPU = Fix(
+    "Compute these functions on the CPU", (Manual("Move the input of torch.linalg functions to the CPU."),)
+)
 
 
 # --- the matrix ------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Device
-from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import better_torch, fits
+from gpudoctor.frameworks.torch import builds, check
+from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.situation import Situation
 from gpudoctor.situation.issue_findings import GENERAL, of_slug
 
@@ -68,9 +68,11 @@ def rocm_mem_efficient_attention(situation: Situation) -> Verdicts:
     By the known issues in the matrix: torch and ROCm.
 
     ## Fix safety
-    The math backend of scaled_dot_product_attention is slower and needs more memory.
+    Another torch without the issue replaces the installed one, if there is one. The math backend of
+    scaled_dot_product_attention is slower and needs more memory.
     """
-    yield from of_slug(situation, "rocm-mem-efficient-attention")
+    for found in of_slug(situation, "rocm-mem-efficient-attention"):
+        yield builds.without_issue(situation, found)
 
 
 @check("GPD450", GENERAL, "packages")
@@ -87,9 +89,7 @@ def known_issue(situation: Situation) -> Verdicts:
     check of its own belong to that check.
 
     ## Fix safety
-    The matrix row says it. An error of a torch build is fixed by another torch, if one without the issue exists.
+    The matrix row says it. What a build of torch has is fixed by another one without it, if there is one.
     """
-    of_a_build = {row.id for row in situation.matrix.known_issues() if row.when.torch and not row.variables}
     for found in of_slug(situation, GENERAL):
-        other = better_torch(situation) if found.severity == "error" and found.subject in of_a_build else ()
-        yield replace(found, fixes=(*other, *found.fixes))
+        yield builds.without_issue(situation, found)

@@ -170,7 +170,7 @@ def _without_gpu(situation: Situation) -> Verdicts:
     for group in equal_fits(tuple(fit for fit in all_fits if fit.gpu in gpus and fit.carried.runs == "yes")):
         fit = group[0]
         lowest = situation.matrix.cudnn_lacks(version, fit.gpu.arch.value or "") or ""
-        severity = weight(fit, (fit, *others))
+        severity = weight(situation, fit, others)
         yield finding_about(
             group,
             severity=severity,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Device, Finding
+from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.situation import Situation
 from gpudoctor.situation.issue_findings import of_slug
@@ -57,7 +58,7 @@ def rocm_runtime_bug(situation: Situation) -> Verdicts:
     Graphics of a processor that torch has no code for are left out beside a discrete GPU that it supports.
 
     ## Fix safety
-    The fix is the workaround that the matrix names.
+    A torch without the bug replaces the installed one, if there is one; else the matrix names the workaround.
     """
     yield from _computing(situation, "rocm-runtime-bug")
 
@@ -71,4 +72,4 @@ def _computing(situation: Situation, slug: str) -> Iterator[Finding]:
     for found in of_slug(situation, slug):
         seen = found.confidence == "certain"
         if seen or not found.devices or any(device not in idle for device in found.devices):
-            yield found
+            yield builds.without_issue(situation, found)

@@ -19,8 +19,8 @@ from gpudoctor.finding import (
 from gpudoctor.frameworks.torch import NAME, builds, check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
-    amd_fixes,
     fits,
+    fixes_beside,
     misled,
     process_order,
     show_only,
@@ -213,7 +213,7 @@ def amd_unsupported_second_gpu(situation: Situation) -> Verdicts:
         if fit.gpu.integrated or not fit.fails or first or misled(fit) or spoiled(situation, fit):
             continue
         lacks = "no code" if fit.carried.runs == "no" else "no rocBLAS kernels"
-        fixes = amd_fixes(situation, fit, all_fits)
+        fixes = fixes_beside(situation, fit, all_fits)
         yield Finding(
             severity="warning",
             message=f"This torch has {lacks} for the second GPU {fit.gpu.name} ({fit.gpu.arch.value}): programs "

@@ -17,6 +17,7 @@ from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
     from gpudoctor.engine import FailOn, Judgement
+    from gpudoctor.finding import NotJudged
     from gpudoctor.machine import Machine
     from gpudoctor.planner.repair import Allowed, Repair
     from gpudoctor.report import Subject
@@ -115,6 +116,10 @@ class Examination:
         from gpudoctor.planner.repair import NoSuchFixError, repair
         from gpudoctor.situation import Situation
 
+        def questions_on(machine: Machine) -> Iterable[NotJudged]:
+            judged = self.judge(look.survey, machine, foresee=False).not_judged
+            return (question for question in judged if question not in look.survey.open_questions)
+
         try:
             return repair(
                 look.judgement.findings,
@@ -125,6 +130,7 @@ class Examination:
                 alternative=alternative,
                 also=also,
                 questions=look.judgement.not_judged,
+                questions_on=questions_on,
                 unhelpful=unhelpful(look.machine) if self.here else None,
             )
         except NoSuchFixError as error:

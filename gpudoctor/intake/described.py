@@ -43,6 +43,7 @@ from gpudoctor.machine import (
     unknown,
 )
 from gpudoctor.matrix.versions import figures
+from gpudoctor.probes.batch_job import job_of
 from gpudoctor.probes.load_path import DRIVER_OWN
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import (
@@ -83,6 +84,7 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
 
 def healthy(variables: dict[str, str]) -> Machine:
     """A machine of which nothing is known but these variables: nothing is wrong with it."""
+    job = job_of(variables)
     return Machine(
         system=System(
             kernel=known("6.8.0", "assumed"),
@@ -93,7 +95,7 @@ def healthy(variables: dict[str, str]) -> Machine:
             jetson=absent("assumed"),
             virtual_machine=absent("assumed"),
             container=absent("assumed"),
-            job=absent("assumed"),
+            job=known(job, f"variable {job.source}") if job else absent("assumed"),
             secure_boot=known(False, "assumed"),
             lockdown=known("none", "assumed"),
             kernel_options=known((), "assumed"),

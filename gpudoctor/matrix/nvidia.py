@@ -36,6 +36,11 @@ class NvidiaQuestions(Gpus):
             return min(drivers, key=figures)
         return self.bundled_driver(known.first_cuda) if known.first_cuda else None
 
+    def is_display_chip(self, chip: str | None) -> bool:
+        """Whether the GPUs of a chip are too small to be meant for computing beside a larger one."""
+        row = self._chips.get(chip.upper()) if chip else None
+        return row is not None and row.display
+
     def module_flavour(self, sm: str, name: str = "") -> Literal["refused", "supported", "required"] | None:
         """Whether the GPU works with the open kernel modules (`name` decides Grace Hopper)."""
         known = self.capability(sm)

@@ -115,15 +115,16 @@ def repair(
     alternative: int = 1,
     also: Iterable[str] = (),
     questions: Iterable[NotJudged] = (),
+    questions_on: Callable[[Machine], Iterable[NotJudged]] = lambda machine: (),
     unhelpful: Mapping[str, frozenset[tuple[str, ...]]] | None = None,
 ) -> Repair:
     """The plan for findings in their order: errors and warnings, or those whose id is in `only`.
 
     `judge` judges the machine as the plan leaves it. `also` are ids of notes that are wanted beside errors and
     warnings. `alternative` counts fixes from 1, of the first finding or of each in `only`. The plan names the
-    `questions` that matter: while they are open, no problem found does not mean that there is none. `unhelpful`
-    holds, by id, commands that were run for a problem in vain: no fix that runs only these is proposed again, unless
-    `only` names the problem. Raises NoSuchFixError.
+    `questions` that matter: while they are open, no problem found does not mean that there is none. `questions_on`
+    tells those of the machine as the plan leaves it. `unhelpful` holds, by id, commands that were run for a problem
+    in vain: no fix that runs only these is proposed again, unless `only` names the problem. Raises NoSuchFixError.
     """
     ids, noted = frozenset(only), frozenset(also)
     meant = _meant(findings, ids, noted)
@@ -146,7 +147,7 @@ def repair(
         left=tuple(_not_fixed(finding, in_vain) for finding in found.left if finding.fixes),
         pinned=_bound_to_the_old(found, situation, torch) if torch else (),
         helpless=_names(finding for finding in found.left if not finding.fixes),
-        predicted=_predicted(found, steps),
+        predicted=_predicted(found, steps, questions_on(found.outlook.machine)),
     )
     unanswered = tuple(dict.fromkeys(question.why for question in questions if question.matters))
     notes = (one for one in findings if one.severity == "note" and _may_be_offered(one.fixes[:1]))
@@ -216,10 +217,14 @@ def _not_fixed(finding: Finding, in_vain: Callable[[Finding, Fix], bool]) -> str
     return f"{named(finding)} is not fixed in this run: each of its fixes would break something else."
 
 
-def _predicted(found: Plan, steps: Sequence[PlannedStep]) -> Predicted:
+def _predicted(found: Plan, steps: Sequence[PlannedStep], questions: Iterable[NotJudged]) -> Predicted:
     left = found.outlook.problems
     severities = {finding.severity for finding in left}
-    verdict: Verdict = "error" if "error" in severities else "warning" if "warning" in severities else "ok"
+    verdict: Verdict = "warning" if "warning" in severities else "ok"
+    if "error" in severities:
+        verdict = "error"
+    elif any(question.matters for question in questions):
+        verdict = "unknown"
     return Predicted(verdict, _ids(left), _until(found, steps), _ids(found.outlook.notes))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from gpudoctor.host import Host
 from gpudoctor.machine import BatchJob, Fact, absent, known, unknown
 
@@ -18,16 +20,22 @@ Variables = Mapping[str, str]
 def probe_job(host: Host) -> Fact[BatchJob]:
     """Slurm, LSF, PBS, SGE, HTCondor, Flux, Ray ...; `gpus` stays None if the scheduler does not say."""
     variables = host.environ
-    for name, kind, count in _SCHEDULERS:
-        if not variables.get(name):
-            continue
-        gpus = count(variables)
-        if kind == "pbs" and gpus is None:
-            gpus = _count_lines(host, variables.get("PBS_GPUFILE", ""))
-        return known(BatchJob(kind=kind, gpus=gpus, source=name), f"variable {name}")
-    if variables or host.live:
+    job = job_of(variables)
+    if job is None and not variables and not host.live:
+        return unknown("no variables are recorded", "variables")
+    if job is None:
         return absent("variables", "none of a batch system")
-    return unknown("no variables are recorded", "variables")
+    if job.kind == "pbs" and job.gpus is None:
+        job = replace(job, gpus=_count_lines(host, variables.get("PBS_GPUFILE", "")))
+    return known(job, f"variable {job.source}")
+
+
+def job_of(variables: Variables) -> BatchJob | None:
+    """The batch job that these variables are of; None if they are of none."""
+    for name, kind, count in _SCHEDULERS:
+        if variables.get(name):
+            return BatchJob(kind=kind, gpus=count(variables), source=name)
+    return None
 
 
 def _slurm(variables: Variables) -> int | None:

@@ -6,11 +6,12 @@ separately what another driver would allow.
 
 from __future__ import annotations
 
-from gpudoctor.finding import Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
+from gpudoctor.finding import AnyRemedy, Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
 from gpudoctor.frameworks.torch.builds import Choice, Rejected, candidates, gpus_to_serve
 from gpudoctor.frameworks.torch.c_library import c_library
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
+from gpudoctor.frameworks.torch.gpu_coverage import disturbs, fits, visible_as
 from gpudoctor.frameworks.torch.nearest import is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import Place, conda_cuda, fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.overrides import override_fixes
@@ -18,13 +19,27 @@ from gpudoctor.frameworks.torch.replacements import on_another_system, replaceme
 from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import commands_for
+from gpudoctor.planner.effects import effect
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.recommend.companions import by_hand, left_out, with_companions
-from gpudoctor.recommend.present import archs_of, driver_fault, driver_refusal, gpus_that_count
+from gpudoctor.recommend.present import (
+    archs_of,
+    driver_fault,
+    driver_refusal,
+    gpus_that_count,
+    too_new_for_the_kernel,
+)
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import choice_before_torch, driver_name, driver_needs, driver_to_install
+from gpudoctor.situation.driver_choice import (
+    choice_before_torch,
+    driver_name,
+    driver_needs,
+    driver_options,
+    driver_to_install,
+)
+from gpudoctor.situation.kernel_modules import kernel_too_old, kernel_with_the_chip
 from gpudoctor.situation.nvidia_driver import cuda_driver, no_driver
 from gpudoctor.step import PlannedFix
 
@@ -78,7 +93,8 @@ class _Choosing:
         if not self.gpus:
             return self._on_the_cpu()
         found = [self._build(choice, *why) for choice, *why in self._different(self.native)]
-        if not any(choice.origin != "amd" and not merely_built(choice) for choice in self.native):
+        sound = any(choice.origin != "amd" and not merely_built(choice) for choice in self.native)
+        if not sound and not self.fault:
             found += self._overrides(bool(self.native))
         if self.place == "source":
             found += [self._by_hand(fix, "source") for fix in self._elsewhere()]
@@ -92,7 +108,7 @@ class _Choosing:
         found: list[tuple[Choice, str]] = [(best, newest)] if best else []
         kinds = (
             ("the driver fully supports its CUDA", [c for c in sound if c.driver == "serves"]),
-            ("all of torch.linalg runs on it", [c for c in sound if not c.lacks_linalg]),
+            ("all of torch.linalg runs on it", [c for c in sound if c.linalg != "no"]),
             ("keeps the installed version", list(self._same_version())),
             ("the package index's own build: needs no other index", [c for c in sound if not c.index_url]),
             ("from torch's own index", [c for c in sound if c.origin == "download.pytorch.org"]),
@@ -101,7 +117,7 @@ class _Choosing:
         for number, (why, pool) in enumerate(kinds):
             if number == 0 and best and best.driver != "minor-version":
                 continue
-            if number == 1 and not (best and best.lacks_linalg):
+            if number == 1 and not (best and best.linalg == "no"):
                 continue
             if number == 4 and not (best and best.origin == "amd"):
                 continue
@@ -129,15 +145,32 @@ class _Choosing:
         if choice.rocm and (overrides := sorted(n for n in self.machine.variables if n.startswith(OVERRIDE))):
             why.append(f"unset {', '.join(overrides)}: native code is not used under an override")
         level: BuildLevel = choice.level
+        hiding, reason = self._hiding(remedies)
+        env = dict(choice.fault_variables) | hiding
         return Recommended(
             torch=choice.version,
             build=choice.build,
             origin=choice.origin,
             index_url=choice.index_url,
             level=level,
-            commands=commands_for(remedies, self.situation, apart=self._apart),
-            why=tuple(why),
+            env=env,
+            commands=commands_for(remedies, self.situation, env=env, apart=self._apart),
+            why=(*why, *reason),
         )
+
+    def _hiding(self, remedies: tuple[AnyRemedy, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The variables that keep programs from GPUs that disturb beside this build, and why they are needed."""
+        after = self.situation
+        for remedy in remedies:
+            after = after.on(effect(remedy, after).machine)
+        all_fits = fits(after)
+        served = tuple(fit.gpu for fit in all_fits if fit.served)
+        disturbing = tuple(fit.gpu for fit in all_fits if fit.fails and disturbs(after, fit.gpu))
+        settings = visible_as(after, served) if served and disturbing else ()
+        if not settings:
+            return {}, ()
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in disturbing))
+        return dict(settings), (f"has no code for {names}: {settings[-1][0]} hides it",)
 
     @property
     def _apart(self) -> bool:
@@ -164,6 +197,9 @@ class _Choosing:
             else:
                 remedies = with_companions(self.situation, remedies, torch, self.companions)
                 why += left_out(self.situation, torch.version, remedies, self.companions)
+            hiding, reason = self._hiding(remedies)
+            env |= hiding
+            why += reason
             found.append(
                 Recommended(
                     torch=version,
@@ -266,6 +302,10 @@ class _Choosing:
     def _after_the_driver(self, fix: Fix) -> Fix:
         if not self.fault or any(isinstance(remedy, InstallDriver) for remedy in fix.remedies):
             return fix
+        for gpu in self.gpus:
+            if too_new_for_the_kernel(self.situation, gpu):
+                kernel = kernel_with_the_chip(self.situation, kernel_too_old(self.situation, gpu))[0]
+                return Fix(f"{kernel.title}, then: {fix.title}", (*kernel.remedies, *fix.remedies))
         install = driver_to_install(self.situation, self.gpus, why=self.fault)
         if install is None:
             return fix
@@ -324,10 +364,11 @@ class _Choosing:
         return [f"No NVIDIA driver is loaded: this is chosen for {driver_name(driver)}."] if driver else []
 
     def _without_a_driver(self, gpu: Gpu) -> str:
-        """Why a GPU is left out that the present driver does not run, if no driver runs it and the others."""
-        if not (why := driver_refusal(self.situation, gpu)):
-            return ""
-        return f"{why}; it needs {driver_needs(self.matrix, gpu)}, and no single driver supports all GPUs"
+        """Why a GPU is left out that the present driver does not run."""
+        if not (why := driver_refusal(self.situation, gpu)) or gpu.vendor == "amd":
+            return why
+        others = ", and no single driver supports all GPUs" if driver_options(self.situation) else ""
+        return f"{why}; it needs {driver_needs(self.matrix, gpu)}{others}"
 
 
 def _named(torch: Torch | None) -> tuple[str | None, str | None]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import choice_before_torch
+from gpudoctor.situation.kernel_modules import kernel_too_old, newer_than_described_kernel
+from gpudoctor.situation.no_kernel_driver import because, without_kfd
 from gpudoctor.situation.nvidia_driver import kernel_driver, refusal
 
 
@@ -34,8 +36,19 @@ def driver_fault(situation: Situation, gpus: tuple[Gpu, ...]) -> str:
     return ""
 
 
+def too_new_for_the_kernel(situation: Situation, gpu: Gpu) -> bool:
+    """Whether the kernel's driver does not know an AMD GPU, and so does not let it compute."""
+    slug = "amd-kernel-or-runtime-too-old"
+    groups = (*because(situation, slug), *without_kfd(situation, slug))
+    without_access = (*newer_than_described_kernel(situation), *(one for _, gpus in groups for one in gpus))
+    return gpu in without_access and kernel_too_old(situation, gpu) is not None
+
+
 def driver_refusal(situation: Situation, gpu: Gpu) -> str:
-    """Why the present driver does not run a GPU at all; "" if it does."""
+    """Why the present driver, or the kernel that brings it, does not run a GPU at all; "" if it does."""
+    if too_new_for_the_kernel(situation, gpu):
+        kernel, first = situation.machine.system.kernel.value, kernel_too_old(situation, gpu)
+        return f"kernel {kernel} is too old for {gpu.name} (from Linux {first} on)"
     why = refusal(situation, gpu)
     if why is None:
         return ""

@@ -93,6 +93,8 @@ def _foreseen(plan: Repair, names: dict[str, str]) -> str:
     predicted = plan.predicted
     left, noted = _named(predicted.left, names), _named(predicted.notes, names)
     then = f"{left} {'is' if len(predicted.left) == 1 else 'are'} left" if left else "no problem is left"
+    if predicted.verdict == "unknown":
+        then += ", but an important check cannot be completed"
     if noted:
         then += f"; {'a note stays' if len(predicted.notes) == 1 else 'notes stay'}: {noted}"
     if predicted.until == "end":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.finding import Fix, InstallKernel, InstallRocmDriver, Manual, Reboot
+from msgspec.structs import replace
+
+from gpudoctor.finding import Fix, InstallKernel, InstallRocmDriver, InstallSystemPackage, Manual, Reboot
 from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Os, Vendor
 from gpudoctor.matrix.driver_packages import kernel_package, reaches
 from gpudoctor.matrix.versions import figures
@@ -119,6 +121,15 @@ def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
     return first if not stands_in and _numbers(running) < _numbers(first) else None
 
 
+def newer_than_described_kernel(situation: Situation) -> tuple[Gpu, ...]:
+    """Described GPUs that the described kernel's own amdgpu does not support, if the description names no driver."""
+    kernel = situation.machine.system.kernel
+    if "amdgpu driver" not in situation.machine.assumed or has_backports(kernel.value or ""):
+        return ()
+    described = (gpu for gpu in situation.usable_of("amd") if gpu.source == kernel.source)
+    return tuple(gpu for gpu in described if kernel_too_old(situation, gpu))
+
+
 def amds_driver(situation: Situation, title: str) -> tuple[Fix, ...]:
     """The fix that installs AMD's own kernel driver (amdgpu-dkms), where AMD supports it: elsewhere it need not even
     build."""
@@ -164,6 +175,17 @@ def newer_kernel(situation: Situation, first: str | None, why: str = "") -> tupl
     target = later.example if own else f"a release based on {later.example}"
     text += f": upgrade to {target}, which has Linux {later.kernel} ({later.package})."
     return (Fix(f"Upgrade to {target}", (Manual(text, why, "reboot"),)),)
+
+
+def kernel_with_the_chip(situation: Situation, first: str | None) -> tuple[Fix, ...]:
+    """A kernel that the distribution ships, AMD's own driver, or another way to a newer kernel."""
+    kernel, driver = newer_kernel(situation, first), amds_driver(situation, "Install AMD's kernel driver")
+    os = situation.machine.system.os.value
+    if os is not None and situation.matrix.firmware_package(os) and not situation.in_container:
+        firmware = InstallSystemPackage("linux-firmware", why="a newer GPU needs newer firmware, too")
+        kernel = tuple(replace(fix, remedies=(firmware, *fix.remedies)) for fix in kernel)
+    ships = any(isinstance(remedy, InstallKernel) for fix in kernel for remedy in fix.remedies)
+    return (*kernel, *driver) if ships else (*driver, *kernel)
 
 
 def has_backports(kernel: str) -> bool:

@@ -92,12 +92,15 @@ def weight(situation: Situation, gpu: Gpu) -> Weight:
         return "note"
     if refusal(situation, gpu):
         return "error"  # somebody installed a driver, and the only GPU gets none
-    by_the_way = gpu.vendor == "amd" and gpu.integrated and not _for_computing(situation, gpu)
+    by_the_way = gpu.vendor == "amd" and gpu.integrated and not for_computing(situation, gpu)
     return "note" if by_the_way or not computes(situation, gpu) else "error"
 
 
-def _for_computing(situation: Situation, gpu: Gpu) -> bool:
-    """Whether AMD supports computing on these graphics of a processor: people buy it for that (Strix Halo)."""
+def for_computing(situation: Situation, gpu: Gpu) -> bool:
+    """Whether people buy these graphics of a processor for computing: NVIDIA's, and those on which AMD supports it
+    (Strix Halo)."""
+    if gpu.vendor == "nvidia":
+        return True
     target = situation.matrix.target(gpu.arch.value or "")
     return target is not None and target.official_from is not None and not target.official_products
 

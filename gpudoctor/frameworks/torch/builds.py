@@ -11,9 +11,19 @@ if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates
     from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
     from gpudoctor.frameworks.torch.nearest import fix_by
-    from gpudoctor.frameworks.torch.replacements import for_each_kind, replacements
+    from gpudoctor.frameworks.torch.replacements import for_each_kind, replacements, without_fault, without_issue
 
-__all__ = ["Choice", "Rejected", "candidates", "fix_by", "for_each_kind", "gpus_to_serve", "replacements"]
+__all__ = [
+    "Choice",
+    "Rejected",
+    "candidates",
+    "fix_by",
+    "for_each_kind",
+    "gpus_to_serve",
+    "replacements",
+    "without_fault",
+    "without_issue",
+]
 
 _HOMES = {
     "gpus_to_serve": "gpus_to_serve",
@@ -23,6 +33,8 @@ _HOMES = {
     "fix_by": "nearest",
     "for_each_kind": "replacements",
     "replacements": "replacements",
+    "without_fault": "replacements",
+    "without_issue": "replacements",
 }
 
 

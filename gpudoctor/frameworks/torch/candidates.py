@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.frameworks.torch.c_library import c_library, too_old_for
 from gpudoctor.frameworks.torch.companions import paired_versions
 from gpudoctor.frameworks.torch.coverage import blas_answer, cuda_answer, gfx_answer, without_overrides
-from gpudoctor.isa import cuda_runs
+from gpudoctor.isa import Runs, cuda_runs
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.rows import Basis, Standing
@@ -55,10 +55,12 @@ class Choice(Struct, frozen=True):
     carries: str = ""
     """The code that runs on the GPUs: "sm_120", "sm_89 runs its sm_86 code"."""
     pythons: tuple[str, ...] = ()
-    lacks_linalg: bool = False
-    """Its torch.linalg library is known to have no code for one of the GPUs."""
+    linalg: Runs = "unknown"
+    """Whether its torch.linalg library has code for all the GPUs."""
     fault: str = ""
     """A known issue that affects it on this machine."""
+    fault_variables: tuple[tuple[str, str], ...] = ()
+    """Variables with which it does not show."""
     fault_of_release: bool = False
     """That fault affects the release, whatever the GPU."""
     passed_over: str = ""
@@ -126,8 +128,13 @@ class Bench:
         if issue is None:
             return choice
         fault = f"{issue.symptom} ({issue.source.partition(';')[0]})"
-        why = (*choice.why, f"known issue: {fault}")
-        return replace(choice, fault=fault, fault_of_release=_of_release(issue), why=why)
+        why = (
+            *choice.why,
+            f"known issue: {fault}",
+            *([f"workaround: {issue.workaround}"] if issue.variables else ()),
+        )
+        variables = tuple(issue.variables.items())
+        return replace(choice, fault=fault, fault_variables=variables, fault_of_release=_of_release(issue), why=why)
 
 
 def _of_release(issue: KnownIssue) -> bool:
@@ -197,7 +204,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
         floor = matrix.floor(cuda)
         return _rejected(row, "driver", f"driver {bench.driver or ''} is too old for CUDA {cuda} (from {floor} on)")
     cudnn = matrix.cudnn_of(row)
-    native, lacks_linalg = True, False
+    native, linalg = True, list[Runs]()
     found: list[str] = []
     for gpu in bench.gpus:
         sm = gpu.arch.value or ""
@@ -207,7 +214,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
         if cudnn and matrix.cudnn_lacks(cudnn, sm):
             return _rejected(row, "code", f"no code for {sm} ({gpu.name}) in the cuDNN that comes with it ({cudnn})")
         native = native and answer.native
-        lacks_linalg |= bool(row.linalg) and cuda_runs(sm, row.linalg or (), ()).runs == "no"
+        linalg.append(cuda_runs(sm, row.linalg, ()).runs if row.linalg else "unknown")
         found.append(sm if answer.native and answer.by == sm else f"{sm} runs its {answer.by} code")
     return _chosen(
         matrix,
@@ -215,7 +222,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
         level="native" if native else "ptx",
         carries=", ".join(dict.fromkeys(found)),
         driver=verdict,
-        lacks_linalg=lacks_linalg,
+        linalg="no" if "no" in linalg else "unknown" if "unknown" in linalg else "yes",
     )
 
 
@@ -253,7 +260,7 @@ def _chosen(
     driver: DriverVerdict = "serves",
     extra: str = "",
     standing: Standing = "supported",
-    lacks_linalg: bool = False,
+    linalg: Runs = "unknown",
 ) -> Choice:
     why = [f"has code for {carries}" if carries else "runs without a GPU"]
     if carries and row.basis in ("derived", "unknown"):
@@ -268,7 +275,7 @@ def _chosen(
         why.append(said[driver])
     if level == "ptx":
         why.append("compiled from PTX at the first start")
-    if lacks_linalg:
+    if linalg == "no":
         why.append("torch.linalg has no code for the GPU")
     if standing in ("tested", "built"):
         why.append(f"device code only {standing}, not supported")
@@ -289,7 +296,7 @@ def _chosen(
         extra=extra,
         carries=carries,
         pythons=row.pythons,
-        lacks_linalg=lacks_linalg,
+        linalg=linalg,
         why=tuple(why),
     )
 
@@ -339,7 +346,7 @@ def within_version(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
     return (
         ("serves", "unknown", "minor-version", "too-old").index(choice.driver),
         choice.level == "ptx",
-        choice.lacks_linalg,
+        choice.linalg == "no",
         choice.origin == "amd",  # torch's own index comes before the vendor's
         nearness,
         ("measured", "documented", "derived", "unknown").index(choice.basis),

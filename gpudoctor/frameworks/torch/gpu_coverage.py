@@ -25,7 +25,9 @@ from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import Carried, carries, natively, toolkit_knows
 from gpudoctor.machine import Distribution, Gpu, Torch
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import finding, older, together
+from gpudoctor.situation.driver_choice import runs_some_build
+from gpudoctor.situation.gpu_groups import finding, together
+from gpudoctor.situation.nvidia_driver import refusal
 from gpudoctor.situation.usable_gpus import in_process_order, runtime_order, select
 
 FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
@@ -46,6 +48,10 @@ REPAIRED_WITH_TORCH = (
     "ptxas-too-old",
 )
 """Problems of the present build that vanish with another build."""
+
+
+CUDA_ORDER = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+"""The variable that makes CUDA number GPUs by their PCI addresses, as NVML does. Else the fastest comes first."""
 
 
 class Fit(Struct, frozen=True):
@@ -72,15 +78,29 @@ def fits(situation: Situation) -> tuple[Fit, ...]:
     return tuple(Fit(gpu, carries(situation, gpu)) for gpu in situation.usable_of(vendor))
 
 
-def weight(fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
-    """How severe it is that torch has no code for a GPU: a note beside a better GPU that works, else an error.
+def weight(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
+    """How severe it is that torch has no code for an NVIDIA GPU: a note for one that does not disturb beside another
+    that works, else an error."""
+    others = (other.gpu for other in all_fits if other.served and other.gpu.key != fit.gpu.key)
+    working = any(not refusal(situation, gpu) for gpu in others)
+    return "note" if working and not disturbs(situation, fit.gpu) else "error"
 
-    CUDA gives a process the fastest GPU first. So a program first meets an unsupported GPU if it is newer than all
-    supported ones.
-    """
-    working = [other.gpu for other in all_fits if other.served]
-    weaker = any(older(fit.gpu, other) for other in working)
-    return "note" if working and (fit.gpu.integrated or weaker) else "error"
+
+def disturbs(situation: Situation, gpu: Gpu) -> bool:
+    """Whether a GPU without code makes programs fail beside one that works: they meet it first, or they may want to
+    use it, too. The driver shows them none that it refuses."""
+    if refusal(situation, gpu):
+        return False
+    first = in_process_order(situation.machine, gpu.vendor)[:1]
+    if first and first[0].key == gpu.key:
+        return True
+    return not gpu.integrated if gpu.vendor == "amd" else not _for_the_screen(situation, gpu)
+
+
+def _for_the_screen(situation: Situation, gpu: Gpu) -> bool:
+    """Whether nothing speaks for computing on an NVIDIA GPU beside a better one."""
+    matrix = situation.matrix
+    return gpu.integrated or matrix.is_display_chip(gpu.chip) or not runs_some_build(matrix, gpu)
 
 
 def equal_fits(some: tuple[Fit, ...]) -> tuple[tuple[Fit, ...], ...]:
@@ -176,16 +196,24 @@ def aside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
     return any(other.served for other in all_fits) and bool(first and first[0].key != fit.gpu.key)
 
 
-def amd_fixes(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> tuple[Fix, ...]:
-    """Fixes for an AMD GPU that the build does not support. Another build, if one supports the GPU; last, if the
-    build supports other GPUs, showing only those to a process."""
-    gpus = builds.gpus_to_serve(situation, situation.usable_of("amd"))
-    others = tuple(other.gpu for other in all_fits if other.served)
-    show = show_only(situation, others) if others else None
-    if show is None or fit.gpu in gpus:
-        fixes = better_torch(situation)
-        return (*(fix for fix in fixes if not _for_the_cpu(fix)), show) if show else fixes
-    return (show,)
+def fixes_beside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> tuple[Fix, ...]:
+    """Fixes for a GPU that the build does not support. Another build, if one supports the GPU; last, if the build
+    supports other GPUs, showing only those to a process. If only other GPUs can be supported, both together."""
+    gpus = builds.gpus_to_serve(situation, situation.usable_of(fit.gpu.vendor))
+    others = tuple(other.gpu for other in all_fits if other.served and other.gpu.key != fit.gpu.key)
+    show = show_only(situation, others or gpus) if others or fit.gpu not in gpus else None
+    if show is None:
+        return better_torch(situation)
+    fixes = tuple(fix for fix in better_torch(situation) if not _for_the_cpu(fix))
+    if fit.gpu in gpus:
+        return (*fixes, show)
+    if others or not disturbs(situation, fit.gpu):
+        return (show,) if others else fixes
+    return tuple(Fix(f"{fix.title}, and {_lower(show.title)}", (*fix.remedies, *show.remedies)) for fix in fixes)
+
+
+def _lower(title: str) -> str:
+    return title[:1].lower() + title[1:]
 
 
 def _for_the_cpu(fix: Fix) -> bool:
@@ -193,13 +221,14 @@ def _for_the_cpu(fix: Fix) -> bool:
 
 
 def show_only(situation: Situation, wanted: tuple[Gpu, ...]) -> Fix | None:
-    """The fix that shows only `wanted` of AMD's GPUs to a process; None if the variable's value is unknown."""
-    setting = visible_as(situation, wanted)
-    if setting is None:
+    """The fix that shows only `wanted` of a vendor's GPUs to a process; None if the variables' values are unknown."""
+    settings = visible_as(situation, wanted)
+    if not settings:
         return None
     names = ", ".join(dict.fromkeys(gpu.name for gpu in wanted))
-    remedy = SetVariable(setting[0], setting[1], why=f"only {names} is visible then")
-    return Fix(f"Show only {names} to the process", (remedy,))
+    whys = {CUDA_ORDER[0]: "numbers then follow the PCI addresses"}
+    remedies = (SetVariable(*one, why=whys.get(one[0], f"only {names} is visible then")) for one in settings)
+    return Fix(f"Show only {names} to the process", tuple(remedies))
 
 
 def process_order(situation: Situation) -> tuple[Gpu, ...]:
@@ -207,18 +236,24 @@ def process_order(situation: Situation) -> tuple[Gpu, ...]:
     return in_process_order(situation.machine, "amd")
 
 
-def visible_as(situation: Situation, wanted: tuple[Gpu, ...]) -> tuple[str, str] | None:
-    """The variable and value that show only `wanted` of AMD's GPUs to a process. HIP_VISIBLE_DEVICES counts the GPUs
-    that ROCR_VISIBLE_DEVICES leaves."""
-    gpus = runtime_order(situation.machine, "amd")
+def visible_as(situation: Situation, wanted: tuple[Gpu, ...]) -> tuple[tuple[str, str], ...]:
+    """The variables and values that show only `wanted` of a vendor's GPUs to a process; empty if that is unknown.
+    HIP_VISIBLE_DEVICES counts the GPUs that ROCR_VISIBLE_DEVICES leaves."""
+    vendor = wanted[0].vendor
+    gpus = runtime_order(situation.machine, vendor)
+    if vendor == "nvidia":
+        gpus = tuple(gpu for gpu in gpus if not refusal(situation, gpu))
+        known = all(gpu.index is not None and not (gpu.nvml and gpu.nvml.mig) for gpu in gpus)
+        places = [str(place) for place, gpu in enumerate(gpus) if gpu in wanted]
+        return (CUDA_ORDER, ("CUDA_VISIBLE_DEVICES", ",".join(places))) if known and places else ()
     rocr = situation.variable("ROCR_VISIBLE_DEVICES")
     if rocr is not None:
         selection = select(rocr, gpus)
         if not selection.certain:
-            return None
+            return ()
         gpus = selection.gpus
     places = [str(place) for place, gpu in enumerate(gpus) if gpu in wanted]
-    return ("HIP_VISIBLE_DEVICES", ",".join(places)) if places else None
+    return (("HIP_VISIBLE_DEVICES", ",".join(places)),) if places else ()
 
 
 def build_name(torch: Torch) -> str:

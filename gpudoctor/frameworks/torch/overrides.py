@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpudoctor.finding import AnyRemedy, Fix, SetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, candidates
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, carries, without_overrides
-from gpudoctor.frameworks.torch.nearest import nearest, replace_torch
+from gpudoctor.frameworks.torch.nearest import is_build, nearest, replace_torch
 from gpudoctor.machine import Gpu, Torch, known
 from gpudoctor.matrix.versions import matches
 from gpudoctor.situation import Situation
@@ -48,7 +48,7 @@ def override_fixes(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | No
         best: Choice | None = next(iter(nearest(situation, sound or wheels, keep)), None)
         if best is None:
             return []
-        remedies = replace_torch(situation, best)
+        remedies = () if keep and is_build(best, keep) else replace_torch(situation, best)
     if not variables and not remedies:
         return []
     settings = ", ".join(f"{item.name}={item.value}" for item in variables)

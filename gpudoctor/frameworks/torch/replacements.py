@@ -5,19 +5,23 @@ They never depend on the wrong build that is installed, except to keep its versi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
-from gpudoctor.finding import Fix, Manual, ReplaceTorch
+from gpudoctor.finding import Finding, Fix, Manual, ReplaceTorch
 from gpudoctor.frameworks.torch.c_library import MUSL, c_library
 from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates
 from gpudoctor.frameworks.torch.coverage import carries
+from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
 from gpudoctor.frameworks.torch.nearest import fix_by, is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.overrides import override_fixes
 from gpudoctor.machine import Gpu, Torch
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
+from gpudoctor.situation.known_issues import speaks_against
 
 Refused = tuple[Rejected, ...]
 
@@ -77,6 +81,30 @@ def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
     cuda = situation.torch.cuda if situation.torch else None
     serves = matrix.bundled_driver(cuda) if cuda else None
     return max(filter(None, (*firsts, matrix.floor("12.0"), serves)), key=figures, default=None)
+
+
+def without_fault(situation: Situation, has_fault: Callable[[Choice], bool]) -> tuple[Fix, ...]:
+    """Fixes with another build for the GPUs that the present one is used on, which does not have its fault, the
+    nearest first. None where another tool than pip or uv owns torch."""
+    keep, vendor = situation.torch, situation.built_for
+    if keep is None or vendor is None or place_of(situation.machine, keep) not in ("index", "distribution"):
+        return ()
+    gpus = gpus_to_serve(situation, situation.usable_of(vendor))
+    choices = candidates(situation, gpus)[0] if gpus else ()
+    sound = tuple(choice for choice in choices if not has_fault(choice))
+    return tuple(fix_by(situation, choice, keep) for choice in nearest(situation, sound, keep))
+
+
+def without_issue(situation: Situation, found: Finding) -> Finding:
+    """The finding of a known issue of this torch; a build that does not have it is a fix before a person's work.
+    Where the row names releases of torch, other builds of the same release were not seen to be without it."""
+    row = next(row for row in situation.matrix.known_issues() if row.id == found.subject)
+    by_hand = all(isinstance(remedy, Manual) for fix in found.fixes for remedy in fix.remedies)
+    if found.severity == "note" or not by_hand or not (row.when.torch or row.when.rocm or row.when.cuda):
+        return found
+    own = public_version(situation.torch.version) if situation.torch and row.when.torch else ""
+    others = without_fault(situation, lambda choice: choice.version == own or speaks_against(row, situation, choice))
+    return replace(found, fixes=(*others, *found.fixes))
 
 
 def _with_limits(

@@ -94,7 +94,7 @@ def severity(situation: Situation, fault: Fault) -> Severity:
                 return (
                     "warning"
                     if aside(situation, fit, all_fits) and fit.gpu.vendor == "amd"
-                    else weight(fit, all_fits)
+                    else weight(situation, fit, all_fits)
                 )
     return own
 

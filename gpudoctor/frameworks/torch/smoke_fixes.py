@@ -13,7 +13,7 @@ from gpudoctor.finding import (
     ReplaceTorch,
     SetVariable,
 )
-from gpudoctor.frameworks.torch.gpu_coverage import amd_fixes, better_torch, fits
+from gpudoctor.frameworks.torch.gpu_coverage import better_torch, fits, fixes_beside
 from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way, in_the_way, judged_here, pinned_again, pins
 from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE, WRONG, Fault
@@ -72,7 +72,7 @@ def _with_code(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
         return ()
     all_fits = fits(situation)
     fit = next((fit for fit in all_fits if fit.gpu in fault.gpus), None)
-    fixes = amd_fixes(situation, fit, all_fits) if fit and fit.gpu.vendor == "amd" else better_torch(situation)
+    fixes = fixes_beside(situation, fit, all_fits) if fit else better_torch(situation)
     return tuple(fix for fix in fixes if not _changes_nothing(situation, fix))
 
 

@@ -34,6 +34,8 @@ class NvidiaChip(Row, frozen=True, kw_only=True):
     capability: str
     architecture: str
     first_driver: str | None = None
+    display: bool = False
+    """It has fewer than 8 multiprocessors: its GPUs are made for a screen."""
 
 
 class NvidiaGpu(Row, frozen=True, kw_only=True):
