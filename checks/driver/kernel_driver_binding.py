@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     BlockModule,
