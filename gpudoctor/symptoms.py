@@ -76,9 +76,8 @@ def join_symptoms(findings: Iterable[Finding], situation: Situation) -> list[Fin
     found = list(findings)
     causes = [finding for finding in found if not finding.possible_causes]
     # A symptom whose text names its cause stands for that cause where nothing else does, and explains the others.
-    for symptom in sorted(
-        (finding for finding in found if finding.possible_causes), key=lambda each: not _named(each)
-    ):
+    symptoms = (finding for finding in found if finding.possible_causes)
+    for symptom in sorted(symptoms, key=lambda each: (not _named(each), each.confidence == "possible")):
         place = _cause_of(symptom, causes)
         if place is None:
             causes.append(symptom)

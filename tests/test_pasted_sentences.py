@@ -365,3 +365,48 @@ def test_cuda_behind_the_version_of_torch_tells_the_build() -> None:
 )
 def test_messages_of_further_programs(text: str, slug: str) -> None:
     assert first(text).slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How can I run this on the CPU? Torch not compiled with CUDA enabled",
+        "I run train.py with device=cpu in config.py\nAssertionError: Torch not compiled with CUDA enabled",
+        "On my MacBook: AssertionError: Torch not compiled with CUDA enabled",
+        "I don't have a GPU. RuntimeError: Torch is not able to use GPU",
+    ],
+)
+def test_who_wants_the_cpu_has_no_fault_of_a_gpu(text: str) -> None:
+    assert {finding.severity for finding in judgement(text).findings} == {"note"}
+    assert "CPU" in first(text).fixes[0].title
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It runs on the CPU instead of the GPU. AssertionError: Torch not compiled with CUDA enabled",
+        "RTX 3060, device=cpu works. AssertionError: Torch not compiled with CUDA enabled",
+        "Device: cpu\nRuntimeError: No GPU found. A GPU is needed for quantization.",
+    ],
+)
+def test_who_misses_the_gpu_does(text: str) -> None:
+    assert first(text).severity == "error"
+    assert first(text).slug == "torch-cpu-only"
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("7 of my 8 GPUs get PCI rejects atomics", "amd-pcie-atomics"),
+        ("[hevc_nvenc @ 0x5] Cannot load libnvidia-encode.so.1", "container-no-gpu"),
+        ("Number of platforms                               0", "container-no-gpu"),
+        ("Could not load dynamic library 'libhip_hcc.so'; dlerror: cannot open", "rocm-version-mismatch"),
+        ("Could not load dynamic library 'libcusolver.so.10'; dlerror: cannot open", "framework-cuda-libs-missing"),
+        ("GPU #0: FATAL: the 't' kernel requires 5.0 capability!", "ext-built-without-gpu-arch"),
+        ("[PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')]", "framework-cuda-libs-missing"),
+        ("ERROR: NVIDIA driver is not loaded", "no-driver"),
+        ("cudaGetDeviceCount returned 35", "driver-too-old"),
+    ],
+)
+def test_messages_that_a_third_batch_of_reports_showed(text: str, slug: str) -> None:
+    assert first(text).slug == slug

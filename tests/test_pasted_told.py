@@ -53,6 +53,11 @@ def test_no_text_keeps_a_pattern_busy(row) -> None:
         ("unset LD_LIBRARY_PATH fixed it for my GPU", "ld-library-path-shadow"),
         ("Updating the NVIDIA driver solved the problem", "driver-too-old"),
         ("I had to blacklist nouveau and to reboot", "nouveau-conflict"),
+        ("The logs say that nouveau wasn't disabled, and the nvidia module found no GPU.", "nouveau-conflict"),
+        ("[BUG] GPUs of the node run into errors, potentially vGPU unlicensed", "vgpu-unlicensed"),
+        ("tensorflow can't utilize the gpu", "framework-cpu-only"),
+        ("When upgrading to Linux 6.14 the NVIDIA GPU was lost", "nvidia-dkms-kernel-mismatch"),
+        ("It works **only as root**, my user gets no GPU", "gpu-device-permission"),
         ("Training is stuck at the start with both GPUs, but not with one GPU.", "nccl-p2p-hang"),
     ],
 )
@@ -83,6 +88,8 @@ def test_a_complaint_without_any_message_names_a_cause(text: str, slug: str) -> 
         "Feature request: it only uses the CPU today, please add support for the GPU",
         "How do I force the CPU? I want to run on the CPU only, not use my GPU",
         "pip install 'numpy<2' torch",
+        "I tried NCCL_P2P_DISABLE=1, but nothing helped with these GPUs",
+        "The monitor is connected to the integrated Intel graphics, the NVIDIA GPU is free",
     ],
 )
 def test_other_things_that_are_told_with_the_same_words_name_none(text: str) -> None:

@@ -36,6 +36,8 @@ class PastedText(Record, frozen=True):
     """The command that started the container gives it the device nodes of GPUs."""
     error_lines: tuple[int, ...] = ()
     """Line of each of `Machine.errors`."""
+    wants_cpu: bool = False
+    """It names no GPU, and the CPU is what the person has or wants to use."""
     vendor: Vendor | None = None
     """Whose GPUs it is about, where it names none."""
     told: tuple[Told, ...] = ()

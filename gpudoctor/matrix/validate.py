@@ -337,6 +337,7 @@ def _error(row: ErrorPattern, matrix: Matrix) -> Iterator[str]:
 def _told(row: ToldCircumstance, matrix: Matrix) -> Iterator[str]:
     try:
         pattern, unless = re.compile(row.pattern, re.ASCII), re.compile(row.unless or "$^")
+        re.compile(row.beside)
     except re.error as error:
         yield f"pattern: {error}"
         return

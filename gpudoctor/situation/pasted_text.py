@@ -29,6 +29,17 @@ _OF_LINUX = re.compile(
     r"|lsmod|dkms|systemctl|ldconfig|ulimit|kernel|linux[\w-]*|rocminfo|docker|podman|containers?|hosts?)\b)"
 )
 """What advice for Linux names."""
+_ONLY_NO_GPU = ("torch-cpu-only", "framework-cpu-only", "no-gpu", "no-driver", "program-on-cpu")
+"""What says no more than that no GPU is used."""
+_USE_THE_CPU = Fix(
+    "Let the program use the CPU",
+    (
+        Manual(
+            "The program asks for CUDA where the CPU is meant: set its device to cpu (an option such as --device "
+            "cpu, or `map_location='cpu'`), or change the lines that call .cuda()."
+        ),
+    ),
+)
 _ELSEWHERE = {
     "windows": "gpudoctor has no steps for Windows: install the newest driver with the vendor's installer, and "
     "PyTorch with the command that its web site gives for Windows.",
@@ -45,6 +56,8 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
         said = Evidence("torch.cuda.is_available()", "True", text.works)
         message = f"{finding.message} torch found a GPU all the same: nothing has to be done."
         return replace(finding, severity="note", message=message, evidence=(*finding.evidence, said), fixes=())
+    if (text.wants_cpu or text.foreign == "macos") and finding.slug in _ONLY_NO_GPU:
+        return replace(finding, severity="note", fixes=(_USE_THE_CPU,))
     if text.foreign and finding.fixes:
         fixes = tuple(fix for fix in finding.fixes if all(_exists_there(one, text.foreign) for one in fix.remedies))
         other = Fix("Look for the fix for that system", (Manual(_ELSEWHERE[text.foreign]),))

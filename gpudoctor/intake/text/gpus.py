@@ -126,6 +126,9 @@ def _by_name(name: str, matrix: Matrix) -> tuple[str, tuple[Identity, ...]]:
     named = [(part, found) for part in parts if (found := matrix.gpus_by_name(part))]
     if len(named) == 1:
         return named[0]
+    within = [part.removesuffix(" OC").strip() for part in re.findall(r"\(([^()]{3,60})\)", name)]
+    if len(inner := [(part, found) for part in within if (found := matrix.gpus_by_name(part))]) == 1:
+        return inner[0]
     return name, matrix.gpus_by_name(name) or matrix.gpus_by_name(re.split(r"[,;(]", name)[0].strip())
 
 

@@ -388,6 +388,7 @@ def _pasted(
         foreign=foreign,
         works=works,
         told=tuple(facts.told),
+        wants_cpu=not machine.gpus and decided(facts, "wants cpu") is not None,
         vendor="amd" if decided(facts, "for amd") and not driver_said else None,
         error_lines=tuple(lines[text.strip()] for text in machine.errors),
     )

@@ -55,14 +55,19 @@ _WINDOWS = re.compile(
 )
 _MACOS = re.compile(
     r"(?i)\bmac ?os\b|\bos x\b|darwin-?\d|macosx_|/Users/[^/\s]+/(?:Library|Documents|miniconda"
-    r"|anaconda|\.venv|opt)|\bmps\b.{0,20}(?:device|backend|available)|Apple M\d"
+    r"|anaconda|\.venv|opt)|\bmps\b.{0,20}(?:device|backend|available)|Apple M\d|\bmac ?book"
+    r"|\bM[1-4] (?:mac|pro|max|ultra|chip)\b"
 )
 _WSL = re.compile(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/dxg|/mnt/[cd]/")
 
 
 _SYSTEMS = (
     ("windows", _WINDOWS, ("\\", "indows", "win32", ".dll", "WinError", ".pyd", "INDOWS")),
-    ("macos", _MACOS, ("mac", "Mac", "MAC", "arwin", "OS X", "os x", "Apple M", "mps", "/Users/")),
+    (
+        "macos",
+        _MACOS,
+        ("mac", "Mac", "MAC", "arwin", "OS X", "os x", "Apple M", "mps", "/Users/", "M1", "M2", "M3", "M4"),
+    ),
     ("wsl", _WSL, ("WSL", "wsl", "/dev/dxg", "/mnt/")),
 )
 """Systems, what tells of them, and texts of which one is in every line that does."""
@@ -197,6 +202,16 @@ _LISTING = re.compile(r"(?i)(?:target|list\b|arch(?:itecture)?s|offload|builds? 
 _COMPARING = re.compile(r"(?i)(?:support|instead of|works? (?:on|with)|unlike|compar)")
 
 
+_WANTS_CPU = re.compile(
+    r"(?i)(?<!use )(?<!use ['\"])(?:\bdevice ?= ?[\"']?cpu\b|--(?:device[ =])?cpu\b)|\buse[-_]cpu\b"
+    r"|\b(?:want|trying|tried|like|possible|how|can i|try)\b[^.;!?]{0,40}\b(?:run|use|work|train|infer)\w*\b"
+    r"[^.;!?]{0,40}\b(?:on|from|with|using) (?:the |my |a )?cpu\b(?! instead)"
+    r"|\bcpu[- ]only (?:machine|server|laptop|setup|mode)\b"
+    r"|\bI (?:have no|do ?n.t have (?:a |an )?(?:\w+ )?)gpu\b|\bwithout (?:a |an |any )gpu\b|\bmac ?book\b"
+)
+"""What people write who have no GPU, or do not want to use one."""
+
+
 def read_asides(lines: Iterable[Line], facts: Facts) -> None:
     """The driver and the kernel that a sentence names, whose GPUs it is about, and the Python in whose folder files
     lie."""
@@ -207,6 +222,8 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("driver", driver["version"], number, "prose")
         if "ernel" in text and (kernel := _KERNEL.search(text)) and not _ANOTHER.search(_sentence(text, kernel)):
             facts.say("kernel", (kernel["release"] or kernel["before"]).rstrip("."), number, "prose")
+        if _WANTS_CPU.search(text):
+            facts.say("wants cpu", text.strip()[:200], number, "prose")
         if (
             "AMD" in text or "amd" in text or "ocm" in text or "OCm" in text or "OCM" in text or "Radeon" in text
         ) and _FOR_AMD.search(text):

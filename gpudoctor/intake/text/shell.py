@@ -90,7 +90,8 @@ _PRINTED = re.compile(
 )
 _SAID_AVAILABLE = re.compile(
     r"(?i)(?:torch\.)?cuda\.is_available(?:\(\))?[`'\" ]{0,3}(?:returns?|is|gives|:|=|->|→|shows|says"
-    r"|==)[`'\" ]{0,3}\s?(?P<value>true|false)\b|^\s*(?:cuda|gpu) available[?:]{0,2}\s*$"
+    r"|(?:只会|总是|一直)?(?:返回|为|是)|==)[`'\" ]{0,3}\s?(?P<value>true|false)\b"
+    r"|^\s*(?:cuda|gpu) available[?:]{0,2}\s*$"
 )
 
 

@@ -33,11 +33,14 @@ _HELPED = re.compile(
     re.ASCII,
 )
 """What is said of a remedy."""
+_DENIED = re.compile(r"(?:\bnot|n.t|\bnothing|\bnever|\bnone|\bno|\bwithout|\bdespite)\b[^.;!?]{0,25}$", re.ASCII)
+_MARKS = str.maketrans("", "", "*`")
+"""Of Markdown."""
 _PRINTED = re.compile(
-    r"\s*(?:(?:time=\S+ )?level=\w+ |(?:\w+\.)*\w+(?:Error|Exception|Warning): |(?:\$|#|>>>) |\[[^\]]{1,60}\] )"
+    r"\s*(?:(?:time=\S+ )?level=\w+ |(?:\w+\.)*\w+(?:Error|Exception|Warning): |(?:\$|#|>>>) "
+    r"|\[(?!(?i:bug|issue|question|help|feature|request|usage|doc|support)\b)[^\]]{1,60}\] )"
 )
 """What a program prints, or a person types into a shell."""
-_OF_CONTAINERS = ("container", "docker", "podman", "kubernetes", " pod")
 _FEWEST_SPACES = 2
 _WITHOUT_SPACES = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 """Letters of languages that write none."""
@@ -51,15 +54,12 @@ _AROUND = 160
 
 def read_told(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The circumstances of the matrix that the lines tell, each once."""
-    texts = [line.text if _is_sentence(line.text) else "" for line in lines]
+    texts = [line.text.translate(_MARKS) if _is_sentence(line.text) else "" for line in lines]
     lowered = "\n".join(texts).lower()
-    contained = any(sign in lowered for sign in _OF_CONTAINERS)
     for row in matrix.tables.told_circumstances:
-        if row.in_container and not contained:
-            continue
         places = tuple(lines_with(row.signs, lowered))
         found = list(_told(row, lines, texts, places[:_MOST_PLACES]))
-        if found and not (row.unless and re.search(row.unless, lowered)):
+        if found and not (row.unless and re.search(row.unless, lowered)) and re.search(row.beside, lowered):
             facts.told.append(found[-1])
 
 
@@ -82,9 +82,14 @@ def _told(
             continue
         text = line if pattern.search(line.lower()) else around
         near = around[max(0, found.start() - _AROUND) : found.end() + _AROUND]
-        if row.remedy and not _HELPED.search(" ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()):
+        if row.remedy and not _helped(" ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()):
             continue
         complains = row.remedy or bool(_ABOUT_GPUS.search(near) and (row.alone or _COMPLAINS.search(near)))
         yield Told(row.id, text.strip().lstrip("#-* ")[:300], lines[place].number, complains)
         if complains:
             return
+
+
+def _helped(text: str) -> bool:
+    """Whether the person says of a remedy that it helped, and not that nothing did."""
+    return any(not _DENIED.search(text[max(0, one.start() - 30) : one.start()]) for one in _HELPED.finditer(text))

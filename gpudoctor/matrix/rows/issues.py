@@ -153,8 +153,8 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     """In small letters; searched for in each line with the ones beside it."""
     unless: str = ""
     """A pattern in small letters; a text that it matches tells of something else."""
-    in_container: bool = False
-    """Whether the text must tell of a container."""
+    beside: str = ""
+    """A pattern in small letters that the text must match, too: "docker|podman"."""
     alone: bool = False
     """It is a complaint by itself."""
     remedy: bool = False
