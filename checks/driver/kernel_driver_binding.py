@@ -25,7 +25,6 @@ from gpudoctor.finding import (
 )
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import install_driver, unblocking
 from gpudoctor.situation.gpu_groups import called, finding, together
 from gpudoctor.situation.issue_findings import firmware_in_question, of_slug
 from gpudoctor.situation.kernel_modules import (
@@ -59,6 +58,8 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
     Needs root and a reboot; the screen then runs on another driver. To undo it, remove the rule and the driver.
     """
     for severity, gpus in because(situation, "nouveau-conflict"):
+        from gpudoctor.situation.driver_choice import install_driver, unblocking
+
         name = rival(situation, gpus[0]) or "nouveau"
         modules = core_modules(situation)
         ready = for_running_kernel(situation, modules) is not None and refusal(situation, gpus[0]) is None
@@ -152,6 +153,8 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     updated = bool(elsewhere) and figures(elsewhere[-1]) > figures(kernel)
     limits = situation.matrix.kernel_limits(version, kernel) if version else ()
     for severity, gpus in because(situation, "nvidia-dkms-kernel-mismatch"):
+        from gpudoctor.situation.driver_choice import install_driver
+
         build = RebuildModule("nvidia", version or "", why="needs the headers of the running kernel")
         rebuild = Fix(f"Build the module for kernel {kernel}", (build, LoadModule("nvidia")))
         newer = install_driver(situation, gpus)
@@ -198,6 +201,8 @@ def _described_apart(situation: Situation, kernel: str) -> Iterator[Finding]:
     if not stated or not gpus or module.value is None or situation.machine.system.wsl.known:
         return
     for limit in situation.matrix.kernel_limits(module.value.version or "", kernel)[:1]:
+        from gpudoctor.situation.driver_choice import install_driver
+
         fixed = f" Fixed by: {limit.fixed_by}." if limit.fixed_by else ""
         yield finding(
             "warning",

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage
-from gpudoctor.frameworks.gpu_builds import environment_of_its_own, for_the_cuda_here, install
 from gpudoctor.frameworks.others import (
     any_installed,
     gpu_names,
@@ -21,7 +20,6 @@ from gpudoctor.frameworks.others import (
 from gpudoctor.frameworks.torch.nvidia_wheels import FIRST_WITHOUT_SUFFIX, distribution_of, without_cuda
 from gpudoctor.frameworks.torch.requirements import unmet
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
-from gpudoctor.frameworks.torch.system_rocblas import lacks_kernels
 from gpudoctor.machine import DamagedFile, Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
@@ -54,6 +52,8 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
         lacking = one.files.not_found.value if one.files else None
         if not lacking or one.vendor is None or one.build is None or not situation.usable_of(one.vendor):
             continue
+        from gpudoctor.frameworks.gpu_builds import environment_of_its_own, for_the_cuda_here
+
         optional = (
             one.build.default and one.row is not None and (one.row.gpu == "sometimes" or works_beside(situation, one))
         )
@@ -89,6 +89,8 @@ def _provided(situation: Situation, one: InstalledFramework, lacking: tuple[str,
     again = _again(situation, one, lacking)
     if again is not None:
         return again
+    from gpudoctor.frameworks.gpu_builds import install
+
     whole = install(situation, one, one.build) if one.build and one.build.extra else None
     if whole is None and (wheels := _from_wheels(situation, one, lacking)):
         return wheels
@@ -242,6 +244,8 @@ def framework_rocblas_no_arch(situation: Situation) -> Verdicts:
         have = one.files.blas_gfx if one.files and one.vendor == "amd" else None
         if have is None:
             continue
+        from gpudoctor.frameworks.torch.system_rocblas import lacks_kernels
+
         lacking = (gpu for gpu in situation.usable_of("amd") if lacks_kernels(situation, have, gpu))
         for (name, arch), gpus in together(lacking, lambda gpu: (gpu.name, gpu.arch.value)).items():
             libraries = situation.machine.installed("rocm-sdk-libraries")

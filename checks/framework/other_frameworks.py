@@ -14,7 +14,6 @@ from gpudoctor.finding import (
     Severity,
     UnsetVariable,
 )
-from gpudoctor.frameworks.gpu_builds import builds_for, installs
 from gpudoctor.frameworks.others import any_installed, gpu_names, sharing_frameworks, version_evidence, works_beside
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
@@ -49,6 +48,8 @@ def framework_cpu_only(situation: Situation) -> Verdicts:
     for one in situation.others if gpus else ():
         if one.vendor is not None or one.row is None or not one.has_cpu_build or one.name in shared:
             continue
+        from gpudoctor.frameworks.gpu_builds import builds_for, installs
+
         served = tuple(gpu for gpu in gpus if builds_for(situation, one.name, (gpu,)))
         brought = one.row.gpu == "sometimes" and not (one.files and one.files.requested)
         severity: Severity = "note" if not served or brought or works_beside(situation, one) else "warning"
@@ -93,6 +94,8 @@ def framework_other_vendor(situation: Situation) -> Verdicts:
         own = [gpu for gpu in situation.machine.of_vendor(one.vendor or "nvidia") if not gpu.reserved]
         if one.vendor is None or any(computes(situation, gpu) for gpu in own):
             continue
+        from gpudoctor.frameworks.gpu_builds import installs
+
         name = "NVIDIA" if one.vendor == "nvidia" else "AMD"
         yield Finding(
             severity="error" if one.meant_for_gpu and not works_beside(situation, one) else "note",

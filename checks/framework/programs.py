@@ -16,7 +16,6 @@ from gpudoctor.machine import Gpu, Program, ProgramBackend
 from gpudoctor.matrix.rows import GpuProgram
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import driver_to_install
 from gpudoctor.situation.gpu_groups import called, finding, together
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
 
@@ -189,6 +188,8 @@ def _fixes(
     again = row.for_nvidia if gpus[0].vendor == "nvidia" else row.for_amd
     build = Fix(f"Install another build of {program.name}", (Manual(again, risk="replaces"),))
     if reason.cause == "driver":
+        from gpudoctor.situation.driver_choice import driver_to_install
+
         why = f"{program.name} needs {reason.wanted} or newer"
         install = driver_to_install(situation, gpus, why=why)
         if install is None or figures(install.branch) < figures(reason.wanted)[:1]:

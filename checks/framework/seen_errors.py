@@ -9,7 +9,6 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import build_name, fits
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
-from gpudoctor.frameworks.torch.smoke_fixes import fixes
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
@@ -119,6 +118,8 @@ def _vendor(situation: Situation) -> Vendor | None:
 
 
 def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
+    from gpudoctor.frameworks.torch.smoke_fixes import fixes
+
     gpus, line = _gpus(situation, row), _line(text, situation, row)
     vendor = _vendor(situation) or vendor_named(text)
     fault = Fault(slug=row.slug, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,), vendor=vendor)

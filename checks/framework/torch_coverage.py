@@ -32,7 +32,6 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation, needs
-from gpudoctor.situation.driver_choice import driver_options
 from gpudoctor.situation.nvidia_driver import refusals
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
@@ -142,6 +141,8 @@ def _without_code(situation: Situation, group: tuple[Fit, ...], all_fits: tuple[
 
 def _fixes(situation: Situation, group: tuple[Fit, ...]) -> tuple[Fix, ...]:
     """Another torch; where no one driver supports these GPUs and the others, what each kind needs by itself."""
+    from gpudoctor.situation.driver_choice import driver_options
+
     usable = situation.usable_of("nvidia")
     if all(refusals(situation, fit.gpu) for fit in group) and driver_options(situation, usable):
         return (builds.for_each_kind(situation, usable, situation.torch),)

@@ -93,14 +93,14 @@ def triton_too_old(situation: Situation) -> Verdicts:
 
 
 def _companion(situation: Situation, package: Package) -> Verdicts:
-    from gpudoctor.frameworks.torch.agreed_release import agreed_torch
-
     torch, installed = situation.torch, situation.machine.installed(package)
     if torch is None or installed is None:
         return
     reason = mismatch(situation, package)
     if reason is None:
         return
+    from gpudoctor.frameworks.torch.agreed_release import agreed_torch
+
     row = situation.matrix.companion(torch.version)
     wanted = (row.torchvision if package == "torchvision" else row.torchaudio) if row else None
     message = f"{package} {installed.version} was not built for torch {torch.version}"

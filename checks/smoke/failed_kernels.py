@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, NotJudged, gpu_subject
 from gpudoctor.frameworks.torch import check
@@ -21,7 +22,6 @@ from gpudoctor.frameworks.torch.smoke_faults import (
     summary,
     wrong_results,
 )
-from gpudoctor.frameworks.torch.smoke_fixes import fixes
 from gpudoctor.machine import Smoke, SmokeKernel
 from gpudoctor.matrix.rows import GpuRates
 from gpudoctor.situation import ESSENTIAL, Situation, needs
@@ -209,6 +209,8 @@ def _causes(situation: Situation, fault: Fault) -> tuple[str, ...]:
 
 
 def _finding(situation: Situation, fault: Fault, causes: tuple[str, ...]) -> Finding:
+    from gpudoctor.frameworks.torch.smoke_fixes import fixes
+
     line = error_text(situation, fault)
     where = called(fault.gpus) if fault.gpus else subject_of_devices(fault)
     row = fault.causes[0] if fault.causes else None
