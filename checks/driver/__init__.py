@@ -1,1 +1,17 @@
 """Hardware, kernel and driver."""
+
+from gpudoctor.situation import needs
+
+NEEDS = {
+    "described_log": needs.log_faults,
+    "gpu_hardware": needs.gpus,
+    "gpu_links": needs.usable_gpus,
+    "gpu_reset": needs.log_faults,
+    "kernel_driver_binding": needs.gpus,
+    "module_signature": needs.gpus,
+    "nvlink": needs.log_faults,
+    "pcie_atomics": needs.amd_gpus,
+    "rdma_ports": needs.rdma,
+    "system_memory": needs.log_faults,
+    "wsl": needs.wsl,
+}

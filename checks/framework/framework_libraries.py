@@ -9,7 +9,6 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage
 from gpudoctor.frameworks.others import (
-    any_installed,
     gpu_names,
     installed_again,
     on_the_loaders_path,
@@ -22,14 +21,14 @@ from gpudoctor.frameworks.torch.requirements import unmet
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
 from gpudoctor.machine import DamagedFile, Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures
-from gpudoctor.situation import Situation
+from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.gpu_groups import finding, together
 
 # --- libraries that are not there ----------------------------------------------------------------------------
 
 
-@check("GPD461", "framework-libraries-not-found", "framework", needs=any_installed)
+@check("GPD461", "framework-libraries-not-found", "framework", needs=needs.other_frameworks)
 def framework_libraries_not_found(situation: Situation) -> Verdicts:
     """A framework cannot find the CUDA libraries that it opens itself.
 
@@ -130,7 +129,7 @@ def _again(situation: Situation, one: InstalledFramework, lacking: tuple[str, ..
 # --- libraries that are too old ------------------------------------------------------------------------------
 
 
-@check("GPD465", "framework-library-too-old", "framework", needs=any_installed)
+@check("GPD465", "framework-library-too-old", "framework", needs=needs.other_frameworks)
 def framework_library_too_old(situation: Situation) -> Verdicts:
     """An NVIDIA library is older than the one a framework was built against.
 
@@ -224,7 +223,7 @@ def _misfit(situation: Situation, one: InstalledFramework, misfit: MissingSymbol
     )
 
 
-@check("GPD474", "framework-rocblas-no-arch", "framework", needs=any_installed)
+@check("GPD474", "framework-rocblas-no-arch", "framework", needs=needs.other_frameworks)
 def framework_rocblas_no_arch(situation: Situation) -> Verdicts:
     """The ROCm beside a framework has no kernels for the GPU.
 

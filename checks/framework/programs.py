@@ -27,10 +27,6 @@ _NEAREST = ("driver", "libraries", "no-code", "no-library")
 """Of several libraries, the one that is nearest to working gives the reason."""
 
 
-def _has_programs(situation: Situation) -> bool:
-    return bool(situation.machine.programs and situation.usable)
-
-
 class _Reason(Struct, frozen=True):
     """Why a program does not use a GPU."""
 
@@ -40,7 +36,7 @@ class _Reason(Struct, frozen=True):
     """The architecture, or the driver, that is needed."""
 
 
-@check("GPD470", "program-on-cpu", "framework", needs=_has_programs)
+@check("GPD470", "program-on-cpu", "framework")
 def program_on_cpu(situation: Situation) -> Verdicts:
     """A program such as ollama cannot use a GPU that is here.
 
@@ -219,7 +215,7 @@ def _setting(program: Program, assignment: str) -> AnyRemedy:
     return Manual(how if unit else f"Start {program.name} with {assignment}.", why="AMD does not support it")
 
 
-@check("GPD471", "program-variable", "framework", needs=_has_programs)
+@check("GPD471", "program-variable", "framework")
 def program_variable(situation: Situation) -> Verdicts:
     """A variable keeps a program such as ollama from the GPU.
 

@@ -13,7 +13,7 @@ from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 from gpudoctor.plain_text import sentence
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.told import fix_of, told
 
@@ -65,7 +65,7 @@ _GIVEN = {_NO_GPU_GIVEN: _GIVE_GPUS, "nvidia-uvm-missing": _GIVE_UVM}
 """What is done for a container, where the container is why a message came."""
 
 
-@check("GPD442", "error-seen", "framework", needs=needs.errors)
+@check("GPD442", "error-seen", "framework")
 def error_seen(situation: Situation) -> Verdicts:
     """An error message that a person saw has a known cause.
 

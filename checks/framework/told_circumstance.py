@@ -5,11 +5,11 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
 from gpudoctor.plain_text import sentence
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 from gpudoctor.situation.told import fix_of, told
 
 
-@check("GPD443", "circumstance-told", "framework", needs=needs.pasted)
+@check("GPD443", "circumstance-told", "framework")
 def circumstance_told(situation: Situation) -> Verdicts:
     """What a person tells of a fault has a likely cause.
 

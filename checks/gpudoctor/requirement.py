@@ -9,7 +9,7 @@ from gpudoctor.finding import ABSENCE, Device, Evidence, Finding, Fix, Manual, N
 from gpudoctor.isa import dotted
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import cuda_driver
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class _Unknown(Exception):  # noqa: N818 - no error
     """The value of what is required is unknown; the text says why."""
 
 
-@check("GPD910", "requirement-not-met", "gpudoctor", needs=needs.requirements)
+@check("GPD910", "requirement-not-met", "gpudoctor")
 def requirement_not_met(situation: Situation) -> Verdicts:
     """This machine does not meet a requirement.
 

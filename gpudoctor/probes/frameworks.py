@@ -67,7 +67,6 @@ def _files(
     prefix: str,
 ) -> FrameworkFiles:
     from gpudoctor.probes.opened_libraries import Opened, opened_libraries
-
     from gpudoctor.probes.rocm_wheels import rocblas_of_wheels
 
     site = posixpath.dirname(there.path)
