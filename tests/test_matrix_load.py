@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.host import InputError
 from gpudoctor.matrix.load import Built, MatrixError, load_matrix, load_yaml, to_lines, validate_matrix, yaml_path
+from gpudoctor.matrix.rows import Tables
 from gpudoctor.spelling import is_index
 
 BUILD = '{version: "2.9.1", build: cu128, origin: download.pytorch.org, platform: linux-x86_64, cuda: "12.8"'
@@ -49,7 +50,7 @@ def test_every_row_has_a_source_and_a_date() -> None:
 def test_the_lines_of_a_wheel_say_the_same(tmp_path: Path) -> None:
     lines = tmp_path / "compat_matrix.jsonl"
     lines.write_bytes(to_lines(yaml_path()))
-    assert all(json.loads(line) for line in lines.read_bytes().splitlines())
+    assert len([json.loads(line) for line in lines.read_bytes().splitlines()]) == 1 + len(Tables.__struct_fields__)
     built = Built(str(lines))
     assert built.table("known_issues") == load_yaml(yaml_path()).known_issues
     assert built.tables() == load_yaml(yaml_path())
