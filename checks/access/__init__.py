@@ -4,6 +4,7 @@ from gpudoctor.situation import needs
 
 NEEDS = {
     "batch_job": needs.job,
+    "container": needs.container,
     "rdma_limits": needs.rdma,
     "rocm_wsl": needs.wsl,
 }

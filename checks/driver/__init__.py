@@ -3,6 +3,7 @@
 from gpudoctor.situation import needs
 
 NEEDS = {
+    "cuda_start": needs.nvidia,
     "described_log": needs.log_faults,
     "gpu_hardware": needs.gpus,
     "gpu_links": needs.usable_gpus,

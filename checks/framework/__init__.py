@@ -3,9 +3,13 @@
 from gpudoctor.situation import needs
 
 NEEDS = {
+    "framework_damaged": needs.damaged_packages,
+    "framework_libraries": needs.other_frameworks,
+    "module_shadowed": needs.shadows,
     "other_frameworks": needs.other_frameworks,
     "programs": needs.programs,
     "rocm_coverage": needs.rocm,
     "seen_errors": needs.errors,
     "told_circumstance": needs.pasted,
+    "torch_coverage": needs.torch_and_gpu,
 }

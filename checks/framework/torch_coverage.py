@@ -31,13 +31,13 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
 )
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Torch
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import refusals
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
 
-@check("GPD402", "torch-no-arch-for-gpu", "framework", needs=needs.torch)
+@check("GPD402", "torch-no-arch-for-gpu", "framework")
 def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
     """The installed torch is older than the NVIDIA GPU and has no code for it.
 
@@ -62,7 +62,7 @@ def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
         yield _without_code(situation, group, all_fits)
 
 
-@check("GPD403", "torch-dropped-old-gpu", "framework", needs=needs.torch)
+@check("GPD403", "torch-dropped-old-gpu", "framework")
 def torch_dropped_old_gpu(situation: Situation) -> Verdicts:
     """The installed torch no longer has code for this older NVIDIA GPU.
 
@@ -175,7 +175,7 @@ def _lack(situation: Situation, torch: Torch, fit: Fit) -> tuple[str, str, str]:
     return f"{build_name(torch)} has no kernels for {gpu}; it was built for {code}{few}.", code, arch
 
 
-@check("GPD413", "torch-linalg-no-arch", "framework", needs=needs.torch)
+@check("GPD413", "torch-linalg-no-arch", "framework")
 def torch_linalg_no_arch(situation: Situation) -> Verdicts:
     """The linear-algebra library of this torch has no code for the GPU.
 

@@ -8,7 +8,6 @@ from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one
 from gpudoctor.finding import Finding, Fix, Manual, ReplacePackage
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.companions import mismatch
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.rows import TorchBuild
@@ -96,6 +95,8 @@ def _companion(situation: Situation, package: Package) -> Verdicts:
     torch, installed = situation.torch, situation.machine.installed(package)
     if torch is None or installed is None:
         return
+    from gpudoctor.frameworks.torch.companions import mismatch
+
     reason = mismatch(situation, package)
     if reason is None:
         return

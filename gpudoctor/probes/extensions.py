@@ -30,7 +30,7 @@ _LARGE = 1 << 20
 """GPU code makes a library large: smaller ones are opened if their names or their neighbours' tell of a GPU."""
 _MOST_LIBRARIES = 200
 """Of one distribution."""
-_WITH_PATHFINDER = re.compile(r"cuda-pathfinder\b")
+_WITH_PATHFINDER = r"cuda-pathfinder\b"
 _LOOSE = (b".cubin", b".hsaco", b".co", b".fatbin")
 
 
@@ -78,7 +78,7 @@ def read_extensions(
         return (), distributions
     from gpudoctor.probes.library_search import missing_libraries
 
-    finding = {name for name, one in opened.items() if any(map(_WITH_PATHFINDER.match, one.requires))}
+    finding = {name for name, one in opened.items() if any(re.match(_WITH_PATHFINDER, text) for text in one.requires)}
     lacking = missing_libraries(host, environment, variables, askers, _shipped(packages), finding)
     undefined = _undefined(host, environment, askers, opened)
     extensions = (

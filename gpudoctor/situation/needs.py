@@ -15,6 +15,11 @@ def torch(situation: Situation) -> bool:
     return situation.torch is not None
 
 
+def torch_and_gpu(situation: Situation) -> bool:
+    """A torch is installed, and there is a usable GPU."""
+    return situation.torch is not None and bool(situation.usable)
+
+
 def rocm_torch(situation: Situation) -> bool:
     """A torch built for AMD's GPUs is installed."""
     return situation.built_for == "amd"
@@ -55,6 +60,11 @@ def gpus(situation: Situation) -> bool:
     return bool(situation.machine.gpus)
 
 
+def nvidia(situation: Situation) -> bool:
+    """A GPU of NVIDIA's is known, or CUDA was asked."""
+    return bool(situation.machine.of_vendor("nvidia")) or situation.machine.nvidia.cuda.known
+
+
 def amd_gpus(situation: Situation) -> bool:
     """A GPU of AMD's is known."""
     return bool(situation.machine.of_vendor("amd"))
@@ -87,6 +97,11 @@ def wsl(situation: Situation) -> bool:
     return situation.machine.system.wsl.known
 
 
+def container(situation: Situation) -> bool:
+    """This is a container, or may be one."""
+    return not situation.machine.system.container.absent
+
+
 def job(situation: Situation) -> bool:
     """This is a batch job."""
     return situation.machine.system.job.value is not None
@@ -110,6 +125,17 @@ def programs(situation: Situation) -> bool:
 def extensions(situation: Situation) -> bool:
     """A package has libraries that compute on GPUs."""
     return situation.environment is not None and bool(situation.environment.extensions)
+
+
+def damaged_packages(situation: Situation) -> bool:
+    """Files of a package are gone or cut short."""
+    listed = situation.environment.distributions.value if situation.environment else None
+    return any(one.damaged for one in listed or ())
+
+
+def shadows(situation: Situation) -> bool:
+    """A folder or file takes the place of a module that torch imports."""
+    return situation.torch is not None and situation.environment is not None and bool(situation.environment.shadows)
 
 
 def bitsandbytes(situation: Situation) -> bool:
