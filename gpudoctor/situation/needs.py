@@ -70,9 +70,21 @@ def amd_gpus(situation: Situation) -> bool:
     return bool(situation.machine.of_vendor("amd"))
 
 
-def usable_gpus(situation: Situation) -> bool:
-    """A GPU can be used, as far as is known."""
-    return bool(situation.usable)
+def several_gpus(situation: Situation) -> bool:
+    """More than one GPU is usable."""
+    return len(situation.usable) > 1
+
+
+def no_usable_gpu(situation: Situation) -> bool:
+    """No GPU is usable."""
+    return not situation.usable
+
+
+def unserved_gpus(situation: Situation) -> bool:
+    """A GPU has no driver."""
+    from gpudoctor.situation.no_kernel_driver import unserved
+
+    return bool(unserved(situation, "nvidia") or unserved(situation, "amd"))
 
 
 def log_faults(situation: Situation) -> bool:
