@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
-from gpudoctor.frameworks.others import written_again
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.rows import SharedFiles
 from gpudoctor.matrix.versions import figures, public_version
@@ -128,6 +127,8 @@ def _one_cuda(situation: Situation) -> Iterator[Fix]:
 
 
 def _keep_only(keep: list[Distribution], group: list[Distribution]) -> Fix:
+    from gpudoctor.frameworks.others import written_again
+
     names = keep[0].name if len(keep) == 1 else "one of each pair"
     owner = keep[0].name if len(keep) == 1 else "another package"
     removed = (RemovePackage(one.name, why=f"{owner} owns the same files") for one in group if one not in keep)
