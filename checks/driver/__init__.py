@@ -3,9 +3,9 @@
 from gpudoctor.situation import needs
 
 NEEDS = {
-    "cuda_start": needs.nvidia,
+    "cuda_start": needs.gpus_or_driver,
     "described_log": needs.log_faults,
-    "gpu_hardware": needs.gpus,
+    "gpu_hardware": needs.gpus_or_driver,
     "gpu_links": needs.several_gpus,
     "gpu_reset": needs.log_faults,
     "kernel_driver_binding": needs.gpus,

@@ -4,5 +4,5 @@ from gpudoctor.situation import needs
 
 NEEDS = {
     "bitsandbytes": needs.bitsandbytes,
-    "gpu_extensions": needs.extensions,
+    "gpu_extensions": needs.computing_packages,
 }

@@ -60,9 +60,9 @@ def gpus(situation: Situation) -> bool:
     return bool(situation.machine.gpus)
 
 
-def nvidia(situation: Situation) -> bool:
-    """A GPU of NVIDIA's is known, or CUDA was asked."""
-    return bool(situation.machine.of_vendor("nvidia")) or situation.machine.nvidia.cuda.known
+def gpus_or_driver(situation: Situation) -> bool:
+    """A GPU is known, or NVIDIA's driver answered."""
+    return bool(situation.machine.gpus or situation.machine.nvidia.answered)
 
 
 def amd_gpus(situation: Situation) -> bool:
@@ -134,9 +134,11 @@ def programs(situation: Situation) -> bool:
     return bool(situation.machine.programs and situation.usable)
 
 
-def extensions(situation: Situation) -> bool:
-    """A package has libraries that compute on GPUs."""
-    return situation.environment is not None and bool(situation.environment.extensions)
+def computing_packages(situation: Situation) -> bool:
+    """A package has libraries that compute on GPUs; or it was described, and nobody sees its libraries."""
+    environment = situation.environment
+    listed = environment.distributions.value or () if environment else ()
+    return bool(environment and environment.extensions) or any(one.path == "description" for one in listed)
 
 
 def damaged_packages(situation: Situation) -> bool:
