@@ -15,7 +15,7 @@ from gpudoctor.check import Check
 from gpudoctor.engine import Suite, exit_code, in_order, judge
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.host import InputError
-from gpudoctor.machine import absent
+from gpudoctor.machine import NvidiaApi, absent, known
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import Tables
 from gpudoctor.requirement import parse
@@ -128,6 +128,13 @@ def test_a_check_that_a_machine_does_not_concern_could_say_nothing(slug: str) ->
         case = Situation(machine, matrix())
         left_out = [check for check in machine_checks() if check not in machine_checks().concerned(case)]
         assert [check.slug for check in left_out if check.run(case) != ((), ())] == []
+
+
+def test_a_driver_that_lost_its_only_gpu_is_heard_without_one() -> None:
+    """The bus no longer lists it."""
+    machine = no_gpu_machine()
+    lost = change(machine, nvidia=change(machine.nvidia, nvml=known(NvidiaApi(status=15), "NVML")))
+    assert "gpu-off-bus" in {found.slug for found in judge(lost, matrix(), machine_checks()).findings}
 
 
 def test_files_of_checks_without_anything_to_look_at_are_not_imported() -> None:
