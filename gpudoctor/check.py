@@ -14,6 +14,8 @@ J = TypeVar("J")
 """What a check judges: a `Situation`, or the recipe of an image."""
 
 Verdicts = Iterable[Finding | NotJudged]
+Need = Callable[[J], bool]
+"""Whether a subject has what a check looks at first."""
 
 
 def always(subject: Any) -> bool:
@@ -28,8 +30,7 @@ class Check(Struct, Generic[J], frozen=True):
     slug: str
     layer: Layer
     function: Callable[[J], Verdicts]
-    needs: Callable[[J], bool] = always
-    """Whether a subject has what the check looks at first."""
+    needs: Need[J] = always
     framework: str | None = None
     """The framework that its findings are about."""
 
@@ -68,7 +69,7 @@ class Check(Struct, Generic[J], frozen=True):
 
 
 def check(
-    id: str, slug: str, layer: Layer, needs: Callable[[J], bool] = always, framework: str | None = None
+    id: str, slug: str, layer: Layer, needs: Need[J] = always, framework: str | None = None
 ) -> Callable[[Callable[[J], Verdicts]], Check[J]]:
     """Make a function a check: `@check("GPD123", "driver-lib-mismatch", "driver")`.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.check import Check
+from gpudoctor.check import Check, Need
 from gpudoctor.finding import Finding, NotJudged, Verdict, can_be_foreseen
 from gpudoctor.host import InputError
 from gpudoctor.situation import Situation
@@ -37,22 +37,31 @@ _OWN_FAULTS = ("GPD901", "GPD902")
 """A check, a probe that crashed."""
 
 
+Checks = Callable[[], Iterable[Check[J]]]
+
+
 class Suite(Generic[J]):
     """The checks that judge one kind of subject, by id."""
 
     def __init__(
-        self, checks: Iterable[Check[J]], others: Callable[[], Iterable[Check[Any]]] = tuple[Check[Any], ...]
+        self,
+        checks: Iterable[Check[J]],
+        others: Callable[[], Iterable[Check[Any]]] = tuple[Check[Any], ...],
+        late: Iterable[tuple[Need[J], Checks[J]]] = (),
     ) -> None:
-        """`others` are the checks of other subjects: to name one of them is no mistake."""
-        self._checks = tuple(sorted(checks, key=lambda check: (check.id, check.slug)))
+        """`others` are the checks of other subjects: to name one of them is no mistake. `late` are checks that are
+        imported where a subject has what all of them need."""
+        self._checks = tuple(checks)
         self._others = others
+        self._late = tuple(late)
 
     def __iter__(self) -> Iterator[Check[J]]:
-        return iter(self._checks)
+        return iter(_by_id((*self._checks, *(check for _, checks in self._late for check in checks()))))
 
     def concerned(self, subject: J) -> tuple[Check[J], ...]:
         """Those that have something to look at: the others could say nothing."""
-        return tuple(check for check in self if _is_concerned(check, subject))
+        late = (check for need, checks in self._late if _holds(need, subject) for check in checks())
+        return _by_id(check for check in (*self._checks, *late) if _holds(check.needs, subject))
 
     def chosen(self, names: Iterable[str]) -> tuple[Check[J], ...]:
         """Those that ids, slugs or prefixes of ids name. Raises InputError for a name of no check."""
@@ -82,10 +91,14 @@ def _begins(id: str, prefix: str) -> bool:
     return id.startswith(prefix) and prefix.startswith(id.rstrip("0123456789"))
 
 
-def _is_concerned(check: Check[J], subject: J) -> bool:
+def _by_id(checks: Iterable[Check[J]]) -> tuple[Check[J], ...]:
+    return tuple(sorted(checks, key=lambda check: (check.id, check.slug)))
+
+
+def _holds(need: Need[J], subject: J) -> bool:
     try:
-        return check.needs(subject)
-    except Exception:  # what is wrong with it shows when it runs
+        return need(subject)
+    except Exception:  # what is wrong with it shows when the check runs
         return True
 
 
@@ -166,11 +179,12 @@ def _judged(
     running = suite.concerned(situation)
     wanted = (*select, _REQUIREMENT) if select and required else select
     chosen = suite.chosen(wanted) if wanted else running
-    # A symptom may name a cause whose own check has nothing to look at: where nothing is selected, it counts.
-    reported = {check.id for check in (chosen if wanted else suite)} | set(_OWN_FAULTS)
     found, questions = drop_fallbacks(*_findings(running, situation, suite))
-    findings = [finding for finding in name_absence_causes(found) if finding.id in reported]
-    questions = [question for question in questions if question.id in reported]
+    findings = name_absence_causes(found)
+    if wanted:
+        reported = {check.id for check in chosen} | set(_OWN_FAULTS)
+        findings = [finding for finding in findings if finding.id in reported]
+        questions = [question for question in questions if question.id in reported]
     # What is ignored explains nothing: a requirement that it leaves unmet stands for itself.
     ignored = [finding for finding in findings if finding.id in ignored_ids]
     findings = join_symptoms((finding for finding in findings if finding.id not in ignored_ids), situation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-_WORKFLOW_COMMAND = re.compile(r"(?<!\S)::(?=[a-z])|##(?=\w{0,40}\[)")
+_WORKFLOW_COMMAND = r"(?<!\S)::(?=[a-z])|##(?=\w{0,40}\[)"
 """How a line of a log starts a command of the CI that shows it: "::add-mask::x" of GitHub Actions at the beginning of
 the line, "##[add-mask]x" and Azure's "##vso[...]" anywhere."""
 
@@ -29,7 +29,7 @@ def without_workflow_commands(text: str, number: str = "\\x") -> str:
     """The text, with one sign written as its number in what a CI would take for a command."""
     if "::" not in text and "##" not in text:
         return text
-    return _WORKFLOW_COMMAND.sub(lambda found: f"{found[0][0]}{number}{ord(found[0][0]):02x}", text)
+    return re.sub(_WORKFLOW_COMMAND, lambda found: f"{found[0][0]}{number}{ord(found[0][0]):02x}", text)
 
 
 def lines_without_controls(text: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
+from importlib import import_module
 
 import pytest
 from hypothesis import given
@@ -12,7 +15,7 @@ from gpudoctor.check import Check
 from gpudoctor.engine import Suite, exit_code, in_order, judge
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.host import InputError
-from gpudoctor.machine import absent
+from gpudoctor.machine import NvidiaApi, absent, known
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import Tables
 from gpudoctor.requirement import parse
@@ -125,6 +128,38 @@ def test_a_check_that_a_machine_does_not_concern_could_say_nothing(slug: str) ->
         case = Situation(machine, matrix())
         left_out = [check for check in machine_checks() if check not in machine_checks().concerned(case)]
         assert [check.slug for check in left_out if check.run(case) != ((), ())] == []
+
+
+def test_a_driver_that_lost_its_only_gpu_is_heard_without_one() -> None:
+    """The bus no longer lists it."""
+    machine = no_gpu_machine()
+    lost = change(machine, nvidia=change(machine.nvidia, nvml=known(NvidiaApi(status=15), "NVML")))
+    assert "gpu-off-bus" in {found.slug for found in judge(lost, matrix(), machine_checks()).findings}
+
+
+def test_files_of_checks_without_anything_to_look_at_are_not_imported() -> None:
+    program = (
+        "import sys\n"
+        "from gpudoctor.engine import judge\n"
+        "from gpudoctor.matrix.load import load_matrix\n"
+        "from gpudoctor.suites import machine_checks\n"
+        "from gpudoctor.testing import nvidia_machine\n"
+        "judge(nvidia_machine(), load_matrix(), machine_checks())\n"
+        "print(*(name.removeprefix('gpudoctor.checks.') for name in sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    imported = set(done.stdout.split())
+    assert {"driver.no_driver", "driver.gpu_hardware", "packages.requirements"} <= imported
+    late = {"driver.wsl", "framework.rocm_coverage", "gpudoctor.requirement", "smoke.failed_kernels"}
+    assert not late & imported
+
+
+@pytest.mark.parametrize("layer", ["driver", "access", "runtime", "framework", "packages", "smoke", "gpudoctor"])
+def test_what_files_need_names_files_that_hold_checks(layer: str) -> None:
+    package = import_module(f"gpudoctor.checks.{layer}")
+    for file in package.NEEDS:
+        module = import_module(f"{package.__name__}.{file}")
+        assert any(isinstance(value, Check) for value in vars(module).values()), file
 
 
 def test_a_machine_without_torch_is_asked_little_of_torch() -> None:

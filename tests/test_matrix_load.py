@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.host import InputError
-from gpudoctor.matrix.load import MatrixError, load_matrix, load_yaml, to_json, validate_matrix, yaml_path
+from gpudoctor.matrix.load import Built, MatrixError, load_matrix, load_yaml, to_lines, validate_matrix, yaml_path
+from gpudoctor.matrix.rows import Tables
 from gpudoctor.spelling import is_index
 
 BUILD = '{version: "2.9.1", build: cu128, origin: download.pytorch.org, platform: linux-x86_64, cuda: "12.8"'
@@ -45,13 +47,21 @@ def test_every_row_has_a_source_and_a_date() -> None:
         assert all(row.source and row.checked for row in getattr(tables, name)), name
 
 
-def test_the_json_of_a_wheel_says_the_same(tmp_path: Path) -> None:
-    import msgspec
+def test_the_lines_of_a_wheel_say_the_same(tmp_path: Path) -> None:
+    lines = tmp_path / "compat_matrix.jsonl"
+    lines.write_bytes(to_lines(yaml_path()))
+    assert len([json.loads(line) for line in lines.read_bytes().splitlines()]) == 1 + len(Tables.__struct_fields__)
+    built = Built(str(lines))
+    assert built.table("known_issues") == load_yaml(yaml_path()).known_issues
+    assert built.tables() == load_yaml(yaml_path())
 
-    from gpudoctor.matrix.load import Built
 
-    built = msgspec.json.decode(to_json(yaml_path()), type=Built)
-    assert built.tables == load_yaml(yaml_path())
+def test_lines_that_were_cut_are_no_matrix(tmp_path: Path) -> None:
+    lines, whole = tmp_path / "compat_matrix.jsonl", to_lines(yaml_path())
+    for cut in (b"", b"{}\n", whole[:-1], whole[: whole.rindex(b"\n", 0, -1) + 1], whole.replace(b"xids", b"xid", 1)):
+        lines.write_bytes(cut)
+        with pytest.raises(ValueError):
+            Built(str(lines))
 
 
 def test_an_overlay_replaces_a_row_and_adds_one(overlay) -> None:  # type: ignore[no-untyped-def]

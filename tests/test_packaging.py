@@ -39,7 +39,7 @@ def test_the_wheel_holds_code_checks_and_matrix_and_no_tests(built: tuple[Path, 
     with zipfile.ZipFile(built[1]) as archive:
         names = archive.namelist()
     assert len(names) == len(set(names))
-    assert {"gpudoctor/compat_matrix.yaml", "gpudoctor/compat_matrix.json", "gpudoctor/checks/__init__.py"} <= set(
+    assert {"gpudoctor/compat_matrix.yaml", "gpudoctor/compat_matrix.jsonl", "gpudoctor/checks/__init__.py"} <= set(
         names
     )
     for module in (ROOT / "checks").glob("*.py"):
@@ -58,7 +58,7 @@ def test_the_sdist_holds_what_a_build_and_a_test_run_need(built: tuple[Path, Pat
     needed = {"pyproject.toml", "hatch_build.py", "compat_matrix.yaml", "LICENSE", "README.md", "checks/__init__.py"}
     assert needed <= names
     assert {"tests/test_packaging.py", "docs/reference/README.md", "examples/compose.yaml", ".ci/run"} <= names
-    assert "gpudoctor/compat_matrix.json" not in names
+    assert "gpudoctor/compat_matrix.jsonl" not in names
 
 
 def test_wheel_and_sdist_are_the_same_bytes_from_another_folder_at_another_time(
@@ -96,12 +96,13 @@ def test_the_packed_matrix_is_the_one_of_the_checkout(built: tuple[Path, Path]) 
 
     with zipfile.ZipFile(built[1]) as archive:
         packed = archive.read("gpudoctor/compat_matrix.yaml")
-        made = json.loads(archive.read("gpudoctor/compat_matrix.json"))
+        head, *tables = archive.read("gpudoctor/compat_matrix.jsonl").splitlines()
     assert packed == (ROOT / "compat_matrix.yaml").read_bytes()
-    assert made["sha256"] == sha256(packed).hexdigest()
+    assert json.loads(head)["sha256"] == sha256(packed).hexdigest()
+    assert len(json.loads(head)["lengths"]) == len(tables)
 
 
-def test_an_installed_wheel_finds_its_checks_and_reads_the_json(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_installed_wheel_finds_its_checks_and_reads_the_lines(built: tuple[Path, Path], tmp_path: Path) -> None:
     with zipfile.ZipFile(built[1]) as archive:
         archive.extractall(tmp_path)
     program = (
@@ -160,11 +161,11 @@ def test_a_pre_flight_of_the_installed_wheel_loads_no_library_that_only_people_n
 
 
 def test_a_matrix_that_is_wrong_fails_the_build(tmp_path: Path) -> None:
-    from gpudoctor.matrix.load import MatrixError, to_json
+    from gpudoctor.matrix.load import MatrixError, to_lines
 
     broken = tmp_path / "compat_matrix.yaml"
     text = (ROOT / "compat_matrix.yaml").read_text()
     broken.write_text(text.replace("{pci: 2b85, chip: GB202,", "{pci: 2b85, chip: GB2O2,"))
     line = next(number for number, row in enumerate(text.splitlines(), 1) if "pci: 2b85" in row)
     with pytest.raises(MatrixError, match=rf"compat_matrix\.yaml:{line}: nvidia_gpus.*GB2O2"):
-        to_json(broken)
+        to_lines(broken)

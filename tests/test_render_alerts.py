@@ -180,7 +180,7 @@ def test_a_log_of_the_same_machine_is_the_same_but_for_the_time() -> None:
 
 def test_every_check_that_ran_is_a_rule_with_its_explanation() -> None:
     rules = {rule["id"]: rule for rule in run_of(given_as("sarif", OLD_WHEEL))["tool"]["driver"]["rules"]}
-    assert len(rules) > 100
+    assert len(rules) > 70
     rule = rules["GPD402"]
     assert rule["name"] == "torch-no-arch-for-gpu"
     assert "## How it is judged" in rule["help"]["markdown"]

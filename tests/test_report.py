@@ -56,11 +56,14 @@ def test_a_finding_about_torch_says_so_and_one_about_the_machine_does_not():
 
 def test_every_check_of_frameworks_packages_and_kernels_names_its_framework():
     """rocBLAS may be the system's, which belongs to no framework: that check says it with each finding. So do those
-    that judge every framework beside torch, or libraries of any package."""
+    that judge every framework beside torch, libraries of any package, or what a person tells."""
+    of_any = (
+        ".other_frameworks", ".framework_damaged", ".framework_libraries", ".programs", ".gpu_extensions",
+        ".told_circumstance",
+    )  # fmt: skip
     silent = [check.slug for check in machine_checks() if check.layer in ("framework", "packages", "smoke")
               and check.framework is None and check.slug != "rocblas-no-arch"
-              and not check.function.__module__.endswith(
-                  (".other_frameworks", ".framework_libraries", ".programs", ".gpu_extensions"))]  # fmt: skip
+              and not check.function.__module__.endswith(of_any)]  # fmt: skip
     below = [check.slug for check in machine_checks() if check.layer in ("driver", "access") and check.framework]
     assert (silent, below) == ([], [])
 

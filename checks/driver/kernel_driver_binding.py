@@ -24,7 +24,6 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import install_driver, newest_release, unblocking
 from gpudoctor.situation.gpu_groups import called, finding, together
 from gpudoctor.situation.issue_findings import firmware_in_question, of_slug
 from gpudoctor.situation.kernel_modules import (
@@ -58,6 +57,8 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
     Needs root and a reboot; the screen then runs on another driver. To undo it, remove the rule and the driver.
     """
     for severity, gpus in because(situation, "nouveau-conflict"):
+        from gpudoctor.situation.driver_choice import install_driver, unblocking
+
         name = rival(situation, gpus[0]) or "nouveau"
         modules = core_modules(situation)
         ready = for_running_kernel(situation, modules) is not None and refusal(situation, gpus[0]) is None
@@ -214,6 +215,8 @@ def _described_apart(situation: Situation, kernel: str) -> Iterator[Finding]:
 
 def _newer_than(version: str, situation: Situation, gpus: tuple[Gpu, ...]) -> Fix:
     """The fix that installs a driver; of the branch that is there already, a newer release."""
+    from gpudoctor.situation.driver_choice import install_driver, newest_release
+
     fix = install_driver(situation, gpus)
     driver = next((remedy for remedy in fix.remedies if isinstance(remedy, InstallDriver)), None)
     newest = newest_release(situation, driver) if driver else ""

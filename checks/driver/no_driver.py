@@ -20,7 +20,6 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
-from gpudoctor.situation.driver_choice import install_driver
 from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about
@@ -145,6 +144,8 @@ def _driver_unreachable(situation: Situation) -> Finding:
 
 
 def _without_nvidia(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
+    from gpudoctor.situation.driver_choice import install_driver
+
     machine = situation.machine
     module = for_running_kernel(situation, core_modules(situation))
     loaded = machine.nvidia.module.known
@@ -190,6 +191,8 @@ def _silent_driver(situation: Situation) -> Iterator[Finding]:
     failed = failed or sees_none or (lists_none and status != 0)
     if not failed or cpu_task(situation):
         return
+    from gpudoctor.situation.driver_choice import install_driver
+
     api, code = ("CUDA", status) if status else ("NVML", nvml)
     starts = code in (0, _NO_GPU)
     failure = "does not find the GPU" if starts else f"does not start: {api} answers error {code}"

@@ -9,14 +9,6 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, Reboot
 from gpudoctor.machine import Gpu, Library
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import (
-    both_parts_of_one_driver,
-    driver_needs,
-    driver_options,
-    driver_serving,
-    gpus_to_drive,
-    install_driver,
-)
 from gpudoctor.situation.driver_library import baked_in, same_version
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
@@ -105,6 +97,8 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
         text = f"Remove {compat.path} from the load path ({compat.via}); this machine needs the driver's own libcuda."
         fixes = (Fix("Use the driver's own libcuda", (Manual(text),)),)
     else:
+        from gpudoctor.situation.driver_choice import both_parts_of_one_driver, install_driver
+
         reboot = Fix("Reboot, in case a driver update needs it", (Reboot(),))
         together = both_parts_of_one_driver(situation, *versions) if versions and gpus else None
         install = worthwhile(situation, gpus, (together or install_driver(situation),)) if gpus else ()
@@ -183,6 +177,8 @@ def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, .
 
 def _weight(situation: Situation, severity: Weight, gpus: tuple[Gpu, ...]) -> Weight:
     """Of GPUs that a person named to use together, none is there by the way."""
+    from gpudoctor.situation.driver_choice import driver_options
+
     named = all(gpu.source == situation.machine.buses.source for gpu in situation.machine.gpus)
     together = named and situation.machine.buses.source == "description" and driver_options(situation, gpus)
     return "error" if together and has_build(situation, gpus[0]) else severity
@@ -190,6 +186,8 @@ def _weight(situation: Situation, severity: Weight, gpus: tuple[Gpu, ...]) -> We
 
 def _others(situation: Situation, gpus: tuple[Gpu, ...]) -> str:
     """A sentence about GPUs of this machine that no driver supports together with these."""
+    from gpudoctor.situation.driver_choice import driver_needs, driver_options, driver_serving, gpus_to_drive
+
     if not driver_options(situation, gpus):
         return ""
     rest = gpus_to_drive(situation, gpus)
@@ -215,6 +213,8 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
     """
     version, _, source = kernel_driver(situation)
     for severity, gpus in _refused(situation, "nvidia-driver-dropped-gpu"):
+        from gpudoctor.situation.driver_choice import install_driver
+
         last = situation.matrix.last_branch(gpus[0].arch.value or "")
         fixes = worthwhile(situation, gpus, (install_driver(situation, gpus),))
         if situation.torch is None and severity == "error" and not has_build(situation, gpus[0]):
@@ -258,6 +258,8 @@ def blackwell_open_module(situation: Situation) -> Verdicts:
     """
     version, flavour, source = kernel_driver(situation)
     for severity, gpus in _refused(situation, "blackwell-open-module"):
+        from gpudoctor.situation.driver_choice import install_driver
+
         yield finding(
             severity,
             gpus,
@@ -293,6 +295,8 @@ def open_module_unsupported_gpu(situation: Situation) -> Verdicts:
     """
     version, flavour, source = kernel_driver(situation)
     for severity, gpus in _refused(situation, "open-module-unsupported-gpu"):
+        from gpudoctor.situation.driver_choice import install_driver
+
         yield finding(
             severity,
             gpus,

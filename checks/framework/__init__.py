@@ -1,1 +1,15 @@
 """The framework itself: its build, its installation, its import."""
+
+from gpudoctor.situation import needs
+
+NEEDS = {
+    "framework_damaged": needs.damaged_packages,
+    "framework_libraries": needs.other_frameworks,
+    "module_shadowed": needs.shadows,
+    "other_frameworks": needs.other_frameworks,
+    "programs": needs.programs,
+    "rocm_coverage": needs.rocm,
+    "seen_errors": needs.errors,
+    "told_circumstance": needs.pasted,
+    "torch_coverage": needs.torch_and_gpu,
+}

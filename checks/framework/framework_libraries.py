@@ -1,4 +1,4 @@
-"""Frameworks beside torch: the libraries that they open, and files of their own (GPD461, GPD465, GPD469, GPD474)."""
+"""Frameworks beside torch: the libraries that they open (GPD461, GPD465, GPD474)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,15 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage
-from gpudoctor.frameworks.gpu_builds import environment_of_its_own, for_the_cuda_here, install
 from gpudoctor.frameworks.others import (
-    any_installed,
     gpu_names,
-    installed_again,
     on_the_loaders_path,
-    sharing_frameworks,
     version_evidence,
     works_beside,
 )
 from gpudoctor.frameworks.torch.nvidia_wheels import FIRST_WITHOUT_SUFFIX, distribution_of, without_cuda
-from gpudoctor.frameworks.torch.requirements import unmet
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
-from gpudoctor.frameworks.torch.system_rocblas import lacks_kernels
-from gpudoctor.machine import DamagedFile, Distribution, Library, MissingSymbols
+from gpudoctor.machine import Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
@@ -31,7 +25,7 @@ from gpudoctor.situation.gpu_groups import finding, together
 # --- libraries that are not there ----------------------------------------------------------------------------
 
 
-@check("GPD461", "framework-libraries-not-found", "framework", needs=any_installed)
+@check("GPD461", "framework-libraries-not-found", "framework")
 def framework_libraries_not_found(situation: Situation) -> Verdicts:
     """A framework cannot find the CUDA libraries that it opens itself.
 
@@ -54,6 +48,8 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
         lacking = one.files.not_found.value if one.files else None
         if not lacking or one.vendor is None or one.build is None or not situation.usable_of(one.vendor):
             continue
+        from gpudoctor.frameworks.gpu_builds import environment_of_its_own, for_the_cuda_here
+
         optional = (
             one.build.default and one.row is not None and (one.row.gpu == "sometimes" or works_beside(situation, one))
         )
@@ -89,6 +85,8 @@ def _provided(situation: Situation, one: InstalledFramework, lacking: tuple[str,
     again = _again(situation, one, lacking)
     if again is not None:
         return again
+    from gpudoctor.frameworks.gpu_builds import install
+
     whole = install(situation, one, one.build) if one.build and one.build.extra else None
     if whole is None and (wheels := _from_wheels(situation, one, lacking)):
         return wheels
@@ -128,7 +126,7 @@ def _again(situation: Situation, one: InstalledFramework, lacking: tuple[str, ..
 # --- libraries that are too old ------------------------------------------------------------------------------
 
 
-@check("GPD465", "framework-library-too-old", "framework", needs=any_installed)
+@check("GPD465", "framework-library-too-old", "framework")
 def framework_library_too_old(situation: Situation) -> Verdicts:
     """An NVIDIA library is older than the one a framework was built against.
 
@@ -222,7 +220,7 @@ def _misfit(situation: Situation, one: InstalledFramework, misfit: MissingSymbol
     )
 
 
-@check("GPD474", "framework-rocblas-no-arch", "framework", needs=any_installed)
+@check("GPD474", "framework-rocblas-no-arch", "framework")
 def framework_rocblas_no_arch(situation: Situation) -> Verdicts:
     """The ROCm beside a framework has no kernels for the GPU.
 
@@ -242,6 +240,8 @@ def framework_rocblas_no_arch(situation: Situation) -> Verdicts:
         have = one.files.blas_gfx if one.files and one.vendor == "amd" else None
         if have is None:
             continue
+        from gpudoctor.frameworks.torch.system_rocblas import lacks_kernels
+
         lacking = (gpu for gpu in situation.usable_of("amd") if lacks_kernels(situation, have, gpu))
         for (name, arch), gpus in together(lacking, lambda gpu: (gpu.name, gpu.arch.value)).items():
             libraries = situation.machine.installed("rocm-sdk-libraries")
@@ -275,70 +275,3 @@ def _lowest(owner: Distribution) -> Iterator[tuple[str, str, str]]:
         bound = re.search(r"(?:>=|==|~=)([\d.]+)", what.specifier) if what else None
         if what is not None and bound is not None:
             yield what.name, bound[1].rstrip("."), what.specifier
-
-
-# --- files of its own that are not there ---------------------------------------------------------------------
-
-
-@check("GPD469", "framework-install-damaged", "framework")
-def framework_install_damaged(situation: Situation) -> Verdicts:
-    """Files of a framework, or of a package with GPU code, are gone.
-
-    ## Why it matters
-    The import fails ("module 'onnxruntime' has no attribute ..."), or the GPU part cannot be loaded and the framework
-    computes on the CPU. Removing onnxruntime takes the files of onnxruntime-gpu along.
-
-    ## How it is judged
-    The RECORD of the package names files that are missing, empty, or end before what their own header promises. Only
-    the first files of packages and libraries are compared. Where two packages own the same files, that is told
-    instead. A library of which there are several does not count if it is deleted; if it is cut short, it is still
-    the one that is loaded. It is an error with a usable GPU, else a warning.
-
-    ## Fix safety
-    Installs the same version of that package again.
-    """
-    shared = sharing_frameworks(situation)
-    frameworks = {name: one for one in situation.others for name in _packages_of(one)}
-    environment = situation.environment
-    for package in environment.distributions.value or () if environment else ():
-        one = frameworks.get(package.name)
-        lost = [file for file in package.damaged if not _is_spare(situation, file)]
-        if not lost or package.installer == "conda" or (one is not None and one.name in shared):
-            continue
-        if one is not None or _has_gpu_code(situation, package.name):
-            yield _damaged(situation, package, lost, one)
-
-
-def _packages_of(one: InstalledFramework) -> tuple[str, ...]:
-    return (*(one.row.packages if one.row else ()), one.build.package if one.build else "")
-
-
-def _has_gpu_code(situation: Situation, package: str) -> bool:
-    """Whether a package computes on GPUs, and no other check tells of its files."""
-    beside_torch = {name for row in situation.matrix.tables.frameworks_on_torch for name in row.packages}
-    known = (situation.matrix.gpu_packages | beside_torch) - {"torch"}
-    return package in known and all(one.name != package for one in unmet(situation))
-
-
-def _damaged(
-    situation: Situation, package: Distribution, lost: list[DamagedFile], one: InstalledFramework | None
-) -> Finding:
-    files = ", ".join(file.path.rpartition("/")[2] for file in lost[:3]) + (" ..." if len(lost) > 3 else "")
-    return Finding(
-        severity="error" if situation.usable else "warning",
-        message=f"Files of {package.name} {package.version} are missing or cut short: {files}.",
-        saw=files,
-        want=f"a whole {package.name} {package.version}",
-        subject=f"{one.title} {one.version}" if one else f"{package.name} {package.version}",
-        framework=one.name if one else "torch",
-        evidence=tuple(Evidence(package.name, file.problem, file.path) for file in lost[:5]),
-        fixes=(installed_again(package),),
-        supersedes=("framework-cuda-libs-missing", "framework-cpu-only"),
-    )
-
-
-def _is_spare(situation: Situation, file: DamagedFile) -> bool:
-    """A library for some operations only, or for another GPU, which people delete to save room."""
-    roles = ("part", "chosen", "alternative") if file.problem == "missing" else ("part", "chosen")
-    rows = situation.matrix.tables.library_roles
-    return any(row.role in roles and re.search(f"/{row.library}$", file.path) for row in rows)

@@ -6,12 +6,12 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import WORKING_FOLDER, ImportTrial, ShadowingModule, Torch
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 
 _SHOWN = 3
 
 
-@check("GPD416", "module-shadowed", "framework", needs=needs.torch)
+@check("GPD416", "module-shadowed", "framework")
 def module_shadowed(situation: Situation) -> Verdicts:
     """A module of another origin takes the place of one that torch imports.
 

@@ -14,8 +14,7 @@ from gpudoctor.finding import (
     Severity,
     UnsetVariable,
 )
-from gpudoctor.frameworks.gpu_builds import builds_for, installs
-from gpudoctor.frameworks.others import any_installed, gpu_names, sharing_frameworks, version_evidence, works_beside
+from gpudoctor.frameworks.others import gpu_names, sharing_frameworks, version_evidence, works_beside
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
@@ -27,7 +26,7 @@ def _gpus_to_use(situation: Situation) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in situation.usable if gpu.vendor == "nvidia" or not gpu.integrated)
 
 
-@check("GPD460", "framework-cpu-only", "framework", needs=any_installed)
+@check("GPD460", "framework-cpu-only", "framework")
 def framework_cpu_only(situation: Situation) -> Verdicts:
     """A CPU build of a framework is installed although a GPU is usable.
 
@@ -49,6 +48,8 @@ def framework_cpu_only(situation: Situation) -> Verdicts:
     for one in situation.others if gpus else ():
         if one.vendor is not None or one.row is None or not one.has_cpu_build or one.name in shared:
             continue
+        from gpudoctor.frameworks.gpu_builds import builds_for, installs
+
         served = tuple(gpu for gpu in gpus if builds_for(situation, one.name, (gpu,)))
         brought = one.row.gpu == "sometimes" and not (one.files and one.files.requested)
         severity: Severity = "note" if not served or brought or works_beside(situation, one) else "warning"
@@ -74,7 +75,7 @@ def _is_meant(situation: Situation, framework: InstalledFramework) -> bool:
     return required or (smoke is not None and smoke.asked and smoke.framework == framework.name)
 
 
-@check("GPD463", "framework-other-vendor", "framework", needs=any_installed)
+@check("GPD463", "framework-other-vendor", "framework")
 def framework_other_vendor(situation: Situation) -> Verdicts:
     """A framework is built for the GPUs of another vendor.
 
@@ -93,6 +94,8 @@ def framework_other_vendor(situation: Situation) -> Verdicts:
         own = [gpu for gpu in situation.machine.of_vendor(one.vendor or "nvidia") if not gpu.reserved]
         if one.vendor is None or any(computes(situation, gpu) for gpu in own):
             continue
+        from gpudoctor.frameworks.gpu_builds import installs
+
         name = "NVIDIA" if one.vendor == "nvidia" else "AMD"
         yield Finding(
             severity="error" if one.meant_for_gpu and not works_beside(situation, one) else "note",
@@ -108,7 +111,7 @@ def framework_other_vendor(situation: Situation) -> Verdicts:
         )
 
 
-@check("GPD464", "framework-variable", "framework", needs=any_installed)
+@check("GPD464", "framework-variable", "framework")
 def framework_variable(situation: Situation) -> Verdicts:
     """A variable keeps a framework from the GPU, or makes it fail.
 

@@ -16,7 +16,6 @@ from gpudoctor.machine import Gpu, Program, ProgramBackend
 from gpudoctor.matrix.rows import GpuProgram
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import driver_to_install
 from gpudoctor.situation.gpu_groups import called, finding, together
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
 
@@ -28,10 +27,6 @@ _NEAREST = ("driver", "libraries", "no-code", "no-library")
 """Of several libraries, the one that is nearest to working gives the reason."""
 
 
-def _has_programs(situation: Situation) -> bool:
-    return bool(situation.machine.programs and situation.usable)
-
-
 class _Reason(Struct, frozen=True):
     """Why a program does not use a GPU."""
 
@@ -41,7 +36,7 @@ class _Reason(Struct, frozen=True):
     """The architecture, or the driver, that is needed."""
 
 
-@check("GPD470", "program-on-cpu", "framework", needs=_has_programs)
+@check("GPD470", "program-on-cpu", "framework")
 def program_on_cpu(situation: Situation) -> Verdicts:
     """A program such as ollama cannot use a GPU that is here.
 
@@ -189,6 +184,8 @@ def _fixes(
     again = row.for_nvidia if gpus[0].vendor == "nvidia" else row.for_amd
     build = Fix(f"Install another build of {program.name}", (Manual(again, risk="replaces"),))
     if reason.cause == "driver":
+        from gpudoctor.situation.driver_choice import driver_to_install
+
         why = f"{program.name} needs {reason.wanted} or newer"
         install = driver_to_install(situation, gpus, why=why)
         if install is None or figures(install.branch) < figures(reason.wanted)[:1]:
@@ -218,7 +215,7 @@ def _setting(program: Program, assignment: str) -> AnyRemedy:
     return Manual(how if unit else f"Start {program.name} with {assignment}.", why="AMD does not support it")
 
 
-@check("GPD471", "program-variable", "framework", needs=_has_programs)
+@check("GPD471", "program-variable", "framework")
 def program_variable(situation: Situation) -> Verdicts:
     """A variable keeps a program such as ollama from the GPU.
 

@@ -129,7 +129,7 @@ def _natively(situation: Situation, name: str, gfx: str) -> tuple[Fix, ...]:
     return tuple(without_variable(fix, name) for fix in builds) or (Fix("Keep the override", (Manual(text),)),)
 
 
-@plain_check("GPD408", "rocblas-no-arch", "framework", needs=needs.rocm)
+@plain_check("GPD408", "rocblas-no-arch", "framework")
 def rocblas_no_arch(situation: Situation) -> Verdicts:
     """The rocBLAS of torch, or of the system, has no kernels for the GPU.
 

@@ -9,12 +9,11 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import build_name, fits
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
-from gpudoctor.frameworks.torch.smoke_fixes import fixes
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 from gpudoctor.plain_text import sentence
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
 from gpudoctor.situation.told import fix_of, told
@@ -98,7 +97,7 @@ _GIVEN = {_NO_GPU_GIVEN: _GIVE_GPUS, "nvidia-uvm-missing": _GIVE_UVM, "cuda-torc
 """What is done for a container, where the container is why a message came."""
 
 
-@check("GPD442", "error-seen", "framework", needs=needs.errors)
+@check("GPD442", "error-seen", "framework")
 def error_seen(situation: Situation) -> Verdicts:
     """An error message that a person saw has a known cause.
 
@@ -145,6 +144,8 @@ def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
 
 
 def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
+    from gpudoctor.frameworks.torch.smoke_fixes import fixes
+
     gpus, line = _gpus(situation, row), _line(text, situation, row)
     vendor = vendor_of_messages(situation) or vendor_named(text)
     fault = Fault(slug=row.slug, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,), vendor=vendor)

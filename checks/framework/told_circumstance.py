@@ -5,12 +5,12 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
 from gpudoctor.plain_text import sentence
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 from gpudoctor.situation.seen_errors import tells_a_fault
 from gpudoctor.situation.told import fix_of, told
 
 
-@check("GPD447", "circumstance-told", "framework", needs=needs.pasted)
+@check("GPD447", "circumstance-told", "framework")
 def circumstance_told(situation: Situation) -> Verdicts:
     """What a person tells of a fault has a likely cause.
 

@@ -33,14 +33,13 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
 )
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Torch
-from gpudoctor.situation import Situation, needs
-from gpudoctor.situation.driver_choice import driver_options
+from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import refusals
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
 
-@check("GPD402", "torch-no-arch-for-gpu", "framework", needs=needs.torch)
+@check("GPD402", "torch-no-arch-for-gpu", "framework")
 def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
     """The installed torch is older than the NVIDIA GPU and has no code for it.
 
@@ -93,7 +92,7 @@ def _only_ptx(situation: Situation, group: tuple[Fit, ...]) -> Finding:
     )
 
 
-@check("GPD403", "torch-dropped-old-gpu", "framework", needs=needs.torch)
+@check("GPD403", "torch-dropped-old-gpu", "framework")
 def torch_dropped_old_gpu(situation: Situation) -> Verdicts:
     """The installed torch no longer has code for this older NVIDIA GPU.
 
@@ -179,6 +178,8 @@ def _beside(severity: Severity, all_fits: tuple[Fit, ...]) -> str:
 
 def _fixes(situation: Situation, group: tuple[Fit, ...], all_fits: tuple[Fit, ...]) -> tuple[Fix, ...]:
     """Another torch; where no one driver supports these GPUs and the others, what each kind needs by itself."""
+    from gpudoctor.situation.driver_choice import driver_options
+
     usable = situation.usable_of("nvidia")
     if all(refusals(situation, fit.gpu) for fit in group) and driver_options(situation, usable):
         return (builds.for_each_kind(situation, usable, situation.torch),)
@@ -211,7 +212,7 @@ def _lack(situation: Situation, torch: Torch, fit: Fit) -> tuple[str, str, str]:
     return f"{build_name(torch)} has no kernels for {gpu}; it was built for {code}{few}.", code, arch
 
 
-@check("GPD413", "torch-linalg-no-arch", "framework", needs=needs.torch)
+@check("GPD413", "torch-linalg-no-arch", "framework")
 def torch_linalg_no_arch(situation: Situation) -> Verdicts:
     """The linear-algebra library of this torch has no code for the GPU.
 

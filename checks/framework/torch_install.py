@@ -17,7 +17,6 @@ from gpudoctor.finding import (
 )
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
-from gpudoctor.frameworks.torch.reinstall import _same_build, installed_again
 from gpudoctor.machine import Torch, TorchCopy
 from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import WHEEL_RUNTIME
@@ -195,6 +194,8 @@ def _let_through(situation: Situation, first: TorchCopy) -> Fix:
 
 
 def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Finding:
+    from gpudoctor.frameworks.torch.reinstall import _same_build
+
     remedies: tuple[AnyRemedy, ...] = (
         RemovePackage("torch", why="all its records must go"),
         _same_build(situation, torch, why="files and record of one version"),
@@ -257,6 +258,8 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
     )
     if not damaged or _imported(torch):
         return
+    from gpudoctor.frameworks.torch.reinstall import installed_again
+
     more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
     yield Finding(
         severity="error",

@@ -8,7 +8,6 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, better_torch
-from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.machine import Torch, TorchCopy
 from gpudoctor.matrix.versions import local_version
 from gpudoctor.situation import Situation
@@ -107,6 +106,8 @@ def _index_of(situation: Situation, version: str) -> str | None:
 
 
 def _unfinished(situation: Situation, torch: Torch, folder: str, what: str, effect: str) -> Finding:
+    from gpudoctor.frameworks.torch.reinstall import installed_again
+
     trial = torch.trial.value
     failed = trial is not None and not trial.ok
     return Finding(

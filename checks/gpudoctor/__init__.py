@@ -1,1 +1,8 @@
 """What a job requires, and what this gpudoctor does not know."""
+
+from gpudoctor.situation import needs
+
+NEEDS = {
+    "pasted_text": needs.pasted,
+    "requirement": needs.requirements,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import NotJudged
 from gpudoctor.machine import PastedText
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 
 _TOOLS = "the output of `nvidia-smi` (NVIDIA) or `rocminfo` (AMD)"
 _SEND = {
@@ -17,7 +17,7 @@ _SEND = {
 _SYSTEMS = {"windows": "Windows", "macos": "macOS"}
 
 
-@check("GPD911", "text-incomplete", "gpudoctor", needs=needs.pasted)
+@check("GPD911", "text-incomplete", "gpudoctor")
 def text_incomplete(situation: Situation) -> Verdicts:
     """A pasted text does not say enough.
 
@@ -42,7 +42,7 @@ def text_incomplete(situation: Situation) -> Verdicts:
     yield NotJudged(why=f"the text does not tell the {missing}. Send {sent}", matters=seen)
 
 
-@check("GPD912", "text-contradictory", "gpudoctor", needs=needs.pasted)
+@check("GPD912", "text-contradictory", "gpudoctor")
 def text_contradictory(situation: Situation) -> Verdicts:
     """A pasted text says two things of one fact, or names what nobody knows.
 
@@ -63,7 +63,7 @@ def text_contradictory(situation: Situation) -> Verdicts:
         yield NotJudged(why=f"no GPU of the name {name} is known")
 
 
-@check("GPD913", "text-of-several-machines", "gpudoctor", needs=needs.pasted)
+@check("GPD913", "text-of-several-machines", "gpudoctor")
 def text_of_several_machines(situation: Situation) -> Verdicts:
     """A pasted text tells of more than one machine.
 
@@ -87,7 +87,7 @@ def text_of_several_machines(situation: Situation) -> Verdicts:
         )
 
 
-@check("GPD914", "text-from-another-system", "gpudoctor", needs=needs.pasted)
+@check("GPD914", "text-from-another-system", "gpudoctor")
 def text_from_another_system(situation: Situation) -> Verdicts:
     """A pasted text is from Windows or macOS.
 

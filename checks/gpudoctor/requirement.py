@@ -9,8 +9,7 @@ from gpudoctor.finding import ABSENCE, Device, Evidence, Finding, Fix, Manual, N
 from gpudoctor.isa import dotted
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
-from gpudoctor.requirement import OTHER_FRAMEWORKS, Requirement
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import cuda_driver
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ class _Unknown(Exception):  # noqa: N818 - no error
     """The value of what is required is unknown; the text says why."""
 
 
-@check("GPD910", "requirement-not-met", "gpudoctor", needs=needs.requirements)
+@check("GPD910", "requirement-not-met", "gpudoctor")
 def requirement_not_met(situation: Situation) -> Verdicts:
     """This machine does not meet a requirement.
 
@@ -239,6 +238,8 @@ def _other(situation: Situation, name: str) -> tuple[str, str, str]:
     if one is None:
         if environment is None or environment.distributions.undecided:
             raise _Unknown(f"what is installed is unknown ({situation.machine.environment.why})")
+        from gpudoctor.requirement import OTHER_FRAMEWORKS
+
         return "", f"no {OTHER_FRAMEWORKS[framework]}", environment.distributions.source
     built_with = {"": one.version, "cuda": one.cuda, "rocm": one.rocm}[runtime]
     if runtime == "rocm" and one.vendor == "amd" and not built_with:

@@ -8,7 +8,7 @@ from gpudoctor.frameworks.others import installed_again
 from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 
 _TAKES_A_NEIGHBOUR = "0.50"
 """From this release on it takes the nearest library of the same major (bitsandbytes/cextension.py of 0.50.2)."""
@@ -16,7 +16,7 @@ _NEEDS = {"torch": "2.4", "python": "3.10"}
 """The torch that this release requires."""
 
 
-@check("GPD426", "bitsandbytes-no-cuda-lib", "packages", needs=needs.torch)
+@check("GPD426", "bitsandbytes-no-cuda-lib", "packages")
 def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
     """bitsandbytes has no library for this torch's CUDA or ROCm.
 

@@ -8,7 +8,6 @@ from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one
 from gpudoctor.finding import Finding, Fix, Manual, ReplacePackage
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.companions import mismatch
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.rows import TorchBuild
@@ -93,14 +92,16 @@ def triton_too_old(situation: Situation) -> Verdicts:
 
 
 def _companion(situation: Situation, package: Package) -> Verdicts:
-    from gpudoctor.frameworks.torch.agreed_release import agreed_torch
-
     torch, installed = situation.torch, situation.machine.installed(package)
     if torch is None or installed is None:
         return
+    from gpudoctor.frameworks.torch.companions import mismatch
+
     reason = mismatch(situation, package)
     if reason is None:
         return
+    from gpudoctor.frameworks.torch.agreed_release import agreed_torch
+
     row = situation.matrix.companion(torch.version)
     wanted = (row.torchvision if package == "torchvision" else row.torchaudio) if row else None
     message = f"{package} {installed.version} was not built for torch {torch.version}"

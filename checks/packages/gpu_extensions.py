@@ -12,9 +12,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage, Severity
 from gpudoctor.frameworks.described_packages import described_without_code, unsupported
-from gpudoctor.frameworks.gpu_builds import environment_of_its_own, for_the_cuda_here, install, installs
 from gpudoctor.frameworks.others import framework_of, in_one_folder, on_the_loaders_path
-from gpudoctor.frameworks.torch.companions import mismatch
 from gpudoctor.frameworks.torch.compiled_packages import (
     built_for,
     for_this_torch,
@@ -137,6 +135,8 @@ def _without_code(
 
 def _another_build(situation: Situation, extension: Extension, lacking: tuple[Gpu, ...]) -> tuple[Fix, ...]:
     """Builds of a framework that has several: one of them may have code for these GPUs."""
+    from gpudoctor.frameworks.gpu_builds import installs
+
     framework = framework_of(situation, extension.package)
     return installs(situation, framework, lacking) if framework else ()
 
@@ -223,6 +223,8 @@ def _is_of_another_torch(situation: Situation, package: str) -> bool:
     """Whether another check says so: the right release of the package asks for other libraries."""
     for companion in _COMPANIONS:
         if package == companion:
+            from gpudoctor.frameworks.torch.companions import mismatch
+
             return mismatch(situation, companion) is not None
     return package in _OWN_CHECKS and torch_mismatch(situation, package) == "error"
 
@@ -293,6 +295,8 @@ def _ways(
 ) -> Iterator[Fix]:
     """A build for the CUDA that is here comes first. What cuda-pathfinder passes over may lie where the loader
     looks."""
+    from gpudoctor.frameworks.gpu_builds import environment_of_its_own, for_the_cuda_here
+
     framework = framework_of(situation, extension.package)
     if framework and not extension.of_torch:
         yield from for_the_cuda_here(situation, framework, newer=bool(passed_over))
@@ -320,6 +324,8 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
     other_release = extension.of_torch or any(one.instead for one in missing.values())
     framework = framework_of(situation, extension.package)
     if framework and framework.build and framework.build.extra and not extension.of_torch:
+        from gpudoctor.frameworks.gpu_builds import install
+
         fix = install(situation, framework, framework.build)
         if fix is not None:
             return fix

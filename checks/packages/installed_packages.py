@@ -6,13 +6,6 @@ from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one, parsed
 from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.compiled_packages import (
-    built_for,
-    for_this_torch,
-    symbol_evidence,
-    torch_mismatch,
-    unloadable,
-)
 from gpudoctor.frameworks.torch.gpu_coverage import version_evidence
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import package_matches, public_version
@@ -156,8 +149,18 @@ def torchcodec_mismatch(situation: Situation) -> Verdicts:
 def _dependent(situation: Situation, name: str, refs: tuple[str, ...], compiled: tuple[str, ...] = ()) -> Verdicts:
     """`compiled` are the packages that hold its libraries, if not the package itself."""
     torch, installed = situation.torch, situation.machine.installed(name)
+    if torch is None or installed is None:
+        return
+    from gpudoctor.frameworks.torch.compiled_packages import (
+        built_for,
+        for_this_torch,
+        symbol_evidence,
+        torch_mismatch,
+        unloadable,
+    )
+
     severity = torch_mismatch(situation, name, compiled)
-    if torch is None or installed is None or severity is None:
+    if severity is None:
         return
     wanted, source = built_for(situation, installed)
     release = public_version(torch.version)

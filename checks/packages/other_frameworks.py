@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
-from gpudoctor.frameworks.gpu_builds import cuda_in_wheels, for_cuda, runs_here
-from gpudoctor.frameworks.others import written_again
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.rows import SharedFiles
 from gpudoctor.matrix.versions import figures, public_version
@@ -123,10 +121,14 @@ def _one_cuda(situation: Situation) -> Iterator[Fix]:
     """The other frameworks for the CUDA of torch."""
     if situation.torch and situation.torch.cuda:
         for one in situation.others:
+            from gpudoctor.frameworks.gpu_builds import for_cuda
+
             yield from for_cuda(situation, one, {figures(situation.torch.cuda)[0]})
 
 
 def _keep_only(keep: list[Distribution], group: list[Distribution]) -> Fix:
+    from gpudoctor.frameworks.others import written_again
+
     names = keep[0].name if len(keep) == 1 else "one of each pair"
     owner = keep[0].name if len(keep) == 1 else "another package"
     removed = (RemovePackage(one.name, why=f"{owner} owns the same files") for one in group if one not in keep)
@@ -141,6 +143,8 @@ def _to_keep(situation: Situation, row: SharedFiles, group: list[Distribution]) 
         majors = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.cuda}
         wanted = [one for one in group if one.name.rpartition("-cu")[2] in majors]
         return wanted[0] if len(wanted) == 1 else None
+    from gpudoctor.frameworks.gpu_builds import cuda_in_wheels, runs_here
+
     builds = {build.package: build for build in situation.matrix.builds_of(row.framework)}
     vendors = {gpu.vendor for gpu in situation.usable} or {"nvidia", "amd"}
     fitting = [one for one in group if one.name in builds and builds[one.name].vendor in vendors]

@@ -15,7 +15,6 @@ from gpudoctor.finding import (
     ReplaceTorch,
     gpu_subject,
 )
-from gpudoctor.frameworks.gpu_builds import installs, supports
 from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
@@ -23,7 +22,6 @@ from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_
 from gpudoctor.machine import Gpu, Library, LibraryKind, NvidiaApi
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import driver_to_install, install_driver
 from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.no_kernel_driver import because, worthwhile
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict, has_own_numbers, refusals
@@ -74,6 +72,8 @@ def _others_need(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
     if torch is not None and torch.cuda and driver_verdict(situation, torch.cuda) == "too-old":
         return
     for one in situation.others:
+        from gpudoctor.frameworks.gpu_builds import supports
+
         known = one.build is not None and any(supports(situation, one.build, gpu) for gpu in gpus)
         if one.meant_for_gpu and one.cuda and known and driver_verdict(situation, one.cuda) == "too-old":
             yield _below_floor(situation, one)
@@ -111,6 +111,8 @@ def _torch_needs(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
 
 
 def _gpu_needs_newer(situation: Situation, gpus: tuple[Gpu, ...]) -> Finding:
+    from gpudoctor.situation.driver_choice import install_driver
+
     gpu = gpus[0]
     first = situation.matrix.first_driver(gpu.arch.value or "", gpu.chip) or ""
     return Finding(
@@ -127,6 +129,8 @@ def _gpu_needs_newer(situation: Situation, gpus: tuple[Gpu, ...]) -> Finding:
 
 
 def _below_floor(situation: Situation, framework: InstalledFramework) -> Finding:
+    from gpudoctor.frameworks.gpu_builds import installs
+
     cuda = framework.cuda or ""
     # Before CUDA 11 there is no minor-version compatibility: the driver bundled with the toolkit is the minimum.
     floor = situation.matrix.floor(cuda) or situation.matrix.bundled_driver(cuda) or ""
@@ -172,6 +176,8 @@ def _fixes(situation: Situation, floor: str, builds: tuple[Fix, ...]) -> tuple[F
 def _driver_fix(situation: Situation, floor: str) -> Fix | None:
     if situation.machine.system.jetson.known:
         return None
+    from gpudoctor.situation.driver_choice import driver_to_install, install_driver
+
     remedy = driver_to_install(situation)
     older = remedy is None or figures(remedy.branch)[:1] < figures(floor)[:1]
     if older and not situation.machine.system.wsl.known:

@@ -36,7 +36,7 @@ from gpudoctor.situation.system_rocm import system_rocm
 # --- kernel driver ------------------------------------------------------------------------------------------
 
 
-@plain_check("GPD305", "rocm-version-mismatch", "runtime", needs=needs.rocm)
+@plain_check("GPD305", "rocm-version-mismatch", "runtime")
 def rocm_version_mismatch(situation: Situation) -> Verdicts:
     """The ROCm of torch or of the system does not match AMD's kernel driver.
 

@@ -21,7 +21,6 @@ from gpudoctor.frameworks.torch.smoke_faults import (
     summary,
     wrong_results,
 )
-from gpudoctor.frameworks.torch.smoke_fixes import fixes
 from gpudoctor.machine import Smoke, SmokeKernel
 from gpudoctor.matrix.rows import GpuRates
 from gpudoctor.situation import ESSENTIAL, Situation, needs
@@ -34,7 +33,7 @@ _OVERRIDES = ("hsa-override-wrong", "torch-rocm-no-arch-for-gpu")
 _BROKEN_FILES = ("torch-install-damaged", "torch-shadowed")
 
 
-@check("GPD501", "smoke-not-run", "smoke", needs=needs.kernels)
+@check("GPD501", "smoke-not-run", "smoke")
 def smoke_not_run(situation: Situation) -> Verdicts:
     """Some or all smoke kernels could not run.
 
@@ -87,7 +86,7 @@ def _named(situation: Situation, device: str) -> str:
     return gpu_subject(situation.behind[device]) if device in situation.behind else device
 
 
-@check("GPD502", CRASH, "smoke", needs=needs.kernels)
+@check("GPD502", CRASH, "smoke")
 def smoke_crash(situation: Situation) -> Verdicts:
     """A smoke kernel raised an error, crashed or hung.
 
@@ -107,7 +106,7 @@ def smoke_crash(situation: Situation) -> Verdicts:
         yield _finding(situation, fault, _causes(situation, fault))
 
 
-@check("GPD503", WRONG, "smoke", needs=needs.kernels)
+@check("GPD503", WRONG, "smoke")
 def smoke_wrong_result(situation: Situation) -> Verdicts:
     """A smoke kernel ran and computed wrong values.
 
@@ -130,7 +129,7 @@ def smoke_wrong_result(situation: Situation) -> Verdicts:
         yield _finding(situation, fault, known)
 
 
-@check("GPD504", "gpu-slow", "smoke", needs=needs.kernels)
+@check("GPD504", "gpu-slow", "smoke")
 def gpu_slow(situation: Situation) -> Verdicts:
     """A GPU reaches less than half of the speed that its vendor states.
 
@@ -209,6 +208,8 @@ def _causes(situation: Situation, fault: Fault) -> tuple[str, ...]:
 
 
 def _finding(situation: Situation, fault: Fault, causes: tuple[str, ...]) -> Finding:
+    from gpudoctor.frameworks.torch.smoke_fixes import fixes
+
     line = error_text(situation, fault)
     where = called(fault.gpus) if fault.gpus else subject_of_devices(fault)
     row = fault.causes[0] if fault.causes else None

@@ -30,7 +30,7 @@ def _smoke(situation: Situation) -> Smoke | None:
     return situation.machine.smoke if needs.other_kernels(situation) else None
 
 
-@check("GPD466", "framework-fell-back", "smoke", needs=needs.other_kernels)
+@check("GPD466", "framework-fell-back", "smoke")
 def framework_fell_back(situation: Situation) -> Verdicts:
     """A framework computed on the CPU although a GPU is usable.
 
@@ -70,7 +70,7 @@ def framework_fell_back(situation: Situation) -> Verdicts:
     )
 
 
-@check("GPD467", "framework-computes-wrong", "smoke", needs=needs.other_kernels)
+@check("GPD467", "framework-computes-wrong", "smoke")
 def framework_computes_wrong(situation: Situation) -> Verdicts:
     """A framework failed, crashed or computed wrong values.
 
@@ -106,7 +106,7 @@ def framework_computes_wrong(situation: Situation) -> Verdicts:
         )
 
 
-@check("GPD468", "framework-missing", "smoke", needs=needs.other_kernels)
+@check("GPD468", "framework-missing", "smoke")
 def framework_missing(situation: Situation) -> Verdicts:
     """The framework that should compute is not installed.
 

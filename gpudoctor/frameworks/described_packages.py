@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
-from gpudoctor.frameworks.gpu_builds import installs, supports
 from gpudoctor.frameworks.others import gpu_names
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.isa import capability
@@ -57,6 +56,8 @@ def _by_its_build(situation: Situation) -> Iterator[Finding]:
         package = situation.machine.installed(one.build.package) if one.build else None
         if one.build is None or package is None or not _is_described(package) or not one.meant_for_gpu:
             continue
+        from gpudoctor.frameworks.gpu_builds import installs, supports
+
         nvidia, gpus = one.build.vendor == "nvidia", situation.usable_of(one.build.vendor)
         lacking = tuple(gpu for gpu in gpus if not supports(situation, one.build, gpu))
         if not lacking or (not nvidia and situation.variable("HSA_OVERRIDE_GFX_VERSION")):

@@ -12,11 +12,6 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
 
 
-def any_installed(situation: Situation) -> bool:
-    """Whether there is a framework beside torch."""
-    return bool(situation.others)
-
-
 def works_beside(situation: Situation, framework: InstalledFramework) -> bool:
     """Whether another framework here uses the GPUs, so that this one may be for other work."""
     return any(

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_gpus import SOURCE, identified, placed, processor
-from gpudoctor.intake.described_log import with_logged_state
 from gpudoctor.intake.described_system import described_log, described_system
 from gpudoctor.intake.described_torch import (
     USUAL_PYTHON,
@@ -124,6 +123,8 @@ def described(machine: Machine, description: Description, matrix: Matrix) -> Mac
     if description.python_version or description.torch or description.packages:
         machine = _with_environment(machine, description, matrix)
     if description.kernel_log and description.gpus:
+        from gpudoctor.intake.described_log import with_logged_state
+
         machine = with_logged_state(machine)
     return _with_errors(machine, description.errors)
 

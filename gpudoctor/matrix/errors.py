@@ -23,11 +23,11 @@ _FEWEST, _MOST = 8, 3
 """Characters that a part of a message needs, and messages that it may be part of."""
 _NOT_OF_NONE = r"(?![^\n:]{0,60}:\s{0,3}(?:N/A|None\b|Could not collect|not found))"
 """collect_env lists what it looked for and did not find, too."""
-_NAMES_AMD = re.compile(
+_NAMES_AMD = (
     r"(?:HIP|hip[A-Z]|[Rr][Oo][Cc][Mm]|ROCk|ROCR|roc(?:BLAS|blas)|gfx[0-9]|HSA_|amdgpu|MIOpen|RCCL|Radeon|/dev/kfd)"
     + _NOT_OF_NONE
 )
-_NAMES_NVIDIA = re.compile(
+_NAMES_NVIDIA = (
     r"(?:N[Vv][Ii][Dd][Ii][Aa]|nvidia|NVRM|NVML|GeForce|sm_[0-9]|cu(?:DNN|BLAS|dnn|blas|Init)"
     r"|\+cu\d{2,3}\b|CUDA used to build PyTorch: \d)" + _NOT_OF_NONE
 )
@@ -172,7 +172,7 @@ def _vendors(text: str) -> tuple[str, ...]:
 
 def vendor_named(text: str) -> Vendor | None:
     """The one vendor whose words a text has; None: of both, or of none."""
-    amd, nvidia = _NAMES_AMD.search(text), _NAMES_NVIDIA.search(text)
+    amd, nvidia = re.search(_NAMES_AMD, text), re.search(_NAMES_NVIDIA, text)
     if bool(amd) == bool(nvidia):
         return None
     return "amd" if amd else "nvidia"

@@ -1,8 +1,8 @@
-"""Loads the matrix: the JSON of an installed gpudoctor, the YAML of a checkout, overlays of a site.
+"""Loads the matrix: the JSON Lines of an installed gpudoctor, the YAML of a checkout, overlays of a site.
 
-The JSON is made from the YAML and validated when the wheel is built (hatch_build.py); it decodes in milliseconds.
-YAML is validated here. Whatever a file holds, the result is a matrix or a `MatrixError` that names file, line and
-row.
+The JSON Lines are made from the YAML and validated when the wheel is built (hatch_build.py): a line for each table,
+so that a start decodes only those that it needs. YAML is validated here. Whatever a file holds, the result is a matrix
+or a `MatrixError` that names file, line and row.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
-from typing import Any, TypeVar, cast
+from itertools import accumulate, pairwise
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -22,30 +24,50 @@ from gpudoctor.host.given_file import read_given
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import KEYS, Row, Tables
 
-T = TypeVar("T")
-
 SIZE_LIMIT = 8 << 20
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-_JSON = os.path.join(_PACKAGE, "compat_matrix.json")
+_LINES = os.path.join(_PACKAGE, "compat_matrix.jsonl")
 
 
 class MatrixError(InputError):
     """A matrix file that cannot be used."""
 
 
-class Built(Struct, frozen=True):
-    """The build hook's output: the tables, and the hash of the YAML that they were made from."""
+class _Head(Struct, frozen=True):
+    """The first line of the build hook's output."""
 
     sha256: str
-    tables: Tables
+    """Of the YAML that it was made from."""
+    lengths: dict[str, int]
+    """Bytes of each table, in the order in which they follow, a line each."""
 
 
-class _Packed(Struct, frozen=True):
-    """The same, with its tables not decoded yet."""
+class Built:
+    """The build hook's output, opened for single tables. Raises OSError, and ValueError for anything else."""
 
-    sha256: str
-    tables: dict[str, msgspec.Raw]
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with open(path, "rb") as file:
+            line = file.readline()
+            size = os.fstat(file.fileno()).st_size
+        head = msgspec.json.decode(line, type=_Head)
+        ends = [*accumulate(head.lengths.values(), initial=len(line))]
+        if ends[-1] != size or head.lengths.keys() != set(Tables.__struct_fields__):
+            raise ValueError("not the tables of this gpudoctor")
+        self.sha256 = head.sha256
+        self._places = dict(zip(head.lengths, pairwise(ends), strict=True))
+
+    def table(self, name: str) -> Any:
+        """One table. Raises ValueError if it is not one of this gpudoctor."""
+        start, end = self._places[name]
+        with open(self._path, "rb") as file:
+            file.seek(start)
+            return msgspec.json.decode(file.read(end - start), type=Tables.__annotations__[name])
+
+    def tables(self) -> Tables:
+        """All tables."""
+        return Tables(**{name: self.table(name) for name in self._places})
 
 
 class _Opened:
@@ -53,13 +75,13 @@ class _Opened:
 
     __struct_fields__ = Tables.__struct_fields__
 
-    def __init__(self, packed: dict[str, msgspec.Raw]) -> None:
-        self._packed = packed
+    def __init__(self, built: Built) -> None:
+        self._built = built
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.__struct_fields__:
             raise AttributeError(name)
-        table = msgspec.json.decode(self._packed[name], type=Tables.__annotations__[name])
+        table = self._built.table(name)
         setattr(self, name, table)
         return table
 
@@ -113,33 +135,35 @@ def validate_matrix(files: Sequence[str] = ()) -> Tables:
     return tables
 
 
-def to_json(path: str) -> bytes:
-    """The JSON form of a YAML matrix, for a wheel."""
-    return msgspec.json.encode(Built(sha256=_hash(_content(path)), tables=load_yaml(path)))
+def to_lines(path: str) -> bytes:
+    """A YAML matrix as JSON Lines, for a wheel."""
+    tables = load_yaml(path)
+    lines = {name: msgspec.json.encode(getattr(tables, name)) + b"\n" for name in tables.__struct_fields__}
+    head = _Head(_hash(_content(path)), {name: len(line) for name, line in lines.items()})
+    return b"".join((msgspec.json.encode(head), b"\n", *lines.values()))
 
 
 @cache
 def _needed_tables() -> Tables:
     """A wheel's tables one by one on first use; all tables if the YAML may have been edited."""
-    packed = _decoded(_content(_JSON), _Packed) if os.path.dirname(yaml_path()) == _PACKAGE else None
-    return _own_tables() if packed is None else cast("Tables", _Opened(packed.tables))
+    built = _built() if os.path.dirname(yaml_path()) == _PACKAGE else None
+    return _own_tables() if built is None else cast("Tables", _Opened(built))
 
 
 @cache
 def _own_tables() -> Tables:
-    path = yaml_path()
-    if os.path.isfile(_JSON):
-        built = _decoded(_content(_JSON), Built)
-        # In a checkout the YAML may have been edited since the JSON was made.
-        if built is not None and (os.path.dirname(path) == _PACKAGE or built.sha256 == _hash(_content(path))):
-            return built.tables
+    path, built = yaml_path(), _built()
+    # In a checkout the YAML may have been edited since the JSON Lines were made.
+    if built is not None and (os.path.dirname(path) == _PACKAGE or built.sha256 == _hash(_content(path))):
+        with suppress(ValueError):
+            return built.tables()
     return load_yaml(path)
 
 
-def _decoded(content: bytes, form: type[T]) -> T | None:
+def _built() -> Built | None:
     try:
-        return msgspec.json.decode(content, type=form)
-    except msgspec.MsgspecError:
+        return Built(_LINES)
+    except (OSError, ValueError):
         return None
 
 

@@ -18,7 +18,6 @@ from gpudoctor.machine import (
     unknown,
 )
 from gpudoctor.probes.modules import blocked_modules, dkms_modules, installed_modules, loaded_modules
-from gpudoctor.probes.os_packages import package_version
 from gpudoctor.probes.pci import AMD, PciDevice
 
 _FIRMWARE = (
@@ -191,6 +190,8 @@ def _rocm(host: Host, here: bool) -> Fact[tuple[RocmInstall, ...]]:
     if found:
         return known(tuple(found.values()), "/opt")
     if here:
+        from gpudoctor.probes.os_packages import package_version
+
         packaged = package_version(host, r"libhsa-runtime64-1|rocm-core|hsa-rocr")
         upstream = re.match(r"\d+\.\d+(?:\.\d+)?", packaged.value or "")
         if upstream:
@@ -220,4 +221,6 @@ def _rocm_version(host: Host, folder: str) -> str | None:
 
 
 def _firmware(host: Host) -> Fact[str]:
+    from gpudoctor.probes.os_packages import package_version
+
     return package_version(host, _FIRMWARE)

@@ -30,7 +30,7 @@ _LARGE = 1 << 20
 """GPU code makes a library large: smaller ones are opened if their names or their neighbours' tell of a GPU."""
 _MOST_LIBRARIES = 200
 """Of one distribution."""
-_WITH_PATHFINDER = re.compile(r"cuda-pathfinder\b")
+_WITH_PATHFINDER = r"cuda-pathfinder\b"
 _LOOSE = (b".cubin", b".hsaco", b".co", b".fatbin")
 
 
@@ -64,11 +64,12 @@ def read_extensions(
 ) -> tuple[tuple[Extension, ...], tuple[Distribution, ...]]:
     """The extensions, and all distributions: those with extensions are opened, for what they require."""
     distributions = environment.distributions.value or ()
-    packages = [package for one in distributions if one.name != "torch" and (package := _listed(host, one))]
+    beside = [one for one in distributions if one.name != "torch"]
+    packages = [None if one.name.startswith(_NO_EXTENSIONS) else _listed(host, one) for one in beside]
     opened: dict[str, Distribution] = {}
     askers: list[Asker] = []
     found: list[Extension] = []
-    for package in packages:
+    for package in filter(None, packages):
         for extension, asker in _read_package(host, package):
             name = package.distribution.name
             opened[name] = opened.get(name) or _opened(host, package.distribution)
@@ -78,8 +79,11 @@ def read_extensions(
         return (), distributions
     from gpudoctor.probes.library_search import missing_libraries
 
-    finding = {name for name, one in opened.items() if any(map(_WITH_PATHFINDER.match, one.requires))}
-    lacking = missing_libraries(host, environment, variables, askers, _shipped(packages), finding)
+    # What the others bring is asked for by an extension only.
+    listed = [package or _listed(host, one) for one, package in zip(beside, packages, strict=True)]
+    shipped = _shipped([package for package in listed if package])
+    finding = {name for name, one in opened.items() if any(re.match(_WITH_PATHFINDER, text) for text in one.requires)}
+    lacking = missing_libraries(host, environment, variables, askers, shipped, finding)
     undefined = _undefined(host, environment, askers, opened)
     extensions = (
         replace(one, missing=lacking.get(one.path, ()), undefined=undefined.get(one.path, ())) for one in found
@@ -99,7 +103,7 @@ def _listed(host: Host, distribution: Distribution) -> _Package | None:
 
 def _read_package(host: Host, package: _Package) -> Iterator[tuple[Extension, Asker | None]]:
     candidates, kernels = package.candidates(), package.kernels()
-    if not (candidates or kernels) or package.distribution.name.startswith(_NO_EXTENSIONS):
+    if not (candidates or kernels):
         return
     from gpudoctor.probes.extension_files import read_kernels, read_library
 

@@ -16,8 +16,6 @@ from gpudoctor.machine import Distribution, FrameworkFiles, unknown
 from gpudoctor.matrix.rows import BuildRecord, Framework, FrameworkBuild
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.distributions import with_details
-from gpudoctor.probes.opened_libraries import Opened, opened_libraries
-from gpudoctor.probes.rocm_wheels import rocblas_of_wheels
 
 _RECORD_LIMIT = 64 << 10
 
@@ -68,6 +66,9 @@ def _files(
     environ: Mapping[str, str],
     prefix: str,
 ) -> FrameworkFiles:
+    from gpudoctor.probes.opened_libraries import Opened, opened_libraries
+    from gpudoctor.probes.rocm_wheels import rocblas_of_wheels
+
     site = posixpath.dirname(there.path)
     stated = _stated(host, row.record, site) if row.record else {}
     for_gpu = bool(stated.get("for_gpu")) if stated and row.record and row.record.for_gpu else None

@@ -8,7 +8,6 @@ from typing import Literal
 
 from gpudoctor.host import Host
 from gpudoctor.machine import BlockedModule, DkmsModule, Fact, InstalledModule, known, unknown
-from gpudoctor.probes.modinfo import flavour_of_license, flavour_of_source, read_modinfo
 
 MODULES = ("/lib/modules", "/usr/lib/modules")
 DKMS = "/var/lib/dkms"
@@ -97,6 +96,8 @@ def _from_index(host: Host, root: str, names: tuple[str, ...]) -> set[str]:
 
 
 def _installed_module(host: Host, kernel: str, path: str) -> InstalledModule:
+    from gpudoctor.probes.modinfo import flavour_of_license, flavour_of_source, read_modinfo
+
     folder, file_name = posixpath.split(path)
     name = module_name(file_name)
     if name != "nvidia":

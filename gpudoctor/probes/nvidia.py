@@ -20,7 +20,6 @@ from gpudoctor.machine import (
 )
 from gpudoctor.probes.cdi import probe_cdi
 from gpudoctor.probes.modules import blocked_modules, dkms_modules, installed_modules, loaded_modules
-from gpudoctor.probes.os_packages import package_version
 from gpudoctor.probes.pci import PciDevice, normal_bdf
 
 PROC = "/proc/driver/nvidia"
@@ -181,6 +180,8 @@ def _manager_version(host: Host) -> Fact[str]:
     binary = next((path for folder in _BINARIES if host.exists(path := f"{folder}/{_FABRIC_MANAGER}")), None)
     if binary is None:
         return host.missing(f"/usr/bin/{_FABRIC_MANAGER}")
+    from gpudoctor.probes.os_packages import package_version
+
     packaged = package_version(host, _FABRIC_PACKAGE)
     if packaged.value is not None:
         return known(packaged.value.partition("-")[0], packaged.source)
@@ -234,6 +235,8 @@ def _toolkit(host: Host) -> Fact[str]:
         for folder in _BINARIES:
             path = f"{folder}/{name}"
             if host.exists(path):
+                from gpudoctor.probes.os_packages import package_version
+
                 packaged = package_version(host, r"nvidia-container-toolkit(?:-base)?")
                 return known(packaged.value or path, packaged.source if packaged.value else path)
     return host.missing("/usr/bin/nvidia-ctk")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gpudoctor.host import Host
@@ -183,6 +182,8 @@ def _settings(text: str) -> Iterator[tuple[str, str]]:
 
 def _assignments(text: str) -> dict[str, str]:
     """NAME=VALUE words in a shell's quotes, on any number of lines."""
+    import shlex
+
     words = []
     for line in text.splitlines():
         if not line.lstrip().startswith(("#", ";")):

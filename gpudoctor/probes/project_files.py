@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import posixpath
 import re
-import shlex
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Literal
 
@@ -74,6 +73,8 @@ def project_of(host: Host, layout: Layout) -> Project:
 
 
 def _of_pip_tools(host: Host, folder: str) -> Project:
+    import shlex
+
     head = (host.data(posixpath.join(folder, "requirements.txt"), _HEAD).value or b"").decode("utf-8", "replace")
     line = next((found[1] for line in head.splitlines() if (found := re.match(_COMPILED, line))), "")
     try:

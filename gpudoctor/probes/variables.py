@@ -60,7 +60,7 @@ _WITH_ADDRESSES = frozenset((
 """Of these, the ones that hold addresses, host names, or names of files for each host."""
 _SECRETS = ("AUTH", "CREDENTIAL", "KEY", "PASS", "SECRET", "TOKEN")
 _ADDRESS = r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|(?<![\w:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])"
-_OF_ONE_GPU = r"HSA_OVERRIDE_GFX_VERSION_\d{1,4}"
+_OF_ONE_GPU = "HSA_OVERRIDE_GFX_VERSION_"
 _LONGEST_VALUE = 1 << 15
 
 
@@ -76,8 +76,12 @@ def relevant_variables(environ: Mapping[str, str], also: Iterable[str] = ()) -> 
     return {
         name: value[:_LONGEST_VALUE]
         for name, value in sorted(environ.items())
-        if name in names or re.fullmatch(_OF_ONE_GPU, name) or (is_relevant(name) and not re.search(_ADDRESS, value))
+        if name in names or _is_of_one_gpu(name) or (is_relevant(name) and not re.search(_ADDRESS, value))
     }
+
+
+def _is_of_one_gpu(name: str) -> bool:
+    return name.startswith(_OF_ONE_GPU) and name[len(_OF_ONE_GPU) :].isdecimal()
 
 
 def is_relevant(name: str) -> bool:

@@ -12,7 +12,7 @@ from gpudoctor.step import ManualStep, PlannedFix
 if TYPE_CHECKING:
     from gpudoctor.report import ReportedFinding
 
-_PLACE = re.compile(r"([^/\s:][^\n:]*):(\d{1,7})")
+_PLACE = r"([^/\s:][^\n:]*):(\d{1,7})"
 
 
 def finding_lines(finding: ReportedFinding) -> Iterator[str]:
@@ -53,6 +53,6 @@ def one_line(text: str) -> str:
 def place_in_project(finding: ReportedFinding) -> tuple[str, int] | None:
     """(file, line) of a finding that was read from a file of the project: "Dockerfile:12"."""
     for evidence in finding.evidence:
-        if found := _PLACE.fullmatch(evidence.source):
+        if found := re.fullmatch(_PLACE, evidence.source):
             return found[1], int(found[2])
     return None

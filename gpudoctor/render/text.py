@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TextIO
 from gpudoctor.privacy import pseudonyms
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import Line, ignored_lines, print_lines
-from gpudoctor.render.plain import found_and_needed
 from gpudoctor.render.steps import fix_lines
 from gpudoctor.render.summary import could_not_check, headline, next_lines
 
@@ -66,6 +65,8 @@ def _lines(report: Report, look: Look) -> Iterator[Line]:
 
 
 def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: bool) -> Iterator[Line]:
+    from gpudoctor.render.plain import found_and_needed
+
     mark, style = _MARKS[finding.severity]
     subject = f"  {finding.subject}" if finding.subject else ""
     yield [(mark, style), (finding.slug, "bold"), (f" [{finding.id}]", "dim"), (subject, "")]

@@ -1,13 +1,23 @@
-"""What a check needs before it has anything to say; without it the engine does not run the check."""
+"""What a check needs before it has anything to say; without it the engine does not run the check.
+
+What all checks of a file need stands once in `NEEDS` of their folder; the file is imported only where it is there.
+"""
 
 from __future__ import annotations
 
 from gpudoctor.situation import Situation
 
+_NETWORK = ("NCCL_", "GLOO_", "TP_")
+
 
 def torch(situation: Situation) -> bool:
     """A torch is installed."""
     return situation.torch is not None
+
+
+def torch_and_gpu(situation: Situation) -> bool:
+    """A torch is installed, and there is a usable GPU."""
+    return situation.torch is not None and bool(situation.usable)
 
 
 def rocm_torch(situation: Situation) -> bool:
@@ -43,3 +53,105 @@ def requirements(situation: Situation) -> bool:
 def pasted(situation: Situation) -> bool:
     """The machine was read from a text that somebody pasted."""
     return situation.machine.pasted is not None
+
+
+def gpus(situation: Situation) -> bool:
+    """A GPU is known, whether it is usable or not."""
+    return bool(situation.machine.gpus)
+
+
+def gpus_or_driver(situation: Situation) -> bool:
+    """A GPU is known, or NVIDIA's driver answered."""
+    return bool(situation.machine.gpus or situation.machine.nvidia.answered)
+
+
+def amd_gpus(situation: Situation) -> bool:
+    """A GPU of AMD's is known."""
+    return bool(situation.machine.of_vendor("amd"))
+
+
+def several_gpus(situation: Situation) -> bool:
+    """More than one GPU is usable."""
+    return len(situation.usable) > 1
+
+
+def no_usable_gpu(situation: Situation) -> bool:
+    """No GPU is usable."""
+    return not situation.usable
+
+
+def unserved_gpus(situation: Situation) -> bool:
+    """A GPU has no driver."""
+    from gpudoctor.situation.no_kernel_driver import unserved
+
+    return bool(unserved(situation, "nvidia") or unserved(situation, "amd"))
+
+
+def log_faults(situation: Situation) -> bool:
+    """The kernel log has lines about faults."""
+    log = situation.machine.kernel_log.value
+    return log is not None and bool(log.faults)
+
+
+def rdma(situation: Situation) -> bool:
+    """The machine has RDMA devices."""
+    return bool(situation.machine.network.rdma.value)
+
+
+def network_settings(situation: Situation) -> bool:
+    """A variable or a file tells programs which network to take."""
+    variables = situation.machine.variables
+    return bool(situation.machine.network.settings) or any(name.startswith(_NETWORK) for name in variables)
+
+
+def wsl(situation: Situation) -> bool:
+    """The machine is a Linux inside Windows."""
+    return situation.machine.system.wsl.known
+
+
+def container(situation: Situation) -> bool:
+    """This is a container, or may be one."""
+    return not situation.machine.system.container.absent
+
+
+def job(situation: Situation) -> bool:
+    """This is a batch job."""
+    return situation.machine.system.job.value is not None
+
+
+def no_other_torch(situation: Situation) -> bool:
+    """No torch is installed but one for AMD's GPUs."""
+    return situation.torch is None or situation.built_for == "amd"
+
+
+def other_frameworks(situation: Situation) -> bool:
+    """A framework beside torch is installed."""
+    return bool(situation.others)
+
+
+def programs(situation: Situation) -> bool:
+    """A program without Python computes on GPUs, and there is a usable one."""
+    return bool(situation.machine.programs and situation.usable)
+
+
+def computing_packages(situation: Situation) -> bool:
+    """A package has libraries that compute on GPUs; or it was described, and nobody sees its libraries."""
+    environment = situation.environment
+    listed = environment.distributions.value or () if environment else ()
+    return bool(environment and environment.extensions) or any(one.path == "description" for one in listed)
+
+
+def damaged_packages(situation: Situation) -> bool:
+    """Files of a package are gone or cut short."""
+    listed = situation.environment.distributions.value if situation.environment else None
+    return any(one.damaged for one in listed or ())
+
+
+def shadows(situation: Situation) -> bool:
+    """A folder or file takes the place of a module that torch imports."""
+    return situation.torch is not None and situation.environment is not None and bool(situation.environment.shadows)
+
+
+def bitsandbytes(situation: Situation) -> bool:
+    """bitsandbytes is installed beside a torch."""
+    return situation.torch is not None and situation.machine.installed("bitsandbytes") is not None

@@ -10,7 +10,6 @@ from typing import Literal
 from gpudoctor.finding import Fix
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
-from gpudoctor.situation.driver_choice import no_build_for, no_build_loads, runs_some_build
 from gpudoctor.situation.gpu_groups import older, together
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import (
@@ -111,6 +110,8 @@ def computes(situation: Situation, gpu: Gpu) -> bool:
         target = situation.matrix.target(gpu.arch.value) if gpu.arch.value else None
         served = target is None or target.override.value is not None or has_build(situation, gpu)
         return gpu.driver.value != "radeon" and served
+    from gpudoctor.situation.driver_choice import runs_some_build
+
     return runs_some_build(situation.matrix, gpu)
 
 
@@ -128,6 +129,8 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
 def worthwhile(situation: Situation, gpus: tuple[Gpu, ...], fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
     """These fixes of a driver, unless no torch build supports the GPUs, or none loads here: then no driver helps
     torch. The CPU or another GPU is left, and nothing needs a fix if another GPU does the work."""
+    from gpudoctor.situation.driver_choice import no_build_for, no_build_loads
+
     if any(has_build(situation, gpu) for gpu in gpus):
         elsewhere = no_build_loads(situation, gpus)
         return (elsewhere,) if elsewhere else fixes

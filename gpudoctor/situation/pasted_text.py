@@ -24,7 +24,7 @@ from gpudoctor.situation import Situation
 _SEEN = ("error", "kernel_log")
 """Evidence that something failed, and is not only concluded."""
 _ANYWHERE = (ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
-_OF_LINUX = re.compile(
+_OF_LINUX = (
     r"gpudoctor|/(?:dev|etc|usr|proc|opt)/|LD_(?:LIBRARY_PATH|PRELOAD)|(?i:\b(?:sudo|root|apt|dnf|dmesg|modprobe|rmmod"
     r"|lsmod|dkms|systemctl|ldconfig|ulimit|kernel|linux[\w-]*|rocminfo|docker|podman|containers?|hosts?)\b)"
 )
@@ -81,5 +81,5 @@ def _exists_there(remedy: AnyRemedy, system: str) -> bool:
     if isinstance(remedy, ReplaceTorch):
         return bool(remedy.index_url) and remedy.build.startswith("cu")
     if isinstance(remedy, Manual):
-        return not _OF_LINUX.search(remedy.text)
+        return not re.search(_OF_LINUX, remedy.text)
     return isinstance(remedy, _ANYWHERE)

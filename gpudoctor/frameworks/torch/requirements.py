@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from gpudoctor.dependencies import TRITONS, Required, closure, find_one, marker_environment
 from gpudoctor.finding import Severity
-from gpudoctor.frameworks.gpu_builds import cuda_release
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures
@@ -150,6 +149,8 @@ def _judged(
     severity = _severity(situation, problem, effect, found)
     if severity is None:
         return None
+    from gpudoctor.frameworks.gpu_builds import cuda_release
+
     asked = (*(one.what.specifier for one in several), cuda_release(situation, name))
     specifier = ",".join(dict.fromkeys(filter(None, asked)))
     return Unmet(found.name if found else name, problem, specifier, blamed[0].by, found, effect, severity)

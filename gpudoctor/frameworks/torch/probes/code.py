@@ -15,7 +15,6 @@ from gpudoctor.codeobjects.library import Code, Sample, read_code
 from gpudoctor.codeobjects.nvidia import arch_order
 from gpudoctor.host import Host
 from gpudoctor.machine import CodeArchs, Fact, PythonEnvironment, known, unknown
-from gpudoctor.probes.rocm_wheels import kpack_of, sdk_folders
 
 BUILT_FOR = 0.5
 """A library counts as built for an architecture from this share of its containers on."""
@@ -44,7 +43,7 @@ def read_torch_code(host: Host, environment: PythonEnvironment, torch_path: str)
     cuda, hip = _Pool(codes.get("cuda", [])), _Pool(codes.get("hip", []))
     packages = _device_packages(environment)
     packed = any(code.kpack for code in codes.get("hip", ()))
-    gfx = kpack_of(host, [torch_path], "torch") if packed else hip.built_for("gfx")
+    gfx = _packed_gfx(host, torch_path) if packed else hip.built_for("gfx")
     if packed and not gfx and not packages:
         why = "libtorch_hip keeps its device code in separate packages, and none of them was found"
         return unknown(why, libraries[0][0])
@@ -123,10 +122,18 @@ def _order(arch: str) -> tuple[str, int, str]:
 # --- kernels and device packages beside torch ---
 
 
+def _packed_gfx(host: Host, torch_path: str) -> tuple[str, ...]:
+    """Targets of the device code that ROCm's wheels keep beside their libraries."""
+    from gpudoctor.probes.rocm_wheels import kpack_of
+
+    return kpack_of(host, [torch_path], "torch")
+
+
 def _kernels(host: Host, environment: PythonEnvironment, torch_path: str, library: str) -> tuple[str, ...] | None:
     """Targets that this torch's rocBLAS or hipBLASLt has kernels for; None if no such library was found. The wheel's
     own library comes first, then ROCm's wheels beside it, then the environment's and the system's ROCm."""
     from gpudoctor.codeobjects.kernel_files import tensile_targets
+    from gpudoctor.probes.rocm_wheels import kpack_of, sdk_folders
 
     kernels = f"{library}/library"
     variable = "ROCBLAS_TENSILE_LIBPATH" if library == "rocblas" else "HIPBLASLT_TENSILE_LIBPATH"

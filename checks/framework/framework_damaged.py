@@ -1,0 +1,77 @@
+"""Files of frameworks beside torch, and of packages with GPU code, that are gone (GPD469)."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import Evidence, Finding
+from gpudoctor.frameworks.others import installed_again, sharing_frameworks
+from gpudoctor.frameworks.torch.requirements import unmet
+from gpudoctor.machine import DamagedFile, Distribution
+from gpudoctor.situation import Situation
+from gpudoctor.situation.frameworks import InstalledFramework
+
+
+@check("GPD469", "framework-install-damaged", "framework")
+def framework_install_damaged(situation: Situation) -> Verdicts:
+    """Files of a framework, or of a package with GPU code, are gone.
+
+    ## Why it matters
+    The import fails ("module 'onnxruntime' has no attribute ..."), or the GPU part cannot be loaded and the framework
+    computes on the CPU. Removing onnxruntime takes the files of onnxruntime-gpu along.
+
+    ## How it is judged
+    The RECORD of the package names files that are missing, empty, or end before what their own header promises. Only
+    the first files of packages and libraries are compared. Where two packages own the same files, that is told
+    instead. A library of which there are several does not count if it is deleted; if it is cut short, it is still
+    the one that is loaded. It is an error with a usable GPU, else a warning.
+
+    ## Fix safety
+    Installs the same version of that package again.
+    """
+    shared = sharing_frameworks(situation)
+    frameworks = {name: one for one in situation.others for name in _packages_of(one)}
+    environment = situation.environment
+    for package in environment.distributions.value or () if environment else ():
+        one = frameworks.get(package.name)
+        lost = [file for file in package.damaged if not _is_spare(situation, file)]
+        if not lost or package.installer == "conda" or (one is not None and one.name in shared):
+            continue
+        if one is not None or _has_gpu_code(situation, package.name):
+            yield _damaged(situation, package, lost, one)
+
+
+def _packages_of(one: InstalledFramework) -> tuple[str, ...]:
+    return (*(one.row.packages if one.row else ()), one.build.package if one.build else "")
+
+
+def _has_gpu_code(situation: Situation, package: str) -> bool:
+    """Whether a package computes on GPUs, and no other check tells of its files."""
+    beside_torch = {name for row in situation.matrix.tables.frameworks_on_torch for name in row.packages}
+    known = (situation.matrix.gpu_packages | beside_torch) - {"torch"}
+    return package in known and all(one.name != package for one in unmet(situation))
+
+
+def _damaged(
+    situation: Situation, package: Distribution, lost: list[DamagedFile], one: InstalledFramework | None
+) -> Finding:
+    files = ", ".join(file.path.rpartition("/")[2] for file in lost[:3]) + (" ..." if len(lost) > 3 else "")
+    return Finding(
+        severity="error" if situation.usable else "warning",
+        message=f"Files of {package.name} {package.version} are missing or cut short: {files}.",
+        saw=files,
+        want=f"a whole {package.name} {package.version}",
+        subject=f"{one.title} {one.version}" if one else f"{package.name} {package.version}",
+        framework=one.name if one else "torch",
+        evidence=tuple(Evidence(package.name, file.problem, file.path) for file in lost[:5]),
+        fixes=(installed_again(package),),
+        supersedes=("framework-cuda-libs-missing", "framework-cpu-only"),
+    )
+
+
+def _is_spare(situation: Situation, file: DamagedFile) -> bool:
+    """A library for some operations only, or for another GPU, which people delete to save room."""
+    roles = ("part", "chosen", "alternative") if file.problem == "missing" else ("part", "chosen")
+    rows = situation.matrix.tables.library_roles
+    return any(row.role in roles and re.search(f"/{row.library}$", file.path) for row in rows)
