@@ -1,8 +1,8 @@
 """Loads the matrix: the JSON Lines of an installed gpudoctor, the YAML of a checkout, overlays of a site.
 
 The JSON Lines are made from the YAML and validated when the wheel is built (hatch_build.py): a line for each table,
-so that a start decodes only those that it needs. YAML is validated here. Whatever a file holds, the result is a matrix
-or a `MatrixError` that names file, line and row.
+so that a start decodes only those that it needs. YAML is validated here. Whatever a file holds, the result is a
+matrix or a `MatrixError` that names file, line and row.
 """
 
 from __future__ import annotations
