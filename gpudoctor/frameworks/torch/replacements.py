@@ -42,9 +42,9 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     if unknown := [gpu for gpu in gpus if gpu.arch.value is None]:
         return special or (_name_first(unknown[0], keep),)
     found = [carries(situation, gpu) for gpu in gpus]
-    choices, rejected = candidates(situation, gpus, driver=_modest_driver(situation, gpus))
-    if not choices:
-        choices, rejected = candidates(situation, gpus)
+    choices, rejected = candidates(situation, gpus)
+    if modest := _modest_driver(situation, gpus):
+        choices = candidates(situation, gpus, driver=modest)[0] or choices
     if keep and any("no" in (item.runs, item.blas) for item in found):
         # Files weigh more than a row of the matrix: the present build cannot fix its own fault, unless device code
         # can be added to it.
