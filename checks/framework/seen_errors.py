@@ -93,8 +93,22 @@ _BUILD_FOR_AMD = Fix(
         ),
     ),
 )
-_GIVEN = {_NO_GPU_GIVEN: _GIVE_GPUS, "nvidia-uvm-missing": _GIVE_UVM, "cuda-torch-on-amd": _BUILD_FOR_AMD}
-"""What is done for a container, where the container is why a message came."""
+_HIDE_INTEGRATED = Fix(
+    "Hide the integrated GPU",
+    (
+        Manual(
+            "Set HIP_VISIBLE_DEVICES to the number of the other GPU (0, or 1 where the integrated one comes first), or "
+            "switch the integrated GPU off in the BIOS."
+        ),
+    ),
+)
+_GIVEN = {
+    _NO_GPU_GIVEN: _GIVE_GPUS,
+    "nvidia-uvm-missing": _GIVE_UVM,
+    _CUDA_ON_AMD: _BUILD_FOR_AMD,
+    _INTEGRATED: _HIDE_INTEGRATED,
+}
+"""What is done where the place, and not the message, tells the cause."""
 
 
 @check("GPD442", "error-seen", "framework")
