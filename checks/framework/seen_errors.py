@@ -97,8 +97,8 @@ _HIDE_INTEGRATED = Fix(
     "Hide the integrated GPU",
     (
         Manual(
-            "Set HIP_VISIBLE_DEVICES to the number of the other GPU (0, or 1 where the integrated one comes first), or "
-            "switch the integrated GPU off in the BIOS."
+            "Set HIP_VISIBLE_DEVICES to the number of the other GPU (0, or 1 where the integrated one comes first), "
+            "or switch the integrated GPU off in the BIOS."
         ),
     ),
 )
