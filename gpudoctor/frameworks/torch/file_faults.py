@@ -15,6 +15,7 @@ from gpudoctor.machine import EMPTY, SuspectFile, Torch
 from gpudoctor.situation import Situation
 
 REQUIREMENTS, DAMAGED = "requirements-incomplete", "torch-install-damaged"
+OTHER_PYTHON = "packages-for-another-python"
 
 CREATE_AGAIN = Fix(
     "Create the environment again",
@@ -76,7 +77,8 @@ def _for_another(situation: Situation, torch: Torch, suspect: SuspectFile) -> Im
     why = f"{suspect.path} is for {suspect.detail}, and this is {here or 'another'}."
     if not suspect.owner:
         return ImportFault(why, (CREATE_AGAIN,))
-    return ImportFault(why, (_again(situation, torch, suspect),), (DAMAGED,) if suspect.owner == "torch" else ())
+    causes = (OTHER_PYTHON, *((DAMAGED,) if suspect.owner == "torch" else ()))
+    return ImportFault(why, (_again(situation, torch, suspect),), causes)
 
 
 def _again(situation: Situation, torch: Torch, suspect: SuspectFile) -> Fix:

@@ -23,7 +23,7 @@ from gpudoctor.machine import (
     known,
 )
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.planner.effects.trial import imported_anew
 from gpudoctor.situation import Situation
 
@@ -44,8 +44,7 @@ def changed(
     if isinstance(remedy, ReplaceTorch):
         after = _with_build(situation, environment, remedy)
     elif isinstance(remedy, ReplacePackage):
-        version = installed_by(remedy.specifier)
-        after = _with_package(environment, remedy.name, version + (f"+{remedy.local}" if remedy.local else ""))
+        after = _with_package(environment, remedy)
     elif isinstance(remedy, ReinstallPackage):
         after = _whole_again(environment, remedy)
     else:
@@ -132,13 +131,24 @@ def _pins(torch: Distribution | None) -> tuple[str, ...]:
 # --- any package --------------------------------------------------------------------------------------
 
 
-def _with_package(environment: PythonEnvironment, name: str, version: str) -> PythonEnvironment | None:
-    name = normalised(name)
+def _with_package(environment: PythonEnvironment, remedy: ReplacePackage) -> PythonEnvironment | None:
+    name = normalised(remedy.name)
     if name == "torch":
         return None
     before = environment.distribution(name)
+    if before is not None and _stays(before, remedy):
+        return _healed(environment, name) if remedy.extra else environment
+    version = installed_by(remedy.specifier) + (f"+{remedy.local}" if remedy.local else "")
     new = Distribution(name=name, version=version or (before.version if before else ""), installer="pip")
     return _healed(_installed(environment, [new]), name)
+
+
+def _stays(before: Distribution, remedy: ReplacePackage) -> bool:
+    """Whether an installer leaves the package with its files, whole or not, and brings at most the extra's."""
+    if "RECORD" in before.lacks or not package_matches(remedy.specifier, before.version):
+        return False
+    written_anew = remedy.specifier.startswith("==") and not remedy.extra
+    return not written_anew and remedy.local in ("", before.version.partition("+")[2])
 
 
 def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvironment) -> Iterator[Distribution]:
@@ -160,14 +170,18 @@ def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvi
 def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> PythonEnvironment:
     name = normalised(remedy.name)
     before = environment.distribution(name)
-    again = replace(before, damaged=(), emptied=False, lacks=(), runtimes=()) if before else None
+    again = replace(before, damaged=(), emptied=False, lacks=(), runtimes=(), made_for="") if before else None
     after = _installed(environment, [again or Distribution(name=name, version=remedy.version, installer="pip")])
     if name != "torch":
         healed = _healed(after, name)
-        if before is None or before.version != remedy.version or before.damaged:
+        if before is None or before.version != remedy.version:
             return healed
-        # The same files need the same libraries.
-        own = (one for one in after.extensions if normalised(one.package) == name)
+        # The same files need the same libraries: only those of the package's own are there again.
+        own = tuple(
+            replace(one, missing=tuple(each for each in one.missing if normalised(each.owner) != name))
+            for one in after.extensions
+            if normalised(one.package) == name
+        )
         return replace(healed, extensions=(*healed.extensions, *own))
     return replace(after.with_torch(known(_whole(after, remedy), _SOURCE)), torch_remains=())
 
