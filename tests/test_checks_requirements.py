@@ -10,11 +10,12 @@ import pytest
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import ImportTrial, known
 from gpudoctor.planner.plan import fixes_for
+from gpudoctor.planner.repair import Allowed
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.situation import Situation
 from tests.support.check_cases import matrix
 from tests.support.environments import write_distribution, write_torch, write_venv
-from tests.support.judging import finding, remedies, severity, told
+from tests.support.judging import finding, plan_of, remedies, severity, told
 from tests.support.machines import change, nvidia_gpu, nvidia_machine, with_environment
 
 REQUIRES = (
@@ -140,11 +141,24 @@ def test_what_is_recorded_and_gone(site, gone, weight):
     assert severity(machine(site), "requirements-incomplete") == weight
 
 
-def test_an_assembler_that_lost_its_permission(site):
-    (site / PTXAS).chmod(0o644)
-    found = finding(machine(site), "requirements-incomplete")
-    assert "triton 3.5.1 (its ptxas may not be executed): torch.compile fails" in found.message
-    assert remedies(machine(site), "requirements-incomplete") == ["ReinstallPackage triton3.5.1"]
+def test_programs_that_lost_their_permission_are_one_problem_with_one_fix(site):
+    paths = [site / name for name in (PTXAS, NVDISASM, "torch/bin/torch_shm_manager")]
+    notes = site / "torch/bin/notes"
+    for path in (*paths, notes):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\x7fELF program" if path is not notes else b"text")
+        path.chmod(0o644)
+    record = site / "torch-2.9.1.dist-info/RECORD"
+    lines = "".join(f"torch/bin/{name},sha256=x,12\n" for name in ("torch_shm_manager", "notes"))
+    record.write_text(lines + record.read_text())
+    assert severity(machine(site), "requirements-incomplete") is None
+    found = finding(machine(site), "programs-not-executable")
+    assert (found.severity, "ptxas" in found.message, "notes" in found.message) == ("warning", True, False)
+    (step,) = plan_of(machine(site), Allowed(packages=True)).to_run
+    assert sorted(step.argv) == sorted(["chmod", "a+x", *map(str, paths)])
+    for path in paths:
+        path.chmod(0o755)
+    assert severity(machine(site), "programs-not-executable") is None
 
 
 def test_a_file_that_was_emptied_is_gone(site):

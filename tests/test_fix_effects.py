@@ -152,9 +152,7 @@ def test_a_damaged_package_without_its_libraries_needs_both_steps() -> None:
         needs=("libcublas.so.12",), missing=(MissingLibrary("libcublas.so.12"),),
     )  # fmt: skip
     machine = nvidia_machine(torch=None)
-    machine = with_environment(
-        machine, distributions=known((package,), "/site"), extensions=(needs,), has_pip=True
-    )
+    machine = with_environment(machine, distributions=known((package,), "/site"), extensions=(needs,), has_pip=True)
     plan = plan_of(machine, Allowed(packages=True))
     assert commands(plan) == ["onnxruntime-gpu==1.22.0", "onnxruntime-gpu[cuda,cudnn]==1.22.0"]
     assert [step.because for step in plan.steps] == [("GPD469",), ("GPD445",)]

@@ -1,4 +1,4 @@
-"""Packages whose wheel was made for another Python or platform: what the tags say, what is told, what repairs them."""
+"""Packages whose wheel was made for another Python or platform: what the tags say, what is told, what fixes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpudoctor.host import LiveHost
 from gpudoctor.machine import Distribution, ImportTrial, SuspectFile, known
 from gpudoctor.planner.repair import Allowed
 from gpudoctor.probes.python_environment import probe_environment
-from tests.support.environments import shared_library, write_distribution, write_torch, write_venv
+from tests.support.environments import shared_library, write_distribution, write_venv
 from tests.support.judging import finding, plan_of, told
 from tests.support.machines import nvidia_machine, with_environment, with_torch
 from tests.support.wheel_index import WheelIndex, wheel_index, write_wheel

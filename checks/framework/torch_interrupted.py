@@ -8,9 +8,8 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, better_torch
-from gpudoctor.frameworks.torch.reinstall import installed_again
+from gpudoctor.frameworks.torch.reinstall import index_of, installed_again
 from gpudoctor.machine import Torch, TorchCopy
-from gpudoctor.matrix.versions import local_version
 from gpudoctor.situation import Situation
 
 _LEFT = {
@@ -42,7 +41,8 @@ def torch_install_interrupted(situation: Situation) -> Verdicts:
     Installs the same version again, in a way that needs no RECORD.
     """
     environment, torch = situation.environment, situation.torch
-    if environment is None:
+    record = situation.machine.installed("torch")
+    if environment is None or (record is not None and record.unlinked):
         return
     if torch is None:
         if environment.torch_remains:
@@ -50,7 +50,6 @@ def torch_install_interrupted(situation: Situation) -> Verdicts:
         return
     if torch.origin not in FROM_AN_INDEX or any(copy.via == "editable" for copy in torch.copies[:1]):
         return
-    record = situation.machine.installed("torch")
     if record is not None and record.lacks:
         folder, lacks = record.path, record.lacks[0]
         yield _unfinished(situation, torch, folder, f"{posixpath.basename(folder)} has no {lacks}", _LACKS[lacks])
@@ -90,20 +89,11 @@ def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
 
 def _new_torch(situation: Situation, version: str) -> tuple[Fix, ...]:
     """The same version again, where the remains name it."""
-    if version and (index := _index_of(situation, version)) is not None:
+    if version and (index := index_of(situation, version)) is not None:
         remedy = ReinstallPackage("torch", version, index_url=index, why="all its files, and a record of them")
         return (Fix(f"Install torch {version} again", (remedy,)),)
     better = better_torch(situation) if situation.usable else ()
     return better or (Fix("Install torch", (Manual("Install torch into this environment again.", risk="replaces"),)),)
-
-
-def _index_of(situation: Situation, version: str) -> str | None:
-    """The index that has this version: without a local part it is the package index's own. None: not known."""
-    if not local_version(version):
-        return ""
-    rows = situation.matrix.builds(situation.platform)
-    urls = (situation.matrix.index_url(row) for row in rows if f"{row.version}+{row.build}" == version)
-    return next(filter(None, urls), None)
 
 
 def _unfinished(situation: Situation, torch: Torch, folder: str, what: str, effect: str) -> Finding:

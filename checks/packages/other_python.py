@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dependencies import closure, marker_environment
-from gpudoctor.finding import AnyRemedy, Evidence, Finding, Fix, ReinstallPackage
+from gpudoctor.finding import Evidence, Finding, Fix
 from gpudoctor.frameworks.torch.file_faults import OTHER_PYTHON
-from gpudoctor.frameworks.torch.reinstall import installed_again
-from gpudoctor.machine import Distribution
+from gpudoctor.frameworks.torch.reinstall import all_again
+from gpudoctor.frameworks.torch.requirements import needed_packages
 from gpudoctor.situation import Situation
 
 _MOST_NAMED = 5
@@ -23,8 +22,7 @@ def packages_for_another_python(situation: Situation) -> Verdicts:
     venv got another Python, or where `pip install --target --python-version` chose the wheels.
 
     ## How it is judged
-    The tags of the wheel, in the WHEEL file beside its metadata, name neither this Python nor every Python, or another
-    processor or system. If RECORD lists a module for this Python, the tags do not count. Only packages inside the
+    The tags of the wheel, in the WHEEL file beside its metadata, are for another Python, processor or system. If RECORD lists a module for this Python, the tags do not count. Only packages inside the
     examined environment are compared, and only those that have a RECORD. It is an error if a package with GPU code is
     among them, or something that such a package requires; else a warning.
 
@@ -35,7 +33,7 @@ def packages_for_another_python(situation: Situation) -> Verdicts:
     wrong = [one for one in (environment.distributions.value if environment else None) or () if one.made_for]
     if not wrong:
         return
-    needed = _needed(situation)
+    needed = needed_packages(situation)
     wrong.sort(key=lambda one: (one.name not in needed, one.name != "torch"))
     named = [f"{one.name} {one.version}" for one in wrong[:_MOST_NAMED]]
     if more := len(wrong) - len(named):
@@ -50,24 +48,6 @@ def packages_for_another_python(situation: Situation) -> Verdicts:
         want=here,
         subject=f"{wrong[0].name} {wrong[0].version}",
         evidence=tuple(Evidence(one.name, f"wheel for {one.made_for}", f"{one.path}/WHEEL") for one in wrong[:10]),
-        fixes=(_again(situation, wrong),),
+        fixes=(Fix("Install these packages again", all_again(situation, wrong, f"its files are for {made_for}")),),
         supersedes=("torch-import-fails", "requirements-incomplete", "python-dev-missing", "no-gpu"),
     )
-
-
-def _needed(situation: Situation) -> frozenset[str]:
-    """Packages with GPU code, and what they require."""
-    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
-    roots = situation.matrix.gpu_packages
-    return roots.union(one.what.name for one in closure(sorted(roots), situation.machine.installed, markers))
-
-
-def _again(situation: Situation, wrong: list[Distribution]) -> Fix:
-    torch = situation.torch
-    remedies: list[AnyRemedy] = []
-    for one in wrong:
-        if one.name == "torch" and torch is not None:
-            remedies += installed_again(situation, torch).remedies
-        else:
-            remedies.append(ReinstallPackage(one.name, one.version, why=f"its files are for {one.made_for}"))
-    return Fix("Install these packages again", tuple(remedies))

@@ -70,7 +70,17 @@ def reinstall(
     remains = without_record(place, machine, (item.name for item in wanted))
     argv = over_itself(place, wanted, index, None if remains else machine)
     step = RunStep(argv=argv, env=variables(place), why=why, risk="replaces")
-    return (*pip_first(place), *remove(remains), step)
+    return (*pip_first(place), *_without_links(place, machine, wanted), *remove(remains), step)
+
+
+def _without_links(place: Place, machine: Machine, wanted: Iterable[Wanted]) -> tuple[Step, ...]:
+    """Remove links that lead nowhere. pip would write through them; uv replaces them."""
+    found = (machine.installed(item.name) for item in wanted)
+    folders = {one.path.rpartition("/")[0] for one in found if one is not None and one.unlinked}
+    if place.tool != "pip" or not folders:
+        return ()
+    argv = ("find", *sorted(folders), "-xtype", "l", "-delete")
+    return (RunStep(argv=argv, why="pip would write through the links that lead nowhere", risk="replaces"),)
 
 
 def pip_first(place: Place) -> tuple[Step, ...]:

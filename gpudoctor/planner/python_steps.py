@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import (
+    AllowExecution,
     ReinstallPackage,
     RemovePackage,
     ReplacePackage,
@@ -17,7 +18,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.planner import conda_steps, hatch_steps, pdm_steps, pip_steps, pip_tools_steps, project_steps
-from gpudoctor.planner.place import Place, is_variable, risk_of
+from gpudoctor.planner.place import Place, is_path, is_variable, risk_of
 from gpudoctor.planner.requirements import (
     Wanted,
     decisive,
@@ -135,6 +136,16 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
     step = RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo)
     return (*pip_steps.pip_first(place), *_if_possible(place, step))
+
+
+def allow_execution(place: Place, remedy: AllowExecution) -> tuple[Step, ...]:
+    """Give programs of packages back the right to be executed."""
+    if not all(map(is_path, remedy.paths)):
+        return (_by_hand_only("the right to execute these programs"),)
+    step = RunStep(argv=("chmod", "a+x", *remedy.paths), why=remedy.why)
+    if place.tool == "managed":
+        return (ManualStep(text=shlex.join(step.argv), why=remedy.why),)
+    return _if_possible(place, step)
 
 
 def _remove_from_project(place: Place, situation: Situation, remedy: RemovePackage) -> tuple[Step, ...]:

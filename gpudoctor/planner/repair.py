@@ -73,7 +73,8 @@ class Predicted(Struct, frozen=True):
     left: tuple[str, ...] = ()
     """Ids of the problems that are there then."""
     until: str = "end"
-    """What foresight ends at: "end" of the plan, or "step 2: a reboot"."""
+    """What foresight ends at: "end" of the plan, "step 2: a reboot", or "step 2: files", which could not be read
+    before."""
     notes: tuple[str, ...] = ()
     """Ids of what is only noted then."""
 
@@ -234,6 +235,8 @@ def _until(found: Plan, steps: Sequence[PlannedStep]) -> str:
     """The first step after which only a check tells how the machine is."""
     if not found.outlook.horizon:
         return "end"
+    if found.outlook.horizon == "files":
+        return f"step {len(steps)}: files"
     for number, planned in enumerate(steps, 1):
         if planned.step.risk == "reboot" or _is_reboot(planned.step):
             return f"step {number}: a reboot"

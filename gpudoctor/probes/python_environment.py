@@ -105,7 +105,7 @@ def probe_environment(
             ),
             torch_remains=() if copies.importable else remains(host, copies),
             externally_managed=_externally_managed(host, layout),
-            has_pip=any(distribution.name == "pip" for distribution in distributions),
+            has_pip=any(one.name == "pip" and not one.unlinked for one in distributions),
             uv_managed="uv" in layout.config,
             project=project.folder,
             lock=project.lock,

@@ -1,4 +1,4 @@
-"""Packages whose wheel was made for another Python or platform than the one that imports them.
+"""Packages whose wheel was made for another Python or platform than the one that imports them, or is gone.
 
 WHEEL, beside METADATA, holds the tags of the wheel that was installed (PEP 427, PEP 425). They tell it also of
 libraries whose names do not, such as `libtriton.so`.
@@ -30,23 +30,32 @@ def with_their_wheels(
     host: Host, layout: Layout, distributions: tuple[Distribution, ...]
 ) -> tuple[Distribution, ...]:
     """The same distributions. Those of this environment whose wheel is for another Python or platform say for
-    which."""
-    if layout.python is None:
-        return distributions
+    which, and those whose files are links that lead nowhere say so."""
     inside = f"{layout.prefix.rstrip('/')}/"
     machine = machine_of(host, host.resolve(layout.interpreter) or "")
     return tuple(
-        replace(one, made_for=made_for)
-        if one.path.startswith(inside) and (made_for := _made_for(host, one, layout.python, machine))
+        _with_its_wheel(host, one, layout.python, machine)
+        if one.path.startswith(inside) and one.path.endswith(".dist-info")
         else one
         for one in distributions
     )
 
 
-def _made_for(host: Host, distribution: Distribution, python: str, machine: str) -> str:
+def _with_its_wheel(host: Host, distribution: Distribution, python: str | None, machine: str) -> Distribution:
+    wheel = host.text(posixpath.join(distribution.path, "WHEEL"), _WHEEL_LIMIT)
+    if wheel.absent and any(_leads_nowhere(host, f"{distribution.path}/{name}") for name in ("METADATA", "WHEEL")):
+        return replace(distribution, unlinked=True)
+    made_for = _made_for(host, distribution, wheel.value or "", python, machine) if python else ""
+    return replace(distribution, made_for=made_for) if made_for else distribution
+
+
+def _leads_nowhere(host: Host, path: str) -> bool:
+    return host.link(path) is not None and host.stat(path).absent
+
+
+def _made_for(host: Host, distribution: Distribution, text: str, python: str, machine: str) -> str:
     """What its wheel is for; "" where that is this Python, or nothing tells. Some distributions build one package for
     several Pythons, and record no files: the tags are those of the last."""
-    text = host.text(posixpath.join(distribution.path, "WHEEL"), _WHEEL_LIMIT).value or ""
     tags = [tag.split("-") for tag in re.findall(r"(?m)^Tag:\s*(\S+)\s*$", text)[:_MOST_TAGS]]
     wrong = [_misfit(*tag, python=python, machine=machine) for tag in tags if len(tag) == 3]
     if not wrong or not all(wrong):

@@ -9,7 +9,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, applying, marker_environment, normalised
-from gpudoctor.finding import ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
+from gpudoctor.finding import AllowExecution, ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.frameworks.gpu_builds import after_installing
 from gpudoctor.frameworks.torch.named import named_torch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
@@ -61,6 +61,29 @@ def changed(
     machine = situation.machine
     if isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch":
         machine = replace(machine, smoke=None, errors=())  # of another torch
+    return replace(machine, environment=replace(machine.environment, value=after))
+
+
+def brings_unread_files(
+    situation: Situation, remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
+) -> bool:
+    """Whether the files of a GPU package come back of which none was there: what they need could not be read."""
+    if not isinstance(remedy, ReinstallPackage) or normalised(remedy.name) not in situation.matrix.gpu_packages:
+        return False
+    before = situation.machine.installed(normalised(remedy.name))
+    return before is not None and (before.unlinked or before.emptied)
+
+
+def allowed_to_execute(situation: Situation, remedy: AllowExecution) -> Machine:
+    """The machine with these programs of its packages ready to run."""
+    machine, environment = situation.machine, situation.environment
+    if environment is None:
+        return machine
+    listed = tuple(
+        replace(one, damaged=tuple(file for file in one.damaged if file.path not in remedy.paths))
+        for one in environment.distributions.value or ()
+    )
+    after = replace(environment, distributions=replace(environment.distributions, value=listed))
     return replace(machine, environment=replace(machine.environment, value=after))
 
 
@@ -170,7 +193,11 @@ def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvi
 def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> PythonEnvironment:
     name = normalised(remedy.name)
     before = environment.distribution(name)
-    again = replace(before, damaged=(), emptied=False, lacks=(), runtimes=(), made_for="") if before else None
+    again = (
+        replace(before, damaged=(), emptied=False, lacks=(), runtimes=(), made_for="", unlinked=False)
+        if before
+        else None
+    )
     after = _installed(environment, [again or Distribution(name=name, version=remedy.version, installer="pip")])
     if name != "torch":
         healed = _healed(after, name)
