@@ -9,6 +9,7 @@ import pytest
 
 from gpudoctor.finding import (
     AddContainerFlags,
+    AllowExecution,
     AnyRemedy,
     BlockModule,
     Finding,
@@ -59,6 +60,7 @@ REMEDIES: dict[type[Any], AnyRemedy] = {
     ReplacePackage: ReplacePackage(name="numpy", specifier="<2"),
     ReinstallPackage: ReinstallPackage(name="torch", version="2.9.1+cu128"),
     RemovePackage: RemovePackage(name="torchaudio"),
+    AllowExecution: AllowExecution(paths=("/venv/lib/python3.12/site-packages/torch/bin/protoc",)),
     SetVariable: SetVariable(name="HSA_OVERRIDE_GFX_VERSION", value="10.3.0"),
     UnsetVariable: UnsetVariable(name="HSA_OVERRIDE_GFX_VERSION"),
     InstallDriver: InstallDriver(branch="580", minimum="580.65.06"),

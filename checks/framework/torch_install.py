@@ -199,6 +199,9 @@ def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Findin
         RemovePackage("torch", why="all its records must go"),
         _same_build(situation, torch, why="files and record of one version"),
     )
+    record = situation.machine.installed("torch")
+    if record is not None and stale.path in record.strays:
+        remedies = remedies[1:]  # nothing can uninstall what has no RECORD; its folder goes with the other files
     if stale.via == "conda record" or torch.origin in ("conda", "conda-forge"):
         text = (
             "Make a new environment and install torch into it once, with either conda or pip: here both "

@@ -10,6 +10,7 @@ from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, better_torch
 from gpudoctor.frameworks.torch.reinstall import index_of, installed_again
 from gpudoctor.machine import Torch, TorchCopy
+from gpudoctor.matrix.versions import public_version
 from gpudoctor.situation import Situation
 
 _LEFT = {
@@ -71,7 +72,7 @@ def _is_a_wheels(situation: Situation, torch: Torch) -> bool:
 def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
     record = situation.machine.installed("torch")
     first = next((trace for trace in remains if trace.version), remains[0])
-    named = (record.version if record else "") or first.version or ""
+    named = record.version if record else _as_its_index_names_it(situation, first)
     version = f" {named}" if named else ""
     return Finding(
         severity="error",
@@ -87,12 +88,20 @@ def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
     )
 
 
+def _as_its_index_names_it(situation: Situation, trace: TorchCopy) -> str:
+    """The version that remains tell; "" if none. Files say "2.9.1+cu128" also of the package index's own build."""
+    version = trace.version or ""
+    rows = situation.matrix.builds(situation.platform)
+    own = any(row.origin == "pypi" and f"{row.version}+{row.build}" == version for row in rows)
+    return public_version(version) if own and not trace.path.endswith(".dist-info") else version
+
+
 def _new_torch(situation: Situation, version: str) -> tuple[Fix, ...]:
     """The same version again, where the remains name it."""
+    better = better_torch(situation) if situation.usable else ()
     if version and (index := index_of(situation, version)) is not None:
         remedy = ReinstallPackage("torch", version, index_url=index, why="all its files, and a record of them")
-        return (Fix(f"Install torch {version} again", (remedy,)),)
-    better = better_torch(situation) if situation.usable else ()
+        return (Fix(f"Install torch {version} again", (remedy,)), *better)
     return better or (Fix("Install torch", (Manual("Install torch into this environment again.", risk="replaces"),)),)
 
 

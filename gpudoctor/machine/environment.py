@@ -37,6 +37,8 @@ class Distribution(Record, frozen=True):
     """The torch that it was compiled against, as its own build record says: "2.5.1+cu121"."""
     lacks: tuple[str, ...] = ()
     """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
+    strays: tuple[str, ...] = ()
+    """Other .dist-info folders of its name beside it, without RECORD: pip may take one of them for the package."""
     made_for: str = ""
     """What its wheel is for, if not this Python on this machine: "Python 3.12", "aarch64"."""
     unlinked: bool = False

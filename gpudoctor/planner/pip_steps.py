@@ -56,7 +56,8 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
         )
         for number, argv in enumerate(commands)
     )
-    return (*pip_first(place), *remove(removed), *steps, *_in_the_image(place, wanted, index))
+    strays = stray_records(place, situation.machine, (item.name for item in wanted))
+    return (*pip_first(place), *remove((*removed, *strays)), *steps, *_in_the_image(place, wanted, index))
 
 
 def reinstall(
@@ -70,17 +71,23 @@ def reinstall(
     remains = without_record(place, machine, (item.name for item in wanted))
     argv = over_itself(place, wanted, index, None if remains else machine)
     step = RunStep(argv=argv, env=variables(place), why=why, risk="replaces")
-    return (*pip_first(place), *_without_links(place, machine, wanted), *remove(remains), step)
+    strays = stray_records(place, machine, (item.name for item in wanted))
+    return (*pip_first(place), *_without_links(place, machine, wanted), *remove((*remains, *strays)), step)
 
 
 def _without_links(place: Place, machine: Machine, wanted: Iterable[Wanted]) -> tuple[Step, ...]:
     """Remove links that lead nowhere. pip would write through them; uv replaces them."""
     found = (machine.installed(item.name) for item in wanted)
-    folders = {one.path.rpartition("/")[0] for one in found if one is not None and one.unlinked}
-    if place.tool != "pip" or not folders:
+    if place.tool != "pip" or not any(one is not None and one.unlinked for one in found):
         return ()
-    argv = ("find", *sorted(folders), "-xtype", "l", "-delete")
+    inside = (("-o", "-path", f"{place.prefix}/{name}/*") for name in _WRITTEN_TO)
+    chosen = tuple(word for words in inside for word in words)[1:]
+    argv = ("find", place.prefix, "(", *chosen, ")", "-xtype", "l", "-delete")
     return (RunStep(argv=argv, why="pip would write through the links that lead nowhere", risk="replaces"),)
+
+
+_WRITTEN_TO = ("bin", "etc", "include", "lib", "share")
+"""Folders of an environment that installers write into."""
 
 
 def pip_first(place: Place) -> tuple[Step, ...]:
@@ -103,6 +110,17 @@ def without_record(place: Place, machine: Machine, names: Iterable[str]) -> tupl
             found += [(path, name) for path in (package.path, *(f"{site}/{top}" for top in tops))]
         elif name == "torch" and environment is not None:
             found += [(copy.path, name) for copy in environment.torch_remains]
+    return _of_this_place(place, found)
+
+
+def stray_records(place: Place, machine: Machine, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """(path, name) of further records of packages that have no list of files: pip would stop at them."""
+    packages = [package for name in names if (package := machine.installed(name)) is not None]
+    return _of_this_place(place, [(path, package.name) for package in packages for path in package.strays])
+
+
+def _of_this_place(place: Place, found: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Those of these paths that are this environment's own."""
     inside = f"{place.prefix.rstrip('/')}/"
     ours = place.prefix and place.tool not in ("managed", "nowhere")
     return tuple(

@@ -135,7 +135,9 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
     undo = pip_steps.restore(place, situation, (Wanted(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
     step = RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo)
-    return (*pip_steps.pip_first(place), *_if_possible(place, step))
+    strays = pip_steps.remove(pip_steps.stray_records(place, situation.machine, (remedy.name,)))
+    removed = (one for first in strays for one in _if_possible(place, first))
+    return (*pip_steps.pip_first(place), *removed, *_if_possible(place, step))
 
 
 def allow_execution(place: Place, remedy: AllowExecution) -> tuple[Step, ...]:

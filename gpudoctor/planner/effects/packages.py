@@ -25,6 +25,7 @@ from gpudoctor.machine import (
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.planner.effects.trial import imported_anew
+from gpudoctor.planner.requirements import rivals
 from gpudoctor.situation import Situation
 
 _ONE_FOLDER = re.compile(r"(nvidia-(?:cudnn|nccl|cusparselt|nvshmem)|onnxruntime|opencv)\b.*")
@@ -138,8 +139,10 @@ def _with_build(
         name = (row.triton_rocm_package if rocm and not remedy.extra else None) or "triton"
         installed.append(Distribution(name=name, version=row.triton.removeprefix("==")))
 
+    removed = {one.name for one in rivals(situation, remedy)}
+
     def goes(one: Distribution) -> bool:
-        return one.name in TRITONS or one.name.startswith(_DEVICE_WHEEL)
+        return one.name in TRITONS or one.name in removed or one.name.startswith(_DEVICE_WHEEL)
 
     after = _installed(environment, installed, without=goes)
     after = replace(after, torch_remains=(), missing_symbols=() if not kept else after.missing_symbols)
@@ -194,7 +197,7 @@ def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> Py
     name = normalised(remedy.name)
     before = environment.distribution(name)
     again = (
-        replace(before, damaged=(), emptied=False, lacks=(), runtimes=(), made_for="", unlinked=False)
+        replace(before, damaged=(), emptied=False, lacks=(), runtimes=(), made_for="", unlinked=False, strays=())
         if before
         else None
     )
