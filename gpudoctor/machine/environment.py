@@ -186,6 +186,8 @@ class InstallerSettings(Record, frozen=True):
     offline: bool = False
     require_hashes: bool = False
     require_virtualenv: bool = False
+    dry_run: bool = False
+    """It only says what it would install."""
     no_binary: tuple[str, ...] = ()
     user: bool = False
     elsewhere: dict[str, str] = field(default_factory=dict)

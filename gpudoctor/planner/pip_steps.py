@@ -11,7 +11,14 @@ from msgspec.structs import replace
 
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
 from gpudoctor.planner.place import Place, is_path
-from gpudoctor.planner.requirements import Wanted, index_of_torch, rivals, several_decide, would_stay
+from gpudoctor.planner.requirements import (
+    Wanted,
+    frameworks_over,
+    index_of_torch,
+    rivals,
+    several_decide,
+    would_stay,
+)
 from gpudoctor.situation import Situation
 from gpudoctor.situation.installer import refusal
 from gpudoctor.spelling import is_version
@@ -36,7 +43,7 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
         command = shlex.join(install_argvs(inside, wanted, index)[-1])
         return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
     if place.tool == "managed":
-        return _in_a_new_venv(place, wanted, index, why)
+        return _in_a_new_venv(place, situation, wanted, index, why)
     if place.user_site:
         return (_in_the_users_own_site(place, wanted, index, why),)
     removed = without_record(place, situation.machine, (item.name for item in wanted))
@@ -161,6 +168,8 @@ def refused(place: Place, situation: Situation, wanted: Iterable[Wanted]) -> str
     settings = place.settings
     if settings.require_hashes:
         return f"{_set('require-hashes', settings, 'require_hashes')} allows packages with a hash only: add them"
+    if settings.dry_run:
+        return f"{_set('dry-run', settings, 'dry_run')} makes pip install nothing: remove it"
     if settings.lost:
         source = _set("constraint", settings, "constraint")
         return f"{source} names {', '.join(settings.lost)}, which is not there: {place.tool} stops at it"
@@ -370,16 +379,27 @@ def _in_the_users_own_site(place: Place, wanted: tuple[Wanted, ...], index: str,
     return ManualStep(text=text, why=f"{why}; the old torch lies in the user's own site folder", risk="replaces")
 
 
-def _in_a_new_venv(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
-    """The distribution owns this Python: nothing is forced into it."""
+def _in_a_new_venv(
+    place: Place, situation: Situation, wanted: tuple[Wanted, ...], index: str, why: str
+) -> tuple[Step, ...]:
+    """The distribution owns this Python: nothing is forced into it. The frameworks that need the packages go into the
+    new environment, too."""
     needs = "; its venv module is the package python3-venv" if place.family in ("debian", "ubuntu") else ""
     make = RunStep(
         argv=(place.python, "-m", "venv", NEW_VENV),
         why=f"the distribution manages this Python: packages of your own go into a venv{needs}",
         undo=(("rm", "-r", NEW_VENV),),
     )
-    install = RunStep(argv=install_argvs(_new_venv(place), wanted, index)[-1], why=why, undo=())
-    return (*_venv_module(place), make, install)
+    inside, torch = _new_venv(place), index_of_torch(situation)
+    first = tuple(one for one in frameworks_over(situation, wanted) if one.name == "torch" and torch != index)
+    beside = tuple(one for one in frameworks_over(situation, wanted) if one not in first)
+    steps = (
+        [RunStep(argv=install_argvs(inside, first, torch)[-1], why="as it is here")]
+        if first and torch is not None
+        else []
+    )
+    steps.append(RunStep(argv=install_argvs(inside, (*beside, *wanted), index)[-1], why=why))
+    return (*_venv_module(place), make, *steps)
 
 
 def _new_venv(place: Place) -> Place:

@@ -134,6 +134,8 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
         return tuple(step for one in pip_steps.remove(remains) for step in _if_possible(place, one))
     undo = pip_steps.restore(place, situation, (Wanted(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
+    if why_not := pip_steps.refused(place, situation, ()):  # what takes its place could not be installed
+        return (ManualStep(text=f"{why_not}. Then:\n{shlex.join(argv)}", why=remedy.why, risk="replaces"),)
     step = RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo)
     strays = pip_steps.remove(pip_steps.stray_records(place, situation.machine, (remedy.name,)))
     removed = (one for first in strays for one in _if_possible(place, first))
