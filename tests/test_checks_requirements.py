@@ -280,3 +280,48 @@ def test_caches_of_an_uninstalled_torch_are_no_remains(site):
     remove(site, "torch")
     (site / "torch/__pycache__").mkdir(parents=True)
     assert severity(machine(site), "torch-install-interrupted") is None
+
+
+def test_an_interrupted_uninstall_comes_back_in_its_own_version(site):
+    """`pip uninstall torch` was killed: the files in ~orch name the version that is no longer recorded."""
+    remove(site, "torch")
+    (site / "~orch").mkdir()
+    (site / "~orch/version.py").write_text("__version__ = '2.9.1+cu128'\ndebug = False\ncuda = '12.8'\n")
+    assert remedies(machine(site), "torch-install-interrupted")[0] == "ReinstallPackage torch2.9.1"
+    steps = plan_of(machine(site), Allowed(packages=True)).to_run
+    assert [step.argv[0] for step in steps][:1] == ["rm"]
+    named = [word for step in steps for word in step.argv if "==" in word]
+    assert [word.replace("===", "==") for word in named] == ["torch==2.9.1"]
+
+
+def test_a_record_without_a_list_of_files_is_removed_before_pip_meets_it(site):
+    stray = site / "torch-2.8.0.dist-info"
+    stray.mkdir()
+    (stray / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.8.0\n")
+    first, second = plan_of(machine(site), Allowed(packages=True)).to_run
+    assert first.argv == ("rm", "-rf", str(stray))
+    assert "uninstall" not in second.argv
+    assert any("torch==" in word for word in second.argv)
+
+
+def test_packages_of_links_that_lead_nowhere_are_installed_again_together(site, tmp_path):
+    """`uv --link-mode symlink`, and then the cache was removed."""
+    cache = tmp_path / "cache"
+    names = ("sympy", "mpmath", "typing_extensions")
+    for info in (path for name in names for path in site.glob(f"{name}-*.dist-info")):
+        record = (info / "RECORD").read_text().splitlines()
+        for path in (site / line.partition(",")[0] for line in record if not line.startswith(f"{info.name}/RECORD")):
+            target = cache / path.relative_to(site)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(target)
+            path.symlink_to(target)
+    assert severity(machine(site), "package-links-lead-nowhere") is None
+    shutil.rmtree(cache)
+    found = finding(machine(site), "package-links-lead-nowhere")
+    assert found.severity == "error"
+    assert severity(machine(site), "requirements-incomplete") is None
+    plan = plan_of(machine(site), Allowed(packages=True))
+    *first, last = plan.to_run
+    named = sorted(word for word in last.argv if "==" in word)
+    assert named == ["mpmath==1.3.0", "sympy==1.14.0", "typing-extensions==4.16.0"]
+    assert all(step.argv[0] == "find" for step in first)  # only pip needs that

@@ -17,8 +17,8 @@ def package_links_lead_nowhere(situation: Situation) -> Verdicts:
 
     ## Why it matters
     The packages cannot be imported. `uv --link-mode symlink` installs links into uv's cache: `uv cache clean`, or a
-    cache in a temporary folder, takes all files away at once. Neither pip nor uv can repair one package alone, because
-    the records of the others cannot be read.
+    cache in a temporary folder, takes all files away at once. No installer can repair one package alone, because the
+    records of the others cannot be read.
 
     ## How it is judged
     METADATA or WHEEL of a package is a symbolic link, and leads nowhere. It is an error if a package with GPU code is

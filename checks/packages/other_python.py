@@ -22,9 +22,10 @@ def packages_for_another_python(situation: Situation) -> Verdicts:
     venv got another Python, or where `pip install --target --python-version` chose the wheels.
 
     ## How it is judged
-    The tags of the wheel, in the WHEEL file beside its metadata, are for another Python, processor or system. If RECORD lists a module for this Python, the tags do not count. Only packages inside the
-    examined environment are compared, and only those that have a RECORD. It is an error if a package with GPU code is
-    among them, or something that such a package requires; else a warning.
+    The tags of the wheel, in the WHEEL file beside its metadata, are for another Python, processor or system. If
+    RECORD lists a module for this Python, the tags do not count. Only packages inside the examined environment are
+    compared, and only those that have a RECORD. It is an error if a package with GPU code is among them, or something
+    that such a package requires; else a warning.
 
     ## Fix safety
     Installs all of them again in the same versions, by this Python. Packages that are the same for every Python stay.
