@@ -258,7 +258,8 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
         for file in torch.damaged
         if file.problem in ("missing", "truncated") and not (exchanged and exchanged in file.path)
     )
-    if not damaged or _imported(torch):
+    record = situation.machine.installed("torch")
+    if not damaged or _imported(torch) or (record is not None and record.unlinked):
         return
     more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
     yield Finding(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix
+from gpudoctor.frameworks.torch.file_faults import UNLINKED
 from gpudoctor.frameworks.torch.reinstall import all_again
 from gpudoctor.frameworks.torch.requirements import needed_packages
 from gpudoctor.situation import Situation
@@ -11,7 +12,7 @@ from gpudoctor.situation import Situation
 _MOST_NAMED = 5
 
 
-@check("GPD477", "package-links-lead-nowhere", "packages")
+@check("GPD477", UNLINKED, "packages")
 def package_links_lead_nowhere(situation: Situation) -> Verdicts:
     """The files of installed packages are links into a folder that is gone.
 

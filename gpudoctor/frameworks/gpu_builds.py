@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from msgspec.structs import replace
 
 from gpudoctor.finding import Fix, Manual, ReinstallPackage, RemovePackage, ReplacePackage
-from gpudoctor.frameworks.others import in_one_folder, parts_of, sharing_frameworks, written_again
+from gpudoctor.frameworks.others import in_one_folder, parts_of, written_again
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
 from gpudoctor.isa import Answer, capability
@@ -331,13 +331,12 @@ def _as_before(
     *,
     alone: bool,
 ) -> Iterator[FrameworkFiles]:
-    """What was read of the frameworks and still stands. Packages of one folder overwrite each other's files."""
+    """What was read of the frameworks and still stands."""
     before = {one.name: one for one in situation.others}
     after = {one.name: one for one in installed_frameworks(environment, situation.matrix)}
-    shared = sharing_frameworks(situation)
     for one in files:
         was, new = before.get(one.name), after.get(one.name)
         if one.name not in concerned:
             yield one
-        elif alone and was and new and was.build and was.build == new.build and one.name not in shared:
+        elif alone and was and new and was.build and was.build == new.build:
             yield one if was.version == new.version else replace(one, version=new.version, cuda=None)

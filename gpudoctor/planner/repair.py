@@ -291,15 +291,18 @@ def _steps(tasks: Iterable[Task], here: Place, situation: Situation) -> list[_Dr
 
 
 def _draw(drawn: list[_Drawn], new: _Drawn) -> None:
-    """Add a step, or its reasons to the same step on the list; a reboot moves to where it is needed last."""
+    """Add a step, or its reasons to the same step on the list. It stays where it is needed first; a reboot moves to
+    where it is needed last."""
     same = next((at for at, one in enumerate(drawn) if same_step(one.step, new.step)), None)
     if same is None:
         drawn.append(new)
         return
     old = drawn[same]
     because = (*old.because, *(finding for finding in new.because if finding not in old.because))
-    both = _Drawn(old.step, because, max(old.stage, new.stage), old.replaces, old.waits and new.waits)
-    if _is_reboot(new.step):
+    last = _is_reboot(new.step)
+    stage = (max if last else min)(old.stage, new.stage)
+    both = _Drawn(old.step, because, stage, old.replaces, old.waits and new.waits)
+    if last:
         del drawn[same]
         drawn.append(both)
     else:

@@ -16,6 +16,7 @@ from gpudoctor.situation import Situation
 
 REQUIREMENTS, DAMAGED = "requirements-incomplete", "torch-install-damaged"
 OTHER_PYTHON = "packages-for-another-python"
+UNLINKED = "package-links-lead-nowhere"
 
 CREATE_AGAIN = Fix(
     "Create the environment again",
@@ -59,7 +60,7 @@ def of_file(situation: Situation, torch: Torch, suspect: SuspectFile) -> ImportF
     if not suspect.owner:
         return None
     gone = suspect.problem == "missing" or suspect.detail == EMPTY
-    causes = (DAMAGED if suspect.owner == "torch" else REQUIREMENTS,) if gone else ()
+    causes = (DAMAGED if suspect.owner == "torch" else REQUIREMENTS, UNLINKED) if gone else ()
     state = f"is {suspect.detail or suspect.problem}" if gone else "is not the file that was installed"
     return ImportFault(f"{suspect.path}{whose} {state}.", (_again(situation, torch, suspect),), causes)
 

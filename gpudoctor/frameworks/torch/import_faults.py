@@ -24,6 +24,7 @@ from gpudoctor.frameworks.torch.file_faults import (
     CREATE_AGAIN,
     DAMAGED,
     REQUIREMENTS,
+    UNLINKED,
     ImportFault,
     by_hand,
     named,
@@ -254,7 +255,8 @@ def _damaged_torch(case: _Case) -> ImportFault | None:
         explained = not damaged.isdisjoint(libraries)
     else:
         explained = any(name.partition(".")[0] == "torch" for name in modules)
-    return ImportFault("", (installed_again(case.situation, case.torch),), (DAMAGED,)) if explained else None
+    causes = (DAMAGED, UNLINKED)
+    return ImportFault("", (installed_again(case.situation, case.torch),), causes) if explained else None
 
 
 def _missing_library(case: _Case) -> ImportFault | None:

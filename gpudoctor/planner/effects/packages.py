@@ -69,10 +69,14 @@ def brings_unread_files(
     situation: Situation, remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
 ) -> bool:
     """Whether the files of a GPU package come back of which none was there: what they need could not be read."""
-    if not isinstance(remedy, ReinstallPackage) or normalised(remedy.name) not in situation.matrix.gpu_packages:
+    environment = situation.environment
+    if not isinstance(remedy, ReinstallPackage) or environment is None:
         return False
-    before = situation.machine.installed(normalised(remedy.name))
-    return before is not None and (before.unlinked or before.emptied)
+    name = normalised(remedy.name)
+    before = environment.distribution(name)
+    read = any(normalised(one.package) == name for one in environment.extensions)
+    lost = before is not None and (before.unlinked or before.emptied)
+    return lost and not read and name in situation.matrix.gpu_packages
 
 
 def allowed_to_execute(situation: Situation, remedy: AllowExecution) -> Machine:
