@@ -327,3 +327,13 @@ def test_packages_of_links_that_lead_nowhere_are_installed_again_together(site, 
     named = sorted(word for word in others.argv if "==" in word)
     assert named == ["mpmath==1.3.0", "sympy==1.14.0", "typing-extensions==4.16.0"]
     assert [step.argv[0] for step in first] == ["find"] * len(first)  # only pip needs that, before all else
+
+
+def test_what_another_cuda_replaces_is_removed_once(site):
+    """The remains name no version: the best build here is of CUDA 13, and its wheels take the place of CUDA 12's."""
+    remove(site, "torch")
+    (site / "~orch").mkdir()
+    steps = plan_of(machine(site), Allowed(packages=True)).to_run
+    assert any("torch==" in word for step in steps for word in step.argv)
+    naming = [step.argv for step in steps if any("cudnn" in word for word in step.argv)]
+    assert len(naming) <= 1, naming
