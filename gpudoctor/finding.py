@@ -103,6 +103,13 @@ class RemovePackage(Remedy, frozen=True):
     """What brought it is replaced by the same fix: a project that does not name it lets it go."""
 
 
+class AllowExecution(Remedy, frozen=True):
+    """Give programs of installed packages the right to be executed."""
+
+    paths: tuple[str, ...]
+    why: str = ""
+
+
 class SetVariable(Remedy, frozen=True):
     """Set a variable for the examined environment (never silently in a start-up file)."""
 
@@ -221,6 +228,7 @@ AnyRemedy = (
     | ReplacePackage
     | ReinstallPackage
     | RemovePackage
+    | AllowExecution
     | SetVariable
     | UnsetVariable
     | InstallDriver

@@ -18,8 +18,10 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
-from tests.support.judging import finding, judged, questions, remedies, told
-from tests.support.machines import nvidia_machine, with_environment, with_torch
+from gpudoctor.planner.repair import Allowed
+from gpudoctor.step import ManualStep
+from tests.support.judging import finding, judged, plan_of, questions, remedies, told
+from tests.support.machines import nvidia_machine, torch, with_environment, with_torch
 
 SITE = "/venv/lib/python3.12/site-packages"
 SOURCE = "import torch in /venv/bin/python"
@@ -214,3 +216,52 @@ def test_one_in_the_working_folder_is_a_warning_whatever_the_import_says() -> No
     works = with_torch(nvidia_machine(), trial=known(ImportTrial(ok=True), SOURCE))
     assert shadowed(works, here) == [("module-shadowed", "warning")]
     assert shadowed(failed(RAISED), here) == [("torch-import-fails", "error"), ("module-shadowed", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("module", "library"),
+    [
+        ("_ctypes", "libffi-dev"),
+        ("_lzma", "liblzma-dev"),
+        ("_bz2", "bzip2-devel"),
+        ("_sqlite3", "libsqlite3-dev"),
+        ("_ssl", "libssl-dev"),
+        ("readline", "libreadline-dev"),
+        ("email.mime", "the distribution's whole Python"),
+    ],
+)
+def test_a_python_without_a_module_of_its_own_is_told_and_no_package_step_clears_that(
+    module: str, library: str
+) -> None:
+    trial = ImportTrial(ok=False, error=f"ModuleNotFoundError: No module named '{module}'", suspects=(OF_TORCH,))
+    machine = nvidia_machine(torch=torch("2.9.1+cu128"), packages={"torchvision": "0.20.1"})
+    machine = with_environment(with_torch(machine, trial=known(trial, SOURCE)), has_pip=True)
+    assert {"torch-import-fails", "torchvision-mismatch"} <= dict(told(machine)).keys()
+    assert "this Python is without it" in message(machine)
+    plan = plan_of(machine, Allowed(packages=True))
+    (step,) = plan.steps
+    assert isinstance(step.step, ManualStep)
+    assert library in step.step.text
+    assert plan.predicted.left == ("GPD420",)
+
+
+def test_a_module_that_python_no_longer_has_is_no_fault_of_this_python() -> None:
+    machine = failed("ModuleNotFoundError: No module named 'distutils'")
+    assert "Python 3.12 removed distutils" in message(machine)
+
+
+@pytest.mark.parametrize(
+    ("file", "commands"),
+    [
+        (suspect("sympy/a.py", owner="sympy", version="1.13", problem="changed"), ["sympy==1.13", "torchvision"]),
+        (suspect("torch/a.py", owner="torch", problem="changed"), ["torch==2.9.1+cu128", "torchvision"]),
+    ],
+)
+def test_a_step_for_another_problem_does_not_clear_a_failed_import(file: SuspectFile, commands: list[str]) -> None:
+    trial = ImportTrial(ok=False, error=RAISED, suspects=(file,))
+    machine = nvidia_machine(torch=torch("2.9.1+cu128"), packages={"torchvision": "0.20.1", "sympy": "1.13"})
+    machine = with_environment(with_torch(machine, trial=known(trial, SOURCE)), has_pip=True)
+    plan = plan_of(machine, Allowed(packages=True))
+    named = [next(word for word in step.argv if "==" in word) for step in plan.to_run]
+    assert [name.partition("=")[0] for name in named] == [name.partition("=")[0] for name in commands]
+    assert [planned.because for planned in plan.steps] == [("GPD410",), ("GPD420",)]

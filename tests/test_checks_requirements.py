@@ -10,11 +10,12 @@ import pytest
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import ImportTrial, known
 from gpudoctor.planner.plan import fixes_for
+from gpudoctor.planner.repair import Allowed
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.situation import Situation
 from tests.support.check_cases import matrix
 from tests.support.environments import write_distribution, write_torch, write_venv
-from tests.support.judging import finding, remedies, severity, told
+from tests.support.judging import finding, plan_of, remedies, severity, told
 from tests.support.machines import change, nvidia_gpu, nvidia_machine, with_environment
 
 REQUIRES = (
@@ -140,11 +141,24 @@ def test_what_is_recorded_and_gone(site, gone, weight):
     assert severity(machine(site), "requirements-incomplete") == weight
 
 
-def test_an_assembler_that_lost_its_permission(site):
-    (site / PTXAS).chmod(0o644)
-    found = finding(machine(site), "requirements-incomplete")
-    assert "triton 3.5.1 (its ptxas may not be executed): torch.compile fails" in found.message
-    assert remedies(machine(site), "requirements-incomplete") == ["ReinstallPackage triton3.5.1"]
+def test_programs_that_lost_their_permission_are_one_problem_with_one_fix(site):
+    paths = [site / name for name in (PTXAS, NVDISASM, "torch/bin/torch_shm_manager")]
+    notes = site / "torch/bin/notes"
+    for path in (*paths, notes):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\x7fELF program" if path is not notes else b"text")
+        path.chmod(0o644)
+    record = site / "torch-2.9.1.dist-info/RECORD"
+    lines = "".join(f"torch/bin/{name},sha256=x,12\n" for name in ("torch_shm_manager", "notes"))
+    record.write_text(lines + record.read_text())
+    assert severity(machine(site), "requirements-incomplete") is None
+    found = finding(machine(site), "programs-not-executable")
+    assert (found.severity, "ptxas" in found.message, "notes" in found.message) == ("warning", True, False)
+    (step,) = plan_of(machine(site), Allowed(packages=True)).to_run
+    assert sorted(step.argv) == sorted(["chmod", "a+x", *map(str, paths)])
+    for path in paths:
+        path.chmod(0o755)
+    assert severity(machine(site), "programs-not-executable") is None
 
 
 def test_a_file_that_was_emptied_is_gone(site):
@@ -266,3 +280,60 @@ def test_caches_of_an_uninstalled_torch_are_no_remains(site):
     remove(site, "torch")
     (site / "torch/__pycache__").mkdir(parents=True)
     assert severity(machine(site), "torch-install-interrupted") is None
+
+
+def test_an_interrupted_uninstall_comes_back_in_its_own_version(site):
+    """`pip uninstall torch` was killed: the files in ~orch name the version that is no longer recorded."""
+    remove(site, "torch")
+    (site / "~orch").mkdir()
+    (site / "~orch/version.py").write_text("__version__ = '2.9.1+cu128'\ndebug = False\ncuda = '12.8'\n")
+    assert remedies(machine(site), "torch-install-interrupted")[0] == "ReinstallPackage torch2.9.1"
+    steps = plan_of(machine(site), Allowed(packages=True)).to_run
+    assert [step.argv[0] for step in steps][:1] == ["rm"]
+    named = [word for step in steps for word in step.argv if "==" in word]
+    assert [word.replace("===", "==") for word in named] == ["torch==2.9.1"]
+
+
+def test_a_record_without_a_list_of_files_is_removed_before_pip_meets_it(site):
+    stray = site / "torch-2.8.0.dist-info"
+    stray.mkdir()
+    (stray / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.8.0\n")
+    first, second = plan_of(machine(site), Allowed(packages=True)).to_run
+    assert first.argv == ("rm", "-rf", str(stray))
+    assert "uninstall" not in second.argv
+    assert any("torch==" in word for word in second.argv)
+
+
+def test_packages_of_links_that_lead_nowhere_are_installed_again_together(site, tmp_path):
+    """`uv --link-mode symlink`, and then the cache was removed."""
+    cache = tmp_path / "cache"
+    names = ("torch", "sympy", "mpmath", "typing_extensions")
+    for info in (path for name in names for path in site.glob(f"{name}-*.dist-info")):
+        record = (info / "RECORD").read_text().splitlines()
+        for path in (site / line.partition(",")[0] for line in record if not line.startswith(f"{info.name}/RECORD")):
+            target = cache / path.relative_to(site)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(target)
+            path.symlink_to(target)
+    assert severity(machine(site), "package-links-lead-nowhere") is None
+    shutil.rmtree(cache)
+    found = finding(machine(site), "package-links-lead-nowhere")
+    assert found.severity == "error"
+    told_of = {"requirements-incomplete", "torch-install-damaged", "torch-install-interrupted"}
+    assert told_of.isdisjoint(dict(told(machine(site))))
+    plan = plan_of(machine(site), Allowed(packages=True))
+    *first, torch, others = plan.to_run
+    assert [word.partition("=")[0] for word in torch.argv if "==" in word] == ["torch"]
+    named = sorted(word for word in others.argv if "==" in word)
+    assert named == ["mpmath==1.3.0", "sympy==1.14.0", "typing-extensions==4.16.0"]
+    assert [step.argv[0] for step in first] == ["find"] * len(first)  # only pip needs that, before all else
+
+
+def test_what_another_cuda_replaces_is_removed_once(site):
+    """The remains name no version: the best build here is of CUDA 13, and its wheels take the place of CUDA 12's."""
+    remove(site, "torch")
+    (site / "~orch").mkdir()
+    steps = plan_of(machine(site), Allowed(packages=True)).to_run
+    assert any("torch==" in word for step in steps for word in step.argv)
+    naming = [step.argv for step in steps if any("cudnn" in word for word in step.argv)]
+    assert len(naming) <= 1, naming

@@ -11,15 +11,27 @@ import msgspec
 import pytest
 
 from gpudoctor.finding import AnyRemedy, ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
-from gpudoctor.machine import Extension, Machine, MissingLibrary, PythonEnvironment, known
+from gpudoctor.machine import (
+    DamagedFile,
+    Distribution,
+    Extension,
+    FrameworkFiles,
+    Frameworks,
+    Machine,
+    MissingLibrary,
+    PythonEnvironment,
+    known,
+)
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.effects import effect
 from gpudoctor.planner.effects.packages import installed_by
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
+from gpudoctor.planner.repair import Allowed, Repair
 from gpudoctor.situation import Situation
 from gpudoctor.step import RunStep
-from tests.support.machines import change, nvidia_machine
+from tests.support.judging import plan_of
+from tests.support.machines import change, nvidia_machine, with_environment
 from tests.support.machines import environment as described
 from tests.support.wheel_index import WheelIndex, wheel_index, write_wheel
 from tests.test_fix_end_to_end import RTX_4070, TOOLS, Patient
@@ -124,3 +136,53 @@ def test_the_same_files_again_need_the_same_libraries(version: str, kept: bool) 
     after = effect(ReinstallPackage("onnxruntime-gpu", version), situation).machine
     assert after.environment.value is not None
     assert after.environment.value.extensions == ((needs,) if kept else ())
+
+
+def commands(plan: Repair) -> list[str]:
+    """The requirements that the steps of a plan name, step by step."""
+    return [" ".join(word for word in step.argv if "==" in word) for step in plan.to_run]
+
+
+def test_a_damaged_package_without_its_libraries_needs_both_steps() -> None:
+    """`pip uninstall onnxruntime` took files of onnxruntime-gpu along, and its CUDA libraries were never there."""
+    damaged = (DamagedFile("/site/onnxruntime/__init__.py", "missing"),)
+    package = Distribution("onnxruntime-gpu", "1.22.0", path="/site/o.dist-info", installer="pip", damaged=damaged)
+    needs = Extension(
+        "onnxruntime-gpu", "1.22.0", "/site/onnxruntime/capi/libonnxruntime_providers_cuda.so",
+        needs=("libcublas.so.12",), missing=(MissingLibrary("libcublas.so.12"),),
+    )  # fmt: skip
+    machine = nvidia_machine(torch=None)
+    machine = with_environment(machine, distributions=known((package,), "/site"), extensions=(needs,), has_pip=True)
+    plan = plan_of(machine, Allowed(packages=True))
+    assert commands(plan) == ["onnxruntime-gpu==1.22.0", "onnxruntime-gpu[cuda,cudnn]==1.22.0"]
+    assert [step.because for step in plan.steps] == [("GPD469",), ("GPD445",)]
+    assert plan.predicted.left == ()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_only_the_extra_brings_the_libraries_of_a_framework(damaged: bool) -> None:
+    lost = (DamagedFile("/site/tensorflow/__init__.py", "missing"),) if damaged else ()
+    package = Distribution("tensorflow", "2.19.0", path="/site/t.dist-info", installer="pip", damaged=lost)
+    files = FrameworkFiles(
+        "tensorflow", "2.19.0", build="tensorflow", not_found=known(("libcudnn.so.9",), "test"), source="/site"
+    )
+    machine = with_environment(
+        nvidia_machine(torch=None), distributions=known((package,), "/site"), has_pip=True,
+        frameworks=Frameworks(others=(files,)),
+    )  # fmt: skip
+    plan = plan_of(machine, Allowed(packages=True))
+    assert commands(plan) == ["tensorflow==2.19.0"] * damaged + ["tensorflow[and-cuda]==2.19.0"]
+    assert plan.predicted.left == ()
+
+
+def test_only_the_part_of_jax_that_is_wrong_is_replaced_and_its_libraries_are_still_missing() -> None:
+    versions = {"jax": "0.6.2", "jaxlib": "0.6.2", "jax-cuda12-plugin": "0.6.2", "jax-cuda12-pjrt": "0.6.0"}
+    listed = tuple(Distribution(name, version, path="/site/x", installer="pip") for name, version in versions.items())
+    files = FrameworkFiles(
+        "jax", "0.6.2", build="jax-cuda12-plugin", not_found=known(("libcublas.so.12",), "test"), source="/site"
+    )
+    machine = with_environment(
+        nvidia_machine(torch=None), distributions=known(listed, "/site"), has_pip=True,
+        frameworks=Frameworks(others=(files,)),
+    )  # fmt: skip
+    assert commands(plan_of(machine, Allowed(packages=True))) == ["jax-cuda12-pjrt==0.6.2", "jax[cuda12]==0.6.2"]

@@ -9,6 +9,7 @@ import pytest
 
 from gpudoctor.finding import (
     AddContainerFlags,
+    AllowExecution,
     AnyRemedy,
     BlockModule,
     Finding,
@@ -32,7 +33,7 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.frameworks.torch import builds
-from gpudoctor.machine import Distribution, Jetson, Machine, Os, PythonEnvironment, TorchAsked, known
+from gpudoctor.machine import Distribution, Jetson, Machine, Os, PythonEnvironment, TorchAsked, absent, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.situation import Situation
@@ -59,6 +60,7 @@ REMEDIES: dict[type[Any], AnyRemedy] = {
     ReplacePackage: ReplacePackage(name="numpy", specifier="<2"),
     ReinstallPackage: ReinstallPackage(name="torch", version="2.9.1+cu128"),
     RemovePackage: RemovePackage(name="torchaudio"),
+    AllowExecution: AllowExecution(paths=("/venv/lib/python3.12/site-packages/torch/bin/protoc",)),
     SetVariable: SetVariable(name="HSA_OVERRIDE_GFX_VERSION", value="10.3.0"),
     UnsetVariable: UnsetVariable(name="HSA_OVERRIDE_GFX_VERSION"),
     InstallDriver: InstallDriver(branch="580", minimum="580.65.06"),
@@ -434,3 +436,16 @@ def test_a_workspace_member_that_names_a_version_is_changed_by_a_person():
     assert "packages/a/pyproject.toml" in words(pinned, REMEDIES[ReplaceTorch])
     open_to_all = workspace("pyproject.toml: torch==2.9.1+cpu", "packages/a/pyproject.toml: torch")
     assert run(open_to_all, REMEDIES[ReplaceTorch])[-1] == "uv sync --inexact"
+
+
+def test_a_new_environment_gets_the_framework_that_needs_the_package() -> None:
+    """jax with an old jaxlib in the user's folder of a Python that the distribution manages."""
+    jax = Distribution("jax", "0.6.2", installer="pip", requires=("jaxlib<=0.6.2,>=0.6.2",))
+    listed = (jax, Distribution("jaxlib", "0.5.3", installer="pip"))
+    managed = change(
+        cpu_environment(kind="system", externally_managed=True, prefix="/usr", interpreter="/usr/bin/python3"),
+        distributions=known(listed, "/site"),
+    )
+    managed = managed.with_torch(absent("/site"))
+    commands = run(machine_with(managed), ReplacePackage("jaxlib", "<=0.6.2,>=0.6.2"))
+    assert commands[-1].endswith("pip install jax==0.6.2 jaxlib<=0.6.2,>=0.6.2")

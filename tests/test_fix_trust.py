@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.cli.journal import journal_home
+from gpudoctor.command_line.cut_off import journal_home
 from gpudoctor.fix import put_back
 from gpudoctor.fix.apply import Target, apply
 from gpudoctor.fix.errors import RepairError

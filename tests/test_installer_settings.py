@@ -328,6 +328,8 @@ def test_a_command_takes_back_what_would_lead_it_elsewhere() -> None:
 
 
 def test_what_no_command_can_meet_is_told_and_not_run() -> None:
+    dry = InstallerSettings(dry_run=True, sources={"dry_run": "/venv/pip.conf, line 2"})
+    assert "dry-run (/venv/pip.conf, line 2) makes pip install nothing" in by_hand(configured(dry))
     hashes = InstallerSettings(require_hashes=True, sources={"require_hashes": "/etc/pip.conf, line 7"})
     assert "require-hashes (/etc/pip.conf, line 7)" in by_hand(configured(hashes))
     again = ReinstallPackage("numpy", "2.4.0")
@@ -529,3 +531,12 @@ def test_an_index_that_cannot_be_reached_is_told_before_anything_is_changed(
                 check_indexes([there, RunStep(argv)])
         monkeypatch.setenv("HTTP_PROXY", "http://proxy.example")
         check_indexes([there, RunStep(argv)])
+
+
+@pytest.mark.parametrize("text", ["[install]\ndry-run = true\n", "[global]\ndry_run = 1\n", ""])
+def test_a_dry_run_in_pips_settings_is_read(tmp_path: Path, text: str) -> None:
+    variables = {} if text else {"PIP_DRY_RUN": "1"}
+    found = pip(tmp_path, {"/venv/pip.conf": text or "[global]\n"}, **variables)
+    assert found.dry_run
+    assert found.sources["dry_run"] == ("/venv/pip.conf, line 2" if text else "PIP_DRY_RUN")
+    assert not pip(tmp_path / "other", {"/venv/pip.conf": text}, PIP_DRY_RUN="0").dry_run

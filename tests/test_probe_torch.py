@@ -314,6 +314,15 @@ def test_left_overs_are_traces_after_the_copy(tmp_path: Path) -> None:
     assert torch.damaged == ()
 
 
+def test_files_of_an_interrupted_uninstall_tell_their_version(tmp_path: Path) -> None:
+    site = write_venv(tmp_path / "venv")
+    (site / "~orch").mkdir()
+    (site / "~orch/version.py").write_text(version_file("2.9.1+cu128", "12.8"))
+    environment = probe_environment(LiveHost({}), str(tmp_path / "venv"), {}).value
+    assert environment is not None
+    assert [(one.version, one.via) for one in environment.torch_remains] == [("2.9.1+cu128", "interrupted uninstall")]
+
+
 def test_files_of_another_version_than_their_record(tmp_path: Path) -> None:
     write_torch(write_venv(tmp_path / "venv"), "2.9.1+cu128", "12.8", dist_version="2.4.0")
     torch = torch_in(tmp_path / "venv")

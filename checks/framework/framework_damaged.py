@@ -35,7 +35,7 @@ def framework_install_damaged(situation: Situation) -> Verdicts:
     environment = situation.environment
     for package in environment.distributions.value or () if environment else ():
         one = frameworks.get(package.name)
-        lost = [file for file in package.damaged if not _is_spare(situation, file)]
+        lost = [file for file in package.lost if not _is_spare(situation, file)]
         if not lost or package.installer == "conda" or (one is not None and one.name in shared):
             continue
         if one is not None or _has_gpu_code(situation, package.name):

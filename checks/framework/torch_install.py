@@ -200,6 +200,9 @@ def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Findin
         RemovePackage("torch", why="all its records must go"),
         _same_build(situation, torch, why="files and record of one version"),
     )
+    record = situation.machine.installed("torch")
+    if record is not None and stale.path in record.strays:
+        remedies = remedies[1:]  # nothing can uninstall what has no RECORD; its folder goes with the other files
     if stale.via == "conda record" or torch.origin in ("conda", "conda-forge"):
         text = (
             "Make a new environment and install torch into it once, with either conda or pip: here both "
@@ -256,7 +259,8 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
         for file in torch.damaged
         if file.problem in ("missing", "truncated") and not (exchanged and exchanged in file.path)
     )
-    if not damaged or _imported(torch):
+    record = situation.machine.installed("torch")
+    if not damaged or _imported(torch) or (record is not None and record.unlinked):
         return
     from gpudoctor.frameworks.torch.reinstall import installed_again
 

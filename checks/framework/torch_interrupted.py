@@ -8,8 +8,9 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, better_torch
+from gpudoctor.frameworks.torch.reinstall import index_of, installed_again
 from gpudoctor.machine import Torch, TorchCopy
-from gpudoctor.matrix.versions import local_version
+from gpudoctor.matrix.versions import public_version
 from gpudoctor.situation import Situation
 
 _LEFT = {
@@ -41,7 +42,8 @@ def torch_install_interrupted(situation: Situation) -> Verdicts:
     Installs the same version again, in a way that needs no RECORD.
     """
     environment, torch = situation.environment, situation.torch
-    if environment is None:
+    record = situation.machine.installed("torch")
+    if environment is None or (record is not None and record.unlinked):
         return
     if torch is None:
         if environment.torch_remains:
@@ -49,7 +51,6 @@ def torch_install_interrupted(situation: Situation) -> Verdicts:
         return
     if torch.origin not in FROM_AN_INDEX or any(copy.via == "editable" for copy in torch.copies[:1]):
         return
-    record = situation.machine.installed("torch")
     if record is not None and record.lacks:
         folder, lacks = record.path, record.lacks[0]
         yield _unfinished(situation, torch, folder, f"{posixpath.basename(folder)} has no {lacks}", _LACKS[lacks])
@@ -71,7 +72,7 @@ def _is_a_wheels(situation: Situation, torch: Torch) -> bool:
 def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
     record = situation.machine.installed("torch")
     first = next((trace for trace in remains if trace.version), remains[0])
-    named = (record.version if record else "") or first.version or ""
+    named = record.version if record else _as_its_index_names_it(situation, first)
     version = f" {named}" if named else ""
     return Finding(
         severity="error",
@@ -87,27 +88,24 @@ def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
     )
 
 
+def _as_its_index_names_it(situation: Situation, trace: TorchCopy) -> str:
+    """The version that remains tell; "" if none. Files say "2.9.1+cu128" also of the package index's own build."""
+    version = trace.version or ""
+    rows = situation.matrix.builds(situation.platform)
+    own = any(row.origin == "pypi" and f"{row.version}+{row.build}" == version for row in rows)
+    return public_version(version) if own and not trace.path.endswith(".dist-info") else version
+
+
 def _new_torch(situation: Situation, version: str) -> tuple[Fix, ...]:
     """The same version again, where the remains name it."""
-    if version and (index := _index_of(situation, version)) is not None:
-        remedy = ReinstallPackage("torch", version, index_url=index, why="all its files, and a record of them")
-        return (Fix(f"Install torch {version} again", (remedy,)),)
     better = better_torch(situation) if situation.usable else ()
+    if version and (index := index_of(situation, version)) is not None:
+        remedy = ReinstallPackage("torch", version, index_url=index, why="all its files, and a record of them")
+        return (Fix(f"Install torch {version} again", (remedy,)), *better)
     return better or (Fix("Install torch", (Manual("Install torch into this environment again.", risk="replaces"),)),)
 
 
-def _index_of(situation: Situation, version: str) -> str | None:
-    """The index that has this version: without a local part it is the package index's own. None: not known."""
-    if not local_version(version):
-        return ""
-    rows = situation.matrix.builds(situation.platform)
-    urls = (situation.matrix.index_url(row) for row in rows if f"{row.version}+{row.build}" == version)
-    return next(filter(None, urls), None)
-
-
 def _unfinished(situation: Situation, torch: Torch, folder: str, what: str, effect: str) -> Finding:
-    from gpudoctor.frameworks.torch.reinstall import installed_again
-
     trial = torch.trial.value
     failed = trial is not None and not trial.ok
     return Finding(

@@ -86,7 +86,7 @@ def _fixes(situation: Situation, torch: Torch, installed: Distribution, same_maj
     libraries for the same major."""
     own, fixes = _runtime(torch), []
     major = own.rstrip("0123456789") + _major(own)
-    if any(f"libbitsandbytes_{major}" in file.path for file in installed.damaged):
+    if any(f"libbitsandbytes_{major}" in file.path for file in installed.lost):
         fixes.append(installed_again(installed))
     python = (situation.environment.python.value or "") if situation.environment else ""
     newest = figures(installed.version) >= figures(_TAKES_A_NEIGHBOUR)

@@ -198,7 +198,7 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
         if in_one_folder(situation, package):
             continue  # whose libraries these are is told there
         installed = situation.machine.installed(package)
-        incomplete = {place_of(file.path) for file in installed.damaged} if installed else set()
+        incomplete = {place_of(file.path) for file in installed.lost} if installed else set()
         groups = [
             group
             for place, group in alternatives(extensions).items()

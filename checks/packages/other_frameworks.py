@@ -192,7 +192,7 @@ def jax_plugin_mismatch(situation: Situation) -> Verdicts:
         fixes=(
             Fix(
                 "Install the plugin of jaxlib's release",
-                tuple(ReplacePackage(one.name, f"=={wanted}", why="jaxlib's release") for one in plugins),
+                tuple(ReplacePackage(one.name, f"=={wanted}", why="jaxlib's release") for one in wrong),
             ),
         ),
         refs=("jax-ml/jax jaxlib/plugin_support.py",),

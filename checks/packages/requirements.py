@@ -62,7 +62,7 @@ def _installed(situation: Situation, names: tuple[str, ...]) -> str:
 def _evidence(one: Unmet) -> Evidence:
     if one.found is None:
         return Evidence(one.name, "no record, and no module on the import path", one.by.path)
-    first = one.found.damaged[0].path if one.problem == "damaged" else one.found.path
+    first = one.found.lost[0].path if one.problem == "damaged" else one.found.path
     return Evidence(one.name, f"{one.found.version} ({one.problem})", first)
 
 

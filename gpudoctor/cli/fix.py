@@ -18,6 +18,7 @@ from gpudoctor.cli.options import (
     variable_option,
 )
 from gpudoctor.command_line.arguments import Examined, Shown
+from gpudoctor.command_line.cut_off import tell_cut_off
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
 from gpudoctor.command_line.reading import Option
 from gpudoctor.command_line.running import tell
@@ -97,8 +98,8 @@ def _repair(examination: Examination, asked: Asked, shown: Shown) -> int:
         return look.exit_code
     runs = apply.will_run(plan, asked, shown)
     if cut_off is not None:
-        journal.tell_cut_off(cut_off)
-        if runs:
+        tell_cut_off(cut_off)
+        if not asked.dry_run:
             return 1  # nothing is begun on top of half a change
     asks = runs and not asked.yes
     apply.show(plan, look, shown, examination, outcome_follows=runs, asks=asks, install=asked.install)

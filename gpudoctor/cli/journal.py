@@ -7,26 +7,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpudoctor.cli.output import asked_for, print_json
+from gpudoctor.command_line.cut_off import journal_home
 from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import Shown
     from gpudoctor.fix.journal import Run
     from gpudoctor.machine import Machine
-
-
-def journal_home() -> str:
-    """Where the journal is kept ($XDG_STATE_HOME, else ~/.local/state). RepairError for want of a home."""
-    from gpudoctor.fix.errors import RepairError
-    from gpudoctor.fix.owned_folder import account_home
-
-    state = os.environ.get("XDG_STATE_HOME", "")
-    home = account_home()
-    if not os.path.isabs(state) and not home:
-        raise RepairError(
-            "The journal has no place, since this account has no home folder: XDG_STATE_HOME names one."
-        )
-    return os.path.join(state if os.path.isabs(state) else os.path.join(home, ".local", "state"), "gpudoctor")
 
 
 def kept_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
@@ -102,18 +89,6 @@ def cut_off(machine: Machine, *, needed: bool) -> Run | None:
         tell(str(error))
         return None
     return next(filter(None, (first_unfinished(found, place) for place in places)), None)
-
-
-def tell_cut_off(run: Run) -> None:
-    """That a run was cut off, and what can be done about it."""
-    from gpudoctor.render.journal import when
-
-    what = "undo of a fix" if run.state == "undoing" else "fix"
-    fixes = "--undo goes on with it" if run.state == "undoing" else "--continue or --undo"
-    tell(
-        f"A {what} of this environment was cut off ({run.id}, {when(run.when)}): "
-        f"`gpudoctor fix` {fixes}, before anything else is changed."
-    )
 
 
 def history(shown: Shown) -> int:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from gpudoctor.command_line.arguments import Examined, gathered, shown
+from gpudoctor.command_line.cut_off import tell_if_cut_off
 from gpudoctor.command_line.examined import from_file, is_this_machine, probed, with_description, with_installers
 from gpudoctor.command_line.options import WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
@@ -37,5 +38,7 @@ def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
     def complete(survey: Survey) -> Survey:
         return survey if snapshot is not None else with_installers(survey, examined, variables, description, matrix)
 
+    if snapshot is None and (examined.root is None or examined.python is not None):
+        tell_if_cut_off(survey.machine)
     again = words(WHERE, given)
     return present(survey, subject, matrix, how, required=needs, again=again, complete=complete)

@@ -6,7 +6,7 @@ torch has a module of its own for this (`frameworks.torch.builds`): its builds c
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -15,11 +15,11 @@ from gpudoctor.frameworks.others import in_one_folder, parts_of, written_again
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
 from gpudoctor.isa import Answer, capability
-from gpudoctor.machine import Distribution, Gpu, PythonEnvironment, unknown
+from gpudoctor.machine import Distribution, FrameworkFiles, Gpu, PythonEnvironment, unknown
 from gpudoctor.matrix.rows import FrameworkBuild
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
-from gpudoctor.situation.frameworks import InstalledFramework
+from gpudoctor.situation.frameworks import InstalledFramework, installed_frameworks
 from gpudoctor.situation.nvidia_driver import driver_verdict
 from gpudoctor.situation.system_rocm import system_rocm
 
@@ -292,8 +292,9 @@ def target_of(build: FrameworkBuild) -> str:
 def after_installing(
     situation: Situation, environment: PythonEnvironment, name: str, *, version: str = "", extra: str = ""
 ) -> PythonEnvironment:
-    """The environment once a package was installed or removed: what was read of the frameworks that it concerns tells
-    nothing any more, and an extra has brought its build."""
+    """The environment once a package was installed or removed. Of the frameworks that it concerns, what was read
+    stands only where it came without an extra, for the same build: that opens the same libraries. An extra has
+    brought its build and the libraries."""
     tables = situation.matrix.tables
     concerned = {row.framework for row in tables.frameworks if name in row.packages}
     concerned |= {row.framework for row in tables.framework_builds if name in (row.package, row.install)}
@@ -302,7 +303,7 @@ def after_installing(
         looked = unknown("installed by the plan")
         left = tuple(replace(one, not_found=looked, beside=(), misfits=()) for one in others)
     else:
-        left = tuple(one for one in others if one.name not in concerned)
+        left = tuple(_as_before(situation, environment, others, concerned, alone=not extra))
     rows = [row for row in tables.framework_builds if extra and (row.install, row.extra) == (name, extra)]
     brought = [
         Distribution(
@@ -311,10 +312,31 @@ def after_installing(
         for row in rows
         if row.version is None or row.package != row.install or package_matches(row.version, version)
     ][:1]
-    listed = {one.name: one for one in (*(environment.distributions.value or ()), *brought)}
+    there = {one.name: one for one in environment.distributions.value or ()}
+    new = {one.name: one for one in brought if one.name != name or name not in there}
+    listed = there | new
     distributions = replace(environment.distributions, value=tuple(listed[one] for one in sorted(listed)))
     return replace(
         environment,
         distributions=distributions if brought else environment.distributions,
         frameworks=replace(environment.frameworks, others=left),
     )
+
+
+def _as_before(
+    situation: Situation,
+    environment: PythonEnvironment,
+    files: Iterable[FrameworkFiles],
+    concerned: Collection[str],
+    *,
+    alone: bool,
+) -> Iterator[FrameworkFiles]:
+    """What was read of the frameworks and still stands."""
+    before = {one.name: one for one in situation.others}
+    after = {one.name: one for one in installed_frameworks(environment, situation.matrix)}
+    for one in files:
+        was, new = before.get(one.name), after.get(one.name)
+        if one.name not in concerned:
+            yield one
+        elif alone and was and new and was.build and was.build == new.build:
+            yield one if was.version == new.version else replace(one, version=new.version, cuda=None)

@@ -27,8 +27,8 @@ class Distribution(Record, frozen=True):
     runtimes: tuple[str, ...] = ()
     """For bitsandbytes, which brings a library for each: "cuda121", "rocm64"."""
     damaged: tuple[DamagedFile, ...] = ()
-    """Modules and libraries that its RECORD names and that are missing or empty; read only for what torch and other
-    GPU packages require."""
+    """Modules and libraries that its RECORD names and that are missing or empty, and programs that nobody may
+    execute; read only for what torch and other GPU packages require. Of torch, the programs alone."""
     emptied: bool = False
     """Nothing of its modules and libraries is left."""
     variant: tuple[str, ...] = ()
@@ -37,6 +37,22 @@ class Distribution(Record, frozen=True):
     """The torch that it was compiled against, as its own build record says: "2.5.1+cu121"."""
     lacks: tuple[str, ...] = ()
     """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
+    strays: tuple[str, ...] = ()
+    """Other .dist-info folders of its name beside it, without RECORD: pip may take one of them for the package."""
+    made_for: str = ""
+    """What its wheel is for, if not this Python on this machine: "Python 3.12", "aarch64"."""
+    unlinked: bool = False
+    """Its files are links that lead nowhere: the cache of the installer was removed."""
+
+    @property
+    def lost(self) -> tuple[DamagedFile, ...]:
+        """Files that are gone or cut short; none where all of them are links that lead nowhere."""
+        return () if self.unlinked else tuple(one for one in self.damaged if one.problem != "not-executable")
+
+    @property
+    def locked(self) -> tuple[DamagedFile, ...]:
+        """Programs that nobody may execute."""
+        return tuple(one for one in self.damaged if one.problem == "not-executable")
 
 
 NO_GLIBCXX = "0"
@@ -170,6 +186,8 @@ class InstallerSettings(Record, frozen=True):
     offline: bool = False
     require_hashes: bool = False
     require_virtualenv: bool = False
+    dry_run: bool = False
+    """It only says what it would install."""
     no_binary: tuple[str, ...] = ()
     user: bool = False
     elsewhere: dict[str, str] = field(default_factory=dict)

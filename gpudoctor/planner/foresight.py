@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from gpudoctor.finding import Finding, Fix
+from gpudoctor.finding import (
+    Finding,
+    Fix,
+    Manual,
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+)
 from gpudoctor.machine import Machine, Torch
 from gpudoctor.planner.effects import Horizon, effect
 from gpudoctor.situation import Situation
@@ -20,6 +28,10 @@ Judge = Callable[[Machine], Iterable[Finding]]
 
 Key = tuple[str, str, str]
 _SEVERITIES = ("note", "warning", "error")
+_OF_A_PACKAGE = (ReplacePackage, ReinstallPackage, RemovePackage)
+
+TRIED = "torch.trial"
+"""Evidence of a problem that the import of torch showed."""
 
 
 def key_of(finding: Finding) -> Key:
@@ -95,6 +107,9 @@ class Foresight:
             if key_of(one) not in trusted
             and not (_was_seen(one) and (key_of(one) == key_of(finding) or key_of(one) not in self._seen))
         )
+        told = set(map(key_of, problems))
+        failing = (one for one in outlook.problems if key_of(one) not in told | trusted)
+        problems += tuple(one for one in failing if _still_fails(one, finding, fix))
         return Outlook(machine, problems, trusted, horizon, notes)
 
     def _sorted(self, findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
@@ -108,6 +123,21 @@ class Foresight:
 
 def _was_seen(finding: Finding) -> bool:
     return bool(finding.possible_causes) or finding.layer == "smoke"
+
+
+def _still_fails(failed: Finding, finding: Finding, fix: Fix) -> bool:
+    """Whether an import that was tried and failed is expected to fail after a fix for another problem. Only trying it
+    would tell, so the record does not."""
+    if not any(one.fact == TRIED for one in failed.evidence) or key_of(failed) == key_of(finding):
+        return False
+    own = failed.fixes[0].remedies if failed.fixes else ()
+    if any(isinstance(one, Manual) and one.elsewhere for one in own):
+        return True
+    if _is_effect(failed, finding) or finding.slug in failed.possible_causes:
+        return False
+    changed = {one.name for one in fix.remedies if isinstance(one, _OF_A_PACKAGE)}
+    changed |= {"torch" for one in fix.remedies if isinstance(one, ReplaceTorch)}
+    return changed.isdisjoint({"torch", *(one.name for one in own if isinstance(one, _OF_A_PACKAGE))})
 
 
 def _is_effect(finding: Finding, cause: Finding) -> bool:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpudoctor.frameworks.wanted import Wanted, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
 from gpudoctor.planner.place import Place, is_path
-from gpudoctor.planner.requirements import index_of_torch, rivals, several_decide, would_stay
+from gpudoctor.planner.requirements import frameworks_over, index_of_torch, rivals, several_decide, would_stay
 from gpudoctor.situation import Situation
 from gpudoctor.situation.installer import refusal
 from gpudoctor.spelling import is_version
@@ -37,7 +37,7 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
         command = shlex.join(install_argvs(inside, wanted, index)[-1])
         return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
     if place.tool == "managed":
-        return _in_a_new_venv(place, wanted, index, why)
+        return _in_a_new_venv(place, situation, wanted, index, why)
     if place.user_site:
         return (_in_the_users_own_site(place, wanted, index, why),)
     removed = without_record(place, situation.machine, (item.name for item in wanted))
@@ -57,7 +57,8 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
         )
         for number, argv in enumerate(commands)
     )
-    return (*pip_first(place), *remove(removed), *steps, *_in_the_image(place, wanted, index))
+    strays = stray_records(place, situation.machine, (item.name for item in wanted))
+    return (*pip_first(place), *remove((*removed, *strays)), *steps, *_in_the_image(place, wanted, index))
 
 
 def reinstall(
@@ -71,7 +72,23 @@ def reinstall(
     remains = without_record(place, machine, (item.name for item in wanted))
     argv = over_itself(place, wanted, index, None if remains else machine)
     step = RunStep(argv=argv, env=variables(place), why=why, risk="replaces")
-    return (*pip_first(place), *remove(remains), step)
+    strays = stray_records(place, machine, (item.name for item in wanted))
+    return (*pip_first(place), *_without_links(place, machine, wanted), *remove((*remains, *strays)), step)
+
+
+def _without_links(place: Place, machine: Machine, wanted: Iterable[Wanted]) -> tuple[Step, ...]:
+    """Remove links that lead nowhere. pip would write through them; uv replaces them."""
+    found = (machine.installed(item.name) for item in wanted)
+    if place.tool != "pip" or not any(one is not None and one.unlinked for one in found):
+        return ()
+    inside = (("-o", "-path", f"{place.prefix}/{name}/*") for name in _WRITTEN_TO)
+    chosen = tuple(word for words in inside for word in words)[1:]
+    argv = ("find", place.prefix, "(", *chosen, ")", "-xtype", "l", "-delete")
+    return (RunStep(argv=argv, why="pip would write through the links that lead nowhere", risk="replaces"),)
+
+
+_WRITTEN_TO = ("bin", "etc", "include", "lib", "share")
+"""Folders of an environment that installers write into."""
 
 
 def pip_first(place: Place) -> tuple[Step, ...]:
@@ -94,6 +111,17 @@ def without_record(place: Place, machine: Machine, names: Iterable[str]) -> tupl
             found += [(path, name) for path in (package.path, *(f"{site}/{top}" for top in tops))]
         elif name == "torch" and environment is not None:
             found += [(copy.path, name) for copy in environment.torch_remains]
+    return _of_this_place(place, found)
+
+
+def stray_records(place: Place, machine: Machine, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """(path, name) of further records of packages that have no list of files: pip would stop at them."""
+    packages = [package for name in names if (package := machine.installed(name)) is not None]
+    return _of_this_place(place, [(path, package.name) for package in packages for path in package.strays])
+
+
+def _of_this_place(place: Place, found: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Those of these paths that are this environment's own."""
     inside = f"{place.prefix.rstrip('/')}/"
     ours = place.prefix and place.tool not in ("managed", "nowhere")
     return tuple(
@@ -134,6 +162,8 @@ def refused(place: Place, situation: Situation, wanted: Iterable[Wanted]) -> str
     settings = place.settings
     if settings.require_hashes:
         return f"{_set('require-hashes', settings, 'require_hashes')} allows packages with a hash only: add them"
+    if settings.dry_run:
+        return f"{_set('dry-run', settings, 'dry_run')} makes pip install nothing: remove it"
     if settings.lost:
         source = _set("constraint", settings, "constraint")
         return f"{source} names {', '.join(settings.lost)}, which is not there: {place.tool} stops at it"
@@ -338,16 +368,27 @@ def _in_the_users_own_site(place: Place, wanted: tuple[Wanted, ...], index: str,
     return ManualStep(text=text, why=f"{why}; the old torch lies in the user's own site folder", risk="replaces")
 
 
-def _in_a_new_venv(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
-    """The distribution owns this Python: nothing is forced into it."""
+def _in_a_new_venv(
+    place: Place, situation: Situation, wanted: tuple[Wanted, ...], index: str, why: str
+) -> tuple[Step, ...]:
+    """The distribution owns this Python: nothing is forced into it. The frameworks that need the packages go into the
+    new environment, too."""
     needs = "; its venv module is the package python3-venv" if place.family in ("debian", "ubuntu") else ""
     make = RunStep(
         argv=(place.python, "-m", "venv", NEW_VENV),
         why=f"the distribution manages this Python: packages of your own go into a venv{needs}",
         undo=(("rm", "-r", NEW_VENV),),
     )
-    install = RunStep(argv=install_argvs(_new_venv(place), wanted, index)[-1], why=why, undo=())
-    return (*_venv_module(place), make, install)
+    inside, torch = _new_venv(place), index_of_torch(situation)
+    first = tuple(one for one in frameworks_over(situation, wanted) if one.name == "torch" and torch != index)
+    beside = tuple(one for one in frameworks_over(situation, wanted) if one not in first)
+    steps = (
+        [RunStep(argv=install_argvs(inside, first, torch)[-1], why="as it is here")]
+        if first and torch is not None
+        else []
+    )
+    steps.append(RunStep(argv=install_argvs(inside, (*beside, *wanted), index)[-1], why=why))
+    return (*_venv_module(place), make, *steps)
 
 
 def _new_venv(place: Place) -> Place:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import (
     AddContainerFlags,
+    AllowExecution,
     AnyRemedy,
     BlockModule,
     Finding,
@@ -116,7 +117,7 @@ def _steps_of(remedies: Sequence[AnyRemedy], here: Place, situation: Situation) 
         from gpudoctor.planner.container_steps import add_flags
 
         return add_flags(here, remedy)
-    if isinstance(remedy, (ReplaceTorch, RemovePackage, SetVariable, UnsetVariable)):
+    if isinstance(remedy, (ReplaceTorch, RemovePackage, AllowExecution, SetVariable, UnsetVariable)):
         return _python_steps(remedy, here, situation)
     return _system_steps(remedy, here, situation)
 
@@ -132,7 +133,9 @@ def _package_steps(remedies: Sequence[AnyRemedy], here: Place, situation: Situat
 
 
 def _python_steps(
-    remedy: ReplaceTorch | RemovePackage | SetVariable | UnsetVariable, here: Place, situation: Situation
+    remedy: ReplaceTorch | RemovePackage | AllowExecution | SetVariable | UnsetVariable,
+    here: Place,
+    situation: Situation,
 ) -> tuple[Step, ...]:
     from gpudoctor.planner import python_steps
 
@@ -140,6 +143,8 @@ def _python_steps(
         return python_steps.replace_torch(here, situation, remedy)
     if isinstance(remedy, RemovePackage):
         return python_steps.remove_package(here, situation, remedy)
+    if isinstance(remedy, AllowExecution):
+        return python_steps.allow_execution(here, remedy)
     if isinstance(remedy, SetVariable):
         return python_steps.set_variable(here, remedy)
     return python_steps.unset_variable(here, remedy)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import (
+    AllowExecution,
     ReinstallPackage,
     RemovePackage,
     ReplacePackage,
@@ -18,7 +19,7 @@ from gpudoctor.finding import (
 from gpudoctor.frameworks.wanted import Wanted, torch_and_companions
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.planner import conda_steps, hatch_steps, pdm_steps, pip_steps, pip_tools_steps, project_steps
-from gpudoctor.planner.place import Place, is_variable, risk_of
+from gpudoctor.planner.place import Place, is_path, is_variable, risk_of
 from gpudoctor.planner.requirements import (
     decisive,
     in_a_named_index,
@@ -132,8 +133,22 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
         return tuple(step for one in pip_steps.remove(remains) for step in _if_possible(place, one))
     undo = pip_steps.restore(place, situation, (Wanted(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
+    if why_not := pip_steps.refused(place, situation, ()):  # what takes its place could not be installed
+        return (ManualStep(text=f"{why_not}. Then:\n{shlex.join(argv)}", why=remedy.why, risk="replaces"),)
     step = RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo)
-    return (*pip_steps.pip_first(place), *_if_possible(place, step))
+    strays = pip_steps.remove(pip_steps.stray_records(place, situation.machine, (remedy.name,)))
+    removed = (one for first in strays for one in _if_possible(place, first))
+    return (*pip_steps.pip_first(place), *removed, *_if_possible(place, step))
+
+
+def allow_execution(place: Place, remedy: AllowExecution) -> tuple[Step, ...]:
+    """Give programs of packages back the right to be executed."""
+    if not all(map(is_path, remedy.paths)):
+        return (_by_hand_only("the right to execute these programs"),)
+    step = RunStep(argv=("chmod", "a+x", *remedy.paths), why=remedy.why)
+    if place.tool == "managed":
+        return (ManualStep(text=shlex.join(step.argv), why=remedy.why),)
+    return _if_possible(place, step)
 
 
 def _remove_from_project(place: Place, situation: Situation, remedy: RemovePackage) -> tuple[Step, ...]:

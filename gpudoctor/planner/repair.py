@@ -73,7 +73,8 @@ class Predicted(Struct, frozen=True):
     left: tuple[str, ...] = ()
     """Ids of the problems that are there then."""
     until: str = "end"
-    """What foresight ends at: "end" of the plan, or "step 2: a reboot"."""
+    """What foresight ends at: "end" of the plan, "step 2: a reboot", or "step 2: files", which could not be read
+    before."""
     notes: tuple[str, ...] = ()
     """Ids of what is only noted then."""
 
@@ -239,6 +240,8 @@ def _until(found: Plan, steps: Sequence[PlannedStep]) -> str:
     """The first step after which only a check tells how the machine is."""
     if not found.outlook.horizon:
         return "end"
+    if found.outlook.horizon == "files":
+        return f"step {len(steps)}: files"
     for number, planned in enumerate(steps, 1):
         if planned.step.risk == "reboot" or _is_reboot(planned.step):
             return f"step {number}: a reboot"
@@ -293,15 +296,18 @@ def _steps(tasks: Iterable[Task], here: Place, situation: Situation) -> list[_Dr
 
 
 def _draw(drawn: list[_Drawn], new: _Drawn) -> None:
-    """Add a step, or its reasons to the same step on the list; a reboot moves to where it is needed last."""
+    """Add a step, or its reasons to the same step on the list. It stays where it is needed first; a reboot moves to
+    where it is needed last."""
     same = next((at for at, one in enumerate(drawn) if same_step(one.step, new.step)), None)
     if same is None:
         drawn.append(new)
         return
     old = drawn[same]
     because = (*old.because, *(finding for finding in new.because if finding not in old.because))
-    both = _Drawn(old.step, because, max(old.stage, new.stage), old.replaces, old.waits and new.waits)
-    if _is_reboot(new.step):
+    last = _is_reboot(new.step)
+    stage = (max if last else min)(old.stage, new.stage)
+    both = _Drawn(old.step, because, stage, old.replaces, old.waits and new.waits)
+    if last:
         del drawn[same]
         drawn.append(both)
     else:

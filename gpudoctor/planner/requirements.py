@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpudoctor.dependencies import TRITONS, applying, marker_environment, normalised
+from gpudoctor.dependencies import TRITONS, applying, closure, marker_environment, normalised
 from gpudoctor.finding import ReplaceTorch
 from gpudoctor.frameworks.torch.compiled_packages import built_for
 from gpudoctor.frameworks.wanted import Wanted
@@ -33,6 +33,24 @@ def would_stay(machine: Machine, item: Wanted) -> bool:
         return False
     wanted, _, build = item.spec.removeprefix("==").partition("+")
     return build in ("", found.version.partition("+")[2]) and package_matches(f"=={wanted}", found.version)
+
+
+def frameworks_over(situation: Situation, wanted: tuple[Wanted, ...]) -> tuple[Wanted, ...]:
+    """The installed frameworks that require any of these packages, in their versions and builds."""
+    names = {item.name for item in wanted}
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    found = []
+    for one in situation.frameworks:
+        build, package = one.build, one.distribution or situation.machine.installed(one.name)
+        if package is None or package.name in names:
+            continue
+        required = closure((package.name,), situation.machine.installed, markers)
+        if names.isdisjoint(each.what.name for each in required):
+            continue
+        install = build.install if build and build.install else package.name
+        extra = build.extra if build and build.install else ""
+        found.append(Wanted(name=install, spec=f"=={package.version}", extra=extra))
+    return tuple(found)
 
 
 def pinning_another(situation: Situation, version: str) -> list[str]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import (
     AddContainerFlags,
+    AllowExecution,
     AnyRemedy,
     Finding,
     Fix,
@@ -39,7 +40,9 @@ _MOST_RANKED = 12
 """Judgements for all fixes of one report: about a tenth of a second."""
 _MOST_FIXES = 24
 
-INSIDE = (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
+INSIDE = (
+    ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, AllowExecution, SetVariable, UnsetVariable
+)  # fmt: skip
 """Remedies that change nothing but the environment."""
 _DRIVERS = (InstallDriver, InstallRocmDriver)
 
@@ -238,6 +241,8 @@ def _cost(remedy: AnyRemedy, peer_torch: Torch | None) -> float:
             peer_torch.build,
         )
         return _FRAMEWORK + (_NO_GPU if remedy.build == "cpu" else 0) + (_LEAVES_PEERS if leaves else 0)
+    if isinstance(remedy, AllowExecution):
+        return _PACKAGE
     if isinstance(remedy, (ReplacePackage, ReinstallPackage, RemovePackage)):
         return _FRAMEWORK if remedy.name == "torch" else _PACKAGE
     if isinstance(remedy, Manual):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import (
     AddContainerFlags,
+    AllowExecution,
     AnyRemedy,
     Finding,
     Fix,
@@ -80,6 +81,8 @@ def _stage_of(remedy: AnyRemedy) -> int:
         return REMOVALS
     if isinstance(remedy, (ReplaceTorch, ReplacePackage, ReinstallPackage)):
         return TORCH if isinstance(remedy, ReplaceTorch) or remedy.name == "torch" else PACKAGES
+    if isinstance(remedy, AllowExecution):
+        return PACKAGES
     if isinstance(remedy, (SetVariable, UnsetVariable)):
         return VARIABLES
     if isinstance(remedy, AddContainerFlags):

@@ -70,7 +70,8 @@ def _list_folder(host: Host, folder: Folder) -> Iterator[Distribution]:
 
 
 def _best_record(host: Host, several: list[Distribution]) -> Distribution:
-    """The complete one among several records of one name in one folder, else the newest."""
+    """The complete one among several records of one name in one folder, else the newest. It names those that are
+    not complete."""
     from packaging.version import InvalidVersion, Version
 
     def order(distribution: Distribution) -> tuple[bool, Version]:
@@ -78,9 +79,13 @@ def _best_record(host: Host, several: list[Distribution]) -> Distribution:
             version = Version(distribution.version)
         except InvalidVersion:
             version = Version("0")
-        return host.exists(posixpath.join(distribution.path, "RECORD")), version
+        return recorded(distribution), version
 
-    return max(several, key=order)
+    def recorded(distribution: Distribution) -> bool:
+        return host.exists(posixpath.join(distribution.path, "RECORD"))
+
+    best = max(several, key=order)
+    return replace(best, strays=tuple(one.path for one in several if one is not best and not recorded(one)))
 
 
 def with_details(host: Host, distribution: Distribution) -> Distribution:

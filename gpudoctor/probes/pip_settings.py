@@ -18,7 +18,16 @@ _SECTION = r"\[(?P<header>.+)\]"
 _OPTION = r"(?P<key>.*?)\s*[=:]\s*(?P<value>.*)$"
 _VARIABLES = "PIP_"
 _ELSEWHERE = ("target", "prefix", "root")
-_NAMED = (*_ELSEWHERE, "constraint", "no-index", "no-binary", "require-hashes", "require-virtualenv", "user")
+_NAMED = (
+    *_ELSEWHERE,
+    "constraint",
+    "no-index",
+    "no-binary",
+    "require-hashes",
+    "require-virtualenv",
+    "user",
+    "dry-run",
+)
 """Options whose place is told."""
 
 
@@ -53,6 +62,7 @@ def pip_settings(
         no_index=switch("no-index"),
         require_hashes=switch("require-hashes"),
         require_virtualenv=switch("require-virtualenv") or switch("require-venv"),
+        dry_run=switch("dry-run"),
         no_binary=_format_control(text("no-binary")),
         user=switch("user"),
         elsewhere=elsewhere,

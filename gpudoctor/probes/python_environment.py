@@ -33,6 +33,7 @@ from gpudoctor.probes.required import required_packages
 from gpudoctor.probes.shadowing import shadowing_modules
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 from gpudoctor.probes.tritons import triton_owner
+from gpudoctor.probes.wheel_tags import with_their_wheels
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.probes.copies import Copies
@@ -76,6 +77,7 @@ def probe_environment(
     distributions = checked.distributions
     if frameworks is not None:
         distributions = with_their_requirements(host, frameworks, distributions)
+    distributions = with_their_wheels(host, layout, distributions)
     surroundings = Surroundings(
         host=host,
         layout=layout,
@@ -103,7 +105,7 @@ def probe_environment(
             ),
             torch_remains=() if copies.importable else remains(host, copies),
             externally_managed=_externally_managed(host, layout),
-            has_pip=any(distribution.name == "pip" for distribution in distributions),
+            has_pip=any(one.name == "pip" and not one.unlinked for one in distributions),
             uv_managed="uv" in layout.config,
             project=project.folder,
             lock=project.lock,

@@ -11,6 +11,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import DamagedFile
 
 RECORD_LIMIT = 4 << 20
+_BIN = b"/bin/"
 _REST = re.compile(rb'((?:\.\d+)*)"?,?[^,\n]*,(\d{1,15})(?:\r?\n|$)')
 
 
@@ -26,6 +27,23 @@ def listed_files(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:
             yield begin + mark.rstrip(b",") + rest[1], int(rest[2])
 
 
+def programs(content: bytes) -> Iterator[bytes]:
+    """Files in the bin folders of packages, such as torch/bin/protoc; not the commands of the environment."""
+    for before, after in pairwise(content.split(_BIN)):
+        folder, name = before[before.rfind(b"\n") + 1 :], after[: after.find(b",")]
+        if folder and not folder.startswith(b"..") and not re.search(rb'[",]', folder) and b"\n" not in name:
+            yield folder + _BIN + name
+
+
+def locked(host: Host, path: str) -> bool:
+    """Whether a program has lost the right to be executed."""
+    found = host.stat(path).value if host.live else None  # a recording may not keep the permissions
+    if found is None or found.kind != "file" or found.mode & 0o111:
+        return False
+    head = host.data(path, 4).value or b""
+    return head.startswith((b"\x7fELF", b"#!"))
+
+
 def damage(host: Host, path: str, size: int) -> DamagedFile | None:
     """What is wrong with a file that a RECORD lists with that size."""
     found = host.stat(path)
@@ -34,9 +52,7 @@ def damage(host: Host, path: str, size: int) -> DamagedFile | None:
         # A recording may hold the beginning of a library only.
         if actual == 0 or (actual < size and host.live and not path.endswith(".py") and ends_early(host, path)):
             return DamagedFile(path=path, problem="truncated")
-        started = host.live and path.endswith("/ptxas")  # a recording may not keep the permissions
-        locked = started and not found.value.mode & 0o111
-        return DamagedFile(path=path, problem="not-executable") if locked else None
+        return None
     if not found.absent or (path.endswith(".py") and host.exists(f"{path}c")):
         return None  # an image may ship bytecode only
     return DamagedFile(path=path, problem="missing")

@@ -11,16 +11,17 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.dependencies import closure, find_one, marker_environment
 from gpudoctor.host import Host
-from gpudoctor.machine import Distribution
+from gpudoctor.machine import DamagedFile, Distribution
 from gpudoctor.probes.distributions import JUDGED, with_details
 from gpudoctor.probes.import_path import Folder, ImportPath
-from gpudoctor.probes.record import RECORD_LIMIT, damage, listed_files
+from gpudoctor.probes.record import RECORD_LIMIT, damage, listed_files, locked, programs
 
 _MOST_FILES = 2000
 _MOST_REPORTED = 20
@@ -60,7 +61,7 @@ def required_packages(
         if name not in opened and name in listed:
             found = listed[name]
             whole = found if name in JUDGED or not found.path else with_details(host, found)
-            opened[name] = whole if name == "torch" else _with_damage(host, whole)
+            opened[name] = _with_damage(host, whole)
         return opened.get(name)
 
     uname = host.uname().value
@@ -103,6 +104,7 @@ def _has_module(folders: Iterable[Folder], name: str) -> bool:
 
 
 def _with_damage(host: Host, distribution: Distribution) -> Distribution:
+    """The other files of torch are compared where it is read."""
     content = (
         host.data(posixpath.join(distribution.path, "RECORD"), RECORD_LIMIT).value if distribution.path else None
     )
@@ -110,17 +112,19 @@ def _with_damage(host: Host, distribution: Distribution) -> Distribution:
         return distribution
     site = posixpath.dirname(distribution.path)
     looked_at, damaged = 0, []
-    for name, size in _looked_at(b"\n" + content):
+    for name, size in _looked_at(b"\n" + content) if distribution.name != "torch" else ():
         looked_at += 1
         problem = damage(host, posixpath.join(site, name), size)
         if problem is not None:
             damaged.append(problem)
         if looked_at == _MOST_FILES:
             break
-    if not damaged:
-        return distribution
     gone = [file for file in damaged if file.problem == "missing"]
-    return replace(distribution, damaged=tuple(damaged[:_MOST_REPORTED]), emptied=len(gone) == looked_at)
+    emptied = bool(gone) and len(gone) == looked_at
+    paths = (posixpath.join(site, path.decode("utf-8", "replace")) for path in islice(programs(content), _MOST_FILES))
+    damaged = damaged[:_MOST_REPORTED]
+    damaged += [DamagedFile(path, "not-executable") for path in paths if locked(host, path)]
+    return replace(distribution, damaged=tuple(damaged), emptied=emptied) if damaged else distribution
 
 
 def _looked_at(content: bytes) -> Iterator[tuple[str, int]]:

@@ -100,6 +100,8 @@ def _foreseen(plan: Repair, names: dict[str, str]) -> str:
     if predicted.until == "end":
         return f"Foreseen: {then}."
     step, _, what = predicted.until.partition(": ")
+    if what == "files":
+        return f"Foreseen: {then}, as far as it can be told before {step} brings back files."
     return f"Foreseen, once {step} ({what}) is done: {then}."
 
 

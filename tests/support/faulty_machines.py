@@ -415,6 +415,40 @@ MACHINES: dict[str, Machine] = {
             "/venv",
         ),
     ),
+    "packages-for-another-python": with_environment(
+        nvidia_machine(),
+        distributions=known(
+            (
+                Distribution(name="torch", version="2.9.1", installer="pip", made_for="Python 3.11"),
+                Distribution(name="triton", version="3.5.1", installer="pip", made_for="Python 3.11"),
+            ),
+            "/venv",
+        ),
+    ),
+    "programs-not-executable": with_environment(
+        nvidia_machine(),
+        distributions=known(
+            (
+                Distribution(
+                    name="triton",
+                    version="3.5.1",
+                    installer="pip",
+                    damaged=(DamagedFile(f"{SITE}/triton/backends/nvidia/bin/ptxas", "not-executable"),),
+                ),
+            ),
+            "/venv",
+        ),
+    ),
+    "package-links-lead-nowhere": with_environment(
+        nvidia_machine(torch=None),
+        distributions=known(
+            tuple(
+                Distribution(name=name, version=version, path=f"{SITE}/{name}-{version}.dist-info", unlinked=True)
+                for name, version in (("jax", "0.6.2"), ("jaxlib", "0.6.2"), ("numpy", "2.4.6"))
+            ),
+            "/venv",
+        ),
+    ),
     "torch-install-interrupted": with_environment(
         nvidia_machine(torch=None),
         torch_remains=(TorchCopy(path="/venv/lib/torch", version="2.9.1", via="left-over files"),),

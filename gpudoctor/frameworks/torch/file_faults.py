@@ -15,6 +15,8 @@ from gpudoctor.machine import EMPTY, SuspectFile, Torch
 from gpudoctor.situation import Situation
 
 REQUIREMENTS, DAMAGED = "requirements-incomplete", "torch-install-damaged"
+OTHER_PYTHON = "packages-for-another-python"
+UNLINKED = "package-links-lead-nowhere"
 
 CREATE_AGAIN = Fix(
     "Create the environment again",
@@ -58,7 +60,7 @@ def of_file(situation: Situation, torch: Torch, suspect: SuspectFile) -> ImportF
     if not suspect.owner:
         return None
     gone = suspect.problem == "missing" or suspect.detail == EMPTY
-    causes = (DAMAGED if suspect.owner == "torch" else REQUIREMENTS,) if gone else ()
+    causes = (DAMAGED if suspect.owner == "torch" else REQUIREMENTS, UNLINKED) if gone else ()
     state = f"is {suspect.detail or suspect.problem}" if gone else "is not the file that was installed"
     return ImportFault(f"{suspect.path}{whose} {state}.", (_again(situation, torch, suspect),), causes)
 
@@ -76,7 +78,8 @@ def _for_another(situation: Situation, torch: Torch, suspect: SuspectFile) -> Im
     why = f"{suspect.path} is for {suspect.detail}, and this is {here or 'another'}."
     if not suspect.owner:
         return ImportFault(why, (CREATE_AGAIN,))
-    return ImportFault(why, (_again(situation, torch, suspect),), (DAMAGED,) if suspect.owner == "torch" else ())
+    causes = (OTHER_PYTHON, *((DAMAGED,) if suspect.owner == "torch" else ()))
+    return ImportFault(why, (_again(situation, torch, suspect),), causes)
 
 
 def _again(situation: Situation, torch: Torch, suspect: SuspectFile) -> Fix:

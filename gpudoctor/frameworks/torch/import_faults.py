@@ -18,12 +18,13 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.finding import Fix, ReplacePackage, UnsetVariable
+from gpudoctor.finding import Fix, Manual, ReplacePackage, UnsetVariable
 from gpudoctor.frameworks.torch.c_library import cannot_load
 from gpudoctor.frameworks.torch.file_faults import (
     CREATE_AGAIN,
     DAMAGED,
     REQUIREMENTS,
+    UNLINKED,
     ImportFault,
     by_hand,
     named,
@@ -33,6 +34,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import better_torch
 from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.frameworks.torch.required_packages import missing_pins, out_of_range, wrong_pins
 from gpudoctor.machine import NOT_STARTED, WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile, Torch
+from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 
 SHADOWED = "module-shadowed"
@@ -116,6 +118,33 @@ def _blames(trial: ImportTrial, shadow: ShadowingModule) -> bool:
     inside = any(file == shadow.path or file.startswith(f"{shadow.path}/") for file in trial.files)
     named = rf"(?:module|from) '{name}[.']|'{name}' is not a package"
     return inside or shadow.path in text or re.search(named, text) is not None
+
+
+def _incomplete_python(case: _Case) -> ImportFault | None:
+    """A module of the standard library is not there: no package brings it."""
+    module = re.search(r"No module named '([\w.]+)'", case.text)
+    top = module[1].partition(".")[0] if module else ""
+    python, tables = case.situation.python or "", case.situation.matrix.tables
+    removed = next((row.python for row in tables.removed_modules if top in row.modules), "")
+    if removed and figures(python.removesuffix("t")) >= figures(removed):
+        why = f"Python {removed} removed {top} from its standard library, and this is Python {python}."
+        text = f"Update the package that imports {top}, or use a Python before {removed}."
+        if top == "distutils":
+            text += " setuptools brings a distutils of its own: `pip install setuptools`."
+        return ImportFault(why, (by_hand(f"Update what imports {top}", text),), (REQUIREMENTS,))
+    row = next((row for row in tables.optional_modules if top in row.modules), None)
+    if row is None and top not in sys.stdlib_module_names:
+        return None
+    text = f"Use a Python that has {top} (the distribution's whole Python, or `uv python install {python}`)"
+    if row:
+        text += (
+            f"; or install the headers of {row.id} ({row.debian} on Debian and Ubuntu, {row.fedora} on Fedora and "
+            "RHEL) and compile this Python again"
+        )
+    reason = f": it was probably compiled without the headers of {row.id}" if row else ""
+    why = f"{top} belongs to Python's standard library, and this Python is without it{reason}. No package brings it."
+    step = Manual(f"{text}.", risk="replaces", elsewhere=True)
+    return ImportFault(why, (Fix("Use a complete Python", (step,)),))
 
 
 def _illegal_instruction(case: _Case) -> ImportFault | None:
@@ -226,7 +255,8 @@ def _damaged_torch(case: _Case) -> ImportFault | None:
         explained = not damaged.isdisjoint(libraries)
     else:
         explained = any(name.partition(".")[0] == "torch" for name in modules)
-    return ImportFault("", (installed_again(case.situation, case.torch),), (DAMAGED,)) if explained else None
+    causes = (DAMAGED, UNLINKED)
+    return ImportFault("", (installed_again(case.situation, case.torch),), causes) if explained else None
 
 
 def _missing_library(case: _Case) -> ImportFault | None:
@@ -268,13 +298,6 @@ def _missing_module(case: _Case) -> ImportFault | None:
     if module is None:
         return None
     top = module[1].partition(".")[0]
-    if top in sys.stdlib_module_names:
-        text = (
-            f"Use a Python that has {top}. One that was compiled here (pyenv, asdf) lacks it where the headers of "
-            "its library were missing (libffi-dev, liblzma-dev, libbz2-dev, libssl-dev): install them, compile again."
-        )
-        why = f"{top} belongs to the standard library, and this Python is without it."
-        return ImportFault(why, (by_hand("Use a complete Python", text),))
     asking = next((file for file in case.trial.suspects if not file.standard), None)
     by = f" {asking.path} imports it." if asking and asking.owner != "torch" else ""
     text = f"Install the package that has the module {top}, or remove what imports it."
@@ -350,6 +373,7 @@ def _unknown(case: _Case) -> ImportFault:
 _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
     _not_started,
     _shadowed,
+    _incomplete_python,
     _illegal_instruction,
     _static_tls,
     _out_of_memory,

@@ -1,6 +1,8 @@
-"""The fix that installs the same torch again over its damaged files."""
+"""The fixes that install the same torch, or other packages, again over their damaged files."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from gpudoctor.finding import (
     AnyRemedy,
@@ -9,7 +11,8 @@ from gpudoctor.finding import (
     ReinstallPackage,
 )
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
-from gpudoctor.machine import Torch
+from gpudoctor.machine import Distribution, Torch
+from gpudoctor.matrix.versions import local_version
 from gpudoctor.situation import Situation
 
 
@@ -20,6 +23,30 @@ def installed_again(situation: Situation, torch: Torch) -> Fix:
         return Fix("Install torch again", (Manual(text, risk="replaces"),))
     remedy = _same_build(situation, torch, "the same version, with all its files")
     return Fix(f"Install torch {torch.version} again", (remedy,))
+
+
+def all_again(situation: Situation, packages: Iterable[Distribution], why: str) -> tuple[AnyRemedy, ...]:
+    """The same versions of several packages, torch first: each from the index that its version names."""
+    torch, remedies = situation.torch, list[AnyRemedy]()
+    for one in sorted(packages, key=lambda one: one.name != "torch"):
+        if one.name == "torch" and torch is not None:
+            remedies += installed_again(situation, torch).remedies
+        elif (index := index_of(situation, one.version)) is not None:
+            remedies.append(ReinstallPackage(one.name, one.version, index_url=index, why=why))
+        else:
+            text = f"Install {one.name} {one.version} again from where it came from."
+            remedies.append(Manual(text, why=why, risk="replaces"))
+    return tuple(remedies)
+
+
+def index_of(situation: Situation, version: str) -> str | None:
+    """The index that has this version: without a local part it is the package index's own. None: not known."""
+    local = local_version(version)
+    if not local:
+        return ""
+    rows = situation.matrix.builds(situation.platform)
+    urls = (situation.matrix.index_url(row) for row in rows if row.build == local)
+    return next(filter(None, urls), None)
 
 
 def _same_build(situation: Situation, torch: Torch, why: str) -> AnyRemedy:

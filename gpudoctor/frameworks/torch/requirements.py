@@ -72,14 +72,12 @@ class Unmet(Struct, frozen=True):
     @property
     def damage(self) -> str:
         """What became of its files."""
-        if self.found and all(file.problem == "not-executable" for file in self.found.damaged):
-            return "its ptxas may not be executed"
         return "its files are gone" if self.found and self.found.emptied else "files of it are gone"
 
     @property
     def modules(self) -> tuple[str, ...]:
         """Names that an error may give: its module, or the files that are gone."""
-        files = self.found.damaged if self.found else ()
+        files = self.found.lost if self.found else ()
         return (self.name.replace("-", "_"), *(posixpath.basename(file.path) for file in files))
 
 
@@ -158,7 +156,7 @@ def _judged(
 
 def _missed(found: Distribution, effect: Effect) -> bool:
     """Whether files are gone that something misses."""
-    names = (posixpath.basename(file.path) for file in found.damaged)
+    names = (posixpath.basename(file.path) for file in found.lost)
     return any(effect.spare is None or not re.fullmatch(effect.spare, name) for name in names)
 
 
@@ -227,9 +225,17 @@ def _damaged_extras(situation: Situation, listed: dict[str, Distribution], known
     """What torch uses without requiring it, and what is installed but damaged."""
     for row in situation.matrix.tables.requirement_uses:
         found, by = listed.get(row.requires), listed.get(row.package)
-        if row.optional and by and found and found.damaged and found.name not in known:
+        if row.optional and by and found and found.lost and found.name not in known:
             effect = Effect(row.breaks, row.package, row.part)
             yield Unmet(found.name, "damaged", "", by, found, effect, "warning")
+
+
+@answer_once
+def needed_packages(situation: Situation) -> frozenset[str]:
+    """Packages with GPU code, and what they require."""
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    roots = situation.matrix.gpu_packages
+    return roots.union(one.what.name for one in closure(sorted(roots), situation.machine.installed, markers))
 
 
 def explains(situation: Situation, names: Iterable[str]) -> bool:

@@ -65,7 +65,9 @@ from gpudoctor.matrix.rows.packages import (
     InstallerTargets,
     LateLibrary,
     LibraryRole,
+    OptionalModules,
     PackageConflict,
+    RemovedModules,
     RequirementUse,
     SameRelease,
     SharedFiles,
@@ -136,11 +138,13 @@ __all__ = [
     "NvidiaKernelLimit",
     "NvidiaSoc",
     "OldTorchBuilds",
+    "OptionalModules",
     "OtherName",
     "Override",
     "PackageConflict",
     "PatchedKernel",
     "PublishedArchs",
+    "RemovedModules",
     "RequirementUse",
     "RocmBlas",
     "RocmDriverWindow",
@@ -216,6 +220,8 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     extension_builds: tuple[ExtensionBuild, ...] = ()
     late_libraries: tuple[LateLibrary, ...] = ()
     imported_modules: tuple[ImportedModules, ...] = ()
+    optional_modules: tuple[OptionalModules, ...] = ()
+    removed_modules: tuple[RemovedModules, ...] = ()
     frameworks: tuple[Framework, ...] = ()
     frameworks_on_torch: tuple[Framework, ...] = ()
     framework_builds: tuple[FrameworkBuild, ...] = ()
@@ -280,6 +286,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "extension_builds": ("package",),
     "late_libraries": ("opener", "version"),
     "imported_modules": ("id",),
+    "optional_modules": ("id",),
+    "removed_modules": ("python",),
     "frameworks": ("framework",),
     "frameworks_on_torch": ("framework",),
     "framework_builds": ("framework", "package", "version", "vendor"),

@@ -175,6 +175,25 @@ class ImportedModules(Row, frozen=True, kw_only=True):
     """Releases of torch, as a specifier; empty: all."""
 
 
+class OptionalModules(Row, frozen=True, kw_only=True):
+    """Modules of Python's standard library that it is compiled without where the headers of a library are missing."""
+
+    id: str
+    """The library: "libffi"."""
+    modules: tuple[str, ...]
+    debian: str
+    """The package with its headers on Debian and Ubuntu."""
+    fedora: str
+    """The same on Fedora and RHEL."""
+
+
+class RemovedModules(Row, frozen=True, kw_only=True):
+    """Modules that a release of Python took out of its standard library."""
+
+    python: str
+    modules: tuple[str, ...]
+
+
 class PackageConflict(Row, frozen=True, kw_only=True):
     """Two installed packages that conflict, by specifier (numpy 2 with old torch ...)."""
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from gpudoctor.finding import (
     AddContainerFlags,
+    AllowExecution,
     AnyRemedy,
     Manual,
     Reboot,
@@ -25,8 +26,9 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Machine
 from gpudoctor.situation import Situation
 
-Horizon = Literal["", "reboot", "person", "container", "system"]
-"""What foresight ends at: only a check after it tells how the machine is then."""
+Horizon = Literal["", "reboot", "person", "container", "system", "files"]
+"""What foresight ends at: only a check after it tells how the machine is then. "files": of a package that was not
+there to be read."""
 
 SOURCE = "as the plan leaves it"
 """Source of a predicted fact."""
@@ -49,15 +51,20 @@ def effect(remedy: AnyRemedy, situation: Situation) -> Effect:
         from gpudoctor.planner.effects import variables
 
         return Effect(variables.changed(situation, remedy))
+    if isinstance(remedy, AllowExecution):
+        from gpudoctor.planner.effects import packages
+
+        return Effect(packages.allowed_to_execute(situation, remedy))
     if isinstance(remedy, (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage)):
         from gpudoctor.planner.effects import packages
 
         after = packages.changed(situation, remedy)
-        return Effect(after or situation.machine, blind=after is None)
+        horizon: Horizon = "files" if packages.brings_unread_files(situation, remedy) else ""
+        return Effect(after or situation.machine, horizon, blind=after is None)
     from gpudoctor.planner.effects import system
 
     after = system.changed(situation, remedy)
-    horizon: Horizon = "system"
+    horizon = "system"
     if isinstance(remedy, Reboot):
         horizon = "reboot"
     elif isinstance(remedy, AddContainerFlags):

@@ -9,7 +9,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, applying, marker_environment, normalised
-from gpudoctor.finding import ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
+from gpudoctor.finding import AllowExecution, ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.frameworks.gpu_builds import after_installing
 from gpudoctor.frameworks.torch.named import named_torch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
@@ -23,8 +23,9 @@ from gpudoctor.machine import (
     known,
 )
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.planner.effects.trial import imported_anew
+from gpudoctor.planner.requirements import rivals
 from gpudoctor.situation import Situation
 
 _ONE_FOLDER = re.compile(r"(nvidia-(?:cudnn|nccl|cusparselt|nvshmem)|onnxruntime|opencv)\b.*")
@@ -44,8 +45,7 @@ def changed(
     if isinstance(remedy, ReplaceTorch):
         after = _with_build(situation, environment, remedy)
     elif isinstance(remedy, ReplacePackage):
-        version = installed_by(remedy.specifier)
-        after = _with_package(environment, remedy.name, version + (f"+{remedy.local}" if remedy.local else ""))
+        after = _with_package(environment, remedy)
     elif isinstance(remedy, ReinstallPackage):
         after = _whole_again(environment, remedy)
     else:
@@ -62,6 +62,33 @@ def changed(
     machine = situation.machine
     if isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch":
         machine = replace(machine, smoke=None, errors=())  # of another torch
+    return replace(machine, environment=replace(machine.environment, value=after))
+
+
+def brings_unread_files(
+    situation: Situation, remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
+) -> bool:
+    """Whether the files of a GPU package come back of which none was there: what they need could not be read."""
+    environment = situation.environment
+    if not isinstance(remedy, ReinstallPackage) or environment is None:
+        return False
+    name = normalised(remedy.name)
+    before = environment.distribution(name)
+    read = any(normalised(one.package) == name for one in environment.extensions)
+    lost = before is not None and (before.unlinked or before.emptied)
+    return lost and not read and name in situation.matrix.gpu_packages
+
+
+def allowed_to_execute(situation: Situation, remedy: AllowExecution) -> Machine:
+    """The machine with these programs of its packages ready to run."""
+    machine, environment = situation.machine, situation.environment
+    if environment is None:
+        return machine
+    listed = tuple(
+        replace(one, damaged=tuple(file for file in one.damaged if file.path not in remedy.paths))
+        for one in environment.distributions.value or ()
+    )
+    after = replace(environment, distributions=replace(environment.distributions, value=listed))
     return replace(machine, environment=replace(machine.environment, value=after))
 
 
@@ -116,8 +143,10 @@ def _with_build(
         name = (row.triton_rocm_package if rocm and not remedy.extra else None) or "triton"
         installed.append(Distribution(name=name, version=row.triton.removeprefix("==")))
 
+    removed = {one.name for one in rivals(situation, remedy)}
+
     def goes(one: Distribution) -> bool:
-        return one.name in TRITONS or one.name.startswith(_DEVICE_WHEEL)
+        return one.name in TRITONS or one.name in removed or one.name.startswith(_DEVICE_WHEEL)
 
     after = _installed(environment, installed, without=goes)
     after = replace(after, torch_remains=(), missing_symbols=() if not kept else after.missing_symbols)
@@ -132,13 +161,24 @@ def _pins(torch: Distribution | None) -> tuple[str, ...]:
 # --- any package --------------------------------------------------------------------------------------
 
 
-def _with_package(environment: PythonEnvironment, name: str, version: str) -> PythonEnvironment | None:
-    name = normalised(name)
+def _with_package(environment: PythonEnvironment, remedy: ReplacePackage) -> PythonEnvironment | None:
+    name = normalised(remedy.name)
     if name == "torch":
         return None
     before = environment.distribution(name)
+    if before is not None and _stays(before, remedy):
+        return _healed(environment, name) if remedy.extra else environment
+    version = installed_by(remedy.specifier) + (f"+{remedy.local}" if remedy.local else "")
     new = Distribution(name=name, version=version or (before.version if before else ""), installer="pip")
     return _healed(_installed(environment, [new]), name)
+
+
+def _stays(before: Distribution, remedy: ReplacePackage) -> bool:
+    """Whether an installer leaves the package with its files, whole or not, and brings at most the extra's."""
+    if "RECORD" in before.lacks or not package_matches(remedy.specifier, before.version):
+        return False
+    written_anew = remedy.specifier.startswith("==") and not remedy.extra
+    return not written_anew and remedy.local in ("", before.version.partition("+")[2])
 
 
 def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvironment) -> Iterator[Distribution]:
@@ -160,14 +200,22 @@ def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvi
 def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> PythonEnvironment:
     name = normalised(remedy.name)
     before = environment.distribution(name)
-    again = replace(before, damaged=(), emptied=False, lacks=(), runtimes=()) if before else None
+    again = (
+        replace(before, damaged=(), emptied=False, lacks=(), runtimes=(), made_for="", unlinked=False, strays=())
+        if before
+        else None
+    )
     after = _installed(environment, [again or Distribution(name=name, version=remedy.version, installer="pip")])
     if name != "torch":
         healed = _healed(after, name)
-        if before is None or before.version != remedy.version or before.damaged:
+        if before is None or before.version != remedy.version:
             return healed
-        # The same files need the same libraries.
-        own = (one for one in after.extensions if normalised(one.package) == name)
+        # The same files need the same libraries: only those of the package's own are there again.
+        own = tuple(
+            replace(one, missing=tuple(each for each in one.missing if normalised(each.owner) != name))
+            for one in after.extensions
+            if normalised(one.package) == name
+        )
         return replace(healed, extensions=(*healed.extensions, *own))
     return replace(after.with_torch(known(_whole(after, remedy), _SOURCE)), torch_remains=())
 

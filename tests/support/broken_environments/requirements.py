@@ -9,7 +9,9 @@ from tests.support.broken_environments.environment import Environment
 
 CATALOGUE = Catalogue("1 requirements")
 NEEDED = {"requirements-incomplete", "torch-import-fails", "framework-cuda-libs-missing"}
-OTHER_VERSION = NEEDED | {"cudnn-mismatch", "ld-library-path-shadow", "triton-too-old"}
+OTHER_VERSION = NEEDED | {
+    *("cudnn-mismatch", "ld-library-path-shadow", "triton-too-old", "programs-not-executable"),
+}
 NMS = "import torch, torchvision; torchvision.ops.nms(torch.rand(4, 4), torch.rand(4), 0.5)"
 PTXAS = "triton/backends/nvidia/bin/ptxas"
 ASSEMBLES = f"""import subprocess, sys, triton

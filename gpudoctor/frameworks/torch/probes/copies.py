@@ -129,7 +129,9 @@ def _records_in(host: Host, folder: Folder, copy: TorchCopy | None) -> list[Torc
         left = re.fullmatch(r"~+orch(?:-([^-]*)\.dist-info)?", name) if name.startswith("~") else None
         if left:
             path = posixpath.join(folder.path, name)
-            found.append(TorchCopy(path=path, version=left[1], via="interrupted uninstall"))
+            file = read_version_file(host, path) if left[1] is None else None
+            version = file.version if file else left[1]
+            found.append(TorchCopy(path=path, version=version, via="interrupted uninstall"))
     records = record_folders(folder)
     for name in records:
         path = posixpath.join(folder.path, name)

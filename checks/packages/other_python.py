@@ -1,0 +1,54 @@
+"""Whether the installed packages were made for this Python and this machine (GPD475)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import Evidence, Finding, Fix
+from gpudoctor.frameworks.torch.file_faults import OTHER_PYTHON
+from gpudoctor.frameworks.torch.reinstall import all_again
+from gpudoctor.frameworks.torch.requirements import needed_packages
+from gpudoctor.situation import Situation
+
+_MOST_NAMED = 5
+
+
+@check("GPD475", OTHER_PYTHON, "packages")
+def packages_for_another_python(situation: Situation) -> Verdicts:
+    """Installed packages were made for another Python or platform.
+
+    ## Why it matters
+    Python does not find their compiled modules, or refuses to load them: "No module named 'torch._C'", "undefined
+    symbol", "wrong ELF class". So it is where site-packages was copied or mounted from another environment, where a
+    venv got another Python, or where `pip install --target --python-version` chose the wheels.
+
+    ## How it is judged
+    The tags of the wheel, in the WHEEL file beside its metadata, are for another Python, processor or system. If
+    RECORD lists a module for this Python, the tags do not count. Only packages inside the examined environment are
+    compared, and only those that have a RECORD. It is an error if a package with GPU code is among them, or something
+    that such a package requires; else a warning.
+
+    ## Fix safety
+    Installs all of them again in the same versions, by this Python. Packages that are the same for every Python stay.
+    """
+    environment = situation.environment
+    wrong = [one for one in (environment.distributions.value if environment else None) or () if one.made_for]
+    if not wrong:
+        return
+    needed = needed_packages(situation)
+    wrong.sort(key=lambda one: (one.name not in needed, one.name != "torch"))
+    named = [f"{one.name} {one.version}" for one in wrong[:_MOST_NAMED]]
+    if more := len(wrong) - len(named):
+        named.append(f"{more} more")
+    made_for = " or ".join(dict.fromkeys(one.made_for for one in wrong))
+    here = f"Python {situation.python} on {situation.platform.partition('-')[2]}"
+    yield Finding(
+        severity="error" if wrong[0].name in needed else "warning",
+        message=f"{', '.join(named)} {'was' if len(wrong) == 1 else 'were'} made for {made_for}, and this is {here}: "
+        "compiled modules of another Python or platform cannot be loaded.",
+        saw=made_for,
+        want=here,
+        subject=f"{wrong[0].name} {wrong[0].version}",
+        evidence=tuple(Evidence(one.name, f"wheel for {one.made_for}", f"{one.path}/WHEEL") for one in wrong[:10]),
+        fixes=(Fix("Install these packages again", all_again(situation, wrong, f"its files are for {made_for}")),),
+        supersedes=("torch-import-fails", "requirements-incomplete", "python-dev-missing", "no-gpu"),
+    )

@@ -1,0 +1,57 @@
+"""Fixes of the examined environment that were cut off: a kill, a lost connection, a power cut."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from gpudoctor.command_line.running import tell
+
+if TYPE_CHECKING:
+    from gpudoctor.fix.journal import Run
+    from gpudoctor.machine import Machine
+
+
+def journal_home() -> str:
+    """Where the journal is kept ($XDG_STATE_HOME, else ~/.local/state). RepairError for want of a home."""
+    from gpudoctor.fix.errors import RepairError
+    from gpudoctor.fix.owned_folder import account_home
+
+    state = os.environ.get("XDG_STATE_HOME", "")
+    home = account_home()
+    if not os.path.isabs(state) and not home:
+        raise RepairError(
+            "The journal has no place, since this account has no home folder: XDG_STATE_HOME names one."
+        )
+    return os.path.join(state if os.path.isabs(state) else os.path.join(home, ".local", "state"), "gpudoctor")
+
+
+def tell_if_cut_off(machine: Machine) -> None:
+    """Tell a reader of a report that a fix of this environment was cut off. `gpudoctor fix` says what is wrong with a
+    journal that cannot be read."""
+    from gpudoctor.fix.errors import RepairError
+
+    environment = machine.environment.value
+    try:
+        home = journal_home()
+        if environment is None or not environment.prefix or not os.path.isdir(os.path.join(home, "runs")):
+            return
+        from gpudoctor.fix.journal import unfinished
+
+        run = unfinished(home, environment.prefix)
+    except RepairError:
+        return
+    if run is not None:
+        tell_cut_off(run)
+
+
+def tell_cut_off(run: Run) -> None:
+    """That a run was cut off, and what can be done about it."""
+    from gpudoctor.render.journal import when
+
+    what = "undo of a fix" if run.state == "undoing" else "fix"
+    fixes = "--undo goes on with it" if run.state == "undoing" else "--continue or --undo"
+    tell(
+        f"A {what} of this environment was cut off ({run.id}, {when(run.when)}): "
+        f"`gpudoctor fix` {fixes}, before anything else is changed."
+    )

@@ -1,0 +1,96 @@
+"""Packages whose wheel was made for another Python or platform than the one that imports them, or is gone.
+
+WHEEL, beside METADATA, holds the tags of the wheel that was installed (PEP 427, PEP 425). They tell it also of
+libraries whose names do not, such as `libtriton.so`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from msgspec.structs import replace
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Distribution
+from gpudoctor.matrix.versions import figures
+from gpudoctor.probes.file_owner import extension_python, machine_of
+from gpudoctor.probes.python_layout import Layout
+from gpudoctor.probes.record import RECORD_LIMIT, listed_files
+
+_WHEEL_LIMIT = 64 << 10
+_MOST_TAGS = 500
+_CPYTHON = r"cp(\d)(\d+)"
+_LINUX = r"(?:many|musl)?linux(?:\d+|_\d+_\d+)?_(\w+)"
+_ARCHS = {"i686": "i386", "armv6l": "32-bit ARM", "armv7l": "32-bit ARM", "ppc64": "ppc64le"}
+"""What `machine_of` calls them, where that is another name."""
+
+
+def with_their_wheels(
+    host: Host, layout: Layout, distributions: tuple[Distribution, ...]
+) -> tuple[Distribution, ...]:
+    """The same distributions. Those of this environment whose wheel is for another Python or platform say for
+    which, and those whose files are links that lead nowhere say so."""
+    inside = f"{layout.prefix.rstrip('/')}/"
+    machine = machine_of(host, host.resolve(layout.interpreter) or "")
+    return tuple(
+        _with_its_wheel(host, one, layout.python, machine)
+        if one.path.startswith(inside) and one.path.endswith(".dist-info")
+        else one
+        for one in distributions
+    )
+
+
+def _with_its_wheel(host: Host, distribution: Distribution, python: str | None, machine: str) -> Distribution:
+    wheel = host.text(posixpath.join(distribution.path, "WHEEL"), _WHEEL_LIMIT)
+    if wheel.absent and any(_leads_nowhere(host, f"{distribution.path}/{name}") for name in ("METADATA", "WHEEL")):
+        return replace(distribution, unlinked=True)
+    made_for = _made_for(host, distribution, wheel.value or "", python, machine) if python else ""
+    return replace(distribution, made_for=made_for) if made_for else distribution
+
+
+def _leads_nowhere(host: Host, path: str) -> bool:
+    return host.link(path) is not None and host.stat(path).absent
+
+
+def _made_for(host: Host, distribution: Distribution, text: str, python: str, machine: str) -> str:
+    """What its wheel is for; "" where that is this Python, or nothing tells. Some distributions build one package for
+    several Pythons, and record no files: the tags are those of the last."""
+    tags = [tag.split("-") for tag in re.findall(r"(?m)^Tag:\s*(\S+)\s*$", text)[:_MOST_TAGS]]
+    wrong = [_misfit(*tag, python=python, machine=machine) for tag in tags if len(tag) == 3]
+    if not wrong or not all(wrong):
+        return ""
+    record = host.data(posixpath.join(distribution.path, "RECORD"), RECORD_LIMIT).value
+    if record is None:
+        return ""
+    libraries = [path.decode("utf-8", "replace") for path, _ in listed_files(b"\n" + record, b".so")]
+    loaded = any(extension_python(path) == python for path in libraries)
+    return "" if loaded and wrong[0].startswith("Python") else wrong[0]
+
+
+def _misfit(python_tag: str, abi: str, platforms: str, *, python: str, machine: str) -> str:
+    """What one tag is for, if that is not this Python on this machine. A tag may join several with dots."""
+    others = [_other_platform(one, machine) for one in platforms.split(".")]
+    if all(others):
+        return others[0]
+    named = [re.fullmatch(_CPYTHON, one) for one in python_tag.split(".")]
+    if abi in ("none", "") or not named[0] or not all(named):
+        return ""  # for every Python, or for PyPy
+    least = min((int(one[1]), int(one[2])) for one in named if one)
+    free_threaded, own = python.endswith("t"), figures(python.removesuffix("t"))
+    if abi == "abi3":
+        return f"Python {least[0]}.{least[1]} and newer" if own < least else ""
+    matches = [f"{one[1]}.{one[2]}{'t' if abi.endswith('t') else ''}" for one in named if one]
+    return "" if python in matches and abi.endswith("t") == free_threaded else f"Python {matches[0]}"
+
+
+def _other_platform(tag: str, machine: str) -> str:
+    """The platform that a tag names, if it is not this one."""
+    if tag == "any":
+        return ""
+    if tag.startswith(("macosx", "ios")):
+        return "macOS"
+    if tag.startswith("win"):
+        return "Windows"
+    found = re.fullmatch(_LINUX, tag)
+    return found[1] if found and machine and _ARCHS.get(found[1], found[1]) != machine else ""
