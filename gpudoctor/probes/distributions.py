@@ -25,6 +25,7 @@ JUDGED = frozenset({
 })  # fmt: skip
 """Distributions whose requirements and installer matter to a check."""
 
+_EGG = r"([^-]+)-([^-]+)(?:-py[\d.]+)?(?:-[\w.-]+)?\.egg"
 _METADATA_LIMIT = 256 << 10
 _MOST_REQUIRES = 500
 _HEADERS = ("Name", "Version", "Requires-Dist")
@@ -33,8 +34,11 @@ _CONDA_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torc
 _CONDA_WANTED = r"(?:lib)?(?:torch|pytorch|triton|cuda|cudnn|cublas|nccl|magma|rocm|hip|numpy|xformers)"
 
 
-def distributions_in(host: Host, folders: tuple[Folder, ...]) -> tuple[Distribution, ...]:
-    """All distributions, sorted by name; if two have one name, the one in the earlier folder."""
+def distributions_in(
+    host: Host, folders: tuple[Folder, ...], archives: tuple[str, ...] = ()
+) -> tuple[Distribution, ...]:
+    """All distributions, sorted by name; if two have one name, the one in the earlier folder. `archives` are files
+    that are imported from: a zipped egg is one distribution."""
     found: dict[str, Distribution] = {}
     for folder in folders:
         here: dict[str, list[Distribution]] = {}
@@ -42,8 +46,12 @@ def distributions_in(host: Host, folders: tuple[Folder, ...]) -> tuple[Distribut
             here.setdefault(distribution.name, []).append(distribution)
         for name, several in here.items():
             found.setdefault(name, several[0] if len(several) == 1 else _best_record(host, several))
+    for archive in archives:
+        egg = re.fullmatch(_EGG, posixpath.basename(archive))
+        if egg is not None:
+            found.setdefault(normalised(egg[1]), Distribution(name=normalised(egg[1]), version=egg[2]))
     return tuple(
-        with_details(host, distribution) if name in JUDGED else distribution
+        with_details(host, distribution) if name in JUDGED and distribution.path else distribution
         for name, distribution in sorted(found.items())
     )
 
@@ -54,6 +62,11 @@ def all_opened(host: Host, distributions: tuple[Distribution, ...]) -> tuple[Dis
 
 
 def _list_folder(host: Host, folder: Folder) -> Iterator[Distribution]:
+    if "EGG-INFO" in folder.names:  # an egg that was not zipped is a folder of its own on the path
+        path = posixpath.join(folder.path, "EGG-INFO")
+        head = metadata_head(host, path)
+        if "Name" in head:
+            yield Distribution(name=normalised(head["Name"][0]), version=head.get("Version", [""])[0], path=path)
     for entry in sorted(folder.names):
         stem, dot, kind = entry.rpartition(".")
         if not dot or kind not in ("dist-info", "egg-info") or stem.startswith("~"):

@@ -35,6 +35,8 @@ class ImportPath(Struct, frozen=True):
 
     folders: tuple[Folder, ...]
     unreadable: tuple[Fact[tuple[str, ...]], ...] = ()
+    archives: tuple[str, ...] = ()
+    """Files of sys.path: Python imports from them what they hold (zipped eggs, .zip)."""
 
     @property
     def site_packages(self) -> tuple[str, ...]:
@@ -50,7 +52,9 @@ def import_path(host: Host, layout: Layout, environ: Mapping[str, str]) -> Impor
             walk.add(part, "PYTHONPATH")
     for path, via in _site_folders(host, layout, environ):
         walk.add_site(path, via)
-    return ImportPath(folders=walk.folders, unreadable=tuple(walk.unreadable))
+    return ImportPath(
+        folders=walk.folders, unreadable=tuple(walk.unreadable), archives=tuple(dict.fromkeys(walk.archives))
+    )
 
 
 def _site_folders(host: Host, layout: Layout, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -104,6 +108,7 @@ class _Walk:
         self._host = host
         self._found: dict[str, Folder] = {}
         self.unreadable: list[Fact[tuple[str, ...]]] = []
+        self.archives: list[str] = []
 
     @property
     def folders(self) -> tuple[Folder, ...]:
@@ -121,6 +126,8 @@ class _Walk:
             return folder
         if names.state == "denied":
             self.unreadable.append(names)
+        elif (file := self._host.stat(path).value) is not None and file.kind == "file":
+            self.archives.append(posixpath.normpath(path))
         return None
 
     def add_site(self, path: str, via: str) -> None:

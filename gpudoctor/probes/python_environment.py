@@ -68,7 +68,7 @@ def probe_environment(
     checked = required_packages(
         host,
         path,
-        with_conda(distributions_in(host, path.folders), of_conda),
+        with_conda(distributions_in(host, path.folders, path.archives), of_conda),
         packages=packages,
         python=layout.python,
         elsewhere=tuple(normalised(package.name) for package in of_conda),
