@@ -162,6 +162,7 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
             late=rows.late_libraries,
             packages=gpu_packages,
             modules=rows.imported_modules,
+            version_files=rows.version_files,
             frameworks=FrameworkRows(rows.frameworks, rows.framework_builds),
         ),
         nothing,

@@ -10,6 +10,7 @@ import pytest
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import ImportTrial, known
 from gpudoctor.planner.plan import fixes_for
+from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.situation import Situation
 from tests.support.check_cases import matrix
@@ -57,7 +58,15 @@ def site(tmp_path: Path) -> Path:
 def machine(site: Path, trial: ImportTrial | None = None):
 
     prefix = str(site.parents[2])
-    environment = probe_environment(LiveHost(), prefix, {}, packages=matrix().gpu_packages)
+    rows = matrix().tables
+    environment = probe_environment(
+        LiveHost(),
+        prefix,
+        {},
+        packages=matrix().gpu_packages,
+        version_files=rows.version_files,
+        frameworks=FrameworkRows(rows.frameworks, rows.framework_builds),
+    )
     found = change(nvidia_machine(nvidia_gpu()), environment=environment)
     if trial is None:
         return found
@@ -266,3 +275,62 @@ def test_caches_of_an_uninstalled_torch_are_no_remains(site):
     remove(site, "torch")
     (site / "torch/__pycache__").mkdir(parents=True)
     assert severity(machine(site), "torch-install-interrupted") is None
+
+
+# --- two releases in one folder, and files without a record ---------------------------------------------------
+
+
+def written_over(site: Path, name: str, version: str, files: dict[str, str]) -> None:
+    """`pip install --ignore-installed`: another release over the installed one."""
+    write_distribution(site, name, version, files=files)
+
+
+def test_two_releases_of_numpy_in_one_folder_are_told_and_installed_cleanly(site):
+    written_over(site, "numpy", "1.26.4", {"numpy/__init__.py": "# 1", "numpy/core/__init__.py": "# 1"})
+    found = machine(site)
+    assert severity(found, "package-installed-twice") == "warning"  # torch itself does without it
+    assert "as 1.26.4 and 2.3.4" in finding(found, "package-installed-twice").message
+    fix = remedies(found, "package-installed-twice")
+    assert [remedy.split(" (")[0] for remedy in fix] == ["RemovePackage numpy", "ReinstallPackage numpy1.26.4"]
+
+
+def test_a_mixture_that_an_import_needs_is_an_error_and_the_admitted_release_stays(site):
+    write_distribution(site, "jax", "0.6.2", requires=("jaxlib==0.6.2",), files={"jax/__init__.py": "#"})
+    write_distribution(site, "jaxlib", "0.6.2", requires=("numpy>=2.0",), files={"jaxlib/__init__.py": "#"})
+    written_over(site, "numpy", "1.26.4", {"numpy/__init__.py": "# 1", "numpy/core/__init__.py": "# 1"})
+    found = machine(site)
+    assert severity(found, "package-installed-twice") == "error"
+    assert "ReinstallPackage numpy2.3.4" in remedies(found, "package-installed-twice")[1]
+    assert severity(found, "requirements-incomplete") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("sympy", "sympy/__init__.py"), ("nvidia-cudnn-cu12", "nvidia/cudnn/x.so")]
+)
+def test_any_package_that_torch_requires_is_looked_at(site, name, file):
+    written_over(site, name, "0.9", {file: "# older"})
+    assert severity(machine(site), "package-installed-twice") is not None
+
+
+def test_what_is_left_of_an_earlier_record_and_other_packages_are_no_mixture(site):
+    (write_distribution(site, "numpy", "1.26.4") / "RECORD").unlink()
+    written_over(site, "requests", "2.31.0", {"requests/__init__.py": "#"})
+    written_over(site, "requests", "2.32.0", {"requests/__init__.py": "# newer"})
+    assert severity(machine(site), "package-installed-twice") is None
+
+
+def test_a_package_without_a_record_is_judged_by_its_version_file(site):
+    (site / "torchvision").mkdir()
+    (site / "torchvision/version.py").write_text("__version__ = '0.20.1+cu124'\n")
+    found = machine(site)
+    assert severity(found, "torchvision-mismatch") == "error"
+    steps = fixes_for(finding(found, "torchvision-mismatch"), Situation(found, matrix()))[0].steps
+    assert steps[-2].argv[:3] == ("rm", "-rf", f"{site}/torchvision")
+    assert steps[-1].argv[-1].startswith("torchvision==")
+    (site / "torchvision/version.py").write_text("__version__ = '0.24.1+cu128'\n")
+    assert severity(machine(site), "torchvision-mismatch") is None
+
+
+def test_metadata_that_a_full_disk_left_empty_is_told(site):
+    (record(site) / "METADATA").write_text("")
+    assert severity(machine(site), "torch-install-interrupted") == "warning"

@@ -137,7 +137,7 @@ def test_what_was_not_computed_is_not_called_ok(tmp_path: Path):
 def test_no_driver_was_started_for_a_gpu_that_is_only_described():
     machine = replace(nvidia_machine(), level="quick")
     described = replace(machine, gpus=tuple(replace(gpu, source="description") for gpu in machine.gpus))
-    asked = replace(machine.nvidia, cuda=known(NvidiaApi(status=0), "libcuda.so.1"))
+    asked = replace(machine.nvidia, cuda=known(NvidiaApi(status=0, devices=()), "libcuda.so.1"))
     for one, told in (
         (machine, "the driver was not started"),
         (replace(machine, nvidia=asked), "the driver starts"),

@@ -36,7 +36,10 @@ class Distribution(Record, frozen=True):
     built_for_torch: str = ""
     """The torch that it was compiled against, as its own build record says: "2.5.1+cu121"."""
     lacks: tuple[str, ...] = ()
-    """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
+    """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it. Where there is no
+    .dist-info at all, `path` is the package's own folder, and its files tell the version."""
+    twins: tuple[Distribution, ...] = ()
+    """Other whole records of that name in the same folder: the files of both lie there."""
 
 
 NO_GLIBCXX = "0"

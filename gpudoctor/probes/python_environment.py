@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from gpudoctor.dependencies import normalised
+from gpudoctor.dependencies import TRITONS, normalised
 from gpudoctor.frameworks.torch.probes.copies import find_copies, remains
 from gpudoctor.host import Host, LiveHost
 from gpudoctor.machine import (
@@ -23,6 +23,7 @@ from gpudoctor.probes.distributions import (
     conda_packages,
     conda_torch,
     distributions_in,
+    unrecorded,
     with_conda,
 )
 from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
@@ -36,7 +37,7 @@ from gpudoctor.probes.tritons import triton_owner
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.probes.copies import Copies
-    from gpudoctor.matrix.rows import ImportedModules, LateLibrary
+    from gpudoctor.matrix.rows import ImportedModules, LateLibrary, VersionFile
 
 
 def probe_environment(
@@ -47,12 +48,13 @@ def probe_environment(
     late: tuple[LateLibrary, ...] = (),
     packages: Collection[str] = (),
     modules: tuple[ImportedModules, ...] = (),
+    version_files: tuple[VersionFile, ...] = (),
     frameworks: FrameworkRows | None = None,
 ) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
     active one. `variables` override the host's own, `late` are libraries that others open when they need them, and
-    `modules` those that torch loads; what `packages` require is looked at, and the files that
-    `frameworks` name are read. Raises InputError if `python` is none of
+    `modules` those that torch loads; what `packages` require is looked at, the files that `frameworks` name are read,
+    and `version_files` where a package has no record. Raises InputError if `python` is none of
     these."""
     environ = {**host.environ, **variables}
     if python is not None and not host.live:
@@ -65,13 +67,18 @@ def probe_environment(
         return absent("PATH", f"no Python was found{own if in_tool(host, environ) else ''}")
     path = import_path(host, layout, environ)
     of_conda = conda_packages(host, layout.prefix) if layout.kind == "conda" else ()
+    recorded = with_conda(distributions_in(host, path.folders, path.archives), of_conda)
+    elsewhere = tuple(normalised(package.name) for package in of_conda)
+    names = {*elsewhere, *(one.name for one in recorded)}
+    if not names.isdisjoint(TRITONS):
+        names.update(TRITONS)
     checked = required_packages(
         host,
         path,
-        with_conda(distributions_in(host, path.folders, path.archives), of_conda),
+        (*recorded, *unrecorded(host, path.folders, version_files, names)),
         packages=packages,
         python=layout.python,
-        elsewhere=tuple(normalised(package.name) for package in of_conda),
+        elsewhere=elsewhere,
     )
     distributions = checked.distributions
     if frameworks is not None:

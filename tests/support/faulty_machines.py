@@ -415,6 +415,22 @@ MACHINES: dict[str, Machine] = {
             "/venv",
         ),
     ),
+    "package-installed-twice": with_environment(
+        nvidia_machine(),
+        distributions=known(
+            (
+                Distribution(name="torch", version="2.9.1", installer="pip"),
+                Distribution(
+                    name="numpy",
+                    version="1.26.4",
+                    path="/venv/lib/numpy-1.26.4.dist-info",
+                    installer="pip",
+                    twins=(Distribution("numpy", "2.3.5", path="/venv/lib/numpy-2.3.5.dist-info"),),
+                ),
+            ),
+            "/venv",
+        ),
+    ),
     "torch-install-interrupted": with_environment(
         nvidia_machine(torch=None),
         torch_remains=(TorchCopy(path="/venv/lib/torch", version="2.9.1", via="left-over files"),),

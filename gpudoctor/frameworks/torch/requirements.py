@@ -91,8 +91,7 @@ def unmet(situation: Situation) -> tuple[Unmet, ...]:
     if environment is None or not environment.distributions.value:
         return ()
     listed = {distribution.name: distribution for distribution in environment.distributions.value}
-    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
-    required = closure(sorted(situation.matrix.gpu_packages), listed.get, markers)
+    required = required_here(situation)
     effects = _effects(situation, required)
     by_name: dict[str, list[Required]] = {}
     for one in required:
@@ -104,6 +103,29 @@ def unmet(situation: Situation) -> tuple[Unmet, ...]:
     ]
     found += _damaged_extras(situation, listed, {one.name for one in found} | by_name.keys())
     return tuple(sorted(found, key=lambda one: (one.severity != "error", _weight(one.effect), one.name)))
+
+
+@answer_once
+def required_here(situation: Situation) -> tuple[Required, ...]:
+    """What the installed GPU packages require, and what that requires in turn."""
+    listed = situation.environment.distributions.value if situation.environment else None
+    by_name = {distribution.name: distribution for distribution in listed or ()}
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    return closure(sorted(situation.matrix.gpu_packages), by_name.get, markers)
+
+
+def effect_of(situation: Situation, name: str) -> Effect | None:
+    """What breaks where the files of an installed package are wrong; None if no GPU package uses it."""
+    effects = [effect for (_, used), effect in _effects(situation, required_here(situation)).items() if used == name]
+    effects += [
+        Effect(row.breaks, row.package, row.part)
+        for row in situation.matrix.tables.requirement_uses
+        if row.optional and row.requires == name and situation.machine.installed(row.package)
+    ]
+    frameworks = (package for row in situation.matrix.tables.frameworks for package in row.packages)
+    if not effects and name in {*situation.matrix.gpu_packages, *frameworks}:
+        effects.append(Effect("import", name))
+    return min(effects, key=_weight, default=None)
 
 
 Effects = dict[tuple[str, str], Effect]
@@ -140,6 +162,8 @@ def _judged(
     problem: Problem = "absent" if found is None else "damaged"
     if found is None and (name == "torch" or not _is_absent(situation, name)):
         return None
+    if found is not None and found.twins:
+        return None  # package-installed-twice tells which of them is to stay
     if found is not None and not _missed(found, effect):
         problem = "outside"
         blamed = [one for one in several if not (one.what.admits(found.version) or _judged_elsewhere(one))]

@@ -68,6 +68,7 @@ from gpudoctor.matrix.rows.packages import (
     SameRelease,
     SharedFiles,
     TorchDependent,
+    VersionFile,
 )
 from gpudoctor.matrix.rows.programs import DriverFloor, GpuProgram
 from gpudoctor.matrix.rows.row import Basis, Row, Standing
@@ -152,6 +153,7 @@ __all__ = [
     "TorchBuild",
     "TorchDependent",
     "TorchRelease",
+    "VersionFile",
     "VgpuSeries",
     "WheelIndex",
     "WheelIndexOverride",
@@ -211,6 +213,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     extension_builds: tuple[ExtensionBuild, ...] = ()
     late_libraries: tuple[LateLibrary, ...] = ()
     imported_modules: tuple[ImportedModules, ...] = ()
+    version_files: tuple[VersionFile, ...] = ()
     frameworks: tuple[Framework, ...] = ()
     frameworks_on_torch: tuple[Framework, ...] = ()
     framework_builds: tuple[FrameworkBuild, ...] = ()
@@ -273,6 +276,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "extension_builds": ("package",),
     "late_libraries": ("opener", "version"),
     "imported_modules": ("id",),
+    "version_files": ("package",),
     "frameworks": ("framework",),
     "frameworks_on_torch": ("framework",),
     "framework_builds": ("framework", "package", "version", "vendor"),

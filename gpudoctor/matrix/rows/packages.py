@@ -175,6 +175,14 @@ class ImportedModules(Row, frozen=True, kw_only=True):
     """Releases of torch, as a specifier; empty: all."""
 
 
+class VersionFile(Row, frozen=True, kw_only=True):
+    """A file of a package that states its version: it tells what lies there where no record does."""
+
+    package: str
+    file: str
+    """Below site-packages; it assigns the text to __version__, _version or version."""
+
+
 class PackageConflict(Row, frozen=True, kw_only=True):
     """Two installed packages that conflict, by specifier (numpy 2 with old torch ...)."""
 
