@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.survey import survey
 from tests.support.check_cases import matrix
 from tests.support.environments import shared_library, write_distribution, write_venv
-from tests.support.judging import remedies, told
+from tests.support.judging import finding, remedies, told
 from tests.support.smoke_children import PYTHON, TORCH
 
 TAG = PYTHON.replace(".", "")
@@ -218,3 +220,90 @@ def test_the_working_folder_counts_unless_python_is_told_not_to_look_there(
     assert shadows(tmp_path, PYTHONSAFEPATH="1") == []
     monkeypatch.chdir(Path(os.__file__).parent)
     assert shadows(tmp_path) == []
+
+
+# --- the environment itself ------------------------------------------------------------------------------
+
+
+def test_a_pth_file_may_name_a_folder_with_an_umlaut(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (tmp_path / "größe").mkdir()
+    (site / "local.pth").write_text(f"{tmp_path}/größe\n", encoding="utf-8")
+    assert problems(examined(tmp_path, LC_ALL="", LANG="C.UTF-8")) == []
+
+
+@pytest.mark.parametrize("level", ["static", None])
+@pytest.mark.parametrize("torch", [True, False])
+def test_a_pth_file_that_is_not_utf8_ends_python(tmp_path: Path, torch: bool, level: str | None) -> None:
+    site = write_environment(tmp_path)
+    if not torch:
+        shutil.rmtree(site / "torch")
+        shutil.rmtree(site / "torch-2.9.1+cpu.dist-info")
+    (site / "powershell.pth").write_bytes("C:/more".encode("utf-16"))
+    machine = examined(tmp_path, level)
+    assert problems(machine) == ["environment-broken"]
+    found = finding(machine, "environment-broken")
+    assert f"{site}/powershell.pth is not UTF-8" in found.message
+    assert f"rm {site}/powershell.pth" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+
+
+def test_a_pth_folder_and_one_of_plain_ascii_are_no_fault(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "folder.pth").mkdir()
+    (site / "plain.pth").write_text("more\n")
+    assert problems(examined(tmp_path)) == []
+
+
+@pytest.mark.parametrize("level", ["static", None])
+def test_an_interpreter_that_is_gone_or_of_another_version_is_told_from_files(
+    tmp_path: Path, level: str | None
+) -> None:
+    write_environment(tmp_path)
+    link = tmp_path / "venv/bin" / f"python{PYTHON}"
+    link.unlink()
+    link.symlink_to("/opt/gone/bin/python3.11")
+    machine = examined(tmp_path, level)
+    assert problems(machine) == ["environment-broken"]
+    found = finding(machine, "environment-broken")
+    assert "leads to /opt/gone/bin/python3.11, which does not exist" in found.message
+    text = found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+    assert f"python{PYTHON} -m venv --without-pip {tmp_path}/venv" in text
+    (tmp_path / "other/bin").mkdir(parents=True)
+    (tmp_path / "other/bin/python3.6").write_text("#!/bin/sh\n")
+    (tmp_path / "other/bin/python3.6").chmod(0o755)
+    link.unlink()
+    link.symlink_to(tmp_path / "other/bin/python3.6")
+    machine = examined(tmp_path, "static")
+    assert problems(machine) == ["environment-broken"]
+    assert f"is Python 3.6, and the packages of this environment are for Python {PYTHON}" in (
+        finding(machine, "environment-broken").message
+    )
+
+
+def test_the_venv_that_the_fix_makes_again_sees_its_packages(tmp_path: Path) -> None:
+    write_environment(tmp_path)
+    for link in (tmp_path / "venv/bin").glob("python*"):
+        link.unlink()
+    (tmp_path / "venv/bin/python").symlink_to("/opt/gone/python3")
+    text = finding(examined(tmp_path), "environment-broken").fixes[0].remedies[0].text  # type: ignore[union-attr]
+    for line in text.splitlines()[1:]:
+        subprocess.run(line, shell=True, check=True)
+    assert problems(examined(tmp_path)) == []
+
+
+@pytest.mark.parametrize("named", ["venv", "venv/bin/python"])
+def test_a_venv_without_its_pyvenv_cfg_is_told(tmp_path: Path, named: str) -> None:
+    site = write_environment(tmp_path)
+    (tmp_path / "venv/bin/activate").write_text("# venv\n")
+    (tmp_path / "venv/pyvenv.cfg").unlink()
+    environment = probe_environment(LiveHost(), str(tmp_path / named), {}).value
+    assert environment is not None
+    assert [(one.kind, one.path) for one in environment.start_faults] == [
+        ("no-pyvenv-cfg", f"{site.parents[2]}/pyvenv.cfg")
+    ]
+
+
+def test_the_python_of_a_system_needs_no_pyvenv_cfg() -> None:
+    environment = probe_environment(LiveHost(), sys.base_prefix, {}).value
+    assert environment is not None
+    assert environment.start_faults == ()

@@ -30,6 +30,8 @@ from gpudoctor.machine.environment import (
     ProjectPackage,
     PythonEnvironment,
     ShadowingModule,
+    StartFault,
+    StartFaultKind,
     TorchAsked,
 )
 from gpudoctor.machine.facts import Fact, FactState, Record, Vendor, absent, denied, known, unknown
@@ -157,6 +159,8 @@ __all__ = [
     "SmokeDevice",
     "SmokeKernel",
     "SmokeStatus",
+    "StartFault",
+    "StartFaultKind",
     "SubjectKind",
     "SuspectFile",
     "System",

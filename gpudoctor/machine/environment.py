@@ -147,6 +147,26 @@ class ShadowingModule(Record, frozen=True):
     """`import torch` itself loads it."""
 
 
+StartFaultKind = Literal["interpreter-gone", "interpreter-other", "no-pyvenv-cfg", "pth-undecodable"]
+
+
+class StartFault(Record, frozen=True):
+    """Why the Python of an environment cannot start, or does not see its packages."""
+
+    kind: StartFaultKind
+    path: str
+    """The interpreter, pyvenv.cfg or the .pth file."""
+    prefix: str = ""
+    detail: str = ""
+    """Where the interpreter's link ends; the version that it is."""
+    python: str = ""
+    """The version that the installed packages are for: "3.11"."""
+    links: tuple[str, ...] = ()
+    """The names of the interpreter in the environment."""
+    other: str = ""
+    """A Python of that version outside of it."""
+
+
 class Constraint(Record, frozen=True):
     """A line that limits which versions of a package pip or uv may install."""
 
@@ -278,6 +298,8 @@ class PythonEnvironment(Record, frozen=True):
     """The tool that last changed a conda prefix, as its history says."""
     python_headers: Fact[bool] = unknown("not probed")
     """Whether that interpreter's Python.h exists."""
+    start_faults: tuple[StartFault, ...] = ()
+    """Why its Python cannot start, or does not see its packages."""
     libstdcxx: Fact[str] = unknown("not probed")
     """Highest GLIBCXX_x.y.z of the libstdc++ that this environment's processes load, or NO_GLIBCXX."""
     libstdcxx_path: str = ""

@@ -144,6 +144,8 @@ def place(machine: Machine) -> Place:
 def _obstacle(environment: PythonEnvironment, tool: Tool) -> str:
     """Why no command can change this environment."""
     found = environment.installers
+    if environment.start_faults and tool in ("pip", "uv"):
+        return "The Python of this environment does not work. Do first what environment-broken says"
     if found.interpreter.value is False and tool in ("pip", "uv"):
         return (
             f"{found.interpreter.source} does not start: the Python that this environment was made with is gone. "

@@ -37,6 +37,8 @@ class ImportPath(Struct, frozen=True):
     unreadable: tuple[Fact[tuple[str, ...]], ...] = ()
     archives: tuple[str, ...] = ()
     """Files of sys.path: Python imports from them what they hold (zipped eggs, .zip)."""
+    undecodable: tuple[str, ...] = ()
+    """.pth files that are not UTF-8: Python ends at its start with an error."""
 
     @property
     def site_packages(self) -> tuple[str, ...]:
@@ -53,7 +55,10 @@ def import_path(host: Host, layout: Layout, environ: Mapping[str, str]) -> Impor
     for path, via in _site_folders(host, layout, environ):
         walk.add_site(path, via)
     return ImportPath(
-        folders=walk.folders, unreadable=tuple(walk.unreadable), archives=tuple(dict.fromkeys(walk.archives))
+        folders=walk.folders,
+        unreadable=tuple(walk.unreadable),
+        archives=tuple(dict.fromkeys(walk.archives)),
+        undecodable=tuple(dict.fromkeys(walk.undecodable)),
     )
 
 
@@ -109,6 +114,7 @@ class _Walk:
         self._found: dict[str, Folder] = {}
         self.unreadable: list[Fact[tuple[str, ...]]] = []
         self.archives: list[str] = []
+        self.undecodable: list[str] = []
 
     @property
     def folders(self) -> tuple[Folder, ...]:
@@ -140,8 +146,17 @@ class _Walk:
             self._found[real] = Folder(path=folder.path, via=via, names=folder.names)
         for name in sorted(folder.names):
             if name.endswith(".pth") and not name.startswith("."):
-                for line in pth_paths(self._host.text(posixpath.join(path, name), _PTH_LIMIT).value or ""):
+                for line in pth_paths(self._pth(posixpath.join(path, name))):
                     self.add(posixpath.join(path, line), ".pth")
+
+    def _pth(self, path: str) -> str:
+        content = self._host.data(path, _PTH_LIMIT).value or b""
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            if error.start < _PTH_LIMIT - 4:  # not a character that the limit cut
+                self.undecodable.append(path)
+            return content.decode("utf-8", "replace")
 
 
 def pth_paths(text: str) -> tuple[str, ...]:

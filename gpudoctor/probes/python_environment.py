@@ -32,6 +32,7 @@ from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of,
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
 from gpudoctor.probes.required import required_packages
 from gpudoctor.probes.shadowing import shadowing_modules
+from gpudoctor.probes.start_faults import start_faults
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 from gpudoctor.probes.tritons import triton_owner
 
@@ -95,6 +96,7 @@ def probe_environment(
     copies = find_copies(host, path, surroundings.conda)
     installed = _torch(surroundings, copies)
     project = project_of(host, layout)
+    faults = start_faults(host, layout, path)
     return known(
         PythonEnvironment(
             prefix=layout.prefix,
@@ -119,7 +121,8 @@ def probe_environment(
             torch_asked=asked_beside(host, layout, project),
             project_packages=project_packages(host, project.folder, {one.name for one in distributions}),
             conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
-            python_headers=_headers(host, layout),
+            python_headers=unknown("its Python does not work") if faults else _headers(host, layout),
+            start_faults=faults,
             shadows=shadowing_modules(surroundings, installed.torch, modules),
             libstdcxx=installed.libstdcxx,
             libstdcxx_path=installed.libstdcxx_path,

@@ -38,6 +38,7 @@ from gpudoctor.machine import (
     Smoke,
     SmokeDevice,
     SmokeKernel,
+    StartFault,
     TorchCopy,
     User,
     absent,
@@ -413,6 +414,20 @@ MACHINES: dict[str, Machine] = {
                 Distribution(name="typing-extensions", version="4.5.0", installer="pip"),
             ),
             "/venv",
+        ),
+    ),
+    "environment-broken": with_environment(
+        nvidia_machine(torch=None),
+        start_faults=(
+            StartFault(
+                kind="interpreter-gone",
+                path="/venv/bin/python",
+                prefix="/venv",
+                detail="/opt/python3.11/bin/python3.11",
+                python="3.12",
+                links=("/venv/bin/python",),
+                other="/usr/bin/python3.12",
+            ),
         ),
     ),
     "package-installed-twice": with_environment(
