@@ -207,7 +207,7 @@ def test_what_takes_nobodys_place(tmp_path: Path) -> None:
     write_distribution(site, "dataclasses", "0.8", files={"dataclasses.py": ""})  # behind the standard library
     other = tmp_path / "target"
     write_distribution(other, "typing-extensions", "4.16.0", files={"typing_extensions.py": ""})
-    write(other, "queue/data.txt", "my_queue.py", "queue.md", "sympy/notes.py", "sys.py", "numpy.py")
+    write(other, "queue/data.txt", "my_queue.py", "queue.md", "sympy/notes.py", "sys.py", "tqdm.py")
     assert shadows(tmp_path, PYTHONPATH=str(other)) == []
 
 
@@ -220,6 +220,34 @@ def test_the_working_folder_counts_unless_python_is_told_not_to_look_there(
     assert shadows(tmp_path, PYTHONSAFEPATH="1") == []
     monkeypatch.chdir(Path(os.__file__).parent)
     assert shadows(tmp_path) == []
+
+
+def test_a_module_that_torch_only_tries_is_shadowed_where_nothing_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = write_environment(tmp_path)
+    project = tmp_path / "project"
+    monkeypatch.chdir(write(project, "numpy.py", "tqdm.py"))
+    assert shadows(tmp_path) == [("numpy", "working folder")]
+    assert "import numpy.py from it" in finding(examined(tmp_path, "static"), "module-shadowed").message
+    (project / "numpy.py").unlink()
+    monkeypatch.chdir(write(project, "numpy/__init__.py"))
+    assert shadows(tmp_path) == [("numpy", "working folder")]
+    write(project, "pyproject.toml")  # a checkout of NumPy
+    assert shadows(tmp_path) == []
+    write_distribution(site, "numpy", "2.3.4", files={"numpy/__init__.py": ""})
+    assert shadows(tmp_path) == [("numpy", "working folder")]
+
+
+def test_what_other_frameworks_import_is_shadowed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = write_venv(tmp_path / "venv", PYTHON, home=str(Path(sys.base_prefix) / "bin"))
+    for name in ("jax", "jaxlib", "numpy"):
+        write_distribution(site, name, "0.6.2", files={f"{name}/__init__.py": ""})
+    monkeypatch.chdir(write(tmp_path / "project", "random.py", "numpy.py", "pdb.py"))
+    found = finding(examined(tmp_path, "static"), "module-shadowed")
+    assert found.message.startswith("Programs started in this folder import numpy.py, random.py from it")
+    assert found.subject == "jax 0.6.2"
+    assert "jax needs" in found.message
 
 
 # --- the environment itself ------------------------------------------------------------------------------

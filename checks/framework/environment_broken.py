@@ -34,7 +34,7 @@ def environment_broken(situation: Situation) -> Verdicts:
     From files. The interpreter of a venv is a link to a Python, which may have been removed; it may lead to another
     version than the one that the folder of packages is for (lib/python3.11); pyvenv.cfg, which makes a folder a venv,
     may be gone; and a .pth file that is not UTF-8, as PowerShell's `>` writes it, ends every start of Python. Without
-    its pyvenv.cfg a folder with bin/activate is no environment. Where the import of torch was tried and worked, a .pth
+    its pyvenv.cfg a folder with bin/activate is no environment. Where the import of torch worked, a .pth
     file was no fault.
 
     ## Fix safety

@@ -132,7 +132,7 @@ WORKING_FOLDER = "working folder"
 
 
 class ShadowingModule(Record, frozen=True):
-    """A module or package that Python imports in place of one that torch needs."""
+    """A module or package that Python imports in place of one that a framework needs."""
 
     name: str
     """Top-level name: "queue", "typing_extensions"."""
@@ -140,11 +140,13 @@ class ShadowingModule(Record, frozen=True):
     via: str
     """PYTHONPATH, user site, .pth, working folder."""
     hides: str
-    """The file or folder of that name further on."""
+    """The file or folder of that name further on; empty: no installed package has the module, and the framework does
+    without it."""
     standard: bool = False
     """What is hidden belongs to the standard library."""
     at_import: bool = True
-    """`import torch` itself loads it."""
+    """The import of the framework itself loads it."""
+    framework: str = "torch"
 
 
 StartFaultKind = Literal["interpreter-gone", "interpreter-other", "no-pyvenv-cfg", "pth-undecodable"]

@@ -97,6 +97,7 @@ def probe_environment(
     installed = _torch(surroundings, copies)
     project = project_of(host, layout)
     faults = start_faults(host, layout, path)
+    others = read_frameworks(host, frameworks, distributions, environ, layout.prefix) if frameworks else ()
     return known(
         PythonEnvironment(
             prefix=layout.prefix,
@@ -108,7 +109,7 @@ def probe_environment(
             not_installed=checked.not_installed,
             frameworks=Frameworks(
                 torch=installed.torch,
-                others=read_frameworks(host, frameworks, distributions, environ, layout.prefix) if frameworks else (),
+                others=others,
             ),
             torch_remains=() if copies.importable else remains(host, copies),
             externally_managed=_externally_managed(host, layout),
@@ -123,7 +124,7 @@ def probe_environment(
             conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
             python_headers=unknown("its Python does not work") if faults else _headers(host, layout),
             start_faults=faults,
-            shadows=shadowing_modules(surroundings, installed.torch, modules),
+            shadows=shadowing_modules(surroundings, installed.torch, others, modules),
             libstdcxx=installed.libstdcxx,
             libstdcxx_path=installed.libstdcxx_path,
             libraries=installed.libraries,

@@ -161,14 +161,17 @@ class LateLibrary(Row, frozen=True, kw_only=True):
 
 
 class ImportedModules(Row, frozen=True, kw_only=True):
-    """Top-level modules that torch loads: a file of such a name in an earlier folder takes their place."""
+    """Top-level modules that a framework loads: a file of such a name in an earlier folder takes their place."""
 
     id: str
+    framework: str = "torch"
     modules: tuple[str, ...]
     standard: bool = False
     """They belong to Python's standard library."""
     at_import: bool = False
-    """`import torch` fails without them; the others are loaded later, or may be absent."""
+    """Its import fails without them; the others are loaded later, or may be absent."""
+    tried: bool = False
+    """Its import does without them where they are not installed, and fails where something else has their name."""
     package: str = ""
     """The distribution that brings them; empty: one of their own name."""
     torch: str = ""
