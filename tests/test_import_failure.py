@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from gpudoctor.cli import gpudoctor
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Machine, SuspectFile
+from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.file_owner import Owners, unusable
 from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.situation import Situation
 from gpudoctor.survey import survey
+from gpudoctor.testing import nvidia_machine
 from tests.support.check_cases import matrix
 from tests.support.environments import shared_library, write_distribution, write_venv
 from tests.support.judging import finding, remedies, told
@@ -248,6 +252,37 @@ def test_what_other_frameworks_import_is_shadowed_too(tmp_path: Path, monkeypatc
     assert found.message.startswith("Programs started in this folder import numpy.py, random.py from it")
     assert found.subject == "jax 0.6.2"
     assert "jax needs" in found.message
+
+
+# --- variables that are set when Python starts ---
+
+
+@pytest.mark.parametrize("file", ["sitecustomize.py", "gpu.pth"])
+def test_a_variable_that_a_start_file_sets_is_judged_and_the_file_named(tmp_path: Path, file: str) -> None:
+    site = write_environment(tmp_path)
+    (site / file).write_text("import os; os.environ['CUDA_VISIBLE_DEVICES'] = ''\n")
+    (site / "a.pth").write_text("import os\n")
+    (site / "torch/version.py").write_text("__version__ = '2.9.1+cu128'\ncuda = '12.8'\n")
+    machine = examined(tmp_path, CUDA_VISIBLE_DEVICES="0", HSA_XNACK="1")
+    assert machine.variables["CUDA_VISIBLE_DEVICES"] == ""
+    assert machine.variables["HSA_XNACK"] == "1"
+    described = replace(nvidia_machine(), environment=machine.environment, variables=machine.variables)
+    found = finding(described, "cuda-visible-devices")
+    assert found.severity == "error"
+    step = fixes_for(found, Situation(described, matrix()))[0].steps[0]
+    assert f"from {site}/{file}: it runs whenever this Python starts" in step.text  # type: ignore[union-attr]
+
+
+def test_a_start_file_may_delete_a_variable_and_others_change_nothing(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "sitecustomize.py").write_text("import os; os.environ.pop('CUDA_VISIBLE_DEVICES', None)\n")
+    assert "CUDA_VISIBLE_DEVICES" not in examined(tmp_path, CUDA_VISIBLE_DEVICES="7").variables
+    (site / "sitecustomize.py").write_text("import os; os.environ['CUDA_VISIBLE_DEVICES'] = '7'\n")
+    machine = examined(tmp_path, CUDA_VISIBLE_DEVICES="7")
+    assert machine.variables["CUDA_VISIBLE_DEVICES"] == "7"
+    assert machine.torch is not None
+    assert machine.torch.trial.value is not None
+    assert machine.torch.trial.value.variables == ()
 
 
 # --- the environment itself ------------------------------------------------------------------------------

@@ -21,12 +21,13 @@ def module_shadowed(situation: Situation) -> Verdicts:
     and the import fails with an error that names neither.
 
     ## How it is judged
-    gpudoctor compares the names of files in PYTHONPATH, the user's site folder and .pth folders with the modules that
-    torch, JAX, ONNX Runtime and TensorFlow load. It is an error if the import was tried and its error points at such
-    a file, and a warning if it was not tried. A module that the import does without is a warning; one that it was
-    tried with and works with is none. A file in the folder where gpudoctor was started is a warning: programs started there
-    import it first, also in place of a package that is not installed and that the import only tries (numpy.py). A
-    package with its own record is another install of it, and a folder without __init__.py takes nobody's place.
+    gpudoctor compares the names of files in PYTHONPATH, the user's site folder and .pth folders with the modules
+    that torch, JAX, ONNX Runtime and TensorFlow load. It is an error if the import was tried and its error points at
+    such a file, and a warning if it was not tried. A module that the import does without is a warning; one that it
+    was tried with and works with is none. A file in the folder where gpudoctor was started is a warning: programs
+    started there import it first, also in place of a package that is not installed and that the import only tries
+    (numpy.py). A package with its own record is another install of it, and a folder without __init__.py takes
+    nobody's place.
 
     ## Fix safety
     A renamed file has to be renamed wherever it is imported.

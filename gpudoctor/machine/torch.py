@@ -70,6 +70,15 @@ class SuspectFile(Record, frozen=True):
     """Part of the interpreter's standard library."""
 
 
+class StartVariable(Record, frozen=True):
+    """A variable that a file changed when Python started; `value` is None for one that it deleted."""
+
+    name: str
+    value: str | None
+    file: str = ""
+    """sitecustomize.py, usercustomize.py or a .pth file."""
+
+
 NOT_STARTED = "the interpreter itself did not start"
 """The start of `ImportTrial.error` if it is not torch that failed."""
 
@@ -98,6 +107,8 @@ class ImportTrial(Record, frozen=True):
     """The library that was being loaded when the process was lost."""
     suspects: tuple[SuspectFile, ...] = ()
     """Files that the failure points at, what is wrong with one first."""
+    variables: tuple[StartVariable, ...] = ()
+    """What the process had otherwise than it was started with."""
     limits: ProcessLimits = ProcessLimits()
     """Read if the import failed; `memory_kills` counts those during the import."""
 

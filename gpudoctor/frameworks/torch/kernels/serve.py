@@ -21,6 +21,7 @@ from . import all_kernels
 from .channel import GarbledError, Message, Reader, send
 from .kernel import Kernel, Outcome, Run, Skip
 from .listing import list_devices
+from .start_files import changed_variables
 
 BEAT_SECONDS = 0.5
 MESSAGE_LIMIT = 4000
@@ -69,7 +70,7 @@ def main(commands: int, events: int, trace: str, count: bool) -> None:
     """Serve until the commands end. `trace` is the file for the Python lines of a crash."""
     _prepare(trace)
     channel = Channel(commands, events)
-    channel.tell("importing")
+    channel.tell("importing", variables=changed_variables())
     with contextlib.suppress(RuntimeError):  # a limit on processes: the import may need no thread
         threading.Thread(target=channel.beat, daemon=True).start()
     torch = _import_torch(channel)
