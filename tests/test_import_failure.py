@@ -254,6 +254,37 @@ def test_what_other_frameworks_import_is_shadowed_too(tmp_path: Path, monkeypatc
     assert "jax needs" in found.message
 
 
+# --- folders that come before the environment's own ---
+
+
+def older(root: Path) -> str:
+    """A folder with a `helper` that lacks what torch needs of it, as `pip install --target` makes it."""
+    folder = root / "older"
+    write_distribution(folder, "helper", "1.0", files={"helper/__init__.py": "raise ImportError('of old')\n"})
+    return str(folder)
+
+
+def test_packages_of_a_folder_in_pythonpath_are_not_installed_again(tmp_path: Path) -> None:
+    write_environment(tmp_path)
+    machine = examined(tmp_path, PYTHONPATH=older(tmp_path))
+    assert problems(machine)
+    for slug in problems(machine):
+        assert remedies(machine, slug) == ["unset PYTHONPATH"]
+    assert problems(examined(tmp_path, PYTHONPATH=str(tmp_path / "empty"))) == []
+
+
+@pytest.mark.parametrize("name", ["zz.pth", "sitecustomize.py"])
+def test_the_start_file_that_puts_another_folder_first_is_named(tmp_path: Path, name: str) -> None:
+    site = write_environment(tmp_path)
+    folder = older(tmp_path)
+    (site / name).write_text(f"import sys; sys.path.insert(0, '{folder}')\n")
+    machine = examined(tmp_path)
+    assert problems(machine) == ["torch-import-fails"]
+    found = finding(machine, "torch-import-fails")
+    assert f"{site}/{name} makes Python look into {folder}/helper" in found.message
+    assert f"out of {site}/{name}" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+
+
 # --- variables that are set when Python starts ---
 
 

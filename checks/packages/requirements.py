@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import TRITONS
-from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage
+from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage, UnsetVariable
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.requirements import Unmet, unmet
 from gpudoctor.situation import Situation
+from gpudoctor.situation.import_order import from_pythonpath
 
 _MOST_NAMED = 5
 _EFFECTS = ("torch-import-fails", "python-dev-missing", "no-gpu")
@@ -67,6 +68,9 @@ def _evidence(one: Unmet) -> Evidence:
 
 
 def _fix(situation: Situation, problems: tuple[Unmet, ...]) -> Fix:
+    others = (one.found for one in problems if not from_pythonpath(situation, one.by.path))
+    if any(found is not None and from_pythonpath(situation, found.path) for found in others):
+        return Fix("Unset PYTHONPATH", (UnsetVariable("PYTHONPATH", why="it leads to these packages"),))
     missing = sum(one.problem == "absent" for one in problems)
     title = "Install what is missing" if missing == len(problems) else "Install these packages again"
     remedies = [_remedy(situation, one) for one in problems]

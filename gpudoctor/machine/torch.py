@@ -68,6 +68,8 @@ class SuspectFile(Record, frozen=True):
     """What it was made for ("Python 3.11", "aarch64"); the specifier of what is not installed (">=4.10")."""
     standard: bool = False
     """Part of the interpreter's standard library."""
+    put_first: str = ""
+    """The .pth file or sitecustomize.py that names its folder: Python looks there because of it."""
 
 
 class StartVariable(Record, frozen=True):

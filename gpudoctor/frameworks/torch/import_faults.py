@@ -34,6 +34,7 @@ from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.frameworks.torch.required_packages import missing_pins, out_of_range, wrong_pins
 from gpudoctor.machine import NOT_STARTED, WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile, Torch
 from gpudoctor.situation import Situation
+from gpudoctor.situation.import_order import from_pythonpath
 
 SHADOWED = "module-shadowed"
 
@@ -116,6 +117,24 @@ def _blames(trial: ImportTrial, shadow: ShadowingModule) -> bool:
     inside = any(file == shadow.path or file.startswith(f"{shadow.path}/") for file in trial.files)
     named = rf"(?:module|from) '{name}[.']|'{name}' is not a package"
     return inside or shadow.path in text or re.search(named, text) is not None
+
+
+def _put_first(case: _Case) -> ImportFault | None:
+    """A file outside of the environment, which a variable or a start file puts before its packages."""
+    files = [file for file in case.trial.suspects if not file.standard and file.path]
+    first = next((file for file in files if file.path in case.text), files[0] if files else None)
+    if first is None:
+        return None
+    if from_pythonpath(case.situation, first.path) and not from_pythonpath(case.situation, case.torch.path):
+        why = f"PYTHONPATH puts {first.path} before the packages of this environment."
+        unset = UnsetVariable("PYTHONPATH", why="it leads to other packages than the installed ones")
+        return ImportFault(why, (Fix("Unset PYTHONPATH", (unset,)),), (REQUIREMENTS, "torch-shadowed"))
+    folder = posixpath.dirname(first.path)
+    if first.put_first and not case.torch.path.startswith(f"{folder}/"):
+        text = f"Take {folder} out of {first.put_first}, or remove that file, if nothing else needs it."
+        why = f"{first.put_first} makes Python look into {folder}, where it finds {first.path}."
+        return ImportFault(why, (by_hand(f"Take the folder out of {posixpath.basename(first.put_first)}", text),))
+    return None
 
 
 def _illegal_instruction(case: _Case) -> ImportFault | None:
@@ -350,6 +369,7 @@ def _unknown(case: _Case) -> ImportFault:
 _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
     _not_started,
     _shadowed,
+    _put_first,
     _illegal_instruction,
     _static_tls,
     _out_of_memory,
