@@ -254,6 +254,16 @@ def test_what_other_frameworks_import_is_shadowed_too(tmp_path: Path, monkeypatc
     assert "jax needs" in found.message
 
 
+def test_a_warning_that_pythonwarnings_makes_an_error_is_not_blamed_on_a_package(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "sitecustomize.py").write_text("")
+    (site / "torch/__init__.py").write_text("import warnings\nwarnings.warn('no numpy')\n" + TORCH)
+    assert problems(examined(tmp_path)) == []
+    machine = examined(tmp_path, PYTHONWARNINGS="error")
+    assert problems(machine) == ["torch-import-fails"]
+    assert remedies(machine, "torch-import-fails") == ["unset PYTHONWARNINGS"]
+
+
 # --- folders that come before the environment's own ---
 
 

@@ -273,6 +273,15 @@ def _undefined_symbol(case: _Case) -> ImportFault | None:
     return ImportFault(why, (pins or _find_out(case),), causes)
 
 
+def _warning_as_error(case: _Case) -> ImportFault | None:
+    """PYTHONWARNINGS=error makes an error of each warning."""
+    warned = re.search(r"^(?:[\w.]+\.)?\w*Warning:", case.text, flags=re.M)
+    if warned is None or not re.search(r"\be(?:rror|rro|rr|r)?\b", case.situation.variable("PYTHONWARNINGS") or ""):
+        return None
+    unset = UnsetVariable("PYTHONWARNINGS", why="a warning is then no error")
+    return ImportFault("PYTHONWARNINGS makes an error of a warning.", (Fix("Unset PYTHONWARNINGS", (unset,)),))
+
+
 def _known_text(case: _Case) -> ImportFault | None:
     """A text that the matrix knows."""
     row = case.situation.matrix.cause_of(case.text, case.situation.built_for)
@@ -369,6 +378,7 @@ def _unknown(case: _Case) -> ImportFault:
 _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
     _not_started,
     _shadowed,
+    _warning_as_error,
     _put_first,
     _illegal_instruction,
     _static_tls,

@@ -119,6 +119,15 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     severity: Literal["error", "warning", "note"]
     unless: Literal["nvidia", "amd"] | None = None
     """A build for this vendor's GPUs makes the value right."""
+    builds: Literal["gpu", "cpu", "any"] = "gpu"
+    """The builds that it is wrong for; for another one than "gpu" it is so without a GPU, too."""
+    version: str | None = None
+    """PEP 440 specifier of the framework; None: every version."""
+    package: str = ""
+    """Only beside this distribution, of the versions that `package_version` names."""
+    package_version: str | None = None
+    without: str = ""
+    """Only where this distribution is not installed."""
     meaning: str
     """A sentence without its full stop: "JAX then uses no GPU"."""
 
