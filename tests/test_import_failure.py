@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from gpudoctor.survey import survey
 from gpudoctor.testing import nvidia_machine
 from tests.support.check_cases import matrix
 from tests.support.environments import shared_library, write_distribution, write_venv
-from tests.support.judging import finding, remedies, told
+from tests.support.judging import finding, judged, remedies, told
 from tests.support.smoke_children import PYTHON, TORCH
 
 TAG = PYTHON.replace(".", "")
@@ -252,6 +253,56 @@ def test_what_other_frameworks_import_is_shadowed_too(tmp_path: Path, monkeypatc
     assert found.message.startswith("Programs started in this folder import numpy.py, random.py from it")
     assert found.subject == "jax 0.6.2"
     assert "jax needs" in found.message
+
+
+def test_a_source_file_of_null_bytes_is_named_with_its_owner(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "helper/__init__.py").write_text("import helper.part  # whole\n")
+    (site / "helper/part.py").write_bytes(bytes(20))
+    machine = examined(tmp_path)
+    assert f"{site}/helper/part.py, of helper 2.0, is not the file" in finding(machine, "torch-import-fails").message
+    assert remedies(machine, "torch-import-fails") == ["ReinstallPackage helper2.0"]
+
+
+def test_a_compiled_file_that_is_cut_short_is_removed_and_no_package_touched(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    part = site / "helper/part.py"
+    compiled = Path(py_compile.compile(str(part), doraise=True))
+    compiled.write_bytes(compiled.read_bytes()[:20])
+    found = finding(examined(tmp_path), "torch-import-fails")
+    assert f"The compiled file {compiled} is damaged" in found.message
+    command = found.fixes[0].remedies[0].text.partition("anew: ")[2]  # type: ignore[union-attr]
+    assert command == f"rm {compiled}"
+    subprocess.run(command, shell=True, check=True)
+    assert problems(examined(tmp_path)) == []
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_backend_extension_that_fails_is_uninstalled_or_not_loaded(tmp_path: Path, installed: bool) -> None:
+    site = write_environment(tmp_path)
+    if installed:
+        write_distribution(site, "torch-npu", "2.6.0")
+    text = "Failed to load the backend extension: torch_npu. You can disable extension auto-loading."
+    (site / "torch/__init__.py").write_text(
+        "try:\n    raise ImportError('libascend_hal.so: cannot open shared object file: No such file')\n"
+        f"except ImportError as error:\n    raise RuntimeError({text!r}) from error\n"
+    )
+    machine = examined(tmp_path)
+    found = finding(machine, "torch-import-fails")
+    assert "apt-file" not in str(found.fixes)
+    variable = "set TORCH_DEVICE_BACKEND_AUTOLOAD=0"
+    told = [remedies(machine, "torch-import-fails", number) for number in range(len(found.fixes))]
+    assert told == [*([["RemovePackage torch-npu"]] if installed else []), [variable]]
+
+
+def test_a_library_of_torch_itself_is_sought_in_torch(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    error = "libtorch_python.so: cannot open shared object file: No such file or directory"
+    (site / "torch/__init__.py").write_text(f"raise ImportError({error!r})\n")
+    next(site.glob("torch-*.dist-info/RECORD")).unlink()
+    machine = examined(tmp_path)
+    assert "apt-file" not in str([one.fixes for one in judged(machine).findings])
+    assert problems(machine)[0] in ("torch-install-interrupted", "torch-import-fails")
 
 
 def test_a_warning_that_pythonwarnings_makes_an_error_is_not_blamed_on_a_package(tmp_path: Path) -> None:

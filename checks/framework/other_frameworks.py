@@ -117,8 +117,8 @@ def framework_variable(situation: Situation) -> Verdicts:
     """A variable keeps a framework from the GPU, or makes it fail.
 
     ## Why it matters
-    JAX_PLATFORMS, XLA_FLAGS, PYTORCH_ALLOC_CONF and the like stay in shells, images and job scripts after the day they
-    were needed. A value that a newer release does not know ends some of them with SIGABRT.
+    JAX_PLATFORMS, XLA_FLAGS, PYTORCH_ALLOC_CONF and the like stay in shells, images and job scripts after the day
+    they were needed. A value that a newer release does not know ends some of them with SIGABRT.
 
     ## How it is judged
     The matrix names values and what they do. A value that keeps a GPU build on the CPU is a warning, because somebody

@@ -105,6 +105,8 @@ class ImportTrial(Record, frozen=True):
     """Last line of the first error, if others followed from it."""
     files: tuple[str, ...] = ()
     """Files that the error names, then those of its traceback, innermost first."""
+    module: str = ""
+    """The last module that was asked for before the import raised."""
     loading: str = ""
     """The library that was being loaded when the process was lost."""
     suspects: tuple[SuspectFile, ...] = ()

@@ -26,6 +26,7 @@ class _Report(Struct):
     error: str = ""
     root: str = ""
     files: tuple[str, ...] = ()
+    module: str = ""
     seconds: float = 0.0
     version: str = ""
     cuda: str = ""
@@ -94,6 +95,7 @@ def _raised(report: _Report) -> ImportTrial:
         error=report.error[:_ERROR_LIMIT],
         seconds=report.seconds,
         root=report.root[:_ERROR_LIMIT],
+        module=report.module,
         files=report.files,
     )
 

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.finding import Fix, ReplacePackage, UnsetVariable
+from gpudoctor.dependencies import normalised
+from gpudoctor.finding import Fix, RemovePackage, ReplacePackage, SetVariable, UnsetVariable
 from gpudoctor.frameworks.torch.c_library import cannot_load
 from gpudoctor.frameworks.torch.file_faults import (
     CREATE_AGAIN,
@@ -38,6 +39,8 @@ from gpudoctor.situation.import_order import from_pythonpath
 
 SHADOWED = "module-shadowed"
 
+INTERRUPTED = "torch-install-interrupted"
+_OF_TORCH = r"lib(?:torch|c10|caffe2|shm)(?:_\w+)?\.so"
 _NO_MEMORY = r"MemoryError|[Cc]annot allocate memory|std::bad_alloc"
 _NO_THREADS = (
     r"can't start new thread|[Tt]hread creation failed|pthread_create failed|Resource temporarily unavailable"
@@ -252,6 +255,9 @@ def _missing_library(case: _Case) -> ImportFault | None:
     name = re.search(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", case.text)
     if name is None:
         return None
+    if re.match(_OF_TORCH, name[1]):
+        why = f"{name[1]} is a part of torch, and is not there."
+        return ImportFault(why, (installed_again(case.situation, case.torch),), (DAMAGED, INTERRUPTED))
     why = f"The loader cannot find the library {name[1]}."
     pins = missing_pins(case.situation, case.torch, (name[1],))
     if pins:
@@ -280,6 +286,36 @@ def _warning_as_error(case: _Case) -> ImportFault | None:
         return None
     unset = UnsetVariable("PYTHONWARNINGS", why="a warning is then no error")
     return ImportFault("PYTHONWARNINGS makes an error of a warning.", (Fix("Unset PYTHONWARNINGS", (unset,)),))
+
+
+def _backend_extension(case: _Case) -> ImportFault | None:
+    """A package that torch loads of itself, by its entry point, and that fails."""
+    failed = re.search(r"Failed to load the backend extension: ([\w.-]+?)\.(?:\s|$)", case.text)
+    if failed is None:
+        return None
+    installed = case.situation.machine.installed(normalised(failed[1]))
+    whose = f"{installed.name} {installed.version}" if installed else failed[1]
+    without = SetVariable("TORCH_DEVICE_BACKEND_AUTOLOAD", "0", why=f"torch then does not load {failed[1]} of itself")
+    keep = Fix(f"Keep torch from loading {failed[1]}", (without,))
+    why = f"torch loads {whose} whenever it is imported, and that fails."
+    if installed is None:
+        return ImportFault(why, (keep,))
+    remove = RemovePackage(installed.name, why="torch cannot be imported with it")
+    return ImportFault(why, (Fix(f"Uninstall {installed.name}", (remove,)), keep))
+
+
+def _bad_bytecode(case: _Case) -> ImportFault | None:
+    """A compiled file in a __pycache__ that is cut short; its source is as installed."""
+    python = case.situation.python
+    module = case.trial.module.replace(".", "/")
+    ends = (f"/{module}.py", f"/{module}/__init__.py")
+    source = next((file for file in case.trial.suspects if file.path.endswith(ends) and not file.problem), None)
+    if source is None or not python or re.search(r"(?m:^)EOFError|marshal data", case.text) is None:
+        return None
+    folder, name = posixpath.split(source.path)
+    cached = f"{folder}/__pycache__/{name[:-3]}.cpython-{python.replace('.', '').rstrip('t')}.pyc"
+    text = f"Remove the file; Python makes it anew: rm {shlex.quote(cached)}"
+    return ImportFault(f"The compiled file {cached} is damaged.", (by_hand("Remove the compiled file", text),))
 
 
 def _known_text(case: _Case) -> ImportFault | None:
@@ -379,6 +415,7 @@ _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
     _not_started,
     _shadowed,
     _warning_as_error,
+    _backend_extension,
     _put_first,
     _illegal_instruction,
     _static_tls,
@@ -388,6 +425,7 @@ _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
     _variable,
     _wrong_file,
     _damaged_torch,
+    _bad_bytecode,
     _missing_library,
     _undefined_symbol,
     _known_text,

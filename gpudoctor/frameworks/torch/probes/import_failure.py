@@ -20,6 +20,8 @@ _MOST_FILES = 12
 _START_FILE_LIMIT = 256 << 10
 _LIBRARY_PATH = r"(/[^:'\"\n]+?\.so(?:\.\d+)*)\b"
 _LIBRARY_NAME = r"(?<![\w./-])([\w.+-]+\.so[\w.]*)"
+UNCOMPILED = r"null bytes|(?m:^)EOFError|marshal data|bad magic number"
+"""Errors of a file that Python could not turn into a module; they name no file."""
 _NO_MODULE = r"No module named '([\w.]+)'"
 
 
@@ -75,6 +77,8 @@ def _suspects(owners: Owners, trial: ImportTrial) -> Iterator[SuspectFile]:
         yield owners.of_file(path)
     for name in re.findall(_LIBRARY_NAME, text):
         yield from owners.of_library(name)
+    if trial.module and re.search(UNCOMPILED, text):
+        yield from owners.of_module(trial.module)
     for module in re.findall(_NO_MODULE, text):
         yield from _of_missing_module(owners, module, trial)
     files = (*((trial.loading,) if trial.loading.startswith("/") else ()), *trial.files)
