@@ -6,12 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import ImportTrial, known
+from gpudoctor.machine import DamagedFile, Fact, ImportTrial, known
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.probes.record import damage
 from gpudoctor.situation import Situation
 from tests.support.check_cases import matrix
 from tests.support.environments import write_distribution, write_torch, write_venv
@@ -334,3 +336,48 @@ def test_a_package_without_a_record_is_judged_by_its_version_file(site):
 def test_metadata_that_a_full_disk_left_empty_is_told(site):
     (record(site) / "METADATA").write_text("")
     assert severity(machine(site), "torch-install-interrupted") == "warning"
+
+
+@pytest.mark.parametrize(("numpy", "severity_"), [("2.4.6", "error"), ("1.26.4", None)])
+def test_numba_with_a_numpy_that_it_refuses(site, numpy, severity_):
+    remove(site, "numpy")
+    write_distribution(site, "numba", "0.59.1", requires=("numpy<1.27,>=1.22",), files={"numba/__init__.py": "#"})
+    write_distribution(site, "numpy", numpy, files={"numpy/__init__.py": "#"})
+    assert severity(machine(site), "requirements-incomplete") == severity_
+    if severity_:
+        assert remedies(machine(site), "requirements-incomplete") == ["ReplacePackage numpy<1.27,>=1.22"]
+
+
+def test_where_no_version_suits_all_the_one_that_refuses_it_is_replaced(site):
+    remove(site, "numpy")
+    write_distribution(site, "numba", "0.59.1", requires=("numpy<1.27,>=1.22",), files={"numba/__init__.py": "#"})
+    write_distribution(site, "jax", "0.6.2", requires=("numpy>=2.0,<2.7",), files={"jax/__init__.py": "#"})
+    write_distribution(site, "numpy", "2.4.6", files={"numpy/__init__.py": "#"})
+    found = machine(site)
+    message = finding(found, "requirements-incomplete").message
+    assert "numba 0.59.1 needs numpy<1.27,>=1.22 (2.4.6 is installed)" in message
+    fixes = fixes_for(finding(found, "requirements-incomplete"), Situation(found, matrix()))
+    assert "Install a release of numba that admits numpy 2.4.6" in fixes[0].steps[0].text
+
+
+def test_a_jaxlib_alone_is_no_jax(site):
+    remove(site, "torch")
+    write_distribution(site, "jaxlib", "0.5.3", files={"jaxlib/__init__.py": "#"})
+    assert machine(site).environment.value.frameworks.others == ()
+
+
+def test_a_folder_that_this_user_may_not_read_is_opened_and_not_installed_again(site):
+    listed = machine(site).environment.value.distributions.value
+    closed = (DamagedFile(path=f"{site}/sympy/__init__.py", problem="unreadable"),)
+    shut = tuple(replace(one, damaged=closed) if one.name == "sympy" else one for one in listed)
+    environment = machine(site).environment.value.distributions
+    found = with_environment(machine(site), distributions=replace(environment, value=shut))
+    assert "sympy 1.14.0 (this user may not read its files)" in finding(found, "requirements-incomplete").message
+    assert f"read {site}/sympy and" in finding(found, "requirements-incomplete").fixes[0].remedies[0].text
+
+
+def test_what_a_record_lists_in_a_closed_folder_is_unreadable(site, monkeypatch):
+    host = LiveHost()
+    denied = Fact(state="denied", source="sympy", why="Permission denied")
+    monkeypatch.setattr(host, "stat", lambda path: denied)
+    assert damage(host, f"{site}/sympy/__init__.py", 1).problem == "unreadable"

@@ -10,7 +10,7 @@ from gpudoctor.machine.system import ProcessLimits
 
 class DamagedFile(Record, frozen=True):
     path: str
-    problem: Literal["missing", "truncated", "changed", "not-executable"]
+    problem: Literal["missing", "truncated", "changed", "not-executable", "unreadable"]
 
 
 class TorchCopy(Record, frozen=True):

@@ -39,6 +39,8 @@ def damage(host: Host, path: str, size: int) -> DamagedFile | None:
         started = host.live and path.endswith("/ptxas")  # a recording may not keep the permissions
         locked = started and not found.value.mode & 0o111
         return DamagedFile(path=path, problem="not-executable") if locked else None
+    if found.state == "denied" and host.live:
+        return DamagedFile(path=path, problem="unreadable")
     if not found.absent or (path.endswith(".py") and host.exists(f"{path}c")):
         return None  # an image may ship bytecode only
     return DamagedFile(path=path, problem="missing")

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpudoctor.dependencies import TRITONS, Required, closure, find_one, marker_environment
+from gpudoctor.dependencies import TRITONS, Required, closure, find_one, is_empty, joined, marker_environment
 from gpudoctor.finding import Severity
 from gpudoctor.frameworks.gpu_builds import cuda_release
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
@@ -59,6 +59,8 @@ class Unmet(Struct, frozen=True):
     found: Distribution | None
     effect: Effect
     severity: Severity
+    torn: bool = False
+    """No version is in the range of all that require it: `specifier` is that of `by` alone."""
 
     @property
     def text(self) -> str:
@@ -73,9 +75,17 @@ class Unmet(Struct, frozen=True):
     @property
     def damage(self) -> str:
         """What became of its files."""
+        if self.closed:
+            return "this user may not read its files"
         if self.found and all(file.problem == "not-executable" for file in self.found.damaged):
             return "its ptxas may not be executed"
         return "its files are gone" if self.found and self.found.emptied else "files of it are gone"
+
+    @property
+    def closed(self) -> bool:
+        """Its files are there, and this user may not read them."""
+        files = self.found.damaged if self.found and self.problem == "damaged" else ()
+        return bool(files) and all(file.problem == "unreadable" for file in files)
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -175,8 +185,11 @@ def _judged(
     if severity is None:
         return None
     asked = (*(one.what.specifier for one in several), cuda_release(situation, name))
-    specifier = ",".join(dict.fromkeys(filter(None, asked)))
-    return Unmet(found.name if found else name, problem, specifier, blamed[0].by, found, effect, severity)
+    specifier = joined(asked)
+    torn = problem == "outside" and is_empty(specifier)
+    if torn:
+        specifier = blamed[0].what.specifier
+    return Unmet(found.name if found else name, problem, specifier, blamed[0].by, found, effect, severity, torn)
 
 
 def _missed(found: Distribution, effect: Effect) -> bool:
