@@ -314,6 +314,15 @@ def test_any_package_that_torch_requires_is_looked_at(site, name, file):
     assert severity(machine(site), "package-installed-twice") is not None
 
 
+def test_of_two_torchvisions_the_one_of_this_torch_is_installed(site):
+    for version in ("0.24.1", "0.20.1"):
+        written_over(site, "torchvision", version, {"torchvision/__init__.py": f"# {version * int(version[3])}"})
+    found = machine(site)
+    assert finding(found, "package-installed-twice").subject == "torchvision 0.20.1"  # its files lie there
+    wanted = [["RemovePackage torchvision", "ReinstallPackage torchvision0.24.1"]]
+    assert [remedies(found, "package-installed-twice")] == wanted
+
+
 def test_what_is_left_of_an_earlier_record_and_other_packages_are_no_mixture(site):
     (write_distribution(site, "numpy", "1.26.4") / "RECORD").unlink()
     written_over(site, "requests", "2.31.0", {"requests/__init__.py": "#"})

@@ -63,6 +63,8 @@ def _finding(fault: StartFault, prefix: str) -> Finding:
 
 
 def _message(fault: StartFault) -> str:
+    if fault.kind == "interpreter-gone" and fault.detail == fault.path:
+        return f"{fault.path} does not exist: this environment has no Python."
     if fault.kind == "interpreter-gone":
         return f"{fault.path} leads to {fault.detail}, which does not exist: this environment has no Python."
     if fault.kind == "interpreter-other":
