@@ -17,7 +17,7 @@ from gpudoctor.probes.record import damage
 from gpudoctor.situation import Situation
 from tests.support.check_cases import matrix
 from tests.support.environments import write_distribution, write_torch, write_venv
-from tests.support.judging import finding, remedies, severity, told
+from tests.support.judging import finding, judged, remedies, severity, told
 from tests.support.machines import change, nvidia_gpu, nvidia_machine, with_environment
 
 REQUIRES = (
@@ -390,3 +390,12 @@ def test_what_a_record_lists_in_a_closed_folder_is_unreadable(site, monkeypatch)
     denied = Fact(state="denied", source="sympy", why="Permission denied")
     monkeypatch.setattr(host, "stat", lambda path: denied)
     assert damage(host, f"{site}/sympy/__init__.py", 1).problem == "unreadable"
+
+
+def test_a_library_of_another_release_of_cudnn_is_no_missing_system_package(site):
+    shutil.rmtree(next(site.glob("nvidia_cudnn_cu12-*.dist-info")))
+    write_distribution(site, "nvidia-cudnn-cu12", "8.9.2.26", files={"nvidia/cudnn/lib/libcudnn.so.8": b"x"})
+    error = "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory"
+    found = judged(machine(site, ImportTrial(ok=False, error=error))).findings
+    assert found[0].slug == "cudnn-mismatch"
+    assert "apt-file" not in str([one.fixes for one in found])

@@ -31,6 +31,7 @@ from gpudoctor.frameworks.torch.file_faults import (
     of_file,
 )
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of
 from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.frameworks.torch.required_packages import missing_pins, out_of_range, wrong_pins
 from gpudoctor.machine import NOT_STARTED, WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile, Torch
@@ -260,6 +261,12 @@ def _missing_library(case: _Case) -> ImportFault | None:
         return ImportFault(why, (installed_again(case.situation, case.torch),), (DAMAGED, INTERRUPTED))
     why = f"The loader cannot find the library {name[1]}."
     pins = missing_pins(case.situation, case.torch, (name[1],))
+    if pins is None and distribution_of(name[1]):
+        pins = wrong_pins(case.situation, case.torch)  # the library of another release has another name
+        causes = ("cudnn-mismatch",) if family_of(name[1]) == family_of("libcudnn.so") else ()
+        if pins:
+            why = f"{why} The installed NVIDIA packages are not those that torch requires."
+            return ImportFault(why, (pins,), (*causes, REQUIREMENTS))
     if pins:
         return ImportFault(why, (pins,), (REQUIREMENTS,))
     text = (
