@@ -45,6 +45,26 @@ class Dependency(Struct, frozen=True):
         return _admits(self.specifier, version)
 
 
+def joined(specifiers: Iterable[str]) -> str:
+    """Several specifiers as one: of its bounds only the tightest ("<2,<3,>=1.2" becomes "<2,>=1.2")."""
+    clauses = list(dict.fromkeys(clause for one in specifiers for clause in one.split(",") if clause))
+    for signs, tighter in ((">", 1), ("<", -1)):
+        bounds = [clause for clause in clauses if clause.startswith(signs)]
+        if len(bounds) < 2 or not all(re.fullmatch(r"[<>]=?\d+(\.\d+)*", clause) for clause in bounds):
+            continue
+        versions = {clause: figures(clause.lstrip("<>=")) for clause in bounds}
+        tightest = max(versions.values()) if tighter > 0 else min(versions.values())
+        kept = min((clause for clause in bounds if versions[clause] == tightest), key=lambda clause: "=" in clause)
+        clauses = [clause for clause in clauses if clause == kept or clause not in versions]
+    return ",".join(clauses)
+
+
+def is_empty(specifier: str) -> bool:
+    """Whether no version is at once above the lower and below the upper bound of a joined specifier."""
+    bounds = {clause[0]: figures(clause.lstrip("<>=")) for clause in specifier.split(",") if clause[:1] in ("<", ">")}
+    return len(bounds) == 2 and bounds[">"] > bounds["<"]
+
+
 class Required(Struct, frozen=True):
     """A dependency that applies here, and the installed distribution that states it."""
 

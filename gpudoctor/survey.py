@@ -162,6 +162,7 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
             late=rows.late_libraries,
             packages=gpu_packages,
             modules=rows.imported_modules,
+            version_files=rows.version_files,
             frameworks=FrameworkRows(rows.frameworks, rows.framework_builds),
         ),
         nothing,
@@ -318,8 +319,19 @@ def _start_torch(
     if trial.value is not None and not trial.value.ok:
         trial = probing("failed import", lambda: _with_suspects(host, environment, trial, before), trial)
     machine = replace(_with_torch(machine, trial=trial), smoke=performed.smoke)
+    if trial.value is not None and trial.value.variables:
+        machine = replace(machine, variables=_as_started(machine.variables, trial.value))
     computed = any(kernel.status != "skipped" for kernel in performed.smoke.kernels) if performed.smoke else False
     return replace(machine, level=run.level) if run and computed else machine
+
+
+def _as_started(variables: dict[str, str], trial: ImportTrial) -> dict[str, str]:
+    """The variables that Python's start files leave to a program."""
+    from gpudoctor.probes.variables import relevant_variables
+
+    changed = {one.name: one.value for one in trial.variables}
+    left = {name: value for name, value in variables.items() if changed.get(name, "") is not None}
+    return {**left, **relevant_variables({name: value for name, value in changed.items() if value is not None})}
 
 
 def _compute_with(

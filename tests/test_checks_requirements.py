@@ -6,16 +6,19 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import ImportTrial, known
+from gpudoctor.machine import DamagedFile, Fact, ImportTrial, known
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.planner.repair import Allowed
+from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.probes.record import damage
 from gpudoctor.situation import Situation
 from tests.support.check_cases import matrix
 from tests.support.environments import write_distribution, write_torch, write_venv
-from tests.support.judging import finding, plan_of, remedies, severity, told
+from tests.support.judging import finding, judged, plan_of, remedies, severity, told
 from tests.support.machines import change, nvidia_gpu, nvidia_machine, with_environment
 
 REQUIRES = (
@@ -58,7 +61,15 @@ def site(tmp_path: Path) -> Path:
 def machine(site: Path, trial: ImportTrial | None = None):
 
     prefix = str(site.parents[2])
-    environment = probe_environment(LiveHost(), prefix, {}, packages=matrix().gpu_packages)
+    rows = matrix().tables
+    environment = probe_environment(
+        LiveHost(),
+        prefix,
+        {},
+        packages=matrix().gpu_packages,
+        version_files=rows.version_files,
+        frameworks=FrameworkRows(rows.frameworks, rows.framework_builds),
+    )
     found = change(nvidia_machine(nvidia_gpu()), environment=environment)
     if trial is None:
         return found
@@ -337,3 +348,125 @@ def test_what_another_cuda_replaces_is_removed_once(site):
     assert any("torch==" in word for step in steps for word in step.argv)
     naming = [step.argv for step in steps if any("cudnn" in word for word in step.argv)]
     assert len(naming) <= 1, naming
+
+
+# --- two releases in one folder, and files without a record ---------------------------------------------------
+
+
+def written_over(site: Path, name: str, version: str, files: dict[str, str]) -> None:
+    """`pip install --ignore-installed`: another release over the installed one."""
+    write_distribution(site, name, version, files=files)
+
+
+def test_two_releases_of_numpy_in_one_folder_are_told_and_installed_cleanly(site):
+    written_over(site, "numpy", "1.26.4", {"numpy/__init__.py": "# 1", "numpy/core/__init__.py": "# 1"})
+    found = machine(site)
+    assert severity(found, "package-installed-twice") == "warning"  # torch itself does without it
+    assert "as 1.26.4 and 2.3.4" in finding(found, "package-installed-twice").message
+    fix = remedies(found, "package-installed-twice")
+    assert [remedy.split(" (")[0] for remedy in fix] == ["RemovePackage numpy", "ReinstallPackage numpy1.26.4"]
+
+
+def test_a_mixture_that_an_import_needs_is_an_error_and_the_admitted_release_stays(site):
+    write_distribution(site, "jax", "0.6.2", requires=("jaxlib==0.6.2",), files={"jax/__init__.py": "#"})
+    write_distribution(site, "jaxlib", "0.6.2", requires=("numpy>=2.0",), files={"jaxlib/__init__.py": "#"})
+    written_over(site, "numpy", "1.26.4", {"numpy/__init__.py": "# 1", "numpy/core/__init__.py": "# 1"})
+    found = machine(site)
+    assert severity(found, "package-installed-twice") == "error"
+    assert "ReinstallPackage numpy2.3.4" in remedies(found, "package-installed-twice")[1]
+    assert severity(found, "requirements-incomplete") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("sympy", "sympy/__init__.py"), ("nvidia-cudnn-cu12", "nvidia/cudnn/x.so")]
+)
+def test_any_package_that_torch_requires_is_looked_at(site, name, file):
+    written_over(site, name, "0.9", {file: "# older"})
+    assert severity(machine(site), "package-installed-twice") is not None
+
+
+def test_of_two_torchvisions_the_one_of_this_torch_is_installed(site):
+    for version in ("0.24.1", "0.20.1"):
+        written_over(site, "torchvision", version, {"torchvision/__init__.py": f"# {version * int(version[3])}"})
+    found = machine(site)
+    assert finding(found, "package-installed-twice").subject == "torchvision 0.20.1"  # its files lie there
+    wanted = [["RemovePackage torchvision", "ReinstallPackage torchvision0.24.1"]]
+    assert [remedies(found, "package-installed-twice")] == wanted
+
+
+def test_what_is_left_of_an_earlier_record_and_other_packages_are_no_mixture(site):
+    (write_distribution(site, "numpy", "1.26.4") / "RECORD").unlink()
+    written_over(site, "requests", "2.31.0", {"requests/__init__.py": "#"})
+    written_over(site, "requests", "2.32.0", {"requests/__init__.py": "# newer"})
+    assert severity(machine(site), "package-installed-twice") is None
+
+
+def test_a_package_without_a_record_is_judged_by_its_version_file(site):
+    (site / "torchvision").mkdir()
+    (site / "torchvision/version.py").write_text("__version__ = '0.20.1+cu124'\n")
+    found = machine(site)
+    assert severity(found, "torchvision-mismatch") == "error"
+    steps = fixes_for(finding(found, "torchvision-mismatch"), Situation(found, matrix()))[0].steps
+    assert steps[-2].argv[:3] == ("rm", "-rf", f"{site}/torchvision")
+    assert steps[-1].argv[-1].startswith("torchvision==")
+    (site / "torchvision/version.py").write_text("__version__ = '0.24.1+cu128'\n")
+    assert severity(machine(site), "torchvision-mismatch") is None
+
+
+def test_metadata_that_a_full_disk_left_empty_is_told(site):
+    (record(site) / "METADATA").write_text("")
+    assert severity(machine(site), "torch-install-interrupted") == "warning"
+
+
+@pytest.mark.parametrize(("numpy", "severity_"), [("2.4.6", "error"), ("1.26.4", None)])
+def test_numba_with_a_numpy_that_it_refuses(site, numpy, severity_):
+    remove(site, "numpy")
+    write_distribution(site, "numba", "0.59.1", requires=("numpy<1.27,>=1.22",), files={"numba/__init__.py": "#"})
+    write_distribution(site, "numpy", numpy, files={"numpy/__init__.py": "#"})
+    assert severity(machine(site), "requirements-incomplete") == severity_
+    if severity_:
+        assert remedies(machine(site), "requirements-incomplete") == ["ReplacePackage numpy<1.27,>=1.22"]
+
+
+def test_where_no_version_suits_all_the_one_that_refuses_it_is_replaced(site):
+    remove(site, "numpy")
+    write_distribution(site, "numba", "0.59.1", requires=("numpy<1.27,>=1.22",), files={"numba/__init__.py": "#"})
+    write_distribution(site, "jax", "0.6.2", requires=("numpy>=2.0,<2.7",), files={"jax/__init__.py": "#"})
+    write_distribution(site, "numpy", "2.4.6", files={"numpy/__init__.py": "#"})
+    found = machine(site)
+    message = finding(found, "requirements-incomplete").message
+    assert "numba 0.59.1 needs numpy<1.27,>=1.22 (2.4.6 is installed)" in message
+    fixes = fixes_for(finding(found, "requirements-incomplete"), Situation(found, matrix()))
+    assert "Install a release of numba that admits numpy 2.4.6" in fixes[0].steps[0].text
+
+
+def test_a_jaxlib_alone_is_no_jax(site):
+    remove(site, "torch")
+    write_distribution(site, "jaxlib", "0.5.3", files={"jaxlib/__init__.py": "#"})
+    assert machine(site).environment.value.frameworks.others == ()
+
+
+def test_a_folder_that_this_user_may_not_read_is_opened_and_not_installed_again(site):
+    listed = machine(site).environment.value.distributions.value
+    closed = (DamagedFile(path=f"{site}/sympy/__init__.py", problem="unreadable"),)
+    shut = tuple(replace(one, damaged=closed) if one.name == "sympy" else one for one in listed)
+    environment = machine(site).environment.value.distributions
+    found = with_environment(machine(site), distributions=replace(environment, value=shut))
+    assert "sympy 1.14.0 (this user may not read its files)" in finding(found, "requirements-incomplete").message
+    assert f"read {site}/sympy and" in finding(found, "requirements-incomplete").fixes[0].remedies[0].text
+
+
+def test_what_a_record_lists_in_a_closed_folder_is_unreadable(site, monkeypatch):
+    host = LiveHost()
+    denied = Fact(state="denied", source="sympy", why="Permission denied")
+    monkeypatch.setattr(host, "stat", lambda path: denied)
+    assert damage(host, f"{site}/sympy/__init__.py", 1).problem == "unreadable"
+
+
+def test_a_library_of_another_release_of_cudnn_is_no_missing_system_package(site):
+    shutil.rmtree(next(site.glob("nvidia_cudnn_cu12-*.dist-info")))
+    write_distribution(site, "nvidia-cudnn-cu12", "8.9.2.26", files={"nvidia/cudnn/lib/libcudnn.so.8": b"x"})
+    error = "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory"
+    found = judged(machine(site, ImportTrial(ok=False, error=error))).findings
+    assert found[0].slug == "cudnn-mismatch"
+    assert "apt-file" not in str([one.fixes for one in found])

@@ -10,7 +10,16 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from gpudoctor.dependencies import Dependency, applies, closure, find_one, marker_environment, normalised, parsed
+from gpudoctor.dependencies import (
+    Dependency,
+    applies,
+    closure,
+    find_one,
+    joined,
+    marker_environment,
+    normalised,
+    parsed,
+)
 from gpudoctor.machine import Distribution
 
 LINUX = marker_environment("3.12", "x86_64")
@@ -143,3 +152,18 @@ def test_the_closure_is_closed(graph):
     found = required(graph, "a")
     reached = {"a"} | {name for _, name in found}
     assert found == {(by, name) for by in reached & graph.keys() for name in graph[by]}
+
+
+@pytest.mark.parametrize(
+    ("specifiers", "text"),
+    [
+        ((">=1.26", ">=2.0.0,<2.7", ">=1.26.4"), ">=2.0.0,<2.7"),
+        (("<3,>1", "<=2", "<2"), ">1,<2"),
+        ((">=1.10", ">=1.9"), ">=1.10"),
+        ((">1.2", ">=1.2"), ">1.2"),
+        (("==1.2", "", "==1.2"), "==1.2"),
+        (("!=2.1,>=2", ">=2.0rc1"), "!=2.1,>=2,>=2.0rc1"),
+    ],
+)
+def test_specifiers_of_several_packages_are_told_as_one_range(specifiers, text):
+    assert joined(specifiers) == text

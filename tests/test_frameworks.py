@@ -416,6 +416,59 @@ def test_a_variable_that_keeps_jax_from_the_gpu(packages, value, severities):
 
 
 @pytest.mark.parametrize(
+    ("packages", "name", "value", "fails"),
+    [
+        ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "JAX_PLATFORMS", "gpu,cpu", True),
+        ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "JAX_PLATFORMS", "cpu,gpu", True),
+        ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "JAX_PLATFORMS", "cpu", False),
+        (JAX_12, "JAX_PLATFORMS", "gpu,cpu", False),
+        ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--xla_gpu_enable_async_all_reduce=true", True),
+        ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--a=1 --xla_gpu_enable_cuda_graphs --b", True),
+        ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--xla_gpu_enable_latency_hiding_scheduler=true", False),
+        ({"jax": "0.4.20", "jaxlib": "0.4.20"}, "XLA_FLAGS", "--xla_gpu_enable_async_all_reduce=true", False),
+        ({"tensorflow": "2.19.0"}, "TF_USE_LEGACY_KERAS", "1", True),
+        ({"tensorflow": "2.19.0"}, "TF_USE_LEGACY_KERAS", "0", False),
+        ({"tensorflow": "2.19.0", "tf-keras": "2.19.0"}, "TF_USE_LEGACY_KERAS", "1", False),
+        ({"tensorflow": "2.15.0"}, "TF_USE_LEGACY_KERAS", "1", False),
+        ({"tensorflow": "2.19.0", "protobuf": "5.29.6"}, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "cpp", True),
+        ({"tensorflow": "2.19.0", "protobuf": "3.20.3"}, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "cpp", False),
+        ({"tensorflow": "2.19.0", "protobuf": "5.29.6"}, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python", False),
+    ],
+)
+def test_a_value_with_which_a_framework_does_not_start(packages, name, value, fails):
+    patient = machine(packages, variables={name: value})
+    slugs = [one.severity for one in found(patient, "framework-variable")]
+    assert slugs == (["error"] if fails else [])
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"])
+@pytest.mark.parametrize(
+    ("value", "fails"),
+    [
+        ("max_split_size_mb=512", True),
+        ("max_split_size_mb:10", True),
+        ("expandable_segments:True,max_split_size_mb:19", True),
+        ("max_split_size_mb:abc", True),
+        ("expandable_segments:true", True),
+        ("expandable_segments:1", True),
+        ("garbage_collection_threshold:1.5", True),
+        ("garbage_collection_threshold:0", True),
+        ("max_split_size_mb:20", False),
+        ("max_split_size_mb:128", False),
+        ("max_split_size_mb: 512, expandable_segments: True", False),
+        ("expandable_segments:False", False),
+        ("garbage_collection_threshold:0.8,max_split_size_mb:512", False),
+        ("roundup_power2_divisions:[256:1,512:2,>:8]", False),
+        ("backend:cudaMallocAsync", False),
+        ("", False),
+    ],
+)
+def test_a_value_of_torchs_allocator_that_ends_torch(name, value, fails):
+    for patient in (nvidia_machine(variables={name: value}), nvidia_machine(gpus=(), variables={name: value})):
+        assert [one.severity for one in found(patient, "framework-variable")] == (["error"] if fails else [])
+
+
+@pytest.mark.parametrize(
     ("packages", "slug", "kept"),
     [
         ({"onnxruntime": "1.32.0", "onnxruntime-gpu": "1.31.1"}, "ort-cpu-and-gpu-both", "onnxruntime-gpu"),

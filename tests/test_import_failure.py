@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import py_compile
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from gpudoctor.cli import gpudoctor
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Machine, SuspectFile
+from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.file_owner import Owners, unusable
 from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.situation import Situation
 from gpudoctor.survey import survey
+from gpudoctor.testing import nvidia_machine
 from tests.support.check_cases import matrix
 from tests.support.environments import shared_library, write_distribution, write_venv
-from tests.support.judging import remedies, told
+from tests.support.judging import finding, judged, remedies, told
 from tests.support.smoke_children import PYTHON, TORCH
 
 TAG = PYTHON.replace(".", "")
@@ -205,7 +212,7 @@ def test_what_takes_nobodys_place(tmp_path: Path) -> None:
     write_distribution(site, "dataclasses", "0.8", files={"dataclasses.py": ""})  # behind the standard library
     other = tmp_path / "target"
     write_distribution(other, "typing-extensions", "4.16.0", files={"typing_extensions.py": ""})
-    write(other, "queue/data.txt", "my_queue.py", "queue.md", "sympy/notes.py", "sys.py", "numpy.py")
+    write(other, "queue/data.txt", "my_queue.py", "queue.md", "sympy/notes.py", "sys.py", "tqdm.py")
     assert shadows(tmp_path, PYTHONPATH=str(other)) == []
 
 
@@ -218,3 +225,240 @@ def test_the_working_folder_counts_unless_python_is_told_not_to_look_there(
     assert shadows(tmp_path, PYTHONSAFEPATH="1") == []
     monkeypatch.chdir(Path(os.__file__).parent)
     assert shadows(tmp_path) == []
+
+
+def test_a_module_that_torch_only_tries_is_shadowed_where_nothing_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = write_environment(tmp_path)
+    project = tmp_path / "project"
+    monkeypatch.chdir(write(project, "numpy.py", "tqdm.py"))
+    assert shadows(tmp_path) == [("numpy", "working folder")]
+    assert "import numpy.py from it" in finding(examined(tmp_path, "static"), "module-shadowed").message
+    (project / "numpy.py").unlink()
+    monkeypatch.chdir(write(project, "numpy/__init__.py"))
+    assert shadows(tmp_path) == [("numpy", "working folder")]
+    write(project, "pyproject.toml")  # a checkout of NumPy
+    assert shadows(tmp_path) == []
+    write_distribution(site, "numpy", "2.3.4", files={"numpy/__init__.py": ""})
+    assert shadows(tmp_path) == [("numpy", "working folder")]
+
+
+def test_what_other_frameworks_import_is_shadowed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = write_venv(tmp_path / "venv", PYTHON, home=str(Path(sys.base_prefix) / "bin"))
+    for name in ("jax", "jaxlib", "numpy"):
+        write_distribution(site, name, "0.6.2", files={f"{name}/__init__.py": ""})
+    monkeypatch.chdir(write(tmp_path / "project", "random.py", "numpy.py", "pdb.py"))
+    found = finding(examined(tmp_path, "static"), "module-shadowed")
+    assert found.message.startswith("Programs started in this folder import numpy.py, random.py from it")
+    assert found.subject == "jax 0.6.2"
+    assert "jax needs" in found.message
+
+
+def test_a_source_file_of_null_bytes_is_named_with_its_owner(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "helper/__init__.py").write_text("import helper.part  # whole\n")
+    (site / "helper/part.py").write_bytes(bytes(20))
+    machine = examined(tmp_path)
+    assert f"{site}/helper/part.py, of helper 2.0, is not the file" in finding(machine, "torch-import-fails").message
+    assert remedies(machine, "torch-import-fails") == ["ReinstallPackage helper2.0"]
+
+
+def test_a_compiled_file_that_is_cut_short_is_removed_and_no_package_touched(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    part = site / "helper/part.py"
+    compiled = Path(py_compile.compile(str(part), doraise=True))
+    compiled.write_bytes(compiled.read_bytes()[:20])
+    found = finding(examined(tmp_path), "torch-import-fails")
+    assert f"The compiled file {compiled} is damaged" in found.message
+    command = found.fixes[0].remedies[0].text.partition("anew: ")[2]  # type: ignore[union-attr]
+    assert command == f"rm {compiled}"
+    subprocess.run(command, shell=True, check=True)
+    assert problems(examined(tmp_path)) == []
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_backend_extension_that_fails_is_uninstalled_or_not_loaded(tmp_path: Path, installed: bool) -> None:
+    site = write_environment(tmp_path)
+    if installed:
+        write_distribution(site, "torch-npu", "2.6.0")
+    text = "Failed to load the backend extension: torch_npu. You can disable extension auto-loading."
+    (site / "torch/__init__.py").write_text(
+        "try:\n    raise ImportError('libascend_hal.so: cannot open shared object file: No such file')\n"
+        f"except ImportError as error:\n    raise RuntimeError({text!r}) from error\n"
+    )
+    machine = examined(tmp_path)
+    found = finding(machine, "torch-import-fails")
+    assert "apt-file" not in str(found.fixes)
+    variable = "set TORCH_DEVICE_BACKEND_AUTOLOAD=0"
+    told = [remedies(machine, "torch-import-fails", number) for number in range(len(found.fixes))]
+    assert told == [*([["RemovePackage torch-npu"]] if installed else []), [variable]]
+
+
+def test_a_library_of_torch_itself_is_sought_in_torch(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    error = "libtorch_python.so: cannot open shared object file: No such file or directory"
+    (site / "torch/__init__.py").write_text(f"raise ImportError({error!r})\n")
+    next(site.glob("torch-*.dist-info/RECORD")).unlink()
+    machine = examined(tmp_path)
+    assert "apt-file" not in str([one.fixes for one in judged(machine).findings])
+    assert problems(machine)[0] in ("torch-install-interrupted", "torch-import-fails")
+
+
+def test_a_warning_that_pythonwarnings_makes_an_error_is_not_blamed_on_a_package(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "sitecustomize.py").write_text("")
+    (site / "torch/__init__.py").write_text("import warnings\nwarnings.warn('no numpy')\n" + TORCH)
+    assert problems(examined(tmp_path)) == []
+    machine = examined(tmp_path, PYTHONWARNINGS="error")
+    assert problems(machine) == ["torch-import-fails"]
+    assert remedies(machine, "torch-import-fails") == ["unset PYTHONWARNINGS"]
+
+
+# --- folders that come before the environment's own ---
+
+
+def older(root: Path) -> str:
+    """A folder with a `helper` that lacks what torch needs of it, as `pip install --target` makes it."""
+    folder = root / "older"
+    write_distribution(folder, "helper", "1.0", files={"helper/__init__.py": "raise ImportError('of old')\n"})
+    return str(folder)
+
+
+def test_packages_of_a_folder_in_pythonpath_are_not_installed_again(tmp_path: Path) -> None:
+    write_environment(tmp_path)
+    machine = examined(tmp_path, PYTHONPATH=older(tmp_path))
+    assert problems(machine)
+    for slug in problems(machine):
+        assert remedies(machine, slug) == ["unset PYTHONPATH"]
+    assert problems(examined(tmp_path, PYTHONPATH=str(tmp_path / "empty"))) == []
+
+
+@pytest.mark.parametrize("name", ["zz.pth", "sitecustomize.py"])
+def test_the_start_file_that_puts_another_folder_first_is_named(tmp_path: Path, name: str) -> None:
+    site = write_environment(tmp_path)
+    folder = older(tmp_path)
+    (site / name).write_text(f"import sys; sys.path.insert(0, '{folder}')\n")
+    machine = examined(tmp_path)
+    assert problems(machine) == ["torch-import-fails"]
+    found = finding(machine, "torch-import-fails")
+    assert f"{site}/{name} makes Python look into {folder}/helper" in found.message
+    assert f"out of {site}/{name}" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+
+
+# --- variables that are set when Python starts ---
+
+
+@pytest.mark.parametrize("file", ["sitecustomize.py", "gpu.pth"])
+def test_a_variable_that_a_start_file_sets_is_judged_and_the_file_named(tmp_path: Path, file: str) -> None:
+    site = write_environment(tmp_path)
+    (site / file).write_text("import os; os.environ['CUDA_VISIBLE_DEVICES'] = ''\n")
+    (site / "a.pth").write_text("import os\n")
+    (site / "torch/version.py").write_text("__version__ = '2.9.1+cu128'\ncuda = '12.8'\n")
+    machine = examined(tmp_path, CUDA_VISIBLE_DEVICES="0", HSA_XNACK="1")
+    assert machine.variables["CUDA_VISIBLE_DEVICES"] == ""
+    assert machine.variables["HSA_XNACK"] == "1"
+    described = replace(nvidia_machine(), environment=machine.environment, variables=machine.variables)
+    found = finding(described, "cuda-visible-devices")
+    assert found.severity == "error"
+    step = fixes_for(found, Situation(described, matrix()))[0].steps[0]
+    assert f"from {site}/{file}: it runs whenever this Python starts" in step.text  # type: ignore[union-attr]
+
+
+def test_a_start_file_may_delete_a_variable_and_others_change_nothing(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "sitecustomize.py").write_text("import os; os.environ.pop('CUDA_VISIBLE_DEVICES', None)\n")
+    assert "CUDA_VISIBLE_DEVICES" not in examined(tmp_path, CUDA_VISIBLE_DEVICES="7").variables
+    (site / "sitecustomize.py").write_text("import os; os.environ['CUDA_VISIBLE_DEVICES'] = '7'\n")
+    machine = examined(tmp_path, CUDA_VISIBLE_DEVICES="7")
+    assert machine.variables["CUDA_VISIBLE_DEVICES"] == "7"
+    assert machine.torch is not None
+    assert machine.torch.trial.value is not None
+    assert machine.torch.trial.value.variables == ()
+
+
+# --- the environment itself ------------------------------------------------------------------------------
+
+
+def test_a_pth_file_may_name_a_folder_with_an_umlaut(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (tmp_path / "größe").mkdir()
+    (site / "local.pth").write_text(f"{tmp_path}/größe\n", encoding="utf-8")
+    assert problems(examined(tmp_path, LC_ALL="", LANG="C.UTF-8")) == []
+
+
+@pytest.mark.parametrize("level", ["static", None])
+@pytest.mark.parametrize("torch", [True, False])
+def test_a_pth_file_that_is_not_utf8_ends_python(tmp_path: Path, torch: bool, level: str | None) -> None:
+    site = write_environment(tmp_path)
+    if not torch:
+        shutil.rmtree(site / "torch")
+        shutil.rmtree(site / "torch-2.9.1+cpu.dist-info")
+    (site / "powershell.pth").write_bytes("C:/more".encode("utf-16"))
+    machine = examined(tmp_path, level)
+    assert problems(machine) == ["environment-broken"]
+    found = finding(machine, "environment-broken")
+    assert f"{site}/powershell.pth is not UTF-8" in found.message
+    assert f"rm {site}/powershell.pth" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+
+
+def test_a_pth_folder_and_one_of_plain_ascii_are_no_fault(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "folder.pth").mkdir()
+    (site / "plain.pth").write_text("more\n")
+    assert problems(examined(tmp_path)) == []
+
+
+@pytest.mark.parametrize("level", ["static", None])
+def test_an_interpreter_that_is_gone_or_of_another_version_is_told_from_files(
+    tmp_path: Path, level: str | None
+) -> None:
+    write_environment(tmp_path)
+    link = tmp_path / "venv/bin" / f"python{PYTHON}"
+    link.unlink()
+    link.symlink_to("/opt/gone/bin/python3.11")
+    machine = examined(tmp_path, level)
+    assert problems(machine) == ["environment-broken"]
+    found = finding(machine, "environment-broken")
+    assert "leads to /opt/gone/bin/python3.11, which does not exist" in found.message
+    text = found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+    assert f"python{PYTHON} -m venv --without-pip {tmp_path}/venv" in text
+    (tmp_path / "other/bin").mkdir(parents=True)
+    (tmp_path / "other/bin/python3.6").write_text("#!/bin/sh\n")
+    (tmp_path / "other/bin/python3.6").chmod(0o755)
+    link.unlink()
+    link.symlink_to(tmp_path / "other/bin/python3.6")
+    machine = examined(tmp_path, "static")
+    assert problems(machine) == ["environment-broken"]
+    assert f"is Python 3.6, and the packages of this environment are for Python {PYTHON}" in (
+        finding(machine, "environment-broken").message
+    )
+
+
+def test_the_venv_that_the_fix_makes_again_sees_its_packages(tmp_path: Path) -> None:
+    write_environment(tmp_path)
+    for link in (tmp_path / "venv/bin").glob("python*"):
+        link.unlink()
+    (tmp_path / "venv/bin/python").symlink_to("/opt/gone/python3")
+    text = finding(examined(tmp_path), "environment-broken").fixes[0].remedies[0].text  # type: ignore[union-attr]
+    for line in text.splitlines()[1:]:
+        subprocess.run(line, shell=True, check=True)
+    assert problems(examined(tmp_path)) == []
+
+
+@pytest.mark.parametrize("named", ["venv", "venv/bin/python"])
+def test_a_venv_without_its_pyvenv_cfg_is_told(tmp_path: Path, named: str) -> None:
+    site = write_environment(tmp_path)
+    (tmp_path / "venv/bin/activate").write_text("# venv\n")
+    (tmp_path / "venv/pyvenv.cfg").unlink()
+    environment = probe_environment(LiveHost(), str(tmp_path / named), {}).value
+    assert environment is not None
+    assert [(one.kind, one.path) for one in environment.start_faults] == [
+        ("no-pyvenv-cfg", f"{site.parents[2]}/pyvenv.cfg")
+    ]
+
+
+def test_the_python_of_a_system_needs_no_pyvenv_cfg() -> None:
+    environment = probe_environment(LiveHost(), sys.base_prefix, {}).value
+    assert environment is not None
+    assert environment.start_faults == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -331,6 +332,36 @@ def test_names_are_normalised_and_egg_infos_listed(tmp_path: Path) -> None:
     (site / "~umpy-1.26.4.dist-info").mkdir()
     found = versions(probe_named(LiveHost(), tmp_path / "venv"))
     assert found == {"flash-attn-x": "2.8.3", "pyyaml": "6.0.1", "six": "1.16.0", "apex": "0.1"}
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_an_egg_that_easy_install_put_on_the_path_is_installed(tmp_path: Path, zipped: bool) -> None:
+    site = write_venv(tmp_path / "venv")
+    write_torch(site, "2.9.1+cu128", "12.8", requires=("typing-extensions>=4.10", "PyYAML", "sympy"))
+    eggs = {"typing_extensions": "4.16.0", "PyYAML": "6.0.2"}
+    for name, version in eggs.items():
+        egg = site / f"{name}-{version}-py3.12.egg"
+        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        if zipped:
+            with zipfile.ZipFile(egg, "w") as archive:
+                archive.writestr("EGG-INFO/PKG-INFO", head)
+        else:
+            (egg / "EGG-INFO").mkdir(parents=True)
+            (egg / "EGG-INFO/PKG-INFO").write_text(head)
+    (site / "easy-install.pth").write_text("".join(f"./{egg.name}\n" for egg in site.glob("*.egg")))
+    environment = probe_named(LiveHost(), tmp_path / "venv")
+    assert environment.not_installed == ("sympy",)
+    assert versions(environment)["typing-extensions"] == "4.16.0"
+    assert versions(environment)["pyyaml"] == "6.0.2"
+
+
+def test_what_lies_in_an_archive_on_the_path_is_not_called_missing(tmp_path: Path) -> None:
+    site = write_venv(tmp_path / "venv")
+    write_torch(site, "2.9.1+cu128", "12.8", requires=("typing-extensions>=4.10",))
+    with zipfile.ZipFile(tmp_path / "libs.zip", "w") as archive:
+        archive.writestr("typing_extensions.py", "")
+    environment = probe_named(LiveHost(), tmp_path / "venv", PYTHONPATH=str(tmp_path / "libs.zip"))
+    assert environment.not_installed == ()
 
 
 def test_of_two_records_of_one_name_the_whole_one_counts(tmp_path: Path) -> None:

@@ -17,11 +17,14 @@ import termios
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from gpudoctor.machine import NvidiaApi, known
 from gpudoctor.render.layout import Line, broken
 from gpudoctor.render.look import PLAIN
-from gpudoctor.render.summary import next_lines
+from gpudoctor.render.summary import headline, next_lines
 from gpudoctor.report import Subject, make_report
+from gpudoctor.testing import nvidia_machine
 from tests.support.check_cases import matrix
 from tests.support.environments import write_torch, write_venv
 from tests.support.faulty_machines import MACHINES
@@ -129,6 +132,20 @@ def test_what_was_not_computed_is_not_called_ok(tmp_path: Path):
     lines = piped("check", "--root", str(tmp_path)).splitlines()
     assert lines[0] == "No problem found in files: the driver was not started, nothing was computed."
     assert lines[-1].endswith("gpudoctor smoke")
+
+
+def test_no_driver_was_started_for_a_gpu_that_is_only_described():
+    machine = replace(nvidia_machine(), level="quick")
+    described = replace(machine, gpus=tuple(replace(gpu, source="description") for gpu in machine.gpus))
+    asked = replace(machine.nvidia, cuda=known(NvidiaApi(status=0, devices=()), "libcuda.so.1"))
+    for one, told in (
+        (machine, "the driver was not started"),
+        (replace(machine, nvidia=asked), "the driver starts"),
+        (replace(described, nvidia=asked), "the driver was not started"),
+    ):
+        report = make_report(one, matrix(), judged(one), subject=Subject(kind="machine", label="this machine"))
+        line = "".join(text for text, _ in headline(report, PLAIN))
+        assert line == f"No problem found: {told}; nothing was computed on a GPU."
 
 
 def test_without_torch_the_screen_is_neutral_and_names_the_best_build(tmp_path: Path):

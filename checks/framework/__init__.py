@@ -5,6 +5,7 @@ from gpudoctor.situation import needs
 NEEDS = {
     "framework_damaged": needs.damaged_packages,
     "framework_libraries": needs.other_frameworks,
+    "framework_variables": needs.framework_variables,
     "module_shadowed": needs.shadows,
     "other_frameworks": needs.other_frameworks,
     "programs": needs.programs,

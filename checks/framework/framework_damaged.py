@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 from gpudoctor.check import Verdicts, check
@@ -35,7 +36,7 @@ def framework_install_damaged(situation: Situation) -> Verdicts:
     environment = situation.environment
     for package in environment.distributions.value or () if environment else ():
         one = frameworks.get(package.name)
-        lost = [file for file in package.lost if not _is_spare(situation, file)]
+        lost = [file for file in package.lost if file.problem != "unreadable" and not _is_spare(situation, file)]
         if not lost or package.installer == "conda" or (one is not None and one.name in shared):
             continue
         if one is not None or _has_gpu_code(situation, package.name):
@@ -56,7 +57,9 @@ def _has_gpu_code(situation: Situation, package: str) -> bool:
 def _damaged(
     situation: Situation, package: Distribution, lost: list[DamagedFile], one: InstalledFramework | None
 ) -> Finding:
-    files = ", ".join(file.path.rpartition("/")[2] for file in lost[:3]) + (" ..." if len(lost) > 3 else "")
+    site = posixpath.dirname(package.path)
+    named = [file.path.removeprefix(f"{site}/") for file in lost[:3]]
+    files = ", ".join(named) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
     return Finding(
         severity="error" if situation.usable else "warning",
         message=f"Files of {package.name} {package.version} are missing or cut short: {files}.",

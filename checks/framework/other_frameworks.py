@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     Device,
-    Evidence,
     Finding,
     Fix,
     Manual,
     Severity,
-    UnsetVariable,
 )
+from gpudoctor.frameworks.gpu_builds import builds_for, installs
 from gpudoctor.frameworks.others import gpu_names, sharing_frameworks, version_evidence, works_beside
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
@@ -48,7 +45,6 @@ def framework_cpu_only(situation: Situation) -> Verdicts:
     for one in situation.others if gpus else ():
         if one.vendor is not None or one.row is None or not one.has_cpu_build or one.name in shared:
             continue
-        from gpudoctor.frameworks.gpu_builds import builds_for, installs
 
         served = tuple(gpu for gpu in gpus if builds_for(situation, one.name, (gpu,)))
         brought = one.row.gpu == "sometimes" and not (one.files and one.files.requested)
@@ -94,7 +90,6 @@ def framework_other_vendor(situation: Situation) -> Verdicts:
         own = [gpu for gpu in situation.machine.of_vendor(one.vendor or "nvidia") if not gpu.reserved]
         if one.vendor is None or any(computes(situation, gpu) for gpu in own):
             continue
-        from gpudoctor.frameworks.gpu_builds import installs
 
         name = "NVIDIA" if one.vendor == "nvidia" else "AMD"
         yield Finding(
@@ -108,40 +103,4 @@ def framework_other_vendor(situation: Situation) -> Verdicts:
             fixes=installs(situation, one, gpus)
             or (Fix("Use another framework", (Manual(f"No index has a build of {one.title} for these GPUs."),)),),
             supersedes=("framework-cuda-libs-missing",),
-        )
-
-
-@check("GPD464", "framework-variable", "framework")
-def framework_variable(situation: Situation) -> Verdicts:
-    """A variable keeps a framework from the GPU, or makes it fail.
-
-    ## Why it matters
-    JAX_PLATFORMS, NUMBA_ENABLE_CUDASIM and the like stay in shells, images and job scripts after the day they were
-    needed.
-
-    ## How it is judged
-    The matrix names values and what they do. A value that keeps a GPU build on the CPU is a warning, because somebody
-    may have chosen it; one that makes the framework stop is an error. Without a usable GPU nothing is reported, nor
-    in a CPU build for a value that asks for the CPU.
-
-    ## Fix safety
-    Unsets the variable. Whoever set it must take it out of the place where it is set.
-    """
-    frameworks = {one.name: one for one in situation.others}
-    for row in situation.matrix.tables.framework_variables:
-        one, value = frameworks.get(row.framework), situation.variable(row.variable)
-        if one is None or value is None or not re.fullmatch(row.pattern, value) or not situation.usable:
-            continue
-        if (row.unless is not None and row.unless == one.vendor) or (row.unless is None and one.vendor is None):
-            continue
-        yield Finding(
-            severity=row.severity,
-            message=f"{row.variable}={value}: {row.meaning}.",
-            saw=f"{row.variable}={value}",
-            want=f"{row.variable} unset",
-            subject=row.variable,
-            framework=one.name,
-            evidence=(Evidence(row.variable, value, "environment"), *version_evidence(one)),
-            fixes=(Fix(f"Unset {row.variable}", (UnsetVariable(row.variable, why=f"{one.title} chooses itself"),)),),
-            refs=(row.source,),
         )

@@ -52,7 +52,8 @@ def torch_import_fails(situation: Situation) -> Verdicts:
         return
     trial = torch.trial
     if trial.value is not None:
-        if not trial.value.ok:
+        broken = situation.environment is not None and bool(situation.environment.start_faults)
+        if not trial.value.ok and not broken:  # environment-broken tells the reason
             yield _failed(situation, torch, trial.value)
         return
     if trial.source:  # it was tried

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import TRITONS
-from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage, UnsetVariable
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.requirements import Unmet, unmet
 from gpudoctor.situation import Situation
+from gpudoctor.situation.import_order import from_pythonpath
 
 _MOST_NAMED = 5
 _EFFECTS = ("torch-import-fails", "python-dev-missing", "no-gpu")
@@ -49,7 +52,7 @@ def requirements_incomplete(situation: Situation) -> Verdicts:
         subject=f"{root.name} {root.version}" if root else requirers[0],
         confidence="certain" if all(one.problem != "outside" for one in worst) else "likely",
         evidence=tuple(_evidence(one) for one in problems[:10]),
-        fixes=(_fix(situation, problems),),
+        fixes=_fixes(situation, problems),
         supersedes=_EFFECTS if problems[0].severity == "error" else (),
     )
 
@@ -67,10 +70,39 @@ def _evidence(one: Unmet) -> Evidence:
 
 
 def _fix(situation: Situation, problems: tuple[Unmet, ...]) -> Fix:
+    others = (one.found for one in problems if not from_pythonpath(situation, one.by.path))
+    if any(found is not None and from_pythonpath(situation, found.path) for found in others):
+        return Fix("Unset PYTHONPATH", (UnsetVariable("PYTHONPATH", why="it leads to these packages"),))
     missing = sum(one.problem == "absent" for one in problems)
+    closed = tuple(one for one in problems if one.closed)
+    if len(closed) == len(problems):
+        folders = " and ".join(posixpath.dirname(one.found.damaged[0].path) for one in closed if one.found)
+        text = (
+            f"Give this user the right to read {folders} and what is below, or run as the owner of the environment."
+        )
+        return Fix("Give this user access", (Manual(text),))
+    problems = tuple(one for one in problems if not one.closed)
     title = "Install what is missing" if missing == len(problems) else "Install these packages again"
     remedies = [_remedy(situation, one) for one in problems]
     return Fix(title, tuple(sorted(remedies, key=lambda remedy: isinstance(remedy, ReinstallPackage))))
+
+
+def _fixes(situation: Situation, problems: tuple[Unmet, ...]) -> tuple[Fix, ...]:
+    newer = _newer_requirers(problems)
+    if newer and all(one.torn for one in problems):
+        return newer
+    return (_fix(situation, problems), *newer)
+
+
+def _newer_requirers(problems: tuple[Unmet, ...]) -> tuple[Fix, ...]:
+    """Where no version is in the range of all that require a package, one of them has to go with the times."""
+    torn = [one for one in problems if one.torn]
+    names = tuple(dict.fromkeys(one.by.name for one in torn if one.by.name != "torch"))
+    if not names:
+        return ()
+    found = ", ".join(f"{one.name} {one.found.version}" for one in torn if one.found)
+    text = f"Install a release of {', '.join(names)} that admits {found}: pip install --upgrade {' '.join(names)}"
+    return (Fix(f"Use another release of {', '.join(names)}", (Manual(text, risk="replaces"),)),)
 
 
 def _remedy(situation: Situation, one: Unmet) -> ReplacePackage | ReinstallPackage:

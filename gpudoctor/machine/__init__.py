@@ -30,6 +30,8 @@ from gpudoctor.machine.environment import (
     ProjectPackage,
     PythonEnvironment,
     ShadowingModule,
+    StartFault,
+    StartFaultKind,
     TorchAsked,
 )
 from gpudoctor.machine.facts import Fact, FactState, Record, Vendor, absent, denied, known, unknown
@@ -76,6 +78,7 @@ from gpudoctor.machine.torch import (
     DamagedFile,
     FileProblem,
     ImportTrial,
+    StartVariable,
     SuspectFile,
     Torch,
     TorchCopy,
@@ -157,6 +160,9 @@ __all__ = [
     "SmokeDevice",
     "SmokeKernel",
     "SmokeStatus",
+    "StartFault",
+    "StartFaultKind",
+    "StartVariable",
     "SubjectKind",
     "SuspectFile",
     "System",

@@ -36,9 +36,12 @@ class Distribution(Record, frozen=True):
     built_for_torch: str = ""
     """The torch that it was compiled against, as its own build record says: "2.5.1+cu121"."""
     lacks: tuple[str, ...] = ()
-    """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
+    """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it. Where there is no
+    .dist-info at all, `path` is the package's own folder, and its files tell the version."""
     strays: tuple[str, ...] = ()
     """Other .dist-info folders of its name beside it, without RECORD: pip may take one of them for the package."""
+    twins: tuple[Distribution, ...] = ()
+    """Other whole records of that name in the same folder: the files of both lie there."""
     made_for: str = ""
     """What its wheel is for, if not this Python on this machine: "Python 3.12", "aarch64"."""
     unlinked: bool = False
@@ -46,7 +49,7 @@ class Distribution(Record, frozen=True):
 
     @property
     def lost(self) -> tuple[DamagedFile, ...]:
-        """Files that are gone or cut short; none where all of them are links that lead nowhere."""
+        """Files that are gone, cut short or closed to this user; none where all are links that lead nowhere."""
         return () if self.unlinked else tuple(one for one in self.damaged if one.problem != "not-executable")
 
     @property
@@ -145,7 +148,7 @@ WORKING_FOLDER = "working folder"
 
 
 class ShadowingModule(Record, frozen=True):
-    """A module or package that Python imports in place of one that torch needs."""
+    """A module or package that Python imports in place of one that a framework needs."""
 
     name: str
     """Top-level name: "queue", "typing_extensions"."""
@@ -153,11 +156,33 @@ class ShadowingModule(Record, frozen=True):
     via: str
     """PYTHONPATH, user site, .pth, working folder."""
     hides: str
-    """The file or folder of that name further on."""
+    """The file or folder of that name further on; empty: no installed package has the module, and the framework does
+    without it."""
     standard: bool = False
     """What is hidden belongs to the standard library."""
     at_import: bool = True
-    """`import torch` itself loads it."""
+    """The import of the framework itself loads it."""
+    framework: str = "torch"
+
+
+StartFaultKind = Literal["interpreter-gone", "interpreter-other", "no-pyvenv-cfg", "pth-undecodable"]
+
+
+class StartFault(Record, frozen=True):
+    """Why the Python of an environment cannot start, or does not see its packages."""
+
+    kind: StartFaultKind
+    path: str
+    """The interpreter, pyvenv.cfg or the .pth file."""
+    prefix: str = ""
+    detail: str = ""
+    """Where the interpreter's link ends; the version that it is."""
+    python: str = ""
+    """The version that the installed packages are for: "3.11"."""
+    links: tuple[str, ...] = ()
+    """The names of the interpreter in the environment."""
+    other: str = ""
+    """A Python of that version outside of it."""
 
 
 class Constraint(Record, frozen=True):
@@ -293,6 +318,8 @@ class PythonEnvironment(Record, frozen=True):
     """The tool that last changed a conda prefix, as its history says."""
     python_headers: Fact[bool] = unknown("not probed")
     """Whether that interpreter's Python.h exists."""
+    start_faults: tuple[StartFault, ...] = ()
+    """Why its Python cannot start, or does not see its packages."""
     libstdcxx: Fact[str] = unknown("not probed")
     """Highest GLIBCXX_x.y.z of the libstdc++ that this environment's processes load, or NO_GLIBCXX."""
     libstdcxx_path: str = ""

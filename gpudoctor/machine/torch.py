@@ -10,7 +10,7 @@ from gpudoctor.machine.system import ProcessLimits
 
 class DamagedFile(Record, frozen=True):
     path: str
-    problem: Literal["missing", "truncated", "changed", "not-executable"]
+    problem: Literal["missing", "truncated", "changed", "not-executable", "unreadable"]
 
 
 class TorchCopy(Record, frozen=True):
@@ -68,6 +68,17 @@ class SuspectFile(Record, frozen=True):
     """What it was made for ("Python 3.11", "aarch64"); the specifier of what is not installed (">=4.10")."""
     standard: bool = False
     """Part of the interpreter's standard library."""
+    put_first: str = ""
+    """The .pth file or sitecustomize.py that names its folder: Python looks there because of it."""
+
+
+class StartVariable(Record, frozen=True):
+    """A variable that a file changed when Python started; `value` is None for one that it deleted."""
+
+    name: str
+    value: str | None
+    file: str = ""
+    """sitecustomize.py, usercustomize.py or a .pth file."""
 
 
 NOT_STARTED = "the interpreter itself did not start"
@@ -94,10 +105,14 @@ class ImportTrial(Record, frozen=True):
     """Last line of the first error, if others followed from it."""
     files: tuple[str, ...] = ()
     """Files that the error names, then those of its traceback, innermost first."""
+    module: str = ""
+    """The last module that was asked for before the import raised."""
     loading: str = ""
     """The library that was being loaded when the process was lost."""
     suspects: tuple[SuspectFile, ...] = ()
     """Files that the failure points at, what is wrong with one first."""
+    variables: tuple[StartVariable, ...] = ()
+    """What the process had otherwise than it was started with."""
     limits: ProcessLimits = ProcessLimits()
     """Read if the import failed; `memory_kills` counts those during the import."""
 

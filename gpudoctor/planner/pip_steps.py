@@ -108,7 +108,8 @@ def without_record(place: Place, machine: Machine, names: Iterable[str]) -> tupl
         if package is not None and has_no_record(machine, name) and package.installer not in _KEEPERS:
             site = package.path.rpartition("/")[0]
             tops = _TOPS.get(name, ())
-            found += [(path, name) for path in (package.path, *(f"{site}/{top}" for top in tops))]
+            paths = dict.fromkeys((package.path, *(f"{site}/{top}" for top in tops)))
+            found += [(path, name) for path in paths]
         elif name == "torch" and environment is not None:
             found += [(copy.path, name) for copy in environment.torch_remains]
     return _of_this_place(place, found)

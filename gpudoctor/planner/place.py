@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gpudoctor.finding import Risk
 from gpudoctor.machine import Installers, InstallerSettings, Machine, Os, PythonEnvironment
@@ -76,6 +76,8 @@ class Place(Struct, frozen=True):
     """What changes the environment itself, whatever project it belongs to."""
     programs: tuple[str, ...] | None = None
     """Tools on PATH; None: unknown."""
+    set_in: dict[str, str] = field(default_factory=dict)
+    """The file that sets a variable whenever this Python starts, by the variable's name."""
     project_keys: tuple[str, ...] = ()
     compiled_by: tuple[str, ...] = ()
     """As the record has them."""
@@ -132,6 +134,7 @@ def place(machine: Machine) -> Place:
         pip=installers.pip,
         uv=installers.uv,
         obstacle=_obstacle(environment, tool) if environment else "",
+        set_in=_set_in(environment),
         makes_pip=environment is not None and installer(environment) == "ensurepip",
         installer="uv" if environment is not None and installer(environment) == "uv" else "pip",
         programs=installers.programs.value,
@@ -141,9 +144,16 @@ def place(machine: Machine) -> Place:
     )
 
 
+def _set_in(environment: PythonEnvironment | None) -> dict[str, str]:
+    trial = environment.torch.value.trial.value if environment and environment.torch.value else None
+    return {one.name: one.file for one in (trial.variables if trial else ()) if is_path(one.file)}
+
+
 def _obstacle(environment: PythonEnvironment, tool: Tool) -> str:
     """Why no command can change this environment."""
     found = environment.installers
+    if environment.start_faults and tool in ("pip", "uv"):
+        return "The Python of this environment does not work. Do first what environment-broken says"
     if found.interpreter.value is False and tool in ("pip", "uv"):
         return (
             f"{found.interpreter.source} does not start: the Python that this environment was made with is gone. "

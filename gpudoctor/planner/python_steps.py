@@ -179,6 +179,9 @@ def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:
     """Set a variable for this environment: in conda's settings, else for the command alone."""
     if not is_variable(remedy.name, remedy.value):
         return (_by_hand_only(f"the variable {remedy.name}"),)
+    if remedy.name in place.set_in:
+        text = f"In {place.set_in[remedy.name]}, which runs whenever this Python starts: set {remedy.name} to "
+        return (ManualStep(text=f"{text}{remedy.value!r} there.", why=remedy.why),)
     kept = conda_steps.set_variable(place, remedy)
     return (kept or EnvStep(name=remedy.name, value=remedy.value, why=remedy.why, risk=risk_of(remedy.name)),)
 
@@ -187,6 +190,11 @@ def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
     """Unset a variable: whoever set it knows where."""
     if not is_variable(remedy.name, ""):
         return (_by_hand_only("that variable"),)
+    if remedy.name in place.set_in:
+        text = (
+            f"Remove the line that sets {remedy.name} from {place.set_in[remedy.name]}: it runs whenever this Python "
+        )
+        return (ManualStep(text=f"{text}starts.", why=remedy.why),)
     where = "the container's start command, Dockerfile or manifest" if place.container else "the shell, unit or job"
     text = f"unset {remedy.name}\nand remove it from {where} that sets it"
     return (ManualStep(text=text, why=remedy.why),)

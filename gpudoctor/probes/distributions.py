@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +19,10 @@ from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution
 from gpudoctor.probes.import_path import Folder
+from gpudoctor.probes.record import share_present
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import VersionFile
 
 JUDGED = frozenset({
     "torch", "torchvision", "torchaudio", "triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm",
@@ -25,6 +30,9 @@ JUDGED = frozenset({
 })  # fmt: skip
 """Distributions whose requirements and installer matter to a check."""
 
+_EGG = r"([^-]+)-([^-]+)(?:-py[\d.]+)?(?:-[\w.-]+)?\.egg"
+_STATED = r"""(?m)^(?:__version__|_version|version)(?::[ ]*str)? = ['"](\d[\w.+-]{0,60})['"]"""
+_VERSION_FILE_LIMIT = 64 << 10
 _METADATA_LIMIT = 256 << 10
 _MOST_REQUIRES = 500
 _HEADERS = ("Name", "Version", "Requires-Dist")
@@ -33,17 +41,25 @@ _CONDA_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torc
 _CONDA_WANTED = r"(?:lib)?(?:torch|pytorch|triton|cuda|cudnn|cublas|nccl|magma|rocm|hip|numpy|xformers)"
 
 
-def distributions_in(host: Host, folders: tuple[Folder, ...]) -> tuple[Distribution, ...]:
-    """All distributions, sorted by name; if two have one name, the one in the earlier folder."""
+def distributions_in(
+    host: Host, folders: tuple[Folder, ...], archives: tuple[str, ...] = ()
+) -> tuple[Distribution, ...]:
+    """All distributions, sorted by name; if two have one name, the one in the earlier folder. `archives` are files
+    that are imported from: a zipped egg is one distribution."""
     found: dict[str, Distribution] = {}
     for folder in folders:
         here: dict[str, list[Distribution]] = {}
         for distribution in _list_folder(host, folder):
             here.setdefault(distribution.name, []).append(distribution)
         for name, several in here.items():
-            found.setdefault(name, several[0] if len(several) == 1 else _best_record(host, several))
+            if name not in found:
+                found[name] = several[0] if len(several) == 1 else _best_record(host, several)
+    for archive in archives:
+        egg = re.fullmatch(_EGG, posixpath.basename(archive))
+        if egg is not None:
+            found.setdefault(normalised(egg[1]), Distribution(name=normalised(egg[1]), version=egg[2]))
     return tuple(
-        with_details(host, distribution) if name in JUDGED else distribution
+        with_details(host, distribution) if name in JUDGED and distribution.path else distribution
         for name, distribution in sorted(found.items())
     )
 
@@ -54,6 +70,11 @@ def all_opened(host: Host, distributions: tuple[Distribution, ...]) -> tuple[Dis
 
 
 def _list_folder(host: Host, folder: Folder) -> Iterator[Distribution]:
+    if "EGG-INFO" in folder.names:  # an egg that was not zipped is a folder of its own on the path
+        path = posixpath.join(folder.path, "EGG-INFO")
+        head = metadata_head(host, path)
+        if "Name" in head:
+            yield Distribution(name=normalised(head["Name"][0]), version=head.get("Version", [""])[0], path=path)
     for entry in sorted(folder.names):
         stem, dot, kind = entry.rpartition(".")
         if not dot or kind not in ("dist-info", "egg-info") or stem.startswith("~"):
@@ -70,22 +91,44 @@ def _list_folder(host: Host, folder: Folder) -> Iterator[Distribution]:
 
 
 def _best_record(host: Host, several: list[Distribution]) -> Distribution:
-    """The complete one among several records of one name in one folder, else the newest. It names those that are
-    not complete."""
+    """Among several records of one name in one folder the one whose files lie there, else the newest. The other whole
+    ones are its twins, those without RECORD its strays."""
     from packaging.version import InvalidVersion, Version
 
-    def order(distribution: Distribution) -> tuple[bool, Version]:
+    present = {one.path: share_present(host, one.path) for one in several}
+
+    def order(distribution: Distribution) -> tuple[float, Version]:
         try:
             version = Version(distribution.version)
         except InvalidVersion:
             version = Version("0")
-        return recorded(distribution), version
+        share = present[distribution.path]
+        return -1.0 if share is None else share, version
 
-    def recorded(distribution: Distribution) -> bool:
-        return host.exists(posixpath.join(distribution.path, "RECORD"))
+    first, *others = sorted(several, key=order, reverse=True)
+    whole = (one for one in others if present[one.path] is not None and one.version != first.version)
+    strays = tuple(one.path for one in others if present[one.path] is None)
+    return replace(first, twins=tuple(whole), strays=strays)
 
-    best = max(several, key=order)
-    return replace(best, strays=tuple(one.path for one in several if one is not best and not recorded(one)))
+
+def unrecorded(
+    host: Host, folders: tuple[Folder, ...], rows: Iterable[VersionFile], known: Collection[str]
+) -> tuple[Distribution, ...]:
+    """Packages that lie in a folder of the path without a record, with the version that a file of theirs states.
+    `known` are the names that have a record."""
+    found: dict[str, Distribution] = {}
+    for row in rows:
+        top = row.file.partition("/")[0]
+        for folder in folders if row.package not in known else ():
+            if row.package in found or top not in folder.names:
+                continue
+            text = host.text(posixpath.join(folder.path, row.file), _VERSION_FILE_LIMIT).value or ""
+            stated = re.search(_STATED, text)
+            if stated is not None:
+                path = posixpath.join(folder.path, top)
+                version, lacks = stated[1], ("METADATA", "RECORD")
+                found[row.package] = Distribution(name=row.package, version=version, path=path, lacks=lacks)
+    return tuple(found.values())
 
 
 def with_details(host: Host, distribution: Distribution) -> Distribution:
@@ -99,17 +142,18 @@ def with_details(host: Host, distribution: Distribution) -> Distribution:
         requires=tuple(head.get("Requires-Dist", ())[:_MOST_REQUIRES]),
         direct_url=_direct_url(host, distribution.path),
         variant=_variant(host, distribution.path),
-        lacks=_lacks(host, distribution.path),
+        lacks=distribution.lacks or _lacks(host, distribution.path),
         runtimes=_runtimes(host, distribution),
         built_for_torch=_built_for_torch(host, distribution),
     )
 
 
 def _lacks(host: Host, path: str) -> tuple[str, ...]:
-    """What an interrupted install did not write: RECORD comes last."""
+    """What an interrupted install did not write, or a full disk left empty: RECORD comes last."""
     if not path.endswith(".dist-info"):
         return ()
-    return tuple(name for name in ("METADATA", "RECORD") if host.stat(posixpath.join(path, name)).absent)
+    files = {name: host.stat(posixpath.join(path, name)) for name in ("METADATA", "RECORD")}
+    return tuple(name for name, file in files.items() if file.absent or (file.value and file.value.size == 0))
 
 
 def _runtimes(host: Host, distribution: Distribution) -> tuple[str, ...]:

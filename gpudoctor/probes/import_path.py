@@ -35,6 +35,10 @@ class ImportPath(Struct, frozen=True):
 
     folders: tuple[Folder, ...]
     unreadable: tuple[Fact[tuple[str, ...]], ...] = ()
+    archives: tuple[str, ...] = ()
+    """Files of sys.path: Python imports from them what they hold (zipped eggs, .zip)."""
+    undecodable: tuple[str, ...] = ()
+    """.pth files that are not UTF-8: Python ends at its start with an error."""
 
     @property
     def site_packages(self) -> tuple[str, ...]:
@@ -50,7 +54,12 @@ def import_path(host: Host, layout: Layout, environ: Mapping[str, str]) -> Impor
             walk.add(part, "PYTHONPATH")
     for path, via in _site_folders(host, layout, environ):
         walk.add_site(path, via)
-    return ImportPath(folders=walk.folders, unreadable=tuple(walk.unreadable))
+    return ImportPath(
+        folders=walk.folders,
+        unreadable=tuple(walk.unreadable),
+        archives=tuple(dict.fromkeys(walk.archives)),
+        undecodable=tuple(dict.fromkeys(walk.undecodable)),
+    )
 
 
 def _site_folders(host: Host, layout: Layout, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -104,6 +113,8 @@ class _Walk:
         self._host = host
         self._found: dict[str, Folder] = {}
         self.unreadable: list[Fact[tuple[str, ...]]] = []
+        self.archives: list[str] = []
+        self.undecodable: list[str] = []
 
     @property
     def folders(self) -> tuple[Folder, ...]:
@@ -121,6 +132,8 @@ class _Walk:
             return folder
         if names.state == "denied":
             self.unreadable.append(names)
+        elif (file := self._host.stat(path).value) is not None and file.kind == "file":
+            self.archives.append(posixpath.normpath(path))
         return None
 
     def add_site(self, path: str, via: str) -> None:
@@ -133,8 +146,17 @@ class _Walk:
             self._found[real] = Folder(path=folder.path, via=via, names=folder.names)
         for name in sorted(folder.names):
             if name.endswith(".pth") and not name.startswith("."):
-                for line in pth_paths(self._host.text(posixpath.join(path, name), _PTH_LIMIT).value or ""):
+                for line in pth_paths(self._pth(posixpath.join(path, name))):
                     self.add(posixpath.join(path, line), ".pth")
+
+    def _pth(self, path: str) -> str:
+        content = self._host.data(path, _PTH_LIMIT).value or b""
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            if error.start < _PTH_LIMIT - 4:  # not a character that the limit cut
+                self.undecodable.append(path)
+            return content.decode("utf-8", "replace")
 
 
 def pth_paths(text: str) -> tuple[str, ...]:

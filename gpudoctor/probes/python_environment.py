@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from gpudoctor.dependencies import normalised
+from gpudoctor.dependencies import TRITONS, normalised
 from gpudoctor.frameworks.torch.probes.copies import find_copies, remains
 from gpudoctor.host import Host, LiveHost
 from gpudoctor.machine import (
@@ -23,6 +23,7 @@ from gpudoctor.probes.distributions import (
     conda_packages,
     conda_torch,
     distributions_in,
+    unrecorded,
     with_conda,
 )
 from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
@@ -31,13 +32,14 @@ from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of,
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
 from gpudoctor.probes.required import required_packages
 from gpudoctor.probes.shadowing import shadowing_modules
+from gpudoctor.probes.start_faults import start_faults
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 from gpudoctor.probes.tritons import triton_owner
 from gpudoctor.probes.wheel_tags import with_their_wheels
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.probes.copies import Copies
-    from gpudoctor.matrix.rows import ImportedModules, LateLibrary
+    from gpudoctor.matrix.rows import ImportedModules, LateLibrary, VersionFile
 
 
 def probe_environment(
@@ -48,12 +50,13 @@ def probe_environment(
     late: tuple[LateLibrary, ...] = (),
     packages: Collection[str] = (),
     modules: tuple[ImportedModules, ...] = (),
+    version_files: tuple[VersionFile, ...] = (),
     frameworks: FrameworkRows | None = None,
 ) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
     active one. `variables` override the host's own, `late` are libraries that others open when they need them, and
-    `modules` those that torch loads; what `packages` require is looked at, and the files that
-    `frameworks` name are read. Raises InputError if `python` is none of
+    `modules` those that torch loads; what `packages` require is looked at, the files that `frameworks` name are read,
+    and `version_files` where a package has no record. Raises InputError if `python` is none of
     these."""
     environ = {**host.environ, **variables}
     if python is not None and not host.live:
@@ -66,13 +69,18 @@ def probe_environment(
         return absent("PATH", f"no Python was found{own if in_tool(host, environ) else ''}")
     path = import_path(host, layout, environ)
     of_conda = conda_packages(host, layout.prefix) if layout.kind == "conda" else ()
+    recorded = with_conda(distributions_in(host, path.folders, path.archives), of_conda)
+    elsewhere = tuple(normalised(package.name) for package in of_conda)
+    names = {*elsewhere, *(one.name for one in recorded)}
+    if not names.isdisjoint(TRITONS):
+        names.update(TRITONS)
     checked = required_packages(
         host,
         path,
-        with_conda(distributions_in(host, path.folders), of_conda),
+        (*recorded, *unrecorded(host, path.folders, version_files, names)),
         packages=packages,
         python=layout.python,
-        elsewhere=tuple(normalised(package.name) for package in of_conda),
+        elsewhere=elsewhere,
     )
     distributions = checked.distributions
     if frameworks is not None:
@@ -90,6 +98,8 @@ def probe_environment(
     copies = find_copies(host, path, surroundings.conda)
     installed = _torch(surroundings, copies)
     project = project_of(host, layout)
+    faults = start_faults(host, layout, path)
+    others = read_frameworks(host, frameworks, distributions, environ, layout.prefix) if frameworks else ()
     return known(
         PythonEnvironment(
             prefix=layout.prefix,
@@ -101,7 +111,7 @@ def probe_environment(
             not_installed=checked.not_installed,
             frameworks=Frameworks(
                 torch=installed.torch,
-                others=read_frameworks(host, frameworks, distributions, environ, layout.prefix) if frameworks else (),
+                others=others,
             ),
             torch_remains=() if copies.importable else remains(host, copies),
             externally_managed=_externally_managed(host, layout),
@@ -114,8 +124,9 @@ def probe_environment(
             torch_asked=asked_beside(host, layout, project),
             project_packages=project_packages(host, project.folder, {one.name for one in distributions}),
             conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
-            python_headers=_headers(host, layout),
-            shadows=shadowing_modules(surroundings, installed.torch, modules),
+            python_headers=unknown("its Python does not work") if faults else _headers(host, layout),
+            start_faults=faults,
+            shadows=shadowing_modules(surroundings, installed.torch, others, modules),
             libstdcxx=installed.libstdcxx,
             libstdcxx_path=installed.libstdcxx_path,
             libraries=installed.libraries,

@@ -167,7 +167,7 @@ def _of_prefix(host: Host, prefix: str) -> Layout | None:
 def _has_library(host: Host, prefix: str, interpreter: str) -> bool:
     """Whether Python lives in a prefix: its library is there. A recording may hold only the packages. Then an
     interpreter whose name tells the version, or Debian's folder of packages, is enough."""
-    if _lib_folders(host, prefix):
+    if lib_folders(host, prefix):
         return True
     named = re.search(_VERSIONED, interpreter) is not None
     return not host.live and (named or host.exists(posixpath.join(prefix, "lib/python3/dist-packages")))
@@ -220,7 +220,7 @@ def _conda_python(host: Host, prefix: str) -> str | None:
 def _python_of(host: Host, prefix: str, interpreter: str, stated: str | None) -> str | None:
     """The version: of the real file that the links lead to, else as stated, else by the links' names, else by the
     folders below lib; the first whose folder exists. A venv keeps the folders of earlier versions."""
-    folders = _lib_folders(host, prefix)
+    folders = lib_folders(host, prefix)
     real = re.search(_VERSIONED, host.resolve(interpreter) or "")
     named = [real.group(1)] if real else []
     for version in (stated, *_names_along_links(host, interpreter), stated and stated + "t"):
@@ -241,7 +241,7 @@ def _names_along_links(host: Host, path: str) -> Iterator[str]:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
 
 
-def _lib_folders(host: Host, prefix: str) -> list[str]:
+def lib_folders(host: Host, prefix: str) -> list[str]:
     """Versions that have a folder lib/pythonX.Y below the prefix."""
     found = []
     for lib in _LIBS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -12,6 +13,7 @@ from gpudoctor.machine import DamagedFile
 
 RECORD_LIMIT = 4 << 20
 _BIN = b"/bin/"
+_MOST_COMPARED = 100
 _REST = re.compile(rb'((?:\.\d+)*)"?,?[^,\n]*,(\d{1,15})(?:\r?\n|$)')
 
 
@@ -53,9 +55,25 @@ def damage(host: Host, path: str, size: int) -> DamagedFile | None:
         if actual == 0 or (actual < size and host.live and not path.endswith(".py") and ends_early(host, path)):
             return DamagedFile(path=path, problem="truncated")
         return None
+    if found.state == "denied" and host.live:
+        return DamagedFile(path=path, problem="unreadable")
     if not found.absent or (path.endswith(".py") and host.exists(f"{path}c")):
         return None  # an image may ship bytecode only
     return DamagedFile(path=path, problem="missing")
+
+
+def share_present(host: Host, record: str) -> float | None:
+    """Of the libraries and packages that a record lists, the share that lies there in the listed size; None if it has
+    no RECORD."""
+    content = host.data(posixpath.join(record, "RECORD"), RECORD_LIMIT).value
+    if not content:
+        return None
+    site = posixpath.dirname(record)
+    listed = [*listed_files(b"\n" + content, b".so"), *listed_files(b"\n" + content, b"/__init__.py,")][
+        :_MOST_COMPARED
+    ]
+    stats = ((host.stat(posixpath.join(site, path.decode("utf-8", "replace"))).value, size) for path, size in listed)
+    return sum(stat is not None and stat.size == size for stat, size in stats) / len(listed) if listed else 0.0
 
 
 def ends_early(host: Host, path: str) -> bool:

@@ -85,6 +85,8 @@ def required_packages(
 def _complete(host: Host, path: ImportPath) -> bool:
     """Whether what is in none of the listed folders certainly does not exist: a recording may hold only a part."""
     folders = path.folders
+    if not all(archive.endswith(".egg") for archive in path.archives):
+        return False  # what another archive holds is not known
     return bool(folders) and not path.unreadable and all(host.missing(folder.path).absent for folder in folders)
 
 

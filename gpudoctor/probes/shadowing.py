@@ -1,4 +1,4 @@
-"""Modules that Python imports in place of those that torch needs: a queue.py of one's own, a folder triton/.
+"""Modules that Python imports in place of those that a framework needs: a queue.py of one's own, a folder triton/.
 
 sys.path begins with the folder of the program (or the working folder), then PYTHONPATH; the standard library and the
 installed packages follow. Only the names of files are compared. A package with a record beside it is another install,
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host
-from gpudoctor.machine import WORKING_FOLDER, Fact, ShadowingModule, Torch
+from gpudoctor.machine import WORKING_FOLDER, Fact, FrameworkFiles, ShadowingModule, Torch
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.import_path import Folder
 from gpudoctor.probes.python_layout import Layout
@@ -26,36 +26,47 @@ _MOST = 20
 
 
 def shadowing_modules(
-    around: Surroundings, torch: Fact[Torch], rows: Iterable[ImportedModules]
+    around: Surroundings, torch: Fact[Torch], others: Iterable[FrameworkFiles], rows: Iterable[ImportedModules]
 ) -> tuple[ShadowingModule, ...]:
-    """The first 20 of them, in the order of sys.path."""
-    if torch.value is None:
+    """The first 20 of them, in the order of sys.path, each for the first framework that loads it."""
+    frameworks = [*(("torch",) if torch.value else ()), *(one.name for one in others)]
+    wanted: dict[str, ImportedModules] = {}
+    tried: dict[str, ImportedModules] = {}
+    for row in sorted(rows, key=lambda row: frameworks.index(row.framework) if row.framework in frameworks else 0):
+        fits = row.framework in frameworks and not (
+            row.torch and torch.value and not package_matches(row.torch, torch.value.version)
+        )
+        for name in row.modules if fits else ():
+            (tried if row.tried else wanted).setdefault(name, row)
+    if not frameworks:
         return ()
-    version = torch.value.version
-    wanted = {
-        name: row for row in rows if not row.torch or package_matches(row.torch, version) for name in row.modules
-    }
-    return tuple(one for one, _ in zip(_found(around, wanted), range(_MOST), strict=False))
+    return tuple(one for one, _ in zip(_found(around, wanted, tried), range(_MOST), strict=False))
 
 
-def _found(around: Surroundings, wanted: dict[str, ImportedModules]) -> Iterator[ShadowingModule]:
+def _found(
+    around: Surroundings, wanted: dict[str, ImportedModules], tried: dict[str, ImportedModules]
+) -> Iterator[ShadowingModule]:
     folders = (*_working_folder(around), *around.path.folders)
     first = around.environ.get("PYTHONPATH", "").split(":")
     for place, folder in enumerate(folders):
-        names = {stem for name in folder.names if (stem := name.partition(".")[0]) in wanted}
+        stems = {name.partition(".")[0] for name in folder.names}
+        names = stems & (wanted.keys() | tried.keys())
         before_library = folder.via in (WORKING_FOLDER, "PYTHONPATH") or folder.path in first
         for name in sorted(names):
-            row = wanted[name]
+            row = wanted.get(name) or tried[name]
             if row.standard and not before_library:
                 continue
             path = provider(around.host, folder, name)
             if path is None:
                 continue
+            further = folders[place + 1 :]
             hidden = (
                 _in_standard_library(around, folder, name)
                 if row.standard
-                else _behind(around, folder, folders[place + 1 :], name, row.package or name)
+                else _behind(around, folder, further, name, row.package or name)
             )
+            if hidden is None and name in tried and before_library and _is_own(around, folder, further, name):
+                row, hidden = tried[name], ""
             if hidden is not None:
                 yield ShadowingModule(
                     name=name,
@@ -64,6 +75,7 @@ def _found(around: Surroundings, wanted: dict[str, ImportedModules]) -> Iterator
                     hides=hidden,
                     standard=row.standard,
                     at_import=row.at_import,
+                    framework=row.framework,
                 )
 
 
@@ -106,6 +118,15 @@ def _in_standard_library(around: Surroundings, folder: Folder, name: str) -> str
 
 def _standard_folders(layout: Layout) -> tuple[str, ...]:
     return tuple(posixpath.join(layout.base_prefix, lib, f"python{layout.python}") for lib in ("lib", "lib64"))
+
+
+def _is_own(around: Surroundings, folder: Folder, further: tuple[Folder, ...], name: str) -> bool:
+    """Whether a module of a name that no installed package has is somebody's own: no install, and no checkout of that
+    package."""
+    installed = any(normalised(one.partition("-")[0]) == normalised(name) for one in folder.names if "-" in one)
+    checkout = name in folder.names and not folder.names.isdisjoint(("pyproject.toml", "setup.py"))
+    elsewhere = any(provider(around.host, later, name) for later in further)
+    return not (installed or checkout or elsewhere)
 
 
 def _behind(around: Surroundings, folder: Folder, further: tuple[Folder, ...], name: str, package: str) -> str | None:

@@ -98,7 +98,17 @@ def _scope(report: Report, computed: list[SmokeKernel], *, on_gpu: bool) -> str:
         return f" in this {where}: nothing was computed."
     if level == "static":
         return " in files: the driver was not started, nothing was computed."
-    return ": the driver starts; nothing was computed on a GPU."
+    did = (
+        f"{_counted(len(computed), 'kernel')} computed right on the CPU, none" if computed else "nothing was computed"
+    )
+    return f": {'the driver starts' if _driver_started(report) else 'the driver was not started'}; {did} on a GPU."
+
+
+def _driver_started(report: Report) -> bool:
+    """Whether the driver of these GPUs answered. It is not that of a GPU that is only described."""
+    nvidia, amd = report.machine.nvidia, report.machine.amd
+    answers = (nvidia.nvml, nvidia.cuda, nvidia.smi, amd.hsa, amd.smi)
+    return not _is_described(report) and any(answer.known for answer in answers)
 
 
 def next_lines(report: Report, look: Look) -> Iterator[Line]:

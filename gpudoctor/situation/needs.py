@@ -129,6 +129,12 @@ def other_frameworks(situation: Situation) -> bool:
     return bool(situation.others)
 
 
+def framework_variables(situation: Situation) -> bool:
+    """A variable is set that the matrix judges."""
+    rows = situation.matrix.tables.framework_variables
+    return any(situation.variable(row.variable) is not None for row in rows)
+
+
 def programs(situation: Situation) -> bool:
     """A program without Python computes on GPUs, and there is a usable one."""
     return bool(situation.machine.programs and situation.usable)
@@ -148,8 +154,8 @@ def damaged_packages(situation: Situation) -> bool:
 
 
 def shadows(situation: Situation) -> bool:
-    """A folder or file takes the place of a module that torch imports."""
-    return situation.torch is not None and situation.environment is not None and bool(situation.environment.shadows)
+    """A folder or file takes the place of a module that a framework imports."""
+    return situation.environment is not None and bool(situation.environment.shadows)
 
 
 def bitsandbytes(situation: Situation) -> bool:

@@ -99,6 +99,13 @@ class Lost(Exception):  # noqa: N818 - what became of a child, not an error of t
         return f"{text}, at {self.place}" if self.place else text
 
 
+def _in_english(environ: Mapping[str, str]) -> dict[str, str]:
+    """Locale variables with which messages are English, and files are read in the user's encoding: a .pth file may
+    name a folder with an umlaut."""
+    encoding = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG", "")
+    return {"LC_ALL": "", "LC_CTYPE": encoding, "LC_MESSAGES": "C", "LANGUAGE": ""}
+
+
 class Child:
     """A running child; call `end`. Raises OSError if the interpreter cannot be started."""
 
@@ -132,7 +139,7 @@ class Child:
         commands, self._commands = os.pipe()
         self._events, events = os.pipe()
         arguments = (self._kernels, commands, events, self._trace, "count" if count else "")
-        own = {"PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C"}
+        own = {"PYTHONDONTWRITEBYTECODE": "1", **_in_english(environ)}
         try:
             self._child = BoundChild(
                 _BOOTSTRAP,

@@ -7,8 +7,9 @@ import time
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, known, unknown
+from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, StartVariable, known, unknown
 from gpudoctor.smoke.child import Child, Lost
 from gpudoctor.smoke.plan import Limits
 
@@ -25,6 +26,7 @@ class _Report(Struct):
     error: str = ""
     root: str = ""
     files: tuple[str, ...] = ()
+    module: str = ""
     seconds: float = 0.0
     version: str = ""
     cuda: str = ""
@@ -32,6 +34,7 @@ class _Report(Struct):
     arch_list: tuple[str, ...] = ()
     device_count: int | None = None
     device_error: str = ""
+    variables: tuple[StartVariable, ...] = ()
 
 
 def try_import(
@@ -41,6 +44,15 @@ def try_import(
     lost child: it may be lost after an import that worked."""
     source = f"import torch in {interpreter}"
     report, loading = _Report(event=""), _Loading()
+    trial, lost = _tried(child, report, loading, limits, source, count=count)
+    if trial.value is not None and loading.variables:
+        trial = replace(trial, value=replace(trial.value, variables=loading.variables))
+    return trial, lost
+
+
+def _tried(
+    child: Child, report: _Report, loading: _Loading, limits: Limits, source: str, *, count: bool
+) -> tuple[Fact[ImportTrial], Lost | None]:
     try:
         report = _finished_import(child, report, loading, limits.importing)
         if report.event == "imported" and count:
@@ -59,9 +71,11 @@ class _Loading:
         self.report = _Report(event="")
         self.path = ""
         self.since = 0.0
+        self.variables: tuple[StartVariable, ...] = ()
 
     def note(self, report: _Report) -> None:
         self.report = report
+        self.variables = self.variables or report.variables
         if report.event == "loading":
             self.path, self.since = report.path, time.monotonic()
 
@@ -81,6 +95,7 @@ def _raised(report: _Report) -> ImportTrial:
         error=report.error[:_ERROR_LIMIT],
         seconds=report.seconds,
         root=report.root[:_ERROR_LIMIT],
+        module=report.module,
         files=report.files,
     )
 

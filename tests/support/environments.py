@@ -74,7 +74,7 @@ def _write_interpreter(prefix: Path, python: str, target: str | None) -> None:
     folder = prefix / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     first = folder / f"python{python}"
-    if target is None:
+    if target is None or not Path(target).exists():  # a copy, as `python -m venv --copies` makes it
         first.write_bytes(shared_library(runpath="$ORIGIN/../lib"))
         first.chmod(0o755)
     else:

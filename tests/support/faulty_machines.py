@@ -38,6 +38,7 @@ from gpudoctor.machine import (
     Smoke,
     SmokeDevice,
     SmokeKernel,
+    StartFault,
     TorchCopy,
     User,
     absent,
@@ -434,6 +435,36 @@ MACHINES: dict[str, Machine] = {
                     version="3.5.1",
                     installer="pip",
                     damaged=(DamagedFile(f"{SITE}/triton/backends/nvidia/bin/ptxas", "not-executable"),),
+                ),
+            ),
+            "/venv",
+        ),
+    ),
+    "environment-broken": with_environment(
+        nvidia_machine(torch=None),
+        start_faults=(
+            StartFault(
+                kind="interpreter-gone",
+                path="/venv/bin/python",
+                prefix="/venv",
+                detail="/opt/python3.11/bin/python3.11",
+                python="3.12",
+                links=("/venv/bin/python",),
+                other="/usr/bin/python3.12",
+            ),
+        ),
+    ),
+    "package-installed-twice": with_environment(
+        nvidia_machine(),
+        distributions=known(
+            (
+                Distribution(name="torch", version="2.9.1", installer="pip"),
+                Distribution(
+                    name="numpy",
+                    version="1.26.4",
+                    path="/venv/lib/numpy-1.26.4.dist-info",
+                    installer="pip",
+                    twins=(Distribution("numpy", "2.3.5", path="/venv/lib/numpy-2.3.5.dist-info"),),
                 ),
             ),
             "/venv",

@@ -87,7 +87,7 @@ from .kernel import Outcome, kernel
 def write_kernels(folder: Path, text: str) -> Path:
     """A folder of kernels: ours without its kernels, and one module of `text`."""
     folder.mkdir()
-    for name in ("kernel.py", "channel.py", "serve.py", "listing.py"):
+    for name in ("kernel.py", "channel.py", "serve.py", "listing.py", "start_files.py"):
         (folder / name).symlink_to(KERNELS / name)
     ours = (KERNELS / "__init__.py").read_text()
     theirs = re.sub(r"^_MODULES.*?=.*?(?=\n\"\"\")", '_MODULES = ("planted",)', ours, count=1, flags=re.M | re.S)

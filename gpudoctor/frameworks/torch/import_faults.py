@@ -18,7 +18,8 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.finding import Fix, Manual, ReplacePackage, UnsetVariable
+from gpudoctor.dependencies import normalised
+from gpudoctor.finding import Fix, Manual, RemovePackage, ReplacePackage, SetVariable, UnsetVariable
 from gpudoctor.frameworks.torch.c_library import cannot_load
 from gpudoctor.frameworks.torch.file_faults import (
     CREATE_AGAIN,
@@ -31,14 +32,18 @@ from gpudoctor.frameworks.torch.file_faults import (
     of_file,
 )
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of
 from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.frameworks.torch.required_packages import missing_pins, out_of_range, wrong_pins
 from gpudoctor.machine import NOT_STARTED, WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
+from gpudoctor.situation.import_order import from_pythonpath
 
 SHADOWED = "module-shadowed"
 
+INTERRUPTED = "torch-install-interrupted"
+_OF_TORCH = r"lib(?:torch|c10|caffe2|shm)(?:_\w+)?\.so"
 _NO_MEMORY = r"MemoryError|[Cc]annot allocate memory|std::bad_alloc"
 _NO_THREADS = (
     r"can't start new thread|[Tt]hread creation failed|pthread_create failed|Resource temporarily unavailable"
@@ -145,6 +150,24 @@ def _incomplete_python(case: _Case) -> ImportFault | None:
     why = f"{top} belongs to Python's standard library, and this Python is without it{reason}. No package brings it."
     step = Manual(f"{text}.", risk="replaces", elsewhere=True)
     return ImportFault(why, (Fix("Use a complete Python", (step,)),))
+
+
+def _put_first(case: _Case) -> ImportFault | None:
+    """A file outside of the environment, which a variable or a start file puts before its packages."""
+    files = [file for file in case.trial.suspects if not file.standard and file.path]
+    first = next((file for file in files if file.path in case.text), files[0] if files else None)
+    if first is None:
+        return None
+    if from_pythonpath(case.situation, first.path) and not from_pythonpath(case.situation, case.torch.path):
+        why = f"PYTHONPATH puts {first.path} before the packages of this environment."
+        unset = UnsetVariable("PYTHONPATH", why="it leads to other packages than the installed ones")
+        return ImportFault(why, (Fix("Unset PYTHONPATH", (unset,)),), (REQUIREMENTS, "torch-shadowed"))
+    folder = posixpath.dirname(first.path)
+    if first.put_first and not case.torch.path.startswith(f"{folder}/"):
+        text = f"Take {folder} out of {first.put_first}, or remove that file, if nothing else needs it."
+        why = f"{first.put_first} makes Python look into {folder}, where it finds {first.path}."
+        return ImportFault(why, (by_hand(f"Take the folder out of {posixpath.basename(first.put_first)}", text),))
+    return None
 
 
 def _illegal_instruction(case: _Case) -> ImportFault | None:
@@ -263,8 +286,17 @@ def _missing_library(case: _Case) -> ImportFault | None:
     name = re.search(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", case.text)
     if name is None:
         return None
+    if re.match(_OF_TORCH, name[1]):
+        why = f"{name[1]} is a part of torch, and is not there."
+        return ImportFault(why, (installed_again(case.situation, case.torch),), (DAMAGED, INTERRUPTED))
     why = f"The loader cannot find the library {name[1]}."
     pins = missing_pins(case.situation, case.torch, (name[1],))
+    if pins is None and distribution_of(name[1]):
+        pins = wrong_pins(case.situation, case.torch)  # the library of another release has another name
+        causes = ("cudnn-mismatch",) if family_of(name[1]) == family_of("libcudnn.so") else ()
+        if pins:
+            why = f"{why} The installed NVIDIA packages are not those that torch requires."
+            return ImportFault(why, (pins,), (*causes, REQUIREMENTS))
     if pins:
         return ImportFault(why, (pins,), (REQUIREMENTS,))
     text = (
@@ -282,6 +314,45 @@ def _undefined_symbol(case: _Case) -> ImportFault | None:
     why = "Two libraries are not of the same release."
     pins = wrong_pins(case.situation, case.torch)
     return ImportFault(why, (pins or _find_out(case),), causes)
+
+
+def _warning_as_error(case: _Case) -> ImportFault | None:
+    """PYTHONWARNINGS=error makes an error of each warning."""
+    warned = re.search(r"^(?:[\w.]+\.)?\w*Warning:", case.text, flags=re.M)
+    if warned is None or not re.search(r"\be(?:rror|rro|rr|r)?\b", case.situation.variable("PYTHONWARNINGS") or ""):
+        return None
+    unset = UnsetVariable("PYTHONWARNINGS", why="a warning is then no error")
+    return ImportFault("PYTHONWARNINGS makes an error of a warning.", (Fix("Unset PYTHONWARNINGS", (unset,)),))
+
+
+def _backend_extension(case: _Case) -> ImportFault | None:
+    """A package that torch loads of itself, by its entry point, and that fails."""
+    failed = re.search(r"Failed to load the backend extension: ([\w.-]+?)\.(?:\s|$)", case.text)
+    if failed is None:
+        return None
+    installed = case.situation.machine.installed(normalised(failed[1]))
+    whose = f"{installed.name} {installed.version}" if installed else failed[1]
+    without = SetVariable("TORCH_DEVICE_BACKEND_AUTOLOAD", "0", why=f"torch then does not load {failed[1]} of itself")
+    keep = Fix(f"Keep torch from loading {failed[1]}", (without,))
+    why = f"torch loads {whose} whenever it is imported, and that fails."
+    if installed is None:
+        return ImportFault(why, (keep,))
+    remove = RemovePackage(installed.name, why="torch cannot be imported with it")
+    return ImportFault(why, (Fix(f"Uninstall {installed.name}", (remove,)), keep))
+
+
+def _bad_bytecode(case: _Case) -> ImportFault | None:
+    """A compiled file in a __pycache__ that is cut short; its source is as installed."""
+    python = case.situation.python
+    module = case.trial.module.replace(".", "/")
+    ends = (f"/{module}.py", f"/{module}/__init__.py")
+    source = next((file for file in case.trial.suspects if file.path.endswith(ends) and not file.problem), None)
+    if source is None or not python or re.search(r"(?m:^)EOFError|marshal data", case.text) is None:
+        return None
+    folder, name = posixpath.split(source.path)
+    cached = f"{folder}/__pycache__/{name[:-3]}.cpython-{python.replace('.', '').rstrip('t')}.pyc"
+    text = f"Remove the file; Python makes it anew: rm {shlex.quote(cached)}"
+    return ImportFault(f"The compiled file {cached} is damaged.", (by_hand("Remove the compiled file", text),))
 
 
 def _known_text(case: _Case) -> ImportFault | None:
@@ -374,6 +445,9 @@ _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
     _not_started,
     _shadowed,
     _incomplete_python,
+    _warning_as_error,
+    _backend_extension,
+    _put_first,
     _illegal_instruction,
     _static_tls,
     _out_of_memory,
@@ -382,6 +456,7 @@ _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
     _variable,
     _wrong_file,
     _damaged_torch,
+    _bad_bytecode,
     _missing_library,
     _undefined_symbol,
     _known_text,

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpudoctor.dependencies import TRITONS, Required, closure, find_one, marker_environment
+from gpudoctor.dependencies import TRITONS, Required, closure, find_one, is_empty, joined, marker_environment
 from gpudoctor.finding import Severity
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
@@ -58,6 +58,8 @@ class Unmet(Struct, frozen=True):
     found: Distribution | None
     effect: Effect
     severity: Severity
+    torn: bool = False
+    """No version is in the range of all that require it: `specifier` is that of `by` alone."""
 
     @property
     def text(self) -> str:
@@ -72,7 +74,15 @@ class Unmet(Struct, frozen=True):
     @property
     def damage(self) -> str:
         """What became of its files."""
+        if self.closed:
+            return "this user may not read its files"
         return "its files are gone" if self.found and self.found.emptied else "files of it are gone"
+
+    @property
+    def closed(self) -> bool:
+        """Its files are there, and this user may not read them."""
+        files = self.found.lost if self.found and self.problem == "damaged" else ()
+        return bool(files) and all(file.problem == "unreadable" for file in files)
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -88,8 +98,7 @@ def unmet(situation: Situation) -> tuple[Unmet, ...]:
     if environment is None or not environment.distributions.value:
         return ()
     listed = {distribution.name: distribution for distribution in environment.distributions.value}
-    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
-    required = closure(sorted(situation.matrix.gpu_packages), listed.get, markers)
+    required = required_here(situation)
     effects = _effects(situation, required)
     by_name: dict[str, list[Required]] = {}
     for one in required:
@@ -101,6 +110,29 @@ def unmet(situation: Situation) -> tuple[Unmet, ...]:
     ]
     found += _damaged_extras(situation, listed, {one.name for one in found} | by_name.keys())
     return tuple(sorted(found, key=lambda one: (one.severity != "error", _weight(one.effect), one.name)))
+
+
+@answer_once
+def required_here(situation: Situation) -> tuple[Required, ...]:
+    """What the installed GPU packages require, and what that requires in turn."""
+    listed = situation.environment.distributions.value if situation.environment else None
+    by_name = {distribution.name: distribution for distribution in listed or ()}
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    return closure(sorted(situation.matrix.gpu_packages), by_name.get, markers)
+
+
+def effect_of(situation: Situation, name: str) -> Effect | None:
+    """What breaks where the files of an installed package are wrong; None if no GPU package uses it."""
+    effects = [effect for (_, used), effect in _effects(situation, required_here(situation)).items() if used == name]
+    effects += [
+        Effect(row.breaks, row.package, row.part)
+        for row in situation.matrix.tables.requirement_uses
+        if row.optional and row.requires == name and situation.machine.installed(row.package)
+    ]
+    frameworks = (package for row in situation.matrix.tables.frameworks for package in row.packages)
+    if not effects and name in {*situation.matrix.gpu_packages, *frameworks}:
+        effects.append(Effect("import", name))
+    return min(effects, key=_weight, default=None)
 
 
 Effects = dict[tuple[str, str], Effect]
@@ -137,6 +169,8 @@ def _judged(
     problem: Problem = "absent" if found is None else "damaged"
     if found is None and (name == "torch" or not _is_absent(situation, name)):
         return None
+    if found is not None and found.twins:
+        return None  # package-installed-twice tells which of them is to stay
     if found is not None and not _missed(found, effect):
         problem = "outside"
         blamed = [one for one in several if not (one.what.admits(found.version) or _judged_elsewhere(one))]
@@ -150,8 +184,11 @@ def _judged(
     from gpudoctor.frameworks.gpu_builds import cuda_release
 
     asked = (*(one.what.specifier for one in several), cuda_release(situation, name))
-    specifier = ",".join(dict.fromkeys(filter(None, asked)))
-    return Unmet(found.name if found else name, problem, specifier, blamed[0].by, found, effect, severity)
+    specifier = joined(asked)
+    torn = problem == "outside" and is_empty(specifier)
+    if torn:
+        specifier = blamed[0].what.specifier
+    return Unmet(found.name if found else name, problem, specifier, blamed[0].by, found, effect, severity, torn)
 
 
 def _missed(found: Distribution, effect: Effect) -> bool:
@@ -233,9 +270,7 @@ def _damaged_extras(situation: Situation, listed: dict[str, Distribution], known
 @answer_once
 def needed_packages(situation: Situation) -> frozenset[str]:
     """Packages with GPU code, and what they require."""
-    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
-    roots = situation.matrix.gpu_packages
-    return roots.union(one.what.name for one in closure(sorted(roots), situation.machine.installed, markers))
+    return situation.matrix.gpu_packages.union(one.what.name for one in required_here(situation))
 
 
 def explains(situation: Situation, names: Iterable[str]) -> bool:

@@ -72,6 +72,7 @@ from gpudoctor.matrix.rows.packages import (
     SameRelease,
     SharedFiles,
     TorchDependent,
+    VersionFile,
 )
 from gpudoctor.matrix.rows.programs import DriverFloor, GpuProgram
 from gpudoctor.matrix.rows.row import Basis, Row, Standing
@@ -159,6 +160,7 @@ __all__ = [
     "TorchBuild",
     "TorchDependent",
     "TorchRelease",
+    "VersionFile",
     "VgpuSeries",
     "WheelIndex",
     "WheelIndexOverride",
@@ -222,6 +224,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     imported_modules: tuple[ImportedModules, ...] = ()
     optional_modules: tuple[OptionalModules, ...] = ()
     removed_modules: tuple[RemovedModules, ...] = ()
+    version_files: tuple[VersionFile, ...] = ()
     frameworks: tuple[Framework, ...] = ()
     frameworks_on_torch: tuple[Framework, ...] = ()
     framework_builds: tuple[FrameworkBuild, ...] = ()
@@ -288,6 +291,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "imported_modules": ("id",),
     "optional_modules": ("id",),
     "removed_modules": ("python",),
+    "version_files": ("package",),
     "frameworks": ("framework",),
     "frameworks_on_torch": ("framework",),
     "framework_builds": ("framework", "package", "version", "vendor"),

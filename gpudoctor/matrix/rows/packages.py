@@ -119,6 +119,15 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     severity: Literal["error", "warning", "note"]
     unless: Literal["nvidia", "amd"] | None = None
     """A build for this vendor's GPUs makes the value right."""
+    builds: Literal["gpu", "cpu", "any"] = "gpu"
+    """The builds that it is wrong for; for another one than "gpu" it is so without a GPU, too."""
+    version: str | None = None
+    """PEP 440 specifier of the framework; None: every version."""
+    package: str = ""
+    """Only beside this distribution, of the versions that `package_version` names."""
+    package_version: str | None = None
+    without: str = ""
+    """Only where this distribution is not installed."""
     meaning: str
     """A sentence without its full stop: "JAX then uses no GPU"."""
 
@@ -161,14 +170,17 @@ class LateLibrary(Row, frozen=True, kw_only=True):
 
 
 class ImportedModules(Row, frozen=True, kw_only=True):
-    """Top-level modules that torch loads: a file of such a name in an earlier folder takes their place."""
+    """Top-level modules that a framework loads: a file of such a name in an earlier folder takes their place."""
 
     id: str
+    framework: str = "torch"
     modules: tuple[str, ...]
     standard: bool = False
     """They belong to Python's standard library."""
     at_import: bool = False
-    """`import torch` fails without them; the others are loaded later, or may be absent."""
+    """Its import fails without them; the others are loaded later, or may be absent."""
+    tried: bool = False
+    """Its import does without them where they are not installed, and fails where something else has their name."""
     package: str = ""
     """The distribution that brings them; empty: one of their own name."""
     torch: str = ""
@@ -192,6 +204,14 @@ class RemovedModules(Row, frozen=True, kw_only=True):
 
     python: str
     modules: tuple[str, ...]
+
+
+class VersionFile(Row, frozen=True, kw_only=True):
+    """A file of a package that states its version: it tells what lies there where no record does."""
+
+    package: str
+    file: str
+    """Below site-packages; it assigns the text to __version__, _version or version."""
 
 
 class PackageConflict(Row, frozen=True, kw_only=True):

@@ -32,7 +32,9 @@ def changed(situation: Situation, remedy: SetVariable | UnsetVariable) -> Machin
     environment = machine.environment.value
     stays = _stays(remedy.name, folders)
     if environment is not None:
-        environment = imported_anew(_searched(environment, remedy.name, stays))
+        before = (posixpath.normpath(one) for one in (situation.variable(remedy.name) or "").split(":") if one)
+        gone = tuple(one for one in before if one not in (*folders, *environment.site_packages))
+        environment = imported_anew(_searched(environment, remedy.name, stays, gone))
         environment = _with_cxx_runtime(environment, situation.variable(remedy.name) or "", stays, remedy.name)
         machine = replace(machine, environment=replace(machine.environment, value=environment))
     path = machine.load_path
@@ -48,21 +50,27 @@ def _stays(name: str, folders: tuple[str, ...]) -> Callable[[str, str], bool]:
     return lambda via, path: via != name or any(path.startswith(f"{folder}/") or path == folder for folder in folders)
 
 
-def _searched(environment: PythonEnvironment, name: str, stays: Callable[[str, str], bool]) -> PythonEnvironment:
-    """The environment, with other folders searched before its own."""
+def _searched(
+    environment: PythonEnvironment, name: str, stays: Callable[[str, str], bool], gone: tuple[str, ...]
+) -> PythonEnvironment:
+    """The environment, with other folders searched before its own; `gone` are those that are searched no more."""
     if name not in _OF_THE_IMPORT:
         return environment
     if name == _OF_PYTHON:
         environment = replace(
             environment, shadows=tuple(one for one in environment.shadows if stays(one.via, one.path))
         )
+        listed = environment.distributions
+        if listed.value:  # what stood behind the packages of those folders is not known
+            left = tuple(one for one in listed.value if not any(one.path.startswith(f"{each}/") for each in gone))
+            environment = replace(environment, distributions=replace(listed, value=left))
         torch = environment.torch.value
         if torch and (copies := tuple(copy for copy in torch.copies if stays(copy.via, copy.path))):
             torch = replace(_first_of(torch, copies[0].version), copies=copies)
             environment = environment.with_torch(known(torch, torch.source))
         return environment
-    gone = {one.path for one in environment.libraries.found if not stays(one.via, one.path)}
-    found = tuple(one for one in environment.libraries.found if one.path not in gone)
+    lost = {one.path for one in environment.libraries.found if not stays(one.via, one.path)}
+    found = tuple(one for one in environment.libraries.found if one.path not in lost)
     others = tuple(
         replace(one, overruled=tuple(library for library in one.overruled if stays(library.via, library.path)))
         for one in environment.frameworks.others
@@ -71,7 +79,7 @@ def _searched(environment: PythonEnvironment, name: str, stays: Callable[[str, s
         environment,
         frameworks=replace(environment.frameworks, others=others),
         libraries=replace(environment.libraries, found=found),
-        missing_symbols=tuple(one for one in environment.missing_symbols if one.path not in gone),
+        missing_symbols=tuple(one for one in environment.missing_symbols if one.path not in lost),
     )
 
 

@@ -21,6 +21,7 @@ from . import all_kernels
 from .channel import GarbledError, Message, Reader, send
 from .kernel import Kernel, Outcome, Run, Skip
 from .listing import list_devices
+from .start_files import changed_variables
 
 BEAT_SECONDS = 0.5
 MESSAGE_LIMIT = 4000
@@ -69,7 +70,7 @@ def main(commands: int, events: int, trace: str, count: bool) -> None:
     """Serve until the commands end. `trace` is the file for the Python lines of a crash."""
     _prepare(trace)
     channel = Channel(commands, events)
-    channel.tell("importing")
+    channel.tell("importing", variables=changed_variables())
     with contextlib.suppress(RuntimeError):  # a limit on processes: the import may need no thread
         threading.Thread(target=channel.beat, daemon=True).start()
     torch = _import_torch(channel)
@@ -109,11 +110,14 @@ def _prepare(trace: str) -> None:
 def _import_torch(channel: Channel) -> Any:
     """torch, or None if the import raised; either is reported."""
     start = time.monotonic()
+    asked: list[str] = []
     try:
-        with _library_loads(channel):
+        with _library_loads(channel, asked):
             torch = importlib.import_module("torch")
     except BaseException as error:  # SystemExit and KeyboardInterrupt are failures of an import, too
-        channel.tell("raised", error=_last_line(error), seconds=time.monotonic() - start, **_origin(error))
+        seconds = time.monotonic() - start
+        module = asked[-1] if asked else ""
+        channel.tell("raised", error=_last_line(error), seconds=seconds, module=module, **_origin(error))
         return None
     if _version(torch) is None:
         empty = getattr(torch, "__file__", None) is None
@@ -125,8 +129,9 @@ def _import_torch(channel: Channel) -> Any:
 
 
 @contextlib.contextmanager
-def _library_loads(channel: Channel) -> Iterator[None]:
-    """Report each library before it is loaded: the one that ends the process cannot be reported afterwards."""
+def _library_loads(channel: Channel, asked: list[str]) -> Iterator[None]:
+    """Report each library before it is loaded: the one that ends the process cannot be reported afterwards. The last
+    module that was asked for stays in `asked`: a file that cannot be compiled leaves no other trace."""
     watching = True
 
     def hear(event: str, arguments: Any) -> None:
@@ -134,6 +139,8 @@ def _library_loads(channel: Channel) -> Iterator[None]:
             channel.tell("loading", path=os.fsdecode(arguments[0]))
         elif watching and event == "import" and arguments[1]:
             channel.tell("loading", path=os.fsdecode(arguments[1]))
+        elif watching and event == "import":
+            asked[:] = [str(arguments[0])]
 
     sys.addaudithook(hear)
     try:

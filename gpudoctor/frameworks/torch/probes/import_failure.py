@@ -17,8 +17,11 @@ from gpudoctor.probes.file_owner import Owners, extension_python, unusable
 from gpudoctor.probes.surroundings import Surroundings
 
 _MOST_FILES = 12
+_START_FILE_LIMIT = 256 << 10
 _LIBRARY_PATH = r"(/[^:'\"\n]+?\.so(?:\.\d+)*)\b"
 _LIBRARY_NAME = r"(?<![\w./-])([\w.+-]+\.so[\w.]*)"
+UNCOMPILED = r"null bytes|(?m:^)EOFError|marshal data|bad magic number"
+"""Errors of a file that Python could not turn into a module; they name no file."""
 _NO_MODULE = r"No module named '([\w.]+)'"
 
 
@@ -28,11 +31,44 @@ def with_suspects(
     """A failed trial with the files that it points at, and the limits that it ran under."""
     owners = Owners(host, environment.distributions.value or (), environment.python.value, environment.interpreter)
     found = {suspect.path or suspect.owner: suspect for suspect in _suspects(owners, trial)}
-    ordered = sorted(found.values(), key=lambda suspect: not suspect.problem)
+    outside = _Outside(host, environment.site_packages)
+    ordered = sorted(map(outside.placed, found.values()), key=lambda suspect: not suspect.problem)
     kills = None
     if before.memory_kills is not None and after.memory_kills is not None:
         kills = after.memory_kills - before.memory_kills
     return replace(trial, suspects=tuple(ordered), limits=replace(after, memory_kills=kills))
+
+
+class _Outside:
+    """Finds what makes Python look into a folder outside of the environment."""
+
+    def __init__(self, host: Host, site_packages: tuple[str, ...]) -> None:
+        self._host, self._site_packages = host, site_packages
+        self._texts: dict[str, str] | None = None
+
+    def placed(self, suspect: SuspectFile) -> SuspectFile:
+        """The file with the start file that names its folder."""
+        inside = (suspect.path.startswith(f"{folder}/") for folder in self._site_packages)
+        if not suspect.path.startswith("/") or suspect.standard or any(inside):
+            return suspect
+        folder, texts = posixpath.dirname(suspect.path), self._start_files()
+        while folder not in ("/", ""):
+            named = re.compile(rf"{re.escape(folder)}/?(?![\w./-])")
+            if found := next((path for path, text in texts.items() if named.search(text)), None):
+                return replace(suspect, put_first=found)
+            folder = posixpath.dirname(folder)
+        return suspect
+
+    def _start_files(self) -> dict[str, str]:
+        if self._texts is None:
+            paths = [
+                posixpath.join(folder, name)
+                for folder in self._site_packages
+                for name in self._host.names(folder).value or ()
+                if name.endswith(".pth") or name in ("sitecustomize.py", "usercustomize.py")
+            ]
+            self._texts = {path: self._host.text(path, _START_FILE_LIMIT).value or "" for path in sorted(paths)}
+        return self._texts
 
 
 def _suspects(owners: Owners, trial: ImportTrial) -> Iterator[SuspectFile]:
@@ -41,6 +77,8 @@ def _suspects(owners: Owners, trial: ImportTrial) -> Iterator[SuspectFile]:
         yield owners.of_file(path)
     for name in re.findall(_LIBRARY_NAME, text):
         yield from owners.of_library(name)
+    if trial.module and re.search(UNCOMPILED, text):
+        yield from owners.of_module(trial.module)
     for module in re.findall(_NO_MODULE, text):
         yield from _of_missing_module(owners, module, trial)
     files = (*((trial.loading,) if trial.loading.startswith("/") else ()), *trial.files)

@@ -1,0 +1,88 @@
+"""Whether the Python of the examined environment starts and sees its packages (GPD479)."""
+
+from __future__ import annotations
+
+import shlex
+
+from gpudoctor.check import Verdicts
+from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.frameworks.torch import check
+from gpudoctor.machine import StartFault
+from gpudoctor.situation import Situation
+
+_EFFECTS = (
+    "torch-import-fails",
+    "torch-missing",
+    "torch-shadowed",
+    "python-dev-missing",
+    "requirements-incomplete",
+    "framework-cpu-only",
+    "framework-missing",
+    "no-gpu",
+)
+
+
+@check("GPD479", "environment-broken", "framework")
+def environment_broken(situation: Situation) -> Verdicts:
+    """The Python of the examined environment does not work.
+
+    ## Why it matters
+    Nothing that is installed there can be used, and no package is to blame: the interpreter does not start, or looks
+    for packages elsewhere.
+
+    ## How it is judged
+    From files. The interpreter of a venv is a link to a Python, which may have been removed; it may lead to another
+    version than the one that the folder of packages is for (lib/python3.11); pyvenv.cfg, which makes a folder a venv,
+    may be gone; and a .pth file that is not UTF-8, as PowerShell's `>` writes it, ends every start of Python. Without
+    its pyvenv.cfg a folder with bin/activate is no environment. Where the import of torch worked, a .pth
+    file was no fault.
+
+    ## Fix safety
+    The venv is made again around its packages, which stay. A .pth file that cannot be decoded adds nothing.
+    """
+    environment = situation.environment
+    if environment is None or not environment.start_faults:
+        return
+    trial = environment.torch.value.trial.value if environment.torch.value else None
+    for fault in environment.start_faults:
+        if trial is None or not trial.ok:
+            yield _finding(fault, environment.prefix)
+
+
+def _finding(fault: StartFault, prefix: str) -> Finding:
+    return Finding(
+        severity="error",
+        message=_message(fault),
+        saw=fault.detail or fault.path,
+        want="a UTF-8 text" if fault.kind == "pth-undecodable" else f"Python {fault.python}",
+        subject="Python environment",
+        evidence=(Evidence("environment.start_faults", fault.detail or fault.kind, fault.path),),
+        fixes=(_fix(fault, fault.prefix or prefix),),
+        supersedes=_EFFECTS,
+    )
+
+
+def _message(fault: StartFault) -> str:
+    if fault.kind == "interpreter-gone" and fault.detail == fault.path:
+        return f"{fault.path} does not exist: this environment has no Python."
+    if fault.kind == "interpreter-gone":
+        return f"{fault.path} leads to {fault.detail}, which does not exist: this environment has no Python."
+    if fault.kind == "interpreter-other":
+        return (
+            f"{fault.path} is {fault.detail}, and the packages of this environment are for Python {fault.python}: it "
+            "sees none of them."
+        )
+    if fault.kind == "no-pyvenv-cfg":
+        return f"{fault.path} is gone: its Python looks for packages in {fault.detail or 'its own folder'}, not here."
+    return f"{fault.path} is not UTF-8: Python ends with an error when it starts."
+
+
+def _fix(fault: StartFault, prefix: str) -> Fix:
+    if fault.kind == "pth-undecodable":
+        text = f"Remove the file, or write it again as UTF-8: rm {shlex.quote(fault.path)}"
+        return Fix("Remove the .pth file", (Manual(text, risk="replaces"),))
+    python = fault.other or f"python{fault.python}"
+    first = "" if fault.other else f"Install Python {fault.python} first (`uv python install {fault.python}`). "
+    clear = f"rm -f {shlex.join(fault.links)}\n" if fault.links and fault.kind != "no-pyvenv-cfg" else ""
+    text = f"{first}The packages stay:\n{clear}{shlex.quote(python)} -m venv --without-pip {shlex.quote(prefix)}"
+    return Fix("Make the venv again around its packages", (Manual(text, risk="replaces"),))

@@ -1,0 +1,92 @@
+"""Whether the files of two releases of one package are mixed in a folder (GPD478)."""
+
+from __future__ import annotations
+
+import posixpath
+
+from gpudoctor.check import Verdicts
+from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, RemovePackage, Severity
+from gpudoctor.frameworks.torch import check
+from gpudoctor.frameworks.torch.requirements import Effect, effect_of, required_here
+from gpudoctor.machine import Distribution
+from gpudoctor.matrix.versions import figures
+from gpudoctor.situation import Situation
+
+
+@check("GPD478", "package-installed-twice", "packages")
+def package_installed_twice(situation: Situation) -> Verdicts:
+    """Two releases of a package that GPU work needs lie in one folder.
+
+    ## Why it matters
+    One wrote its files over those of the other: what only one of them has is left, and Python loads a mixture. NumPy
+    1.26 over 2.4 cannot be imported. `pip install --ignore-installed`, an interrupted update and two installers at
+    once leave such a mixture, and pip sees only one of the two.
+
+    ## How it is judged
+    A folder of installed packages has two whole records of one name, with different versions. Only packages that
+    torch or another GPU package needs are judged. It is an error if a framework other than torch cannot be imported
+    or use the GPU without the package, and the two are of different release lines; else a warning, because a mixture
+    may still work. A record without RECORD is what is left of an earlier install, and is none.
+
+    ## Fix safety
+    Removes both records with their files, and installs one release again: the one that the other packages admit, and
+    of two the one whose files lie there.
+    """
+    environment = situation.environment
+    for one in (environment.distributions.value if environment else None) or ():
+        effect = effect_of(situation, one.name) if one.twins and one.name != "torch" else None
+        if effect is not None and effect.breaks != "nothing":
+            yield _mixed(situation, one, effect)
+
+
+def _mixed(situation: Situation, one: Distribution, effect: Effect) -> Finding:
+    versions = (one.version, *(twin.version for twin in one.twins))
+    kept, index = _of_this_torch(situation, one.name) or (_admitted(situation, one.name, versions), "")
+    again = ReinstallPackage(one.name, kept, index_url=index, why="one release, whole")
+    severity = _severity(situation, one, effect)
+    fails = f": {effect.text}" if severity == "error" else ""
+    why = "the files of both must go"
+    return Finding(
+        severity=severity,
+        message=f"{one.name} is installed twice in {posixpath.dirname(one.path)}, as {' and '.join(versions)}, and "
+        f"their files are mixed{fails}.",
+        saw=", ".join(f"{one.name} {version}" for version in versions),
+        want=f"{one.name} {kept} alone",
+        subject=f"{one.name} {one.version}",
+        confidence="likely",
+        evidence=tuple(Evidence(each.name, each.version, each.path) for each in (one, *one.twins)),
+        fixes=(
+            Fix(
+                f"Install {one.name} {kept} cleanly again",
+                (RemovePackage(one.name, why=why), again),
+            ),
+        ),
+        supersedes=("torch-import-fails", f"{one.name}-mismatch"),
+    )
+
+
+def _admitted(situation: Situation, name: str, versions: tuple[str, ...]) -> str:
+    """The first version that all which require the package admit; else the first."""
+    asked = [each.what for each in required_here(situation) if each.what.name == name]
+    return next((one for one in versions if all(what.admits(one) for what in asked)), versions[0])
+
+
+def _of_this_torch(situation: Situation, name: str) -> tuple[str, str] | None:
+    """Version and index of the torchvision or torchaudio that belongs to the installed torch."""
+    torch = situation.torch
+    row = situation.matrix.companion(torch.version) if torch else None
+    wanted = {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(name) if row else None
+    if torch is None or not wanted:
+        return None
+    build = situation.matrix.build_of(torch, situation.platform)
+    index = situation.matrix.index_url(build) if build else ""
+    return (f"{wanted}+{torch.build}" if index and torch.build else wanted), index
+
+
+def _severity(situation: Situation, one: Distribution, effect: Effect) -> Severity:
+    torch = situation.torch
+    trial = torch.trial.value if torch else None
+    lines = {figures(each.version)[:2] for each in (one, *one.twins)}
+    if effect.breaks not in ("import", "gpu") or len(lines) == 1:
+        return "warning"
+    return "warning" if effect.package == "torch" and trial is not None and trial.ok else "error"

@@ -1,0 +1,99 @@
+"""Why the Python of an environment cannot start, or does not see its packages, as far as files tell.
+
+A venv is a link to a Python, a pyvenv.cfg and a folder of packages for one version. If the Python was removed or
+updated, or pyvenv.cfg is gone, nothing in the environment works, and no package is to blame.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from gpudoctor.host import Host
+from gpudoctor.machine import StartFault, StartFaultKind
+from gpudoctor.probes.import_path import ImportPath
+from gpudoctor.probes.python_layout import Layout, lib_folders
+
+_VERSIONED = r"python(\d+\.\d+)t?$"
+_PYTHONS = ("/usr/local/bin", "/usr/bin")
+
+
+def start_faults(host: Host, layout: Layout, path: ImportPath) -> tuple[StartFault, ...]:
+    """Those of an environment of the running system: a recording need not hold the interpreter."""
+    if not host.live:
+        return ()
+    undecodable = (StartFault(kind="pth-undecodable", path=file) for file in path.undecodable)
+    return (*_of_interpreter(host, layout), *undecodable)
+
+
+def _of_interpreter(host: Host, layout: Layout) -> Iterator[StartFault]:
+    prefix = posixpath.dirname(posixpath.dirname(layout.interpreter))
+    if layout.kind == "venv":
+        real = host.resolve(layout.interpreter)
+        named = re.search(_VERSIONED, real or "")
+        folders = lib_folders(host, layout.prefix)
+        if real is None and host.stat(layout.interpreter).absent:
+            target = _last_link(host, layout.interpreter)
+            yield _fault(host, layout, "interpreter-gone", layout.prefix, folders[:1], target)
+        elif named and folders and named[1] not in [version.rstrip("t") for version in folders]:
+            yield _fault(host, layout, "interpreter-other", layout.prefix, folders[:1], f"Python {named[1]}")
+    elif host.exists(posixpath.join(prefix, "bin/activate")):
+        packages = [
+            version
+            for version in lib_folders(host, prefix)
+            if host.exists(posixpath.join(prefix, "lib", f"python{version}", "site-packages"))
+        ]
+        library = any(host.exists(posixpath.join(prefix, "lib", f"python{one}", "os.py")) for one in packages)
+        if packages and not library:
+            yield _fault(host, layout, "no-pyvenv-cfg", prefix, packages[:1], _home(host, layout))
+
+
+def _fault(
+    host: Host, layout: Layout, kind: StartFaultKind, prefix: str, versions: list[str], detail: str
+) -> StartFault:
+    python = versions[0] if versions else layout.python or ""
+    links = tuple(
+        posixpath.join(prefix, "bin", name)
+        for name in host.names(posixpath.join(prefix, "bin")).value or ()
+        if re.match(r"python(\d+(\.\d+)?t?)?$", name)
+    )
+    return StartFault(
+        kind=kind,
+        path=layout.interpreter if kind != "no-pyvenv-cfg" else posixpath.join(prefix, "pyvenv.cfg"),
+        prefix=prefix,
+        detail=detail,
+        python=python,
+        links=tuple(sorted(links)),
+        other=_another(host, layout, python),
+    )
+
+
+def _another(host: Host, layout: Layout, python: str) -> str:
+    """A Python of that version outside of the environment."""
+    folders = [layout.config.get("home", ""), *_PYTHONS, *host.environ.get("PATH", "").split(":")]
+    real = host.resolve(layout.interpreter)
+    if layout.kind != "venv" and real:
+        folders.insert(0, posixpath.dirname(real))
+    for folder in folders:
+        path = posixpath.join(folder, f"python{python}")
+        inside = folder.startswith(f"{layout.prefix.rstrip('/')}/") and layout.kind == "venv"
+        if folder.startswith("/") and not inside and "/shims" not in folder and host.exists(path):
+            return path
+    return ""
+
+
+def _home(host: Host, layout: Layout) -> str:
+    """The prefix that an interpreter has without a pyvenv.cfg."""
+    real = host.resolve(layout.interpreter)
+    return posixpath.dirname(posixpath.dirname(real)) if real else ""
+
+
+def _last_link(host: Host, path: str) -> str:
+    """Where the links of a path end: at something that does not exist."""
+    for _ in range(8):
+        target = host.link(path)
+        if target is None:
+            return path
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return path
