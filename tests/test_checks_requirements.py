@@ -367,6 +367,14 @@ def test_two_releases_of_numpy_in_one_folder_are_told_and_installed_cleanly(site
     assert [remedy.split(" (")[0] for remedy in fix] == ["RemovePackage numpy", "ReinstallPackage numpy1.26.4"]
 
 
+def test_two_patch_releases_of_a_package_that_only_a_part_needs_are_a_note(site):
+    written_over(site, "numpy", "2.3.5", {"numpy/__init__.py": "# newer"})
+    assert severity(machine(site), "package-installed-twice") == "note"
+    written_over(site, "typing-extensions", "4.16.1", {"typing_extensions.py": "# newer"})
+    found = [one.severity for one in judged(machine(site)).findings if one.slug == "package-installed-twice"]
+    assert sorted(found) == ["note", "warning"]
+
+
 def test_a_mixture_that_an_import_needs_is_an_error_and_the_admitted_release_stays(site):
     write_distribution(site, "jax", "0.6.2", requires=("jaxlib==0.6.2",), files={"jax/__init__.py": "#"})
     write_distribution(site, "jaxlib", "0.6.2", requires=("numpy>=2.0",), files={"jaxlib/__init__.py": "#"})

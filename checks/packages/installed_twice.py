@@ -26,7 +26,8 @@ def package_installed_twice(situation: Situation) -> Verdicts:
     A folder of installed packages has two whole records of one name, with different versions. Only packages that
     torch or another GPU package needs are judged. It is an error if a framework other than torch cannot be imported
     or use the GPU without the package, and the two are of different release lines; else a warning, because a mixture
-    may still work. A record without RECORD is what is left of an earlier install, and is none.
+    may still work. Two patch releases are a note where an import does without the package. A record without RECORD
+    is what is left of an earlier install, and is none.
 
     ## Fix safety
     Removes both records with their files, and installs one release again: the one that the other packages admit, and
@@ -87,6 +88,8 @@ def _severity(situation: Situation, one: Distribution, effect: Effect) -> Severi
     torch = situation.torch
     trial = torch.trial.value if torch else None
     lines = {figures(each.version)[:2] for each in (one, *one.twins)}
-    if effect.breaks not in ("import", "gpu") or len(lines) == 1:
-        return "warning"
-    return "warning" if effect.package == "torch" and trial is not None and trial.ok else "error"
+    works = effect.package == "torch" and trial is not None and trial.ok
+    small = works or effect.breaks not in ("import", "gpu")
+    if len(lines) == 1:
+        return "note" if small else "warning"
+    return "warning" if small else "error"

@@ -117,8 +117,12 @@ class Environment:
             raise UnavailableError(f"the Python in {real} cannot be copied by hard links")
         for package in self.site.iterdir():
             target = system / package.relative_to(self.prefix)
-            if not target.exists():
-                package.rename(target)
+            if package.name.endswith(".dist-info"):  # two records of one name would be a fault of their own
+                for other in target.parent.glob(f"{package.name.partition('-')[0]}-*.dist-info"):
+                    shutil.rmtree(other)
+            if target.is_dir():
+                shutil.rmtree(target)
+            package.rename(target)
         shutil.rmtree(self.prefix)
         made = [system / "bin" / "python3", "-m", "venv", "--system-site-packages", "--without-pip", self.prefix]
         subprocess.run(made, check=True)
