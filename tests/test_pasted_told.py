@@ -141,3 +141,58 @@ def test_a_harmless_message_does_not_hide_a_complaint() -> None:
     harmless = 'level=WARN msg="amdgpu version file missing: /sys/module/amdgpu/version stat: no such file"\n'
     assert problems(AMD + harmless) == []
     assert first(AMD + harmless + "ollama fails to detect the GPU").slug == "program-on-cpu"
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("# llama.cpp does not find the GPU since I put nomodeset into grub", "module-blacklisted"),
+        (
+            "no ROCm-capable device is detected\nBOOT_IMAGE=/vmlinuz root=/dev/sda1 nomodeset quiet\n",
+            "module-blacklisted",
+        ),
+        ("As a normal user rocminfo finds nothing, with sudo it lists my gfx1030 card.", "amd-device-permission"),
+        ("llama.cpp crashes if the integrated GPU (gfx1036) is seen beside the gfx1201", "amd-igpu-interferes"),
+    ],
+)
+def test_what_people_tell_of_amd_gpus_names_a_cause(text: str, slug: str) -> None:
+    assert first(f"{text}\n{AMD}").slug == slug
+
+
+NO_CODE = "CUDA error: no kernel image is available for execution on the device\n"
+
+
+def test_a_program_with_cuda_code_of_its_own_is_compiled_again_and_no_torch_installed() -> None:
+    told = first(f"{NVIDIA}{NO_CODE}It is my own build of darknet, with OpenCV.\n")
+    assert told.slug == "ext-built-without-gpu-arch"
+    assert "Compile the program" in told.fixes[0].title
+    assert "torch" not in str(told.fixes)
+    assert first(f"{NVIDIA}{NO_CODE}I use OpenCV and torch.\n").slug == "torch-no-arch-for-gpu"
+
+
+def test_the_web_ui_on_an_amd_gpu_has_a_build_for_nvidia() -> None:
+    for message in (NO_GPU, "PyTorch is not able to access CUDA\n"):
+        assert first(AMD + message).slug == "cuda-torch-on-amd"
+        assert first(NVIDIA + message).slug == "torch-cpu-only"
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("It is a VirtualBox virtual machine without a GPU: no GPU is installed there.", "no-gpu"),
+        ("On k3s the pod needs runtimeClassName: nvidia, and I cannot set it.", "container-no-gpu"),
+    ],
+)
+def test_where_a_program_runs_ranks_why_it_finds_no_gpu(text: str, slug: str) -> None:
+    assert first(f"RuntimeError: No CUDA GPUs are available\n{text}\n").slug == slug
+
+
+def test_a_pull_request_quotes_errors_and_complains_of_none() -> None:
+    body = "This PR adds a section on `CUDA error: no kernel image is available for execution on the device`.\n"
+    assert problems(f"# docs(readme): old GPUs\n\n## Summary\n\n{body}") == []
+    assert problems(f"# CUDA error on an old GPU\n\n## Summary\n\n{body}") != []
+
+
+def test_the_cudnn_of_ctranslate2_is_put_on_the_load_path() -> None:
+    message = "Unable to load any of {libcudnn_cnn.so.9.1.0, libcudnn_cnn.so.9}\n"
+    assert "LD_LIBRARY_PATH" in first(f"{message}faster-whisper==1.1.0\nI use faster-whisper here").fixes[0].title

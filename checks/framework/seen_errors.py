@@ -174,6 +174,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     given = tuple(_GIVEN[slug] for slug in causes[:1] if slug in _GIVEN and slug != row.slug)
     if vendor == "amd":
         given = tuple(_GIVE_AMD_GPUS if fix is _GIVE_GPUS else fix for fix in given)
+    of_program = row.slug in NO_CODE and row.slug != _EXTENSION == causes[0]  # no build of torch mends that
     place = f"On {called(gpus)}: " if gpus else ""
     set_here = _hiding(situation) if causes[:1] == (_HIDDEN,) else ""
     # A message that names the same cause knows more of it, but not what a person tried.
@@ -189,7 +190,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         if harmless
         else (_FIND_THE_LIBRARY,)
         if elsewhere
-        else (*map(fix_of, better), *given, *fixes(situation, fault)),
+        else (*map(fix_of, better), *given, *(() if of_program else fixes(situation, fault))),
         "refs": tuple(ref.strip() for ref in row.source.split(";")),
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,

@@ -42,7 +42,7 @@ _USE_THE_CPU = Fix(
 )
 _ELSEWHERE = {
     "windows": "gpudoctor has no steps for Windows: install the newest driver with the vendor's installer, and "
-    "PyTorch with the command that its web site gives for Windows.",
+    "the program's build for Windows (PyTorch's web site gives the command for PyTorch).",
     "macos": "CUDA and ROCm do not run on macOS.",
 }
 

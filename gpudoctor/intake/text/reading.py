@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpudoctor.intake.text.change_request import is_change_request
 from gpudoctor.intake.text.errors import read_errors, read_messages
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.floods import is_short, telling_lines, without_floods
@@ -29,6 +30,8 @@ _MOST_GPUS = 256
 def read_text(content: bytes, matrix: Matrix) -> Machine:
     """The machine that a text tells of."""
     lines = plain_lines(content)
+    if is_change_request(lines):
+        return machine_of(Facts(), matrix, ())
     telling = telling_lines(lines)
     facts, read = _outline(lines, telling, matrix)
     part, machines = several(lines, facts, matrix)

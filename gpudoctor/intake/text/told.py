@@ -24,7 +24,7 @@ _ABOUT_GPUS = re.compile(
 _COMPLAINS = re.compile(
     r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br[eo]ak\w*"
     r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|missing|gone|dead"
-    r"|disappear\w*|unknown|hangs?|stuck|only|(?:have to|must) (?:reboot|restart))\b",
+    r"|disappear\w*|nothing|no (?:gpus?|devices?)|unknown|hangs?|stuck|only|(?:have to|must) (?:reboot|restart))\b",
     re.ASCII,
 )
 _HELPED = re.compile(
@@ -54,13 +54,18 @@ _AROUND = 160
 
 def read_told(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The circumstances of the matrix that the lines tell, each once."""
-    texts = [line.text.translate(_MARKS) if _is_sentence(line.text) else "" for line in lines]
+    texts = [line.text.translate(_MARKS) if _is_sentence(_untitled(line)) else "" for line in lines]
     lowered = "\n".join(texts).lower()
     for row in matrix.tables.told_circumstances:
         places = tuple(lines_with(row.signs, lowered))
         found = list(_told(row, lines, texts, places[:_MOST_PLACES]))
         if found and not (row.unless and re.search(row.unless, lowered)) and re.search(row.beside, lowered):
             facts.told.append(found[-1])
+
+
+def _untitled(line: Line) -> str:
+    """A line; the first one without the mark of a title, which elsewhere is also the prompt of root."""
+    return line.text.lstrip("# ") if line.number == 1 else line.text
 
 
 def _is_sentence(text: str) -> bool:
