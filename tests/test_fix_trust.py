@@ -189,15 +189,21 @@ def test_a_state_of_another_account_is_refused(
     assert code == 2 and f"{place.state} belongs to uid {USER}" in err and "XDG_STATE_HOME" in err
 
 
+def this_python_starts(place: Place) -> None:
+    """The environment is of the Python that runs the tests: a plan for one that does not start is by hand."""
+    python = place.prefix / "bin" / "python"
+    python.unlink()
+    python.symlink_to(sys.executable)
+    place.site.parent.rename(place.prefix / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}")
+
+
 @as_root
 def test_with_a_state_of_another_account_a_plan_is_shown_and_nothing_is_run(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(place.state.parent))
     os.chown(place.state, USER, USER)
-    python = place.prefix / "bin" / "python"
-    python.unlink()
-    python.symlink_to(sys.executable)
+    this_python_starts(place)
     before = picture(place.folder)
     arguments = (*REPAIR, "--python", str(place.prefix))
     code, out, err = failed(*arguments, "--dry-run")
@@ -208,9 +214,7 @@ def test_with_a_state_of_another_account_a_plan_is_shown_and_nothing_is_run(
 
 @as_root
 def test_root_is_shown_the_plan_for_an_environment_of_another_account(place: Place) -> None:
-    python = place.prefix / "bin" / "python"
-    python.unlink()
-    python.symlink_to(sys.executable)
+    this_python_starts(place)
     os.chown(place.prefix, USER, USER)
     before = picture(place.folder)
     arguments = (*REPAIR, "--python", str(place.prefix))

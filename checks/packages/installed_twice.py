@@ -12,6 +12,8 @@ from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 
+_COMPANIONS = ("torchvision", "torchaudio")
+
 
 @check("GPD478", "package-installed-twice", "packages")
 def package_installed_twice(situation: Situation) -> Verdicts:
@@ -62,7 +64,7 @@ def _mixed(situation: Situation, one: Distribution, effect: Effect) -> Finding:
                 (RemovePackage(one.name, why=why), again),
             ),
         ),
-        supersedes=("torch-import-fails", f"{one.name}-mismatch"),
+        supersedes=("torch-import-fails", *((f"{one.name}-mismatch",) if one.name in _COMPANIONS else ())),
     )
 
 
