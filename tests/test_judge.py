@@ -83,20 +83,20 @@ def test_exit_codes(verdict, fail_on, code):
 
 
 def test_an_open_question_that_matters_makes_the_verdict_unknown():
-    warning = finding("w", "GPD400", "warning")
+    warning = finding("w", "GPD499", "warning")
     assert judged(warning, NotJudged("no access", matters=True)).verdict == "unknown"
     assert judged(warning, NotJudged("no access", matters=False)).verdict == "warning"
 
 
 def test_an_error_is_an_error_even_with_open_questions():
-    assert judged(finding("e", "GPD400"), NotJudged("?", matters=True)).verdict == "error"
+    assert judged(finding("e", "GPD499"), NotJudged("?", matters=True)).verdict == "error"
 
 
-@pytest.mark.parametrize("name", ["GPD400", "gpd400", "broken", "GPD4"])
+@pytest.mark.parametrize("name", ["GPD499", "gpd400", "broken", "GPD4"])
 def test_ignored_findings_leave_the_verdict_and_are_told_with_their_reason(name):
-    result = judged(finding("broken", "GPD400"), ignore={name: "old cluster"})
+    result = judged(finding("broken", "GPD499"), ignore={name: "old cluster"})
     assert result.verdict == "ok"
-    assert [(i.id, i.why) for i in result.ignored] == [("GPD400", "old cluster")]
+    assert [(i.id, i.why) for i in result.ignored] == [("GPD499", "old cluster")]
 
 
 def test_ignoring_a_check_ignores_its_open_question_too():
@@ -104,7 +104,7 @@ def test_ignoring_a_check_ignores_its_open_question_too():
 
 
 def test_select_runs_only_what_was_selected():
-    result = judged(finding("a", "GPD100"), finding("b", "GPD400"), select=("b",))
+    result = judged(finding("a", "GPD100"), finding("b", "GPD499"), select=("b",))
     assert [f.slug for f in result.findings] == ["b"]
 
 
@@ -114,7 +114,7 @@ def test_a_rule_that_names_no_check_is_bad_input():
 
 
 def test_a_check_that_crashes_is_one_finding_and_the_rest_goes_on():
-    result = judged(ZeroDivisionError("division by zero"), finding("a", "GPD400", "note"))
+    result = judged(ZeroDivisionError("division by zero"), finding("a", "GPD499", "note"))
     assert [f.slug for f in result.findings] == ["check-crashed", "a"]
     assert "division by zero" in result.findings[0].saw
     assert result.verdict == "unknown"

@@ -1,4 +1,4 @@
-"""Whether the Python of the examined environment starts and sees its packages (GPD479)."""
+"""Whether the Python of the examined environment starts and sees its packages (GPD400)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EFFECTS = (
 )
 
 
-@check("GPD479", "environment-broken", "framework")
+@check("GPD400", "environment-broken", "framework")
 def environment_broken(situation: Situation) -> Verdicts:
     """The Python of the examined environment does not work.
 
