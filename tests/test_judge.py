@@ -92,7 +92,7 @@ def test_an_error_is_an_error_even_with_open_questions():
     assert judged(finding("e", "GPD499"), NotJudged("?", matters=True)).verdict == "error"
 
 
-@pytest.mark.parametrize("name", ["GPD499", "gpd400", "broken", "GPD4"])
+@pytest.mark.parametrize("name", ["GPD499", "gpd499", "broken", "GPD4"])
 def test_ignored_findings_leave_the_verdict_and_are_told_with_their_reason(name):
     result = judged(finding("broken", "GPD499"), ignore={name: "old cluster"})
     assert result.verdict == "ok"
