@@ -196,3 +196,11 @@ def test_a_pull_request_quotes_errors_and_complains_of_none() -> None:
 def test_the_cudnn_of_ctranslate2_is_put_on_the_load_path() -> None:
     message = "Unable to load any of {libcudnn_cnn.so.9.1.0, libcudnn_cnn.so.9}\n"
     assert "LD_LIBRARY_PATH" in first(f"{message}faster-whisper==1.1.0\nI use faster-whisper here").fixes[0].title
+
+
+def test_in_wsl_no_module_of_the_kernel_keeps_the_driver_away() -> None:
+    refused = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+    found = first(f"Linux version 5.4.91-microsoft-standard-WSL2 (oe-user@oe-host)\n{refused}")
+    assert found.slug == "wsl-driver"
+    assert not {"nouveau-conflict", "secure-boot-module-rejected"} & set(found.possible_causes)
+    assert first(refused).slug == "no-driver"
