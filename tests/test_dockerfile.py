@@ -652,6 +652,27 @@ def test_cuda_compat_of_an_image_counts_on_data_centre_gpus(
     assert faults - {"image-cuda-older-than-wheel"} == slugs
 
 
+@pytest.mark.parametrize(
+    ("base", "gpu", "driver", "refused"),
+    [
+        ("nvidia/cuda:12.8.1-runtime-ubuntu24.04", "RTX 4090", "550.144.03", True),
+        ("nvidia/cuda:12.8.1-runtime-ubuntu24.04", "RTX 4090", "570.124.06", False),
+        ("nvidia/cuda:12.8.1-runtime-ubuntu24.04\nENV NVIDIA_DISABLE_REQUIRE=1", "RTX 4090", "550.144.03", False),
+        ("nvidia/cuda:12.8.1-runtime-ubuntu24.04", "H100", "550.144.03", False),
+        ("nvidia/cuda:12.4.1-base-ubuntu22.04", "RTX 3060", "535.183.01", False),
+        ("nvidia/cuda:12.4.1-base-ubuntu22.04", "RTX 3060", "545.23.08", True),
+        ("ubuntu:24.04", "RTX 4090", "550.144.03", False),
+    ],
+)
+def test_an_image_of_cuda_starts_on_geforce_with_the_drivers_that_it_names(
+    base: str, gpu: str, driver: str, refused: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM {base}\n")
+    _, out = run(str(tmp_path), "--gpu", gpu, "--driver", driver, "--format", "json")
+    slugs = {one["slug"] for one in json.loads(out)["findings"] if one["severity"] == "error"}
+    assert ("image-too-new-for-driver" in slugs) == refused
+
+
 def test_an_image_of_nvidia_is_judged_by_its_cuda_where_the_matrix_has_it():
     image = "nvcr.io/nvidia/pytorch:25.12-py3"
     row = change(matrix().base_image(image), image=re.escape(image), cuda="13.1")

@@ -190,9 +190,50 @@ def test_where_a_program_runs_ranks_why_it_finds_no_gpu(text: str, slug: str) ->
 def test_a_pull_request_quotes_errors_and_complains_of_none() -> None:
     body = "This PR adds a section on `CUDA error: no kernel image is available for execution on the device`.\n"
     assert problems(f"# docs(readme): old GPUs\n\n## Summary\n\n{body}") == []
-    assert problems(f"# CUDA error on an old GPU\n\n## Summary\n\n{body}") != []
+    assert problems(f"# CUDA error on an old GPU\n\n## Summary\n\n{body[8:]}") != []
 
 
 def test_the_cudnn_of_ctranslate2_is_put_on_the_load_path() -> None:
     message = "Unable to load any of {libcudnn_cnn.so.9.1.0, libcudnn_cnn.so.9}\n"
     assert "LD_LIBRARY_PATH" in first(f"{message}faster-whisper==1.1.0\nI use faster-whisper here").fixes[0].title
+
+
+def test_in_wsl_no_module_of_the_kernel_keeps_the_driver_away() -> None:
+    refused = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+    found = first(f"Linux version 5.4.91-microsoft-standard-WSL2 (oe-user@oe-host)\n{refused}")
+    assert found.slug == "wsl-driver"
+    assert not {"nouveau-conflict", "secure-boot-module-rejected"} & set(found.possible_causes)
+    assert first(refused).slug == "no-driver"
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("My driver is 390; however, CUDA 9.2 requires driver 396, so the GPU is not found.", "driver-too-old"),
+        ("nouveau was configured by default. Putting it on the black list fixed the bug.", "nouveau-conflict"),
+        (
+            "The GPU hangs on Strix Halo: rolling back to an older amd-gpu-firmware fixed it.",
+            "amd-firmware-regression",
+        ),
+        ("My Radeon APU is not supported by ROCm under WSL2.", "rocm-wsl-unsupported"),
+    ],
+)
+def test_what_decided_in_the_words_of_a_person(text: str, slug: str) -> None:
+    assert first(text).slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Verify permissions\n\nThis adds a check. Fixes:\n\nFixes #6685\n\n> open /dev/kfd: permission denied\n",
+        "Add a troubleshooting note\n\nFailed to initialize NVML: Driver/library version mismatch\n\n"
+        "### Related Issue\n",
+    ],
+)
+def test_a_change_without_the_title_of_a_commit_is_no_complaint_either(text: str) -> None:
+    assert problems(text) == []
+
+
+def test_win10_is_windows() -> None:
+    found = first("OS: win10\nAMD 6600XT\nAssertionError: Torch not compiled with CUDA enabled\n")
+    assert not any("--index-url" in str(fix) or "HSA_OVERRIDE" in str(fix) for fix in found.fixes)

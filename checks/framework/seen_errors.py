@@ -45,6 +45,11 @@ _OF_VENDORS = {
 }  # fmt: skip
 """How the slugs begin that are about the GPUs of one vendor only."""
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
+_OF_A_MODULE = (
+    "nvidia-dkms-kernel-mismatch", "secure-boot-module-rejected", "nouveau-conflict", "module-blacklisted",
+    "driver-installed-no-reboot", "nvidia-driver-dropped-gpu", "open-module-unsupported-gpu", "blackwell-open-module",
+)  # fmt: skip
+"""Of a kernel module, which WSL does not have."""
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
 """What the same text refutes with a rocminfo that lists a GPU, as another user perhaps."""
 _NO_GPU_GIVEN = "container-no-gpu"
@@ -242,6 +247,7 @@ def _by_place(
         first += (_NO_GPU_GIVEN, "container-toolkit-missing", "nvidia-uvm-missing")
     if in_wsl:
         first.append("wsl-driver")
+        causes = tuple(slug for slug in causes if slug not in _OF_A_MODULE)
     if situation.variable(_OVERRIDE):
         first.append("hsa-override-wrong")
     order = {slug: place for place, slug in enumerate(first)}

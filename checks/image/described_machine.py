@@ -4,6 +4,7 @@ An image whose torch is known is checked as a machine."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,9 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
     ## How it is judged
     The check compares the CUDA of the base image with the driver of `--driver`, by CUDA's minimum drivers.
     On data-centre GPUs the compatibility library of these images counts, on the driver branches that NVIDIA supports
-    it on. A torch image is judged by its torch; an NGC image by its CUDA, if the matrix knows it.
+    it on. On GeForce GPUs the images start only with a driver of their CUDA, or of the branches that their
+    NVIDIA_REQUIRE_CUDA names, unless NVIDIA_DISABLE_REQUIRE is set. A torch image is judged by its torch; an NGC
+    image by its CUDA, if the matrix knows it.
 
     ## Fix safety
     An older base image takes nothing from torch: torch's wheels bring their own CUDA.
@@ -50,9 +53,11 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
         ngc = facts.origin == "ngc" and _keeps_its_torch(recipe, image)
         if facts.has_torch and not ngc:
             continue
-        if recipe.matrix.driver_for_cuda(_loaded_driver(recipe, image), facts.cuda) != "too-old":
-            continue
         floor = recipe.matrix.floor(facts.cuda) or f"one for CUDA {facts.cuda}"
+        if not ngc and _refuses_geforce(recipe, image, facts.cuda):
+            floor = recipe.matrix.bundled_driver(facts.cuda) or floor
+        elif recipe.matrix.driver_for_cuda(_loaded_driver(recipe, image), facts.cuda) != "too-old":
+            continue
         fails = "is too old for its torch" if ngc else "is too old to start its containers"
         yield Finding(
             severity="error",
@@ -68,6 +73,13 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
                 ),
             ),
         )
+
+
+def _refuses_geforce(recipe: Recipe, image: Image, cuda: str) -> bool:
+    """Whether the container toolkit refuses the image for what its NVIDIA_REQUIRE_CUDA says of GeForce GPUs."""
+    asks = image.facts is not None and image.facts.compat and image.variable("NVIDIA_DISABLE_REQUIRE") is None
+    consumer = any(gpu.vendor == "nvidia" and re.search("GeForce|TITAN", gpu.name) for gpu in recipe.gpus)
+    return asks and consumer and not recipe.matrix.image_admits(cuda, recipe.driver)
 
 
 def _loaded_driver(recipe: Recipe, image: Image) -> str:

@@ -68,6 +68,13 @@ class NvidiaQuestions(Gpus):
             return None
         return own
 
+    def image_admits(self, cuda: str, driver: str) -> bool:
+        """Whether an image nvidia/cuda of that CUDA starts on a GeForce GPU with this driver."""
+        served = self.cuda_served(driver)
+        row = next((row for row in self.tables.image_requirements if matches(row.cuda, cuda)), None)
+        newer = served is None or figures(served) >= figures(cuda)
+        return row is None or newer or driver.partition(".")[0] in row.geforce
+
     def bundled_driver(self, cuda: str) -> str | None:
         """The driver that the first release of this toolkit bundles ("12.8" gives the GA's)."""
         row = self._toolkit(cuda)

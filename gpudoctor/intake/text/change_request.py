@@ -7,19 +7,26 @@ import re
 from gpudoctor.intake.text.lines import Line
 
 _TITLE = re.compile(
-    r"\s*#?\s*(?:fix|feat|docs?|chore|refactor|tests?|ci|perf|build|style|revert)(?:\([^)\n]{1,60}\))?!?: \S"
+    r"\s*#?\s*(?:(?:fix|feat|docs?|chore|refactor|tests?|ci|perf|build|style|revert)(?:\([^)\n]{1,60}\))?!?: \S"
+    r"|(?:Add|Document|Explain|Mention|Update|Improve)\b.{0,60}\b(?:note|section|docs?|documentation|troubleshooting"
+    r"|readme|FAQ)\b)"
 )
 """As people write the first line of a commit."""
 _SIGNS = re.compile(
-    r"(?im)^#{1,4}\s*(?:summary|test plan|testing|changes|what changed|validation|motivation)\b"
-    r"|\bthis (?:pr|pull request|commit|patch)\b|^\s*(?:closes|fixes|resolves) #\d"
+    r"(?im)^#{1,4} {0,3}(?:summary|test plan|testing|changes|what changed|validation|motivation|related issue)\b"
+    r"|\bthis (?:pr|pull request|commit|patch)\b|^(?:closes|fixes|resolves):? #\d"
+    r"|contributor licen[cs]e agreement|^pull request #\d"
+    r"|^(?:this|it) (?:adds|fixes|changes|removes|implements|introduces|moves)\b|\bthis implementation\b"
 )
 _MOST_BEFORE = 5
 """Lines before the title."""
+_MOST_LINES = 200
+"""Lines in which a change is described."""
+_ENOUGH = 2
+"""Signs that need no title."""
 
 
 def is_change_request(lines: tuple[Line, ...]) -> bool:
     """Whether the text is a pull request or the message of a commit."""
-    if not any(_TITLE.match(line.text) for line in lines[:_MOST_BEFORE]):
-        return False
-    return _SIGNS.search("\n".join(line.text for line in lines)) is not None
+    signs = {sign[0].lower() for sign in _SIGNS.finditer("\n".join(line.text for line in lines[:_MOST_LINES]))}
+    return len(signs) >= _ENOUGH or (bool(signs) and any(_TITLE.match(line.text) for line in lines[:_MOST_BEFORE]))

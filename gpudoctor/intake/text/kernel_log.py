@@ -25,7 +25,7 @@ _SYSLOG = re.compile(
 )
 _BARE = re.compile(
     r"\s{0,80}(?:kernel: )?(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
-    r"|nvidia: |nvidia-(?:modeset|drm|uvm): |nouveau |NVRM\()"
+    r"|nvidia: |nvidia-(?:modeset|drm|uvm): |nouveau (?=[0-9a-f]{4}:)|nouveau: |NVRM\()"
 )
 """Of a line without stamp: what only a GPU's kernel driver begins with. journalctl and dmesg indent the further lines
 of a message by the width of its stamp."""

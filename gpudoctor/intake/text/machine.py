@@ -399,7 +399,7 @@ def _foreign(machine: Machine, facts: Facts) -> Literal["", "windows", "macos"]:
     if machine.system.wsl.known or (decided(facts, "platform") and machine.system.kernel.source != "assumed"):
         return ""
     os = decided(facts, "os")
-    if os and re.search(r"(?i)windows", os.value):
+    if os and re.search(r"(?i)windows|\bwin1[01]\b", os.value):
         return "windows"
     if os and re.search(r"(?i)mac ?os|darwin|os ?x", os.value):
         return "macos"

@@ -49,7 +49,7 @@ _PRINTED_VERSION = re.compile(r"torch\.__version__['\"]?\s?[:=]\s?['\"]?(?P<vers
 
 _WINDOWS = re.compile(
     r"(?i)\b[A-Z]:\\(?:Users|Program|Windows|AI\b|ComfyUI|\w)|microsoft windows|(?<![a-z])windows[- ]?(?:10"
-    r"|11|server|7|8)(?![a-z\d])|platform: (?:win32|windows)|os: windows"
+    r"|11|server|7|8)(?![a-z\d])|(?<![a-z])win(?:10|11)\b|platform: (?:win32|windows)|os: windows"
     r"|\\site-packages\\|nvcuda\.dll|cudnn64_\d|\.dll\b.{0,40}(?:not found|could not|failed|error)"
     r"|WinError|\\AppData\\|WindowsPath|Scripts\\activate|\.pyd\b"
 )
@@ -62,7 +62,7 @@ _WSL = re.compile(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/d
 
 
 _SYSTEMS = (
-    ("windows", _WINDOWS, ("\\", "indows", "win32", ".dll", "WinError", ".pyd", "INDOWS")),
+    ("windows", _WINDOWS, ("\\", "win1", "Win1", "indows", "win32", ".dll", "WinError", ".pyd", "INDOWS")),
     (
         "macos",
         _MACOS,
@@ -162,7 +162,7 @@ def _torch(number: int, text: str, facts: Facts) -> None:
 
 
 _NVIDIA_NAME = re.compile(
-    r"(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?(?:RTX|GTX|GT|rtx|gtx) {0,2}(?:PRO "
+    r"(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?(?:RTX|GTX|GT|rtx|gtx|Gtx|Rtx) {0,2}(?:PRO "
     r"|A)?\d{3,4}0?(?:[- ]?(?:Ti|TI|ti|SUPER|Super|super|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200"
     r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A30|A40|A6000|L40S?|L4|T4|P40|K80|M40|M60"

@@ -52,6 +52,7 @@ from gpudoctor.matrix.rows.nvidia import (
     DriverInstruction,
     DriverPackage,
     ForwardCompatibility,
+    ImageRequirement,
     NvidiaKernelLimit,
     VgpuSeries,
 )
@@ -182,6 +183,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nvidia_socs: tuple[NvidiaSoc, ...] = ()
     cuda_floors: tuple[CudaFloor, ...] = ()
     forward_compatibility: tuple[ForwardCompatibility, ...] = ()
+    image_requirements: tuple[ImageRequirement, ...] = ()
     vgpu_series: tuple[VgpuSeries, ...] = ()
     cudnn_floors: tuple[CudnnFloor, ...] = ()
     cuda_toolkits: tuple[CudaToolkit, ...] = ()
@@ -250,6 +252,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nvidia_socs": ("name",),
     "cuda_floors": ("major",),
     "forward_compatibility": ("cuda",),
+    "image_requirements": ("cuda",),
     "vgpu_series": ("series",),
     "cudnn_floors": ("cudnn",),
     "cuda_toolkits": ("cuda", "update"),

@@ -21,6 +21,16 @@ class ForwardCompatibility(Row, frozen=True, kw_only=True):
     """Driver branches; of these only those before the package's own count."""
 
 
+class ImageRequirement(Row, frozen=True, kw_only=True):
+    """NVIDIA_REQUIRE_CUDA of the images nvidia/cuda: where the driver is older than their CUDA, the container toolkit
+    starts them on these branches only."""
+
+    cuda: str
+    """Specifier of the CUDA of the image."""
+    geforce: tuple[str, ...]
+    """Driver branches that GeForce GPUs may have."""
+
+
 class VgpuSeries(Row, frozen=True, kw_only=True):
     """A series of NVIDIA's vGPU types, by the letter at the end of their names (A16-4Q)."""
 
