@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.machine import NOT_STARTED, DamagedFile, ImportTrial, TorchCopy, absent, known
+from gpudoctor.planner.effects import effect
+from gpudoctor.situation import Situation
+from tests.support.check_cases import matrix
 from tests.support.judging import finding, remedies, severity, told
 from tests.support.machines import change, nvidia_machine, torch, with_environment, with_system, with_torch
 
@@ -40,6 +43,24 @@ def test_copies_that_are_not_in_the_way_are_silent():
     system = TorchCopy(path="/usr/lib/python3/dist-packages/torch", version="2.6.0+debian", via="system site")
     assert told(copies(OWN, system)) == []
     assert told(copies(TorchCopy(path="/apps/pytorch/torch", version="2.9.1", via="PYTHONPATH"))) == []
+
+
+def test_nothing_that_is_installed_comes_before_the_torch_of_pythonpath():
+    shadow = TorchCopy(path="/srv/cpu/torch", version="2.13.0+cpu", via="PYTHONPATH")
+    machine = with_torch(nvidia_machine(torch=torch("2.13.0+cpu")), copies=(shadow, OWN))
+    machine = change(machine, variables={"PYTHONPATH": "/srv/cpu"})
+    (other,) = finding(nvidia_machine(torch=torch("2.13.0+cpu")), "torch-cpu-only").fixes[0].remedies[:1]
+    assert effect(other, Situation(machine, matrix())).machine == machine
+    (unset,) = finding(machine, "torch-shadowed").fixes[0].remedies
+    after = effect(unset, Situation(machine, matrix())).machine
+    assert told(after) == []  # and not "its own files name no CUDA"
+
+
+def test_a_torch_that_is_imported_without_a_python_file_fails_later():
+    works = known(ImportTrial(ok=True), "child")
+    lost = DamagedFile(path=f"{SITE}/torch/_inductor/__init__.py", problem="missing")
+    assert severity(with_torch(nvidia_machine(), damaged=(lost,)), "torch-install-damaged") == "error"
+    assert severity(with_torch(nvidia_machine(), damaged=(lost,), trial=works), "torch-install-damaged") == "warning"
 
 
 def test_the_same_version_twice_is_a_note():

@@ -245,7 +245,9 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
 
     ## How it is judged
     gpudoctor compares the files that torch cannot do without with the sizes in the installer's RECORD. Headers, tests
-    and other parts that images leave out to save room do not count; edited files are not damage.
+    and other parts that images leave out to save room do not count; edited files are not damage. It is an error.
+    Where the import was tried and works, a lost library was not needed, and a lost Python file is a warning: it is
+    imported later, by torch.compile for example.
 
     ## Fix safety
     Installs the same version again.
@@ -260,14 +262,19 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
         if file.problem in ("missing", "truncated") and not (exchanged and exchanged in file.path)
     )
     record = situation.machine.installed("torch")
-    if not damaged or _imported(torch) or (record is not None and record.unlinked):
+    imported = _imported(torch)
+    if imported:
+        damaged = tuple(file for file in damaged if file.path.endswith(".py") and "/testing/" not in file.path)
+    if not damaged or (record is not None and record.unlinked):
         return
     from gpudoctor.frameworks.torch.reinstall import installed_again
 
     more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+    later = " `import torch` does without it, and what needs it fails." if imported else ""
     yield Finding(
-        severity="error",
-        message=f"The installed torch {torch.version} is damaged: {damaged[0].path} is {damaged[0].problem}{more}.",
+        severity="warning" if imported else "error",
+        message=f"The installed torch {torch.version} is damaged: {damaged[0].path} is {damaged[0].problem}{more}."
+        f"{later}",
         saw=f"{damaged[0].problem}: {damaged[0].path}",
         want="all files as installed",
         subject=f"torch {torch.version}",

@@ -32,6 +32,8 @@ _ONE_FOLDER = re.compile(r"(nvidia-(?:cudnn|nccl|cusparselt|nvshmem)|onnxruntime
 """Packages that lie in one folder under several names."""
 
 _SOURCE = "as the plan leaves it"
+_AHEAD = ("PYTHONPATH", ".pth")
+"""`TorchCopy.via` of copies that no installer of the environment replaces."""
 _DEVICE_WHEEL = "amd-torch-"
 
 
@@ -42,6 +44,8 @@ def changed(
     environment = situation.environment
     if environment is None:
         return None
+    if (isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch") and _hidden(environment):
+        return situation.machine
     if isinstance(remedy, ReplaceTorch):
         after = _with_build(situation, environment, remedy)
     elif isinstance(remedy, ReplacePackage):
@@ -63,6 +67,12 @@ def changed(
     if isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch":
         machine = replace(machine, smoke=None, errors=())  # of another torch
     return replace(machine, environment=replace(machine.environment, value=after))
+
+
+def _hidden(environment: PythonEnvironment) -> bool:
+    """Whether another torch comes before that of the environment: whatever is installed there, Python imports it."""
+    torch = environment.torch.value
+    return torch is not None and any(copy.via in _AHEAD for copy in torch.copies[:1])
 
 
 def brings_unread_files(
