@@ -237,3 +237,12 @@ def test_a_change_without_the_title_of_a_commit_is_no_complaint_either(text: str
 def test_win10_is_windows() -> None:
     found = first("OS: win10\nAMD 6600XT\nAssertionError: Torch not compiled with CUDA enabled\n")
     assert not any("--index-url" in str(fix) or "HSA_OVERRIDE" in str(fix) for fix in found.fixes)
+
+
+def test_a_kfd_that_took_no_gpu_is_told_once_and_an_old_processor_names_the_cause() -> None:
+    printed = (
+        "Unable to open /dev/kfd read-write: Cannot allocate memory\nhsa api call failure at: rocminfo.cc:1142\n"
+    )
+    assert list(problems(f"Radeon VII\n{printed}")) == ["amd-kernel-or-runtime-too-old"]
+    assert first(f"My Radeon RX 570 is in a board with a Xeon E5-2689.\n{printed}").slug == "amd-pcie-atomics"
+    assert first(f"My Radeon RX 570 is in a board with a Xeon E5-2689 v3.\n{printed}").slug != "amd-pcie-atomics"
