@@ -246,3 +246,13 @@ def test_a_kfd_that_took_no_gpu_is_told_once_and_an_old_processor_names_the_caus
     assert list(problems(f"Radeon VII\n{printed}")) == ["amd-kernel-or-runtime-too-old"]
     assert first(f"My Radeon RX 570 is in a board with a Xeon E5-2689.\n{printed}").slug == "amd-pcie-atomics"
     assert first(f"My Radeon RX 570 is in a board with a Xeon E5-2689 v3.\n{printed}").slug != "amd-pcie-atomics"
+
+
+def test_a_manual_that_says_what_to_do_complains_of_nothing() -> None:
+    manual = (
+        "# Installation\n\nInstall the NVIDIA driver first. CUDA 12.8 requires driver 570.26 or newer.\n"
+        "Do not boot with nomodeset. Blacklist nouveau before you install the driver.\n"
+        "On k3s set runtimeClassName: nvidia in the pod.\n"
+    )
+    assert problems(manual) == []
+    assert problems("# ROCm\n\nROCm under WSL2 is not supported on Radeon APUs.\n") == []
