@@ -72,7 +72,8 @@ def changed(
 def _hidden(environment: PythonEnvironment) -> bool:
     """Whether another torch comes before that of the environment: whatever is installed there, Python imports it."""
     torch = environment.torch.value
-    return torch is not None and any(copy.via in _AHEAD for copy in torch.copies[:1])
+    ways = [copy.via for copy in torch.copies] if torch else []
+    return bool(ways) and ways[0] in _AHEAD and "site" in ways[1:]
 
 
 def brings_unread_files(
