@@ -256,3 +256,22 @@ def test_a_manual_that_says_what_to_do_complains_of_nothing() -> None:
     )
     assert problems(manual) == []
     assert problems("# ROCm\n\nROCm under WSL2 is not supported on Radeon APUs.\n") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If you see `Failed to initialize NVML: Driver/library version mismatch`, just reboot.",
+        "The build will most likely throw CUDA driver version is insufficient for CUDA runtime version",
+        "- fix: no longer crash with CUDA error: no kernel image is available for execution on the device",
+        "* Fixed Failed to initialize NVML: Driver/library version mismatch (#812)",
+        "1. To run docker with a GPU, you need to install the nvidia container toolkit",
+    ],
+)
+def test_what_others_may_see_is_no_complaint(text: str) -> None:
+    assert problems(text) == []
+
+
+def test_what_a_person_saw_counts_beside_what_a_manual_says() -> None:
+    seen = "I see it, too:\nFailed to initialize NVML: Driver/library version mismatch\n"
+    assert problems(f"The manual says: if you see a version mismatch, reboot.\n{seen}") == ["driver-lib-mismatch"]

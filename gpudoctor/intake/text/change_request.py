@@ -15,7 +15,7 @@ _TITLE = re.compile(
 _SIGNS = re.compile(
     r"(?im)^#{1,4} {0,3}(?:summary|test plan|testing|changes|what changed|validation|motivation|related issue)\b"
     r"|\bthis (?:pr|pull request|commit|patch)\b|^(?:closes|fixes|resolves):? #\d"
-    r"|contributor licen[cs]e agreement|^pull request #\d"
+    r"|\b(?:before|after) this pr\b|contributor licen[cs]e agreement|^pull request #\d"
     r"|^(?:this|it) (?:adds|fixes|changes|removes|implements|introduces|moves)\b|\bthis implementation\b"
 )
 _MOST_BEFORE = 5

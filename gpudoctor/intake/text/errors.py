@@ -8,6 +8,7 @@ from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _counts(text: str) -> bool:
     library = _MISSING_LIBRARY.search(text)
     if library and not _OF_GPUS.match(library["name"]):
         return False
-    return not _QUOTED_COMMAND.match(text)
+    return not _QUOTED_COMMAND.match(text) and not is_hypothetical(text)
 
 
 def read_messages(lines: Iterable[Line], facts: Facts) -> None:

@@ -29,7 +29,8 @@ _COMPLAINS = re.compile(
 )
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)?|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|works? (?:again|now|fine|for me)|worked"
-    r"|(?:did|does) the trick|workaround|restor(?:es|ed)|(?:had|have|has|needs?|needed) to|must)\b|解决了|可以了",
+    r"|(?:did|does) the trick|workaround|restor(?:es|ed)|(?<!you )(?:had|have|has|needs?|needed) to|(?<!you )must)\b"
+    r"|解决了|可以了",
     re.ASCII,
 )
 """What is said of a remedy."""

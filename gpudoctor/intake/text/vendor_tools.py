@@ -9,6 +9,7 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import NvidiaApi
@@ -82,7 +83,8 @@ def _nvidia_smi(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
             answer = replace(answer, devices=None)
         answers.append((answer, number))
         _note_answer(answer, block, len(answers), facts)
-    failure = next((lines[place] for place in lines_with(_FAILURES, whole)), None)
+    failures = (lines[place] for place in lines_with(_FAILURES, whole))
+    failure = next((line for line in failures if not is_hypothetical(line.text)), None)
     if failure and not (answers and answers[-1][1] > failure.number):
         answer = parse_smi(failure.text)
         if answer is not None and (answer.status or answer.devices):
