@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 
 _WORKFLOW_COMMAND = r"(?<!\S)::(?=[a-z])|##(?=\w{0,40}\[)"
 """How a line of a log starts a command of the CI that shows it: "::add-mask::x" of GitHub Actions at the beginning of
@@ -18,6 +19,12 @@ def utc(seconds: float) -> str:
 def sentence(text: str) -> str:
     """The text with a full stop, where it does not end as a sentence does."""
     return text if text.endswith((".", "?")) else f"{text}."
+
+
+def enumeration(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are: "a, b, 3 more"."""
+    more = len(names) - most
+    return ", ".join((*names[:most], f"{more} more") if more > 0 else names)
 
 
 def without_controls(text: str, instead: str = "?") -> str:

@@ -41,12 +41,10 @@ def environment_broken(situation: Situation) -> Verdicts:
     The venv is made again around its packages, which stay. A .pth file that cannot be decoded adds nothing.
     """
     environment = situation.environment
-    if environment is None or not environment.start_faults:
+    if environment is None or situation.torch_imported:
         return
-    trial = environment.torch.value.trial.value if environment.torch.value else None
     for fault in environment.start_faults:
-        if trial is None or not trial.ok:
-            yield _finding(fault, environment.prefix)
+        yield _finding(fault, environment.prefix)
 
 
 def _finding(fault: StartFault, prefix: str) -> Finding:

@@ -33,8 +33,7 @@ def framework_install_damaged(situation: Situation) -> Verdicts:
     """
     shared = sharing_frameworks(situation)
     frameworks = {name: one for one in situation.others for name in _packages_of(one)}
-    environment = situation.environment
-    for package in environment.distributions.value or () if environment else ():
+    for package in situation.machine.packages:
         one = frameworks.get(package.name)
         lost = [file for file in package.lost if file.problem != "unreadable" and not _is_spare(situation, file)]
         if not lost or package.installer == "conda" or (one is not None and one.name in shared):

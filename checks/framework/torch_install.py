@@ -262,7 +262,7 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
         if file.problem in ("missing", "truncated") and not (exchanged and exchanged in file.path)
     )
     record = situation.machine.installed("torch")
-    imported = _imported(torch)
+    imported = situation.torch_imported
     if imported:
         damaged = tuple(file for file in damaged if file.path.endswith(".py") and "/testing/" not in file.path)
     if not damaged or (record is not None and record.unlinked):
@@ -282,8 +282,3 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
         fixes=(installed_again(situation, torch),),
         supersedes=("torch-import-fails", "no-gpu"),
     )
-
-
-def _imported(torch: Torch) -> bool:
-    trial = torch.trial.value
-    return bool(trial and trial.ok)

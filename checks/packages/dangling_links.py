@@ -6,7 +6,8 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix
 from gpudoctor.frameworks.torch.file_faults import UNLINKED
 from gpudoctor.frameworks.torch.reinstall import all_again
-from gpudoctor.frameworks.torch.requirements import needed_packages
+from gpudoctor.frameworks.torch.requirements import needed_first, needed_packages
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 
 _MOST_NAMED = 5
@@ -28,18 +29,13 @@ def package_links_lead_nowhere(situation: Situation) -> Verdicts:
     ## Fix safety
     Installs all of them again in the same versions. What else is wrong with them can be read only after that.
     """
-    environment = situation.environment
-    found = [one for one in (environment.distributions.value if environment else None) or () if one.unlinked]
+    found = needed_first(situation, (one for one in situation.machine.packages if one.unlinked))
     if not found:
         return
-    needed = needed_packages(situation)
-    found.sort(key=lambda one: (one.name not in needed, one.name != "torch"))
-    named = [f"{one.name} {one.version}" for one in found[:_MOST_NAMED]]
-    if more := len(found) - len(named):
-        named.append(f"{more} more")
+    named = enumeration([f"{one.name} {one.version}" for one in found], _MOST_NAMED)
     yield Finding(
-        severity="error" if found[0].name in needed else "warning",
-        message=f"The files of {', '.join(named)} are links that lead nowhere: the cache from which they were "
+        severity="error" if found[0].name in needed_packages(situation) else "warning",
+        message=f"The files of {named} are links that lead nowhere: the cache from which they were "
         "installed is gone.",
         saw=f"{len(found)} package{'s' * (len(found) > 1)} of links that lead nowhere",
         want="packages with their files",

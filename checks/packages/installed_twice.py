@@ -35,8 +35,7 @@ def package_installed_twice(situation: Situation) -> Verdicts:
     Removes both records with their files, and installs one release again: the one that the other packages admit, and
     of two the one whose files lie there.
     """
-    environment = situation.environment
-    for one in (environment.distributions.value if environment else None) or ():
+    for one in situation.machine.packages:
         effect = effect_of(situation, one.name) if one.twins and one.name != "torch" else None
         if effect is not None and effect.breaks != "nothing":
             yield _mixed(situation, one, effect)
@@ -87,10 +86,8 @@ def _of_this_torch(situation: Situation, name: str) -> tuple[str, str] | None:
 
 
 def _severity(situation: Situation, one: Distribution, effect: Effect) -> Severity:
-    torch = situation.torch
-    trial = torch.trial.value if torch else None
     lines = {figures(each.version)[:2] for each in (one, *one.twins)}
-    works = effect.package == "torch" and trial is not None and trial.ok
+    works = effect.package == "torch" and situation.torch_imported
     small = works or effect.breaks not in ("import", "gpu")
     if len(lines) == 1:
         return "note" if small else "warning"

@@ -29,8 +29,7 @@ def programs_not_executable(situation: Situation) -> Verdicts:
     ## Fix safety
     Gives these files the right to be executed; their contents stay.
     """
-    listed = situation.environment.distributions.value if situation.environment else None
-    owners = [one for one in listed or () if one.locked and not one.unlinked]
+    owners = [one for one in situation.machine.packages if one.locked and not one.unlinked]
     if not owners:
         return
     paths = tuple(file.path for one in owners for file in one.locked)

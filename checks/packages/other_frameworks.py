@@ -58,9 +58,8 @@ def packages_overwrite_each_other(situation: Situation) -> Verdicts:
 
 
 def _overwritten(situation: Situation, slug: str) -> Iterator[Finding]:
-    listed = situation.environment.distributions.value if situation.environment else None
     for row in situation.matrix.tables.shared_files:
-        groups = list(_groups(row, listed or ())) if row.slug == slug else []
+        groups = list(_groups(row, situation.machine.packages)) if row.slug == slug else []
         if groups and row.framework is None:
             yield _pairs(situation, row, groups)
             continue

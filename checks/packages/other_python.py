@@ -6,7 +6,8 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix
 from gpudoctor.frameworks.torch.file_faults import OTHER_PYTHON
 from gpudoctor.frameworks.torch.reinstall import all_again
-from gpudoctor.frameworks.torch.requirements import needed_packages
+from gpudoctor.frameworks.torch.requirements import needed_first, needed_packages
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 
 _MOST_NAMED = 5
@@ -30,20 +31,15 @@ def packages_for_another_python(situation: Situation) -> Verdicts:
     ## Fix safety
     Installs all of them again in the same versions, by this Python. Packages that are the same for every Python stay.
     """
-    environment = situation.environment
-    wrong = [one for one in (environment.distributions.value if environment else None) or () if one.made_for]
+    wrong = needed_first(situation, (one for one in situation.machine.packages if one.made_for))
     if not wrong:
         return
-    needed = needed_packages(situation)
-    wrong.sort(key=lambda one: (one.name not in needed, one.name != "torch"))
-    named = [f"{one.name} {one.version}" for one in wrong[:_MOST_NAMED]]
-    if more := len(wrong) - len(named):
-        named.append(f"{more} more")
+    named = enumeration([f"{one.name} {one.version}" for one in wrong], _MOST_NAMED)
     made_for = " or ".join(dict.fromkeys(one.made_for for one in wrong))
     here = f"Python {situation.python} on {situation.platform.partition('-')[2]}"
     yield Finding(
-        severity="error" if wrong[0].name in needed else "warning",
-        message=f"{', '.join(named)} {'was' if len(wrong) == 1 else 'were'} made for {made_for}, and this is {here}: "
+        severity="error" if wrong[0].name in needed_packages(situation) else "warning",
+        message=f"{named} {'was' if len(wrong) == 1 else 'were'} made for {made_for}, and this is {here}: "
         "compiled modules of another Python or platform cannot be loaded.",
         saw=made_for,
         want=here,

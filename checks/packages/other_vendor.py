@@ -98,8 +98,7 @@ def amdsmi_mismatch(situation: Situation) -> Verdicts:
     """
     environment = situation.environment if situation.torch else None
     found = [one for one in environment.missing_symbols if one.library == "libamd_smi.so"] if environment else []
-    trial = situation.torch.trial.value if situation.torch else None
-    if found and not (trial and trial.ok):
+    if found and not situation.torch_imported:
         yield _misfit(situation, found[0])
 
 

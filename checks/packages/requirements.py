@@ -9,6 +9,7 @@ from gpudoctor.dependencies import TRITONS
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage, UnsetVariable
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.requirements import Unmet, unmet
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.import_order import from_pythonpath
 
@@ -37,15 +38,13 @@ def requirements_incomplete(situation: Situation) -> Verdicts:
     if not problems:
         return
     requirers = tuple(dict.fromkeys(one.effect.package for one in problems))
-    named = [one.text for one in problems[:_MOST_NAMED]]
-    if more := len(problems) - len(named):
-        named.append(f"{more} more")
+    named = enumeration([one.text for one in problems], _MOST_NAMED)
     worst = tuple(one for one in problems if one.severity == problems[0].severity)
     effects = tuple(dict.fromkeys(one.effect.text for one in worst))[:3]
     root = situation.machine.installed(requirers[0])
     yield Finding(
         severity=problems[0].severity,
-        message=f"{_installed(situation, requirers)} need{'s' * (len(requirers) == 1)} {', '.join(named)}: "
+        message=f"{_installed(situation, requirers)} need{'s' * (len(requirers) == 1)} {named}: "
         f"{', '.join(effects)}.",
         saw=", ".join(one.text for one in problems),
         want=", ".join(f"{one.name}{one.specifier}" for one in problems),

@@ -32,7 +32,6 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
     two_in_one_folder,
     wanted_version,
     wheels_of,
-    works,
 )
 from gpudoctor.machine import NO_GLIBCXX, Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures, package_matches
@@ -66,7 +65,7 @@ def ld_library_path_shadow(situation: Situation) -> Verdicts:
     yield from (_lacking(situation, one) for one in lacking.values())
     if lacking:
         return
-    imported = works(situation)
+    imported = situation.torch_imported
     for stem, base in DISTRIBUTIONS.items():
         if base in FOLDERS_SHARED_BY:
             continue
@@ -191,7 +190,7 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
     ## Fix safety
     Removes a folder from a variable for this process, or reinstalls packages in this environment.
     """
-    if not judged_here(situation) or works(situation):
+    if not judged_here(situation) or situation.torch_imported:
         return
     wanted = wanted_version(situation, "nvidia-nccl")
     library = in_the_way(situation, "libnccl")
@@ -249,7 +248,7 @@ def libstdcxx_too_old(situation: Situation) -> Verdicts:
     environment, torch = situation.environment, situation.torch
     needed = torch.needs_glibcxx.value if torch else None
     provided = environment.libstdcxx.value if environment else None
-    if environment is None or torch is None or needed is None or provided is None or works(situation):
+    if environment is None or torch is None or needed is None or provided is None or situation.torch_imported:
         return
     if figures(provided) >= figures(needed) or cannot_load(situation, torch):
         return

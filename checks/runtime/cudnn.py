@@ -221,8 +221,7 @@ def _installed(situation: Situation) -> tuple[Distribution, ...]:
     if situation.torch is None or not situation.torch.cuda:
         return ()
     if situation.torch.origin in ("conda", "conda-forge"):
-        listed = situation.environment.distributions.value if situation.environment else None
-        return tuple(d for d in listed or () if d.name in ("cudnn", "libcudnn"))
+        return tuple(d for d in situation.machine.packages if d.name in ("cudnn", "libcudnn"))
     if not judged_here(situation):
         return ()
     names = (f"nvidia-cudnn-cu{_cuda_major(situation)}", "nvidia-cudnn")

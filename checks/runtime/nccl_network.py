@@ -293,9 +293,8 @@ def _right_gid(situation: Situation, found: Setting) -> Fix:
 
 def _finds_the_gid(situation: Situation) -> bool:
     """Whether the NCCL or RCCL of the environment finds the index itself; torch tells where there is no wheel."""
-    environment, torch = situation.environment, situation.torch
-    installed = (environment.distributions.value if environment else None) or ()
-    versions = [one.version for one in installed if re.fullmatch(r"nvidia-nccl(-cu\d+)?", one.name)]
+    torch = situation.torch
+    versions = [one.version for one in situation.machine.packages if re.fullmatch(r"nvidia-nccl(-cu\d+)?", one.name)]
     if versions:
         return all(_figures(version) >= _PICKS_THE_GID for version in versions)
     return torch is None or _figures(torch.version) >= _PICKS_WITH_TORCH[situation.built_for or "nvidia"]

@@ -74,8 +74,7 @@ def runs_here(situation: Situation, build: FrameworkBuild) -> bool:
 
 def cuda_in_wheels(situation: Situation) -> frozenset[int]:
     """Majors of the CUDA runtimes that NVIDIA's wheels bring to the environment: those of their versions."""
-    listed = situation.environment.distributions.value if situation.environment else None
-    runtimes = (one for one in listed or () if without_cuda(one.name) == "nvidia-cuda-runtime")
+    runtimes = (one for one in situation.machine.packages if without_cuda(one.name) == "nvidia-cuda-runtime")
     return frozenset(figures(one.version)[0] for one in runtimes)
 
 
@@ -142,9 +141,10 @@ def install(
 
 def _twins(situation: Situation, removed: Collection[str]) -> Iterator[ReinstallPackage]:
     """NVIDIA's packages that stay, and that own files of those that are removed: of another CUDA's."""
-    listed = situation.environment.distributions.value if situation.environment else None
     for row in situation.matrix.tables.shared_files:
-        found = [(one, re.fullmatch(row.packages, one.name)) for one in listed or () if row.framework is None]
+        found = [
+            (one, re.fullmatch(row.packages, one.name)) for one in situation.machine.packages if row.framework is None
+        ]
         shared = {match["one"] for one, match in found if match and one.name in removed}
         for one, match in found:
             if match and match["one"] in shared and one.name not in removed:
@@ -158,7 +158,7 @@ _LINKED = {"nvidia-cusparse", "nvidia-cusolver"}
 def _linker(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePackage, ...]:
     """nvJitLink of the newest release, where an installer will choose the newest of what is linked by it."""
     major = figures(build.cuda or "0")[:1]
-    listed = (situation.environment.distributions.value if situation.environment else None) or ()
+    listed = situation.machine.packages
     of_nvidia = {without_cuda(one.name): one for one in listed}
     there = of_nvidia.get("nvidia-nvjitlink")
     if not build.extra or there is None or figures(there.version)[:1] != major or of_nvidia.keys() >= _LINKED:
@@ -226,15 +226,15 @@ def _in_the_way(situation: Situation, build: FrameworkBuild, installed: Installe
         yield there
     major = (build.cuda or "").partition(".")[0]
     others = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.name != build.framework}
-    listed = situation.environment.distributions.value if situation.environment else None
+    listed = situation.machine.packages
     for row in situation.matrix.tables.shared_files:
-        for one in listed or () if row.framework is None and major else ():
+        for one in listed if row.framework is None and major else ():
             own = one.name.rpartition("-cu")[2]
             if re.fullmatch(row.packages, one.name) and own != major and own not in others:
                 yield one.name
     needed = any(figures(other) >= FIRST_WITHOUT_SUFFIX for other in others if other)
     if build.looks == "pathfinder" and not needed and figures(major or "0") < FIRST_WITHOUT_SUFFIX:
-        yield from (one.name for one in listed or () if one.name in DISTRIBUTIONS.values())
+        yield from (one.name for one in listed if one.name in DISTRIBUTIONS.values())
 
 
 def _version(framework: InstalledFramework, build: FrameworkBuild) -> str | None:

@@ -50,9 +50,8 @@ def in_one_folder(situation: Situation, package: str) -> bool:
 
 def _sharing(situation: Situation) -> Iterator[tuple[str, list[str]]]:
     """Each framework of which several installed packages own the same files, and these."""
-    listed = situation.environment.distributions.value if situation.environment else None
     for row in situation.matrix.tables.shared_files:
-        names = [one.name for one in listed or () if re.fullmatch(row.packages, one.name)]
+        names = [one.name for one in situation.machine.packages if re.fullmatch(row.packages, one.name)]
         if row.framework and len(names) > 1:
             yield row.framework, names
 

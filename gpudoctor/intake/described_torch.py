@@ -10,7 +10,7 @@ from gpudoctor.frameworks.torch.named import named_torch
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_gpus import SOURCE
 from gpudoctor.machine import Distribution, Gpu, Machine, Torch
-from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.matrix.versions import figures, local_version, minor, public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import driver_verdict
@@ -52,7 +52,7 @@ def torch_of(text: str, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[
     build = form[1] if form else ""
     if not re.match(_NIGHTLY_OF_ROCM, local):
         _check_build(text, public, build, machine.system.platform, matrix)
-    rocm = build.removeprefix("rocm") if build.startswith("rocm") else None
+    rocm = rocm_of(build)
     torch = named_torch(f"{public}+{local}", _origin(version), SOURCE, build=build, cuda=cuda_of(build), rocm=rocm)
     return torch, ()
 
@@ -83,7 +83,7 @@ def _index_build(text: str, public: str, platform: str, matrix: Matrix) -> str:
 
 def _check_build(text: str, public: str, build: str, platform: str, matrix: Matrix) -> None:
     """Raise InputError for a build that there cannot be: of no CUDA or ROCm release, or of another form."""
-    cuda, rocm = cuda_of(build), build.removeprefix("rocm") if build.startswith("rocm") else None
+    cuda, rocm = cuda_of(build), rocm_of(build)
     if build in ("cpu", "xpu") or (cuda and matrix.is_cuda(cuda)) or (rocm and matrix.is_rocm(rocm)):
         return
     maker = "CUDA" if cuda else "ROCm" if rocm else ""

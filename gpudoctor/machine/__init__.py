@@ -228,6 +228,12 @@ class Machine(Record, frozen=True):
         """The torch of the examined environment, if one is known to be there."""
         return self.environment.value.torch.value if self.environment.value else None
 
+    @property
+    def packages(self) -> tuple[Distribution, ...]:
+        """The distributions of the examined environment, as far as their listing is known."""
+        environment = self.environment.value
+        return environment.distributions.value or () if environment else ()
+
     def installed(self, name: str) -> Distribution | None:
         """The installed distribution of that normalised name, if one is known."""
         environment = self.environment.value

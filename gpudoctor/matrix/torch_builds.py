@@ -25,6 +25,11 @@ def cuda_of(build: str) -> str | None:
     return f"{found[1]}.{found[2]}" if found else None
 
 
+def rocm_of(build: str) -> str | None:
+    """ "6.4" of rocm6.4; None for a build without ROCm."""
+    return build.removeprefix("rocm") if build.startswith("rocm") else None
+
+
 class TorchQuestions(Gpus):
     """Questions that the torch tables answer."""
 

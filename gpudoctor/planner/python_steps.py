@@ -169,9 +169,10 @@ def _remove_from_project(place: Place, situation: Situation, remedy: RemovePacka
 
 
 def _requiring(situation: Situation, name: str) -> tuple[str, ...]:
-    listed = situation.environment.distributions.value if situation.environment else None
     return tuple(
-        one.name for one in listed or () if any((what := parsed(line)) and what.name == name for line in one.requires)
+        one.name
+        for one in situation.machine.packages
+        if any((what := parsed(line)) and what.name == name for line in one.requires)
     )
 
 

@@ -78,6 +78,12 @@ class Situation:
         return self.machine.torch
 
     @property
+    def torch_imported(self) -> bool:
+        """Whether the import of torch was tried, and works."""
+        trial = self.torch.trial.value if self.torch else None
+        return trial is not None and trial.ok
+
+    @property
     def torch_target(self) -> Vendor | Literal["cpu"] | None:
         """What the installed torch is built for: a vendor's GPUs, or the CPU alone. None: no torch, or its files do
         not tell."""

@@ -143,14 +143,13 @@ def programs(situation: Situation) -> bool:
 def computing_packages(situation: Situation) -> bool:
     """A package has libraries that compute on GPUs; or it was described, and nobody sees its libraries."""
     environment = situation.environment
-    listed = environment.distributions.value or () if environment else ()
-    return bool(environment and environment.extensions) or any(one.path == "description" for one in listed)
+    described = any(one.path == "description" for one in situation.machine.packages)
+    return bool(environment and environment.extensions) or described
 
 
 def damaged_packages(situation: Situation) -> bool:
     """Files of a package are gone or cut short."""
-    listed = situation.environment.distributions.value if situation.environment else None
-    return any(one.damaged for one in listed or ())
+    return any(one.damaged for one in situation.machine.packages)
 
 
 def shadows(situation: Situation) -> bool:

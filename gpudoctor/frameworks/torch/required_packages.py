@@ -52,8 +52,7 @@ def _pins(situation: Situation, torch: Torch) -> dict[str, str]:
 
 
 def _installed(situation: Situation) -> dict[str, str]:
-    listed = situation.environment.distributions.value if situation.environment else None
-    return {distribution.name: distribution.version for distribution in listed or ()}
+    return {distribution.name: distribution.version for distribution in situation.machine.packages}
 
 
 def _install(packages: Mapping[str, str], how: str) -> Fix:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from gpudoctor.dependencies import TRITONS, Required, closure, find_one, is_empty, joined, marker_environment
 from gpudoctor.finding import Severity
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
-from gpudoctor.machine import Distribution, Torch
+from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 
@@ -115,8 +115,7 @@ def unmet(situation: Situation) -> tuple[Unmet, ...]:
 @answer_once
 def required_here(situation: Situation) -> tuple[Required, ...]:
     """What the installed GPU packages require, and what that requires in turn."""
-    listed = situation.environment.distributions.value if situation.environment else None
-    by_name = {distribution.name: distribution for distribution in listed or ()}
+    by_name = {distribution.name: distribution for distribution in situation.machine.packages}
     markers = marker_environment(situation.python, situation.platform.partition("-")[2])
     return closure(sorted(situation.matrix.gpu_packages), by_name.get, markers)
 
@@ -232,7 +231,7 @@ def _by_its_records(situation: Situation, by: Distribution) -> bool:
 def _severity(situation: Situation, problem: Problem, effect: Effect, found: Distribution | None) -> Severity | None:
     torch = situation.torch
     if effect.breaks == "import":
-        return "warning" if effect.package == "torch" and _imported(torch) else "error"
+        return "warning" if effect.package == "torch" and situation.torch_imported else "error"
     if effect.breaks == "nothing":
         return None
     if effect.breaks == "gpu" and effect.package != "torch":
@@ -248,14 +247,8 @@ def _severity(situation: Situation, problem: Problem, effect: Effect, found: Dis
     return "warning" if computed else "error"
 
 
-def _imported(torch: Torch | None) -> bool:
-    trial = torch.trial.value if torch else None
-    return bool(trial and trial.ok)
-
-
 def _has_nvidia_wheels(situation: Situation) -> bool:
-    listed = situation.environment.distributions.value if situation.environment else None
-    return any(distribution.name.startswith("nvidia-") for distribution in listed or ())
+    return any(distribution.name.startswith("nvidia-") for distribution in situation.machine.packages)
 
 
 def _damaged_extras(situation: Situation, listed: dict[str, Distribution], known: set[str]) -> Iterator[Unmet]:
@@ -271,6 +264,11 @@ def _damaged_extras(situation: Situation, listed: dict[str, Distribution], known
 def needed_packages(situation: Situation) -> frozenset[str]:
     """Packages with GPU code, and what they require."""
     return situation.matrix.gpu_packages.union(one.what.name for one in required_here(situation))
+
+
+def needed_first(situation: Situation, packages: Iterable[Distribution]) -> list[Distribution]:
+    """Packages in the order in which their faults are told: torch, what else GPU work needs, the others."""
+    return sorted(packages, key=lambda one: (one.name not in needed_packages(situation), one.name != "torch"))
 
 
 def explains(situation: Situation, names: Iterable[str]) -> bool:

@@ -78,8 +78,7 @@ def pin_of(situation: Situation, base: str) -> tuple[str, str] | None:
 
 def wheels_of(situation: Situation, base: str) -> tuple[Distribution, ...]:
     """The installed distributions of that name, for any CUDA."""
-    listed = situation.environment.distributions.value if situation.environment else None
-    return tuple(d for d in listed or () if without_cuda(d.name) == base)
+    return tuple(d for d in situation.machine.packages if without_cuda(d.name) == base)
 
 
 def wanted_version(situation: Situation, base: str) -> str | None:
@@ -96,12 +95,6 @@ def judged_here(situation: Situation) -> bool:
     """Whether this is a CUDA wheel of an index: other builds bring their libraries in their own way."""
     torch = situation.torch
     return torch is not None and torch.cuda is not None and torch.origin in FROM_AN_INDEX
-
-
-def works(situation: Situation) -> bool:
-    """Whether torch was imported successfully."""
-    trial = situation.torch.trial.value if situation.torch else None
-    return bool(trial and trial.ok)
 
 
 def older(version: str | None, wanted: str | None) -> bool:
@@ -132,7 +125,7 @@ def missing_symbols(situation: Situation, family: str | None = None) -> Iterator
     for one in situation.environment.missing_symbols if situation.environment else ():
         own = family_of(one.library)
         if (own == family if family else own in DISTRIBUTIONS and own != "libcudnn") and (
-            one.late or not works(situation)
+            one.late or not situation.torch_imported
         ):
             yield one
 

@@ -22,7 +22,7 @@ from gpudoctor.machine import (
     absent,
     known,
 )
-from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.planner.effects.trial import imported_anew
 from gpudoctor.planner.requirements import rivals
@@ -133,7 +133,7 @@ def _with_build(
 ) -> PythonEnvironment | None:
     if remedy.version.startswith(">"):
         return None  # conda-forge's own choice
-    rocm = remedy.build.removeprefix("rocm") if remedy.build.startswith("rocm") else None
+    rocm = rocm_of(remedy.build)
     version = f"{remedy.version}+{remedy.build}"
     origin = cast(TorchOrigin, remedy.origin)
     cuda = cuda_of(remedy.build)
@@ -236,7 +236,7 @@ def _whole(environment: PythonEnvironment, remedy: ReinstallPackage) -> Torch:
     if torch is None or torch.version != remedy.version:
         build = remedy.version.partition("+")[2] or None
         origin: TorchOrigin = "unknown" if build else "pypi"
-        rocm = build.removeprefix("rocm") if build and build.startswith("rocm") else None
+        rocm = rocm_of(build or "")
         return named_torch(remedy.version, origin, _SOURCE, build=build, cuda=cuda_of(build or ""), rocm=rocm)
     copies = tuple(copy for copy in torch.copies if copy.version == torch.version)[:1] or torch.copies[:1]
     return replace(torch, damaged=(), unloadable=(), needs_libraries=(), copies=copies)

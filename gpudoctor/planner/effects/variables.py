@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpudoctor.finding import SetVariable, UnsetVariable
 from gpudoctor.frameworks.torch.named import named_torch
 from gpudoctor.machine import Machine, PythonEnvironment, Torch, known, unknown
-from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.planner.effects.trial import imported_anew
 from gpudoctor.situation import Situation
 
@@ -100,5 +100,5 @@ def _first_of(torch: Torch, version: str | None) -> Torch:
     if version is None or version == torch.version:
         return torch
     build = version.partition("+")[2]
-    rocm = build.removeprefix("rocm") if build.startswith("rocm") else None
-    return named_torch(version, "unknown", torch.source, build=build or None, cuda=cuda_of(build), rocm=rocm)
+    cuda, rocm = cuda_of(build), rocm_of(build)
+    return named_torch(version, "unknown", torch.source, build=build or None, cuda=cuda, rocm=rocm)
