@@ -18,11 +18,11 @@ import pytest
 
 from gpudoctor.command_line.cut_off import journal_home
 from gpudoctor.fix import put_back
+from gpudoctor.fix.account import account_home
 from gpudoctor.fix.apply import Target, apply
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.journal import listed
 from gpudoctor.fix.open_folders import OpenFolders
-from gpudoctor.fix.owned_folder import account_home
 from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.step_process import environment
 from gpudoctor.fix.undo import undo

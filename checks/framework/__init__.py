@@ -3,6 +3,8 @@
 from gpudoctor.situation import needs
 
 NEEDS = {
+    "environment_broken": needs.start_faults,
+    "environment_unreadable": needs.unreadable_environment,
     "framework_damaged": needs.damaged_packages,
     "framework_libraries": needs.other_frameworks,
     "framework_variables": needs.framework_variables,
@@ -13,4 +15,5 @@ NEEDS = {
     "seen_errors": needs.errors,
     "told_circumstance": needs.pasted,
     "torch_coverage": needs.torch_and_gpu,
+    "torch_interrupted": needs.torch_without_record,
 }

@@ -8,11 +8,8 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplaceTorch, Unse
 from gpudoctor.frameworks.torch import NAME, check
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, never_published
 from gpudoctor.frameworks.torch.gpu_coverage import (
-    REPAIRED_WITH_TORCH,
     Fit,
     aside,
-    better_torch,
-    build_name,
     confidence,
     equal_fits,
     evidence,
@@ -26,6 +23,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
     spoiled,
     without_variable,
 )
+from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
 from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation, needs
 

@@ -16,7 +16,7 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import better_torch
+from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import Torch, TorchCopy
 from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import WHEEL_RUNTIME

@@ -7,7 +7,7 @@ import posixpath
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, better_torch
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, better_torch
 from gpudoctor.frameworks.torch.reinstall import index_of, installed_again
 from gpudoctor.machine import Torch, TorchCopy
 from gpudoctor.matrix.versions import public_version

@@ -7,8 +7,7 @@ import re
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.torch import builds, check
-from gpudoctor.frameworks.torch.coverage import never_published, rocm_exists
-from gpudoctor.frameworks.torch.gpu_coverage import REPAIRED_WITH_TORCH, better_torch, build_name, fits
+from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
 from gpudoctor.machine import Gpu, Library, Torch
 from gpudoctor.matrix.versions import public_version
 from gpudoctor.situation import Situation, needs
@@ -192,6 +191,8 @@ def _explanations(situation: Situation, said: str) -> tuple[str, ...]:
 
 def _serves_any(situation: Situation) -> bool:
     """Whether the build works, or may work, on a GPU of its own maker."""
+    from gpudoctor.frameworks.torch.gpu_coverage import fits
+
     return any(fit.carried.runs != "no" for fit in fits(situation))
 
 
@@ -260,6 +261,8 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
     torch, environment = situation.torch, situation.environment
     if torch is None or torch.source != "description":
         return
+    from gpudoctor.frameworks.torch.coverage import never_published
+
     if never_published(situation):
         yield _never_published(situation, torch)
         return
@@ -282,6 +285,8 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
 
 
 def _never_published(situation: Situation, torch: Torch) -> Finding:
+    from gpudoctor.frameworks.torch.coverage import rocm_exists
+
     version = public_version(torch.version)
     builds_of_it = situation.matrix.published_builds(version, situation.platform)
     what = f"has no build {torch.build} for {situation.platform}" if builds_of_it else "was never released"

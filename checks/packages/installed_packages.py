@@ -6,7 +6,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one, parsed
 from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import version_evidence
+from gpudoctor.frameworks.torch.installed_build import version_evidence
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import package_matches, public_version
 from gpudoctor.situation import Situation, needs

@@ -17,7 +17,7 @@ from gpudoctor.finding import (
     Severity,
 )
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import build_name
+from gpudoctor.frameworks.torch.installed_build import build_name
 from gpudoctor.machine import Distribution, MissingSymbols
 from gpudoctor.matrix.versions import minor, public_version
 from gpudoctor.situation import Situation, needs

@@ -63,7 +63,7 @@ def unhelpful(machine: Machine) -> dict[str, frozenset[tuple[str, ...]]]:
 
 def _tell_other_home(journal: str) -> None:
     """Under sudo the journal is root's, though HOME is still that of a person."""
-    from gpudoctor.fix.owned_folder import account_home, me
+    from gpudoctor.fix.account import account_home, me
 
     home, named = account_home(), os.environ.get("HOME", "")
     if os.path.isabs(named) and home != named and journal.startswith(f"{home}/"):

@@ -108,7 +108,8 @@ class Host(ABC):
             return self.missing(path)
         try:
             # Check this first: opening a node or a tape can have effects, and a FIFO waits for its writer.
-            if not stat_bits.S_ISREG(os.stat(place).st_mode):
+            found = os.stat(place)
+            if not stat_bits.S_ISREG(found.st_mode):
                 return unknown("not a regular file", path)
             descriptor = os.open(place, _READ)
         except (OSError, ValueError) as error:
@@ -116,8 +117,9 @@ class Host(ABC):
         try:
             if offset:
                 os.lseek(descriptor, offset, os.SEEK_SET)
-            content = os.read(descriptor, limit)
-            while len(content) < limit:
+            left = max(found.st_size - offset, 0)  # 0 for the files of /proc, whose size nobody knows
+            content = os.read(descriptor, min(limit, left or limit))
+            while len(content) < limit and len(content) != left:
                 more = os.read(descriptor, limit - len(content))
                 if not more:
                     break

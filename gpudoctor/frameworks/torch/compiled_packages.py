@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import applying, marker_environment
 from gpudoctor.finding import Evidence, Fix, Manual, ReplacePackage, Severity
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Extension, Torch
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version

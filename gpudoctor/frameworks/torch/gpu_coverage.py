@@ -23,31 +23,16 @@ from gpudoctor.finding import (
 )
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import Carried, carries, natively, toolkit_knows
-from gpudoctor.machine import Distribution, Gpu, Torch
+from gpudoctor.frameworks.torch.installed_build import better_torch, build_name
+from gpudoctor.machine import Gpu, Torch
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import runs_some_build
 from gpudoctor.situation.gpu_groups import finding, together
 from gpudoctor.situation.nvidia_driver import refusal
 from gpudoctor.situation.usable_gpus import in_process_order, runtime_order, select
 
-FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
-"""Origins whose versions pair as the package index says; others bring pairs of their own."""
-
 _MADE_FOR_ITS_PLACE = ("source", "conda", "conda-forge", "ngc", "jetson", "distribution")
 """Origins whose builds are made for the machines they run on: no list of an index can contradict them."""
-
-REPAIRED_WITH_TORCH = (
-    "torch-install-damaged",
-    "torch-import-fails",
-    "torchvision-mismatch",
-    "torchaudio-mismatch",
-    "numpy2-old-torch",
-    "cudnn-mismatch",
-    "nccl-shadowed",
-    "libstdcxx-too-old",
-    "ptxas-too-old",
-)
-"""Problems of the present build that vanish with another build."""
 
 
 CUDA_ORDER = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -113,14 +98,6 @@ def finding_about(group: tuple[Fit, ...], severity: Severity, **parts: Any) -> F
     return finding(severity, tuple(fit.gpu for fit in group), **parts)
 
 
-def version_evidence(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
-    """What a judgement about a package beside torch is based on."""
-    return (
-        Evidence(f"{package.name}.version", package.version, package.path),
-        Evidence("torch.version", torch.version, torch.source),
-    )
-
-
 def evidence(torch: Torch, fit: Fit) -> tuple[Evidence, ...]:
     """What a judgement about code is based on."""
     return (
@@ -139,14 +116,6 @@ def confidence(fit: Fit) -> Confidence:
 def spelled(archs: tuple[str, ...]) -> str:
     """ "sm_50 sm_60 ... sm_90"."""
     return " ".join(archs) or "none"
-
-
-def better_torch(situation: Situation) -> tuple[Fix, ...]:
-    """Fixes with another torch, chosen for the GPUs that it should support."""
-    vendor = situation.built_for
-    usable = situation.usable_of(vendor) if vendor and situation.usable_of(vendor) else situation.usable
-    gpus = builds.gpus_to_serve(situation, usable)
-    return builds.replacements(situation, gpus, keep=situation.torch)
 
 
 def torch_for_all(situation: Situation) -> tuple[Fix, ...]:
@@ -254,14 +223,6 @@ def visible_as(situation: Situation, wanted: tuple[Gpu, ...]) -> tuple[tuple[str
         gpus = selection.gpus
     places = [str(place) for place, gpu in enumerate(gpus) if gpu in wanted]
     return (("HIP_VISIBLE_DEVICES", ",".join(places)),) if places else ()
-
-
-def build_name(torch: Torch) -> str:
-    """How a person knows this build: "torch 2.9.1+cu128", "torch 2.9.1 (CUDA 12.8)"."""
-    if "+" in torch.version:
-        return f"torch {torch.version}"
-    with_ = f" (CUDA {torch.cuda})" if torch.cuda else f" (ROCm {torch.rocm})" if torch.rocm else ""
-    return f"torch {torch.version}{with_}"
 
 
 def not_told(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> NotJudged:

@@ -10,7 +10,7 @@ from gpudoctor.finding import (
     Manual,
     ReinstallPackage,
 )
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import local_version
 from gpudoctor.situation import Situation

@@ -13,7 +13,8 @@ from gpudoctor.finding import (
     ReplaceTorch,
     SetVariable,
 )
-from gpudoctor.frameworks.torch.gpu_coverage import better_torch, fits, fixes_beside
+from gpudoctor.frameworks.torch.gpu_coverage import fits, fixes_beside
+from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way, in_the_way, judged_here, pinned_again, pins
 from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE, WRONG, Fault

@@ -64,6 +64,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
 
         missing += amdsmi_misfit(host, around.path, first.path, around.environ)
     unresolved = missing_libraries(walk, system)
+    damaged = () if unseen else _damage(host, first.path, record)
     found = Torch(
         version=file.version,
         build=build_of(file) or _cpu_build(host, around, first.path, file),
@@ -73,7 +74,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
         origin=origin_of(file, _setting(around, first.path, first.via, record)),
         path=first.path,
         copies=copies.all,
-        damaged=() if unseen else _damage(host, first.path, record),
+        damaged=tuple(file for file in damaged if file.problem != "not-executable"),
         needs_glibcxx=walk.glibcxx,
         needs_glibc=walk.glibc,
         needs_libraries=unresolved,
@@ -85,6 +86,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
     stdcxx, stdcxx_path = cxx_runtime(host, walk, system, rpath)
     return InstalledTorch(
         torch=known(found, source),
+        locked=tuple(file for file in damaged if file.problem == "not-executable"),
         libraries=foreign,
         missing_symbols=missing,
         libstdcxx=stdcxx,
