@@ -23,10 +23,11 @@ from tests.test_cli import gpudoctor as program
 def test_no_help_is_cut_off():
     listed = program("--help").stdout
     assert "..." not in listed[listed.index("Commands:") :]
+    assert max(map(len, listed.splitlines())) <= 80
     for name in COMMANDS:
         text = program(name, "--help").stdout
         assert text.startswith("Usage: gpudoctor"), name
-        assert max(map(len, text.splitlines())) <= 100, name
+        assert max(map(len, text.splitlines())) <= 80, name
 
 
 def test_the_options_stand_in_groups():

@@ -131,8 +131,9 @@ def _choice(choice: Recommended, *, best: bool, verbose: bool) -> Iterator[Line]
         if not (verbose or way.shown == "always" or (best and way.shown == "best")):
             continue
         if way.is_file:
+            style = "command" if way == "dockerfile" else "verbatim"
             yield [(f"    {way.label}:", "dim")]
-            yield from ([(f"      {line}", "verbatim")] for line in command)
+            yield from ([(f"      {line}", style)] for line in command)
         else:
             yield [(f"    {way.label:<6}", "dim"), (command_line(command), "command")]
 
