@@ -238,3 +238,20 @@ def test_text_hangs_below_itself_and_no_word_is_broken():
     lines = ["".join(text for text, _ in part) for part in broken(line, 40)]
     assert all(part.startswith(" " * 11) and len(part) <= 40 for part in lines[1:])
     assert " ".join(lines).split() == ["System", *(["a", "kernel"] * 20)]
+
+
+def test_a_command_of_an_explanation_is_shown_as_it_is_typed():
+    screen = on_a_terminal("explain", "CUDA error: no kernel image is available for execution on the device")
+    assert "print(torch.__version__," in screen
+
+
+def test_what_was_seen_is_said_once(tmp_path: Path):
+    lines = (
+        "NVIDIA GeForce RTX 5070 with CUDA capability sm_120 is not compatible with the current PyTorch installation",
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        "torch 2.5.1+cu121",
+    )
+    (tmp_path / "report.txt").write_text("\n".join(lines))
+    screen = " ".join(piped("check", "--from", str(tmp_path / "report.txt")).split())
+    assert screen.count("What was seen:") == 1
+    assert "not compatible" in screen and "no kernel image" in screen

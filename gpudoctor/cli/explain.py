@@ -191,6 +191,8 @@ OTHER_CAUSES = {
 
 # --- printing ---------------------------------------------------------------------------------------
 
+_CODE_OR_UNDERSCORE = r"(?m)^    .*$|`[^`]*`|_"
+
 
 def _print_json(matches: list[tuple[str, str, tuple[str, ...], str]]) -> int:
     from gpudoctor.render.documents import Explanation, Match
@@ -206,5 +208,9 @@ def _print_markdown(text: str) -> None:
         return
     from rich.console import Console
     from rich.markdown import Markdown
+    from rich.theme import Theme
 
-    Console().print(Markdown(text))
+    # No background of its own: the terminal may be light. Else __version__ in a sentence would be a bold "version".
+    code = Theme({"markdown.code": "bold cyan"})
+    names_kept = re.sub(_CODE_OR_UNDERSCORE, lambda found: "\\_" if found[0] == "_" else found[0], text)
+    Console(theme=code).print(Markdown(names_kept, code_theme="ansi_light"))
