@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_gpus import SOURCE, identified, placed, processor
 from gpudoctor.intake.described_system import described_log, described_system
 from gpudoctor.intake.described_torch import (
     USUAL_PYTHON,
+    device_packages,
     packages_of,
     plain_version,
     python_for,
@@ -261,6 +263,10 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
     if description.torch:
         torch, assumed = torch_of(description.torch, machine, matrix)
         environment = environment.with_torch(known(torch, SOURCE))
+        if not any(one.name.startswith(DEVICE_WHEEL) for one in packages):
+            devices = device_packages(torch, machine, matrix)
+            packages = (*packages, *devices)
+            assumed += tuple(f"torch's package for {one.name.removeprefix(DEVICE_WHEEL)}" for one in devices)
         packages = (Distribution("torch", torch.version, path=SOURCE), *packages)
         if probed is None or probed.source == SOURCE:
             python = python_for(torch, matrix, machine.system.platform)
