@@ -85,6 +85,9 @@ HEALTHY = {
     "JAX with CUDA": CUDA12 + "RUN pip install -U 'jax[cuda12]' flax",
     "JAX beside torch": CUDA12 + "RUN pip install torch==2.6.0\nRUN pip install jax",
     "old JAX": CUDA11 + "RUN pip install 'jax[cuda11_pip]==0.4.13' -f https://example.com/jax.html",
+    "old JAX whose jaxlib names its CUDA": "FROM nvidia/cuda:11.8.0-cudnn8-devel-ubuntu20.04\n"
+    "RUN pip install jax jaxlib==0.1.64+cuda110",
+    "old JAX from a page of builds": CUDA11 + "RUN pip install jax jaxlib -f https://example.com/jax.html",
     "TensorRT by its own name": CUDA12 + "RUN pip install tensorrt==10.12.0.36",
     "llama-cpp-python that is compiled": CUDA12 + "RUN CMAKE_ARGS=-DGGML_CUDA=on pip install llama-cpp-python",
     "vLLM's own torch": SLIM + "RUN pip install torch==2.9.0 vllm==0.11.2",

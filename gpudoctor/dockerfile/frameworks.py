@@ -106,7 +106,8 @@ def _framework(
     if not there:
         return None
     package = there[0]
-    local = "+" in package.requirement.specifier or package.requirement.specifier.startswith("@")
+    own = (one for name, one in by_name.items() if name in row.packages or name.startswith(row.framework))
+    local = any(re.search(r"\+|^@", one.requirement.specifier) for one in own)
     extras = set(re.findall(r"[\w.-]+", package.requirement.extras))
     builds = [one for one in matrix.builds_of(row.framework) if image.platform in one.platforms]
     direct = [one for one in builds if one.package in by_name]
@@ -115,9 +116,11 @@ def _framework(
     if local or any(one.file for one in direct):
         return ImageFramework(row, package, None)
     if not direct and not brought:
-        return ImageFramework(row, package, None, package.pinned, cpu=not extras and row.gpu != "always")
-    own = by_name.get(direct[0].package, package) if direct else package
-    build = _chosen(direct or brought, own, python)
+        page = package.step.pip is not None and package.step.pip.find_links  # it may hold builds for GPUs
+        cpu = not extras and row.gpu != "always" and not page
+        return ImageFramework(row, package, None, package.pinned, cpu=cpu)
+    built = by_name.get(direct[0].package, package) if direct else package
+    build = _chosen(direct or brought, built, python)
     if build is None:
         return ImageFramework(row, package, None)
     needed = set(build.extra.split(",")) if build.extra else set()
