@@ -126,7 +126,7 @@ HEALTHY = {
     "constraints": "FROM rocm/dev-ubuntu-22.04:6.4\nRUN pip install -c /constraints.txt torch",
     "uv that compares all indexes": "FROM python:3.12\nRUN uv pip install torch --index-strategy unsafe-best-match "
     "--extra-index-url https://download.pytorch.org/whl/cu118",
-    "wheels of an old page": "FROM nvidia/cuda:11.6.0-base-ubuntu20.04\nRUN pip3 install torch==1.10.1+cu113 "
+    "wheels of an old page": "FROM nvidia/cuda:11.6.2-base-ubuntu20.04\nRUN pip3 install torch==1.10.1+cu113 "
     "-f https://download.pytorch.org/whl/cu113/torch_stable.html",
     "torch by a backend that is found out": "FROM python:3.12-bookworm\n"
     "COPY --from=ghcr.io/astral-sh/uv:latest /uv /bin/\n"
@@ -135,7 +135,7 @@ HEALTHY = {
     "amdgpu-install -y --no-dkms --usecase=rocm,hip",
     "ops that are compiled when they run, not here": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n"
     "RUN pip install torch==2.6.0\nRUN pip install --no-build-isolation deepspeed",
-    "a Python too old for the newest torch": "FROM nvidia/cuda:10.2-cudnn7-runtime-ubuntu18.04\n"
+    "a Python too old for the newest torch": "FROM nvcr.io/nvidia/cuda:10.2-cudnn7-runtime-ubuntu18.04\n"
     "RUN pip3 install torch~=1.8 timm",
     "an override that is asked for at build": "FROM rocm/dev-ubuntu-22.04:6.4\nARG HSA_OVERRIDE_GFX_VERSION\n"
     "ENV HSA_OVERRIDE_GFX_VERSION=${HSA_OVERRIDE_GFX_VERSION}",
@@ -288,6 +288,38 @@ FAULTY = {
 def test_each_fault_is_told_alone(name: str):
     text, slug, severity = FAULTY[name]
     assert [one for one in told(text) if one[1] != "note" or severity == "note"] == [(slug, severity)]
+
+
+@pytest.mark.parametrize(
+    "base, better",
+    [
+        ("nvidia/cuda:11.1-cudnn8-devel-ubuntu20.04", "nvidia/cuda:11.1.1-cudnn8-devel-ubuntu20.04"),
+        ("docker.io/nvidia/cuda:11.6.0-base-ubuntu20.04", "nvidia/cuda:11.6.2-base-ubuntu20.04"),
+        ("nvidia/cuda:10.2-cudnn7-runtime-ubuntu18.04", "nvidia/cuda with CUDA 11.8 or newer"),
+        ("nvidia/cuda:12.1-devel-ubuntu22.04", "a tag with three numbers"),
+        ("nvidia/cuda", "a tag with the CUDA and the system"),
+    ],
+)
+def test_a_tag_that_docker_hub_does_not_have_is_told(base: str, better: str):
+    (finding,) = findings(f"FROM {base}\nRUN ./configure")
+    assert (finding.slug, finding.severity) == ("image-base-removed", "error")
+    assert lines(finding).startswith(f"Dockerfile:1: FROM {better}")
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "nvidia/cuda:11.1.1-cudnn8-devel-ubuntu20.04",
+        "nvidia/cuda:11.8.0-base-ubuntu22.04",
+        "nvidia/cuda:12.1.0-devel-ubuntu22.04",
+        "nvidia/cuda:13.0.1-runtime-ubuntu24.04",
+        "nvcr.io/nvidia/cuda:10.2-cudnn7-devel-ubuntu18.04",
+        "registry.example/nvidia/cuda:10.2-devel",
+        "${BASE}",
+    ],
+)
+def test_a_tag_that_is_there_or_in_another_registry_is_silent(base: str):
+    assert told(f"FROM {base}\nRUN ./configure") == []
 
 
 def test_a_finding_names_file_and_line_of_the_command():

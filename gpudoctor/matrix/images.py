@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpudoctor.machine import Os
 from gpudoctor.matrix.gpu_models import Gpus
-from gpudoctor.matrix.rows import BaseImage, Distribution, DistributionKin
+from gpudoctor.matrix.rows import BaseImage, Distribution, DistributionKin, RemovedImage
 
 _HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/", "public.ecr.aws/docker/", "mirror.gcr.io/")
 _TOLD_BY_THE_TAG = ("cuda", "rocm", "python", "torch", "release")
@@ -29,6 +29,15 @@ class ImageQuestions(Gpus):
                 cuda = told.get("cuda") or row.cuda or self.ngc_cuda(told.get("release", ""))
                 python = told.get("python") or row.python or self._python_of(groups.get("distribution"))
                 return replace(row, **{**told, "cuda": cuda, "python": python, "cudnn": _cudnn(groups, row)})
+        return None
+
+    def removed_image(self, name: str) -> tuple[RemovedImage, str] | None:
+        """The row of an image that Docker Hub does not have, and the name of the nearest one that it has ("" if there
+        is none)."""
+        plain = name.partition("@")[0].removeprefix("docker.io/")
+        for row in self.tables.removed_images:
+            if found := re.fullmatch(row.image, plain):
+                return row, plain.replace(found["version"], row.version, 1) if row.version else ""
         return None
 
     def ngc_cuda(self, image: str) -> str | None:

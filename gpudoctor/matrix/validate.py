@@ -34,6 +34,7 @@ from gpudoctor.matrix.rows import (
     NvidiaSoc,
     OldTorchBuilds,
     OtherName,
+    RemovedImage,
     RequirementUse,
     Tables,
     ToldCircumstance,
@@ -180,6 +181,19 @@ def _base_image(row: BaseImage, matrix: Matrix) -> Iterator[str]:
     yield from wrong
     if not wrong and ((first := matrix.base_image(row.example)) is None or first.image != row.image):
         yield "an earlier row matches its example: exact names come before general ones"
+
+
+def _removed_image(row: RemovedImage, matrix: Matrix) -> Iterator[str]:
+    wrong = tuple(_fits_its_example("image", row.image, row.example))
+    yield from wrong
+    if wrong:
+        return
+    if row.version and "(?P<version>" not in row.image:
+        yield "a row with a version needs the group `version`"
+    elif (found := matrix.removed_image(row.example)) is None or found[0] != row:
+        yield "an earlier row matches its example"
+    elif matrix.removed_image(found[1]) is not None:
+        yield f"its proposal {found[1]} is removed, too"
 
 
 def _other_name(row: OtherName, matrix: Matrix) -> Iterator[str]:
@@ -384,6 +398,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     NvidiaSoc: _soc,
     AmdGpu: _amd_gpu,
     BaseImage: _base_image,
+    RemovedImage: _removed_image,
     Distribution: _distribution,
     DriverPackage: _driver_package,
     DriverInstruction: _driver_instruction,

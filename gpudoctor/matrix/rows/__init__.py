@@ -32,7 +32,14 @@ from gpudoctor.matrix.rows.gpus import (
     OtherName,
     Override,
 )
-from gpudoctor.matrix.rows.images import BaseImage, Distribution, DistributionKernel, DistributionKin, ModuleKey
+from gpudoctor.matrix.rows.images import (
+    BaseImage,
+    Distribution,
+    DistributionKernel,
+    DistributionKin,
+    ModuleKey,
+    RemovedImage,
+)
 from gpudoctor.matrix.rows.issues import (
     ErrorPattern,
     IssueCondition,
@@ -146,6 +153,7 @@ __all__ = [
     "PackageConflict",
     "PatchedKernel",
     "PublishedArchs",
+    "RemovedImage",
     "RemovedModules",
     "RequirementUse",
     "RocmBlas",
@@ -216,6 +224,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     distributions: tuple[Distribution, ...] = ()
     distribution_kin: tuple[DistributionKin, ...] = ()
     base_images: tuple[BaseImage, ...] = ()
+    removed_images: tuple[RemovedImage, ...] = ()
     torch_releases: tuple[TorchRelease, ...] = ()
     companions: tuple[Companion, ...] = ()
     stable_companions: tuple[StableCompanion, ...] = ()
@@ -284,6 +293,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "distributions": ("distribution",),
     "distribution_kin": ("id",),
     "base_images": ("image",),
+    "removed_images": ("image",),
     "torch_releases": ("version",),
     "companions": ("torch",),
     "stable_companions": ("package",),

@@ -61,6 +61,19 @@ class DistributionKin(Row, frozen=True, kw_only=True):
     """What replaces its root as a whole (rpm-ostree ...): packages are not installed one by one."""
 
 
+class RemovedImage(Row, frozen=True, kw_only=True):
+    """Images that Docker Hub had once, or that people suppose there. It answers that there is no such manifest."""
+
+    image: str
+    """Regular expression for the whole name with its tag, without docker.io."""
+    example: str
+    """A real name that the pattern matches (checked at load)."""
+    version: str = ""
+    """The version to write in place of the pattern's group `version`, if another update of that release is there."""
+    instead: str
+    """What to use, if `version` is empty or that tag is not there either."""
+
+
 class BaseImage(Row, frozen=True, kw_only=True):
     """What a public container image holds. A field that is None may be a group of the pattern: the tag tells.
     A group `distribution` names a row of that table, which gives the image's Python."""
