@@ -176,6 +176,9 @@ FAULTY = {
     ),
     "driver by a metapackage": ("FROM ubuntu:22.04\n"
     "RUN apt-get install -y cuda-12-4", "image-installs-driver", "warning"),
+    "all GPUs in CUDA's own variable": (
+        "FROM python:3.12\nENV CUDA_VISIBLE_DEVICES=all\nRUN pip install torch", "image-hides-gpus", "error",
+    ),
     "driver by dnf": ("FROM rockylinux:9\nRUN dnf -y install cuda-drivers", "image-installs-driver", "error"),
     "libcuda copied": ("FROM ubuntu:22.04\nCOPY libcuda.so.550.54.15 /usr/lib/", "image-installs-driver", "error"),
     "driver in a here-document": (
@@ -820,6 +823,10 @@ def services_told(text: str) -> list[tuple[str, str]]:
         "{image: 'python:3.12-slim'}",
         f"{{{IMAGE}, environment: {{DEVICE: cpu}}}}",
         f"{{{IMAGE}, environment: ['CUDA_VISIBLE_DEVICES=']}}",
+        f"{{{IMAGE}, {RESERVED}, environment: ['CUDA_VISIBLE_DEVICES=0,1', NVIDIA_VISIBLE_DEVICES=all]}}",
+        f"{{{IMAGE}, {RESERVED}, environment: {{CUDA_VISIBLE_DEVICES: 'GPU-8932f937'}}}}",
+        f"{{{IMAGE}, {RESERVED}, environment: {{CUDA_VISIBLE_DEVICES: '${{GPUS:-0}}'}}}}",
+        f"{{{IMAGE}, {RESERVED}, environment: {{CUDA_VISIBLE_DEVICES: '-1'}}}}",
     ],
 )
 def test_services_that_have_what_they_need_are_silent(service: str):
@@ -837,6 +844,21 @@ def test_services_that_have_what_they_need_are_silent(service: str):
 )
 def test_a_service_without_its_gpu_is_told(service: str, severity: str):
     assert services_told(f"services:\n  a: {service}\n") == [("compose-no-device", severity)]
+
+
+@pytest.mark.parametrize(
+    "variables, severity",
+    [
+        ("gpus: all, environment: {CUDA_VISIBLE_DEVICES: all}", "error"),
+        ("gpus: all, environment: ['CUDA_VISIBLE_DEVICES=\"0\"']", "error"),
+        ("gpus: all, environment: ['CUDA_VISIBLE_DEVICES=cuda:0']", "error"),
+        ("environment: [CUDA_VISIBLE_DEVICES=all]", "warning"),
+    ],
+)
+def test_a_value_that_hides_the_gpus_by_mistake_is_told(variables: str, severity: str):
+    assert services_told(f"services:\n  a: {{image: 'example.com/a:1', {variables}}}\n") == [
+        ("compose-hides-gpus", severity)
+    ]
 
 
 def test_a_service_without_its_gpu_is_an_error_where_a_gpu_is_described(tmp_path: Path):

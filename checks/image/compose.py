@@ -6,6 +6,7 @@ import re
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.recipe import Recipe, Started, change
+from gpudoctor.dockerfile.variables import slip_in_devices
 from gpudoctor.finding import Evidence, Finding, NotJudged
 from gpudoctor.machine import Vendor
 
@@ -139,6 +140,45 @@ def small_shm(recipe: Recipe) -> Verdicts:
                         "    shm_size: 8gb",
                     ),
                 ),
+            )
+
+
+@check("GPD623", "compose-hides-gpus", "image")
+def hides_gpus(recipe: Recipe) -> Verdicts:
+    """A service sets CUDA_VISIBLE_DEVICES to a value that hides every GPU by mistake.
+
+    ## Why it matters
+    CUDA reads numbers and UUIDs, and shows only the GPUs before the first entry that is neither. `all` is a value of
+    NVIDIA_VISIBLE_DEVICES, which the container toolkit reads; CUDA shows no GPU for it. In a list of compose
+    (`- CUDA_VISIBLE_DEVICES="0"`) the quotes belong to the value, with the same effect.
+
+    ## How it is judged
+    By the value alone. An empty value, -1 and other words that hide the GPUs on purpose are not reported. An error if
+    the service is given a GPU, else a warning.
+
+    ## Fix safety
+    Without the variable a program sees the GPUs that the container is given.
+    """
+    for started in recipe.services:
+        service = started.service
+        value = service.environment.get("CUDA_VISIBLE_DEVICES", "")
+        if why := slip_in_devices(value):
+            yield Finding(
+                severity="error" if service.given_gpus or service.privileged else "warning",
+                message=f"Service {service.name} sets CUDA_VISIBLE_DEVICES={value}, which hides every GPU: {why}.",
+                saw=f"CUDA_VISIBLE_DEVICES={value}",
+                want="not set, or numbers without quotes",
+                subject=f"service {service.name}",
+                evidence=(Evidence("service", service.name, service.place),),
+                fixes=(
+                    change(
+                        "Remove the variable",
+                        f"{service.place}: below {service.name}, leave out CUDA_VISIBLE_DEVICES, or write numbers:",
+                        "    environment:",
+                        "      CUDA_VISIBLE_DEVICES: 0",
+                    ),
+                ),
+                refs=("pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices",),
             )
 
 

@@ -7,6 +7,7 @@ import re
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.proposals import setting_finding
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.variables import slip_in_devices
 from gpudoctor.finding import Finding
 
 _OVERRIDE = re.compile(r"HSA_OVERRIDE_GFX_VERSION(_\d+)?$")
@@ -20,7 +21,8 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
 
     ## Why it matters
     NVIDIA_VISIBLE_DEVICES=void or none gives a container no GPU if the runtime follows the image. Without `compute`
-    in NVIDIA_DRIVER_CAPABILITIES libcuda is not mounted. CUDA_VISIBLE_DEVICES=-1 hides every GPU.
+    in NVIDIA_DRIVER_CAPABILITIES libcuda is not mounted. CUDA_VISIBLE_DEVICES=-1 hides every GPU, and so does `all`,
+    which CUDA does not know: it reads numbers and UUIDs.
 
     ## How it is judged
     The check reads the last ENV of the built stage, in images that are made for a GPU. An unset variable is fine.
@@ -41,6 +43,15 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
                     f"The image sets {name}={setting.value}: its containers see no GPU by default.",
                     "not set in the image",
                 )
+        chosen = image.settings.get("CUDA_VISIBLE_DEVICES")
+        if chosen is not None and chosen.value is not None and (why := slip_in_devices(chosen.value)):
+            yield setting_finding(
+                image,
+                chosen,
+                "error",
+                f"CUDA_VISIBLE_DEVICES={chosen.value} hides every GPU: {why}.",
+                "not set in the image, or numbers",
+            )
         capabilities = image.settings.get("NVIDIA_DRIVER_CAPABILITIES")
         if capabilities is None or capabilities.value is None or recipe.vendor(image) != "nvidia":
             continue

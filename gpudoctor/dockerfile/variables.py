@@ -44,6 +44,17 @@ def partly_expanded(text: str, known: Mapping[str, str], bounds: Bounds) -> str:
     return _REFERENCE.sub(value, text)
 
 
+def slip_in_devices(value: str) -> str:
+    """Why a value of CUDA_VISIBLE_DEVICES that is meant to show GPUs shows none; "" for any other value. CUDA reads
+    numbers and UUIDs, and stops at the first entry that is neither."""
+    first = value.split(",")[0].strip()
+    if first[:1] in ("'", '"'):
+        return "its quotes are part of the value"
+    if re.fullmatch(r"all|gpus?|(gpu|cuda|nvidia):?\d*", first, re.IGNORECASE):
+        return f"{first} is neither a number nor a UUID"
+    return ""
+
+
 def without(text: str, name: str) -> str:
     """The text without its references to one variable."""
     return _NAMED.sub(lambda found: "" if found[1] == name else found[0], text)

@@ -41,6 +41,8 @@ COMPOSE_FILES: dict[str, str] = {
     "compose-no-device": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime",
     "compose-device-access": "services:\n  train:\n    image: rocm/pytorch:latest\n    user: app\n"
     "    devices: [/dev/kfd, /dev/dri]\n    shm_size: 8g",
+    "compose-hides-gpus": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
+    "    gpus: all\n    shm_size: 8g\n    environment: [CUDA_VISIBLE_DEVICES=all]",
     "compose-small-shm": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
     "    gpus: all",
 }
