@@ -861,6 +861,58 @@ def test_a_value_that_hides_the_gpus_by_mistake_is_told(variables: str, severity
     ]
 
 
+def test_a_render_node_without_its_letter_is_told():
+    devices = "devices: ['/dev/kfd', '/dev/dri/render128:/dev/dri/render128']"
+    text = f"services:\n  a: {{image: 'rocm/pytorch:latest', {devices}}}\n"
+    assert services_told(text) == [("compose-device-misnamed", "error")]
+    assert services_told(text.replace("render128", "renderD128")) == []
+
+
+AMD_DEVICES = "devices: ['/dev/kfd', '/dev/dri']"
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        f"{{image: 'vllm/vllm-openai:v0.11.0', {AMD_DEVICES}}}",
+        f"{{{IMAGE}, {AMD_DEVICES}}}",
+        f"{{image: 'rocm/pytorch:latest', {RESERVED}}}",
+        "{image: 'rocm/pytorch:latest', runtime: nvidia}",
+    ],
+)
+def test_a_service_that_is_given_the_other_vendors_gpus_is_told(service: str):
+    assert services_told(f"services:\n  a: {service}\n") == [("compose-other-vendor", "error")]
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        f"{{image: 'vllm/vllm-openai-rocm:v0.11.0', {AMD_DEVICES}}}",
+        f"{{image: 'ollama/ollama:rocm', {AMD_DEVICES}}}",
+        f"{{{IMAGE}, {AMD_DEVICES}, {RESERVED}}}",
+        f"{{{IMAGE}, {AMD_DEVICES}, environment: {{DEVICE: cpu}}}}",
+        f"{{{IMAGE}, devices: ['/dev/dxg']}}",
+        "{image: 'rocm/pytorch:latest', gpus: all}",
+        f"{{image: 'example.com/a:1', {AMD_DEVICES}}}",
+        f"{{{IMAGE}, {AMD_DEVICES}, privileged: true}}",
+    ],
+)
+def test_a_service_with_devices_that_may_be_right_is_silent(service: str):
+    assert services_told(f"services:\n  a: {service}\n") == []
+
+
+def test_a_torch_for_the_other_vendor_in_a_service_is_told_once(tmp_path: Path):
+    file = tmp_path / "compose.yaml"
+    file.write_text(f"services:\n  a: {{build: ., shm_size: 8gb, {AMD_DEVICES}}}\n")
+    for base, slug in (
+        ("python:3.12", "compose-other-vendor"),
+        ("rocm/dev-ubuntu-24.04:6.4", "image-torch-other-vendor"),
+    ):
+        (tmp_path / "Dockerfile").write_text(f"FROM {base}\nRUN pip install torch==2.9.1\n")
+        found = json.loads(run(str(file), "--format", "json")[1])["findings"]
+        assert [one["slug"] for one in found if one["severity"] != "note"] == [slug]
+
+
 def test_a_service_without_its_gpu_is_an_error_where_a_gpu_is_described(tmp_path: Path):
     file = tmp_path / "compose.yaml"
     file.write_text(f"services:\n  a: {{{IMAGE}}}\n")

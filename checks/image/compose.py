@@ -43,6 +43,9 @@ def no_device(recipe: Recipe) -> Verdicts:
             continue
         if any((vendor, source) in given for source in _sources(started)):
             continue
+        own = started.image.facts.vendor if started.image and started.image.facts else None
+        if _made_for_others(recipe, started) or (own not in (None, vendor) and _given(started, own)):
+            continue  # compose-other-vendor or image-torch-other-vendor reports it
         if service.open:
             yield NotJudged(f"whether service {service.name} is given a GPU: {service.open}")
             continue
@@ -143,9 +146,75 @@ def small_shm(recipe: Recipe) -> Verdicts:
             )
 
 
+@check("GPD624", "compose-device-misnamed", "image")
+def device_misnamed(recipe: Recipe) -> Verdicts:
+    """A service asks for a device node that no host has.
+
+    ## Why it matters
+    The engine refuses to start the container: "error gathering device information".
+
+    ## How it is judged
+    The kernel names the render nodes renderD128, renderD129 and so on. A name without the D, as some documents print
+    it, is no node.
+
+    ## Fix safety
+    `ls /dev/dri` lists the nodes of the host.
+    """
+    for started in recipe.services:
+        service = started.service
+        for device in service.devices:
+            if found := re.fullmatch(r"/dev/dri/render(\d+)", device):
+                right = f"/dev/dri/renderD{found[1]}"
+                yield Finding(
+                    severity="error",
+                    message=f"Service {service.name} asks for {device}: no host has a node of that name.",
+                    saw=device,
+                    want=right,
+                    subject=f"service {service.name}",
+                    evidence=(Evidence("service", service.name, service.place),),
+                    fixes=(change(f"Write {right}", f"{service.place}: {right} in the devices of {service.name}"),),
+                )
+
+
+@check("GPD625", "compose-other-vendor", "image")
+def other_vendor(recipe: Recipe) -> Verdicts:
+    """A service is given GPUs of the vendor that its image is not made for.
+
+    ## Why it matters
+    An image for CUDA has no code for the GPU behind /dev/kfd, an image for ROCm none for an NVIDIA GPU. The program
+    stops, or computes on the CPU.
+
+    ## How it is judged
+    The service names only AMD's devices or only NVIDIA's, and its image is known to be for the other vendor, by its
+    name or by the torch that its Dockerfile installs. A privileged service, and one that another file may give a GPU,
+    is not reported. A torch for the other vendor than the base image is what `image-torch-other-vendor` reports.
+
+    ## Fix safety
+    Another image takes nothing from the host.
+    """
+    for started in recipe.services:
+        service, image = started.service, started.image
+        if image is None or not _made_for_others(recipe, started):
+            continue
+        of_nvidia = _vendor(recipe, started) == "nvidia"
+        made, wanted, given = ("CUDA", "ROCm", "AMD") if of_nvidia else ("ROCm", "CUDA", "NVIDIA")
+        name = (service.image if service.context is None else "") or "its image"
+        yield Finding(
+            severity="error",
+            confidence="likely",
+            message=f"Service {service.name} is given {given} GPUs, and {name} is made for {made}: it cannot use "
+            "them.",
+            saw=f"an image for {made}",
+            want=f"an image for {wanted}",
+            subject=f"service {service.name}",
+            evidence=(Evidence("service", service.name, service.place),),
+            fixes=(change("Use another image", f"{service.place}: an image of {service.name} for {wanted}"),),
+        )
+
+
 @check("GPD623", "compose-hides-gpus", "image")
 def hides_gpus(recipe: Recipe) -> Verdicts:
-    """A service sets CUDA_VISIBLE_DEVICES to a value that hides every GPU by mistake.
+    """CUDA_VISIBLE_DEVICES of a service hides every GPU by mistake.
 
     ## Why it matters
     CUDA reads numbers and UUIDs, and shows only the GPUs before the first entry that is neither. `all` is a value of
@@ -185,18 +254,33 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
 def _for_cpus(recipe: Recipe, started: Started) -> bool:
     """Whether the service may run on CPUs: its names or variables say so, or nothing but the package index's torch,
     which is a CUDA build, is for a GPU."""
+    image = started.image
+    held = recipe.torch(image) if image else None
+    made_for = image.facts.vendor if image and image.facts else None
+    of_index = made_for is None and held is not None and held.source == "package index"
+    return of_index or _named_for_cpus(started)
+
+
+def _named_for_cpus(started: Started) -> bool:
+    """Whether names or variables of the service say that it runs on CPUs."""
     service, image = started.service, started.image
     names = (service.name, service.image or "", service.dockerfile, service.target, image.name if image else "")
     if any(re.search(r"(^|[^a-z])cpu([^a-z]|$)", name, re.IGNORECASE) for name in names):
         return True
     values = service.environment.items()
-    if any(
+    return any(
         value.strip().lower() == "cpu" or (name in _HIDING and value.strip() in ("", "-1")) for name, value in values
-    ):
-        return True
-    held = recipe.torch(image) if image else None
-    made_for = image.facts.vendor if image and image.facts else None
-    return made_for is None and held is not None and held.source == "package index"
+    )
+
+
+def _made_for_others(recipe: Recipe, started: Started) -> bool:
+    """Whether the service is given the GPUs of one vendor alone, and its image is for the other."""
+    service, image, vendor = started.service, started.image, _vendor(recipe, started)
+    amd = service.amd or service.kfd
+    if image is None or vendor is None or service.privileged or service.open or amd == service.nvidia:
+        return False
+    own = image.facts.vendor if image.facts else None
+    return own in (None, vendor) and amd is not (vendor == "amd") and not _named_for_cpus(started)
 
 
 def _vendor(recipe: Recipe, started: Started) -> Vendor | None:

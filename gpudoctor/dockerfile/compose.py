@@ -39,6 +39,8 @@ class Service(Struct, frozen=True):
     kfd: bool = False
     render: bool = False
     """/dev/dri, or a node in it."""
+    devices: tuple[str, ...] = ()
+    """The nodes of the host that it is given, as written."""
     shared_memory: bool = False
     """shm_size, ipc: host, or a mount over /dev/shm."""
     groups: tuple[str, ...] = ()
@@ -114,6 +116,7 @@ def _service(
         amd="amd" in reserved,
         kfd=any(device in ("/dev/kfd", "/dev", "/dev/dxg") or "amd.com/gpu" in device for device in devices),
         render=any(device.startswith(("/dev/dri", "/dev/dxg")) or device == "/dev" for device in devices),
+        devices=tuple(devices),
         shared_memory=bool(given.get("shm_size"))
         or given.get("ipc") in ("host", "shareable")
         or str(given.get("ipc") or "").startswith(("service:", "container:"))

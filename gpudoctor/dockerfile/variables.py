@@ -47,7 +47,7 @@ def partly_expanded(text: str, known: Mapping[str, str], bounds: Bounds) -> str:
 def slip_in_devices(value: str) -> str:
     """Why a value of CUDA_VISIBLE_DEVICES that is meant to show GPUs shows none; "" for any other value. CUDA reads
     numbers and UUIDs, and stops at the first entry that is neither."""
-    first = value.split(",")[0].strip()
+    first = value.split(",", maxsplit=1)[0].strip()
     if first[:1] in ("'", '"'):
         return "its quotes are part of the value"
     if re.fullmatch(r"all|gpus?|(gpu|cuda|nvidia):?\d*", first, re.IGNORECASE):

@@ -43,6 +43,10 @@ COMPOSE_FILES: dict[str, str] = {
     "    devices: [/dev/kfd, /dev/dri]\n    shm_size: 8g",
     "compose-hides-gpus": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
     "    gpus: all\n    shm_size: 8g\n    environment: [CUDA_VISIBLE_DEVICES=all]",
+    "compose-device-misnamed": "services:\n  train:\n    image: rocm/pytorch:latest\n    shm_size: 8g\n"
+    "    devices: [/dev/kfd, '/dev/dri/render128:/dev/dri/render128']",
+    "compose-other-vendor": "services:\n  serve:\n    image: vllm/vllm-openai:v0.11.0\n    shm_size: 8g\n"
+    "    devices: [/dev/kfd, /dev/dri]",
     "compose-small-shm": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
     "    gpus: all",
 }
