@@ -47,6 +47,20 @@ FAULTY = {
     "vLLM beside another torch": (
         SLIM + "RUN pip install torch==2.6.0 vllm==0.11.2", "image-package-requires-other-torch", "error",
     ),
+    "torchvision that is newer than torch": (
+        SLIM + "RUN pip install torch==2.6.0\nRUN pip install torchvision",
+        "image-package-requires-other-torch", "warning",
+    ),
+    "torchvision of another torch": (
+        SLIM + "RUN pip install torch==2.6.0\nRUN pip install torchvision==0.20.1",
+        "image-package-requires-other-torch", "warning",
+    ),
+    "torchvision of another torch in one command": (
+        SLIM + "RUN pip install torch==2.6.0 torchvision==0.20.1", "image-package-requires-other-torch", "error",
+    ),
+    "torchaudio of another torch in one command": (
+        SLIM + "RUN pip install torch==2.6.0 torchaudio==2.5.1", "image-package-requires-other-torch", "error",
+    ),
     "xformers that replaces torch": (
         SLIM + "RUN pip install torch==2.9.1\nRUN pip install xformers==0.0.29.post3",
         "image-package-requires-other-torch", "warning",
@@ -91,6 +105,18 @@ HEALTHY = {
     "TensorRT by its own name": CUDA12 + "RUN pip install tensorrt==10.12.0.36",
     "llama-cpp-python that is compiled": CUDA12 + "RUN CMAKE_ARGS=-DGGML_CUDA=on pip install llama-cpp-python",
     "vLLM's own torch": SLIM + "RUN pip install torch==2.9.0 vllm==0.11.2",
+    "torchvision of the same torch": SLIM + "RUN pip install torch==2.6.0\nRUN pip install torchvision==0.21.0",
+    "torchvision and torch in one command": SLIM + "RUN pip install torch==2.6.0 torchvision",
+    "torchvision that is there": SLIM + "RUN pip install torch==2.6.0 torchvision\nRUN pip install torchvision",
+    "torchvision of the base image": "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
+    "RUN pip install torchvision",
+    "torchvision that a file may have brought": SLIM + "RUN pip install torch==2.6.0\n"
+    "RUN pip install -r requirements.txt\nRUN pip install torchvision",
+    "torchvision without its requirements": SLIM + "RUN pip install torch==2.6.0\n"
+    "RUN pip install --no-deps torchvision",
+    "torchaudio, which requires no torch": SLIM + "RUN pip install torch==2.13.0\nRUN pip install torchaudio",
+    "torchvision under a constraint": SLIM + "ENV PIP_CONSTRAINT=/c.txt\nRUN pip install torch==2.6.0\n"
+    "RUN pip install torchvision",
     "vLLM without its requirements": SLIM + "RUN pip install torch==2.6.0\nRUN pip install --no-deps vllm==0.11.2",
     "vLLM over the torch of the base image": "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel\n"
     "RUN pip install vllm==0.11.2",
@@ -101,6 +127,23 @@ HEALTHY = {
 @pytest.mark.parametrize("case", HEALTHY)
 def test_good_images_are_silent(case: str):
     assert [one for one in told(HEALTHY[case]) if one[1] != "note"] == []
+
+
+def test_the_companion_of_the_pinned_torch_is_proposed():
+    index = "--index-url https://download.pytorch.org/whl/cu126"
+    (finding,) = findings(SLIM + f"RUN pip install {index} torch==2.7.1\nRUN pip install torchvision")
+    assert "requires torch >=2.14.0" in finding.message
+    assert lines(finding) == f"Dockerfile:3: {index} torchvision==0.22.1"
+    (finding,) = findings(SLIM + "RUN pip install torch==2.6.0 torchvision==0.20.1")
+    assert lines(finding) == "Dockerfile:2: torchvision==0.21.0"
+
+
+def test_torchvision_replaces_the_torch_of_an_index_by_that_of_the_package_index():
+    rocm = "--index-url https://download.pytorch.org/whl/rocm6.4"
+    text = "FROM rocm/dev-ubuntu-24.04:6.4\nRUN pip install " + rocm + " torch==2.8.0\nRUN pip install torchvision{}"
+    assert ("image-torch-other-vendor", "error") in told(text.format(""))
+    assert told(text.format(" " + rocm)) == [("image-package-requires-other-torch", "warning")]
+    assert told(text.format("==0.23.0 " + rocm)) == []
 
 
 def test_the_release_for_the_images_cuda_is_proposed_first():

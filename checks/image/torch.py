@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.installs import Requirement
 from gpudoctor.dockerfile.proposals import install_line, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.torch import (
     Asked,
     Held,
     asked_for,
+    companion_torch,
     cuda_of,
     outrun,
     python_of,
@@ -20,7 +22,7 @@ from gpudoctor.dockerfile.torch import (
     required_torch,
     wheels_for,
 )
-from gpudoctor.finding import Finding, Severity
+from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.matrix.versions import figures, minor, package_matches
 
 if TYPE_CHECKING:
@@ -282,13 +284,14 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     """A package requires another torch than the image installs.
 
     ## Why it matters
-    vLLM and xformers are compiled for one release of torch and require it. In the same command pip finds no solution,
-    and the build of the image fails. In a later command pip replaces torch by that release, from whatever index that
-    command names: often with another CUDA.
+    vLLM, xformers and torchvision are compiled for one release of torch and require it. In the same command pip finds
+    no solution, and the build of the image fails. In a later command pip replaces torch by that release, from
+    whatever index that command names: often with another CUDA.
 
     ## How it is judged
-    The matrix has the torch that exact versions of these packages require. It is an error if one command asks for
-    both, a warning if a later command replaces a torch whose version the file pins.
+    The matrix has the torch that exact versions of these packages require, and the newest torchvision of an index.
+    A torchvision that the base image or a command before may have brought stays. It is an error if one command asks
+    for both, a warning if a later command replaces a torch whose version the file pins.
 
     ## Fix safety
     With one torch in all commands nothing is replaced.
@@ -299,25 +302,52 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
                 continue
             asked = next((one for one in asked_for(image) if one.line == step.command.line), None)
             for one in step.pip.requirements:
-                torch = required_torch(one, recipe.matrix)
+                torch = required_torch(one, recipe.matrix) or companion_torch(one, recipe.matrix)
                 if asked is None or not torch or not asked.pinned or package_matches(torch, asked.pinned):
                     continue
                 yield torch_finding(
                     image, asked, "error",
-                    f"{one.name} {one.specifier[2:]} requires torch {torch[2:]}, and the same command asks for "
-                    f"{asked.pinned}: the build fails here.",
+                    f"{one.name} {one.exact} requires torch {torch.removeprefix('==')}, and the same command asks "
+                    f"for {asked.pinned}: the build fails here.",
                     f"torch{asked.requirement.specifier}", f"torch{torch}",
-                    (change(f"Ask for torch {torch[2:]}", f"{image.at(asked.line)}: torch{torch}"),), certain=False,
+                    (_in_one_command(recipe, image, asked, one, torch),), certain=False,
                 )  # fmt: skip
         for later in required_by(image, recipe.matrix):
             before = [one for one in asked_for(image) if one.line < later.line]
-            if not before or later.maybe or not before[-1].pinned or before[-1].pinned == later.pinned:
+            wanted = later.requirement.specifier
+            if not before or later.maybe or not before[-1].pinned or package_matches(wanted, before[-1].pinned):
                 continue
-            place = image.at(before[-1].line)
             yield torch_finding(
                 image, later, "warning",
-                f"{later.by} requires torch {later.pinned}: pip replaces torch {before[-1].pinned} of line "
-                f"{before[-1].line}.",
-                f"torch{before[-1].requirement.specifier}", f"torch{later.requirement.specifier}",
-                (change(f"Install torch {later.pinned} at once", f"{place}: torch=={later.pinned}"),), certain=False,
+                f"{later.by} requires torch {wanted.removeprefix('==')}: pip replaces torch {before[-1].pinned} of "
+                f"line {before[-1].line}.",
+                f"torch{before[-1].requirement.specifier}", f"torch{wanted}",
+                (_with_its_companion(recipe, image, before[-1], later),), certain=False,
             )  # fmt: skip
+
+
+def _in_one_command(recipe: Recipe, image: Image, asked: Asked, package: Requirement, torch: str) -> Fix:
+    """The fix that lets pip find a solution: the companion of the torch, or the torch that the package requires."""
+    release = _companion(recipe, asked.pinned, package.name)
+    if release:
+        local = f"+{asked.local}" if asked.local else ""
+        text = f"{image.at(asked.line)}: {package.name}=={release}{local}"
+        return change(f"Ask for {package.name} {release}", text)
+    return change(f"Ask for torch {torch.removeprefix('==')}", f"{image.at(asked.line)}: torch{torch}")
+
+
+def _companion(recipe: Recipe, torch: str, name: str) -> str | None:
+    """The release of torchvision or torchaudio that belongs to a torch."""
+    row = recipe.matrix.companion(torch)
+    return {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(name) if row else None
+
+
+def _with_its_companion(recipe: Recipe, image: Image, before: Asked, later: Asked) -> Fix:
+    """The fix that leaves one torch: the companion of the torch before, or the torch that the package requires."""
+    name = later.by.partition(" ")[0]
+    release = _companion(recipe, before.pinned, name)
+    if release:
+        index = f"--index-url {before.index_url} " if before.index_url else ""
+        own = f"{image.at(later.line)}: {index}{name}=={release}"
+        return change(f"Install {name} {release}, which is for torch {before.pinned}", own)
+    return change(f"Install torch {later.pinned} at once", f"{image.at(before.line)}: torch=={later.pinned}")

@@ -12,17 +12,19 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.commands import EXTRA_VARIABLES, INDEX_VARIABLES, Command, in_turn
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.installs import PipInstall, Requirement, conda_packages, system_packages
+from gpudoctor.dockerfile.unread import installs_unread
 from gpudoctor.matrix.versions import figures, package_matches
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Vendor
     from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.matrix.rows import TorchBuild
+    from gpudoctor.matrix.rows import Companion, TorchBuild
 
 _OTHER_PYTHON = re.compile(
     r"[Pp]ython-?3\.\d+|altinstall|deadsnakes|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
 )
 
+_COMPANIONS = ("torchvision", "torchaudio")
 _PINNING = ("vllm-torch-abi", "xformers-mismatch")
 """Rows whose packages require exactly that torch in their metadata."""
 _UNINSTALLED = re.compile(r"\bpip[\d.]* uninstall\b"), re.compile(r"\storch(\s|$)")
@@ -220,25 +222,68 @@ def torch_of(image: Image, matrix: Matrix) -> Held | None:
 
 @lru_cache
 def required_by(image: Image, matrix: Matrix) -> tuple[Asked, ...]:
-    """Commands that install a package which requires exactly one torch (vLLM, xformers), after those that name torch
-    themselves: pip installs that torch along."""
+    """Commands that install a package which requires certain torches (vLLM, xformers, torchvision), after those that
+    name torch themselves: pip installs such a torch along."""
     configured = _configured_from(image)
+    companions = _Companions(image, matrix)
     found = []
     for step in image.steps:
         install = step.pip
-        if install is None or install.elsewhere or install.asks_for("torch") or "--no-deps" in install.flags:
+        if install is None or install.elsewhere or "--no-deps" in install.flags:
             continue
         for one in install.requirements:
-            torch = required_torch(one, matrix)
-            if torch:
-                requirement = Requirement("torch", torch, file=one.file)
-                found.append(
-                    replace(
-                        _asked(step, install, requirement, image, configured),
-                        by=f"{one.name} {one.specifier.lstrip('=')}",
-                    )
-                )
+            own = _asked(step, install, Requirement("torch"), image, configured)
+            by, torch = f"{one.name} {one.exact}".strip(), required_torch(one, matrix)
+            if one.name in _COMPANIONS:
+                torch = companions.torch_of(one, own)
+            if torch and not install.asks_for("torch"):
+                found.append(replace(own, requirement=Requirement("torch", torch, file=one.file), by=by))
+        companions.after(step)
     return tuple(found)
+
+
+class _Companions:
+    """torchvision and torchaudio, as far as the commands before have not installed them yet."""
+
+    def __init__(self, image: Image, matrix: Matrix) -> None:
+        self._image, self._matrix = image, matrix
+        self._there: set[str] = set(_COMPANIONS) if image.facts is not None and image.facts.has_torch else set()
+
+    def torch_of(self, requirement: Requirement, asked: Asked) -> str:
+        """The torch that the metadata of a companion requires: "==2.9.1"; "" if pip installs none, or if which one is
+        unknown. `asked` says where the command takes its packages from."""
+        constrained = {"PIP_CONSTRAINT", "UV_CONSTRAINT"} & self._image.settings.keys()
+        if requirement.name in self._there or asked.maybe or constrained:
+            return ""
+        if requirement.exact:
+            return companion_torch(requirement, self._matrix)
+        if requirement.specifier or asked.source not in ("package index", "index"):
+            return ""
+        newest = _installed_by(self._image, self._matrix, asked)
+        row = self._matrix.companion(newest.version) if python_of(self._image) and newest.known else None
+        return (row and _requires(row, requirement.name)) or ""
+
+    def after(self, step: Step) -> None:
+        """A command has run. What it may have installed unread may be a companion."""
+        if installs_unread(self._image, step):
+            self._there.update(_COMPANIONS)
+        elif step.pip is not None and not step.command.maybe:
+            self._there.update(one.name for one in step.pip.requirements if one.name in _COMPANIONS)
+
+
+def companion_torch(requirement: Requirement, matrix: Matrix) -> str:
+    """The torch that a torchvision or torchaudio of an exact version requires; "" if none is known."""
+    name, exact = requirement.name, requirement.exact.partition("+")[0]
+    rows = (row for row in matrix.tables.companions if name in _COMPANIONS and _release(row, name) == exact)
+    return next((torch for row in rows if (torch := _requires(row, name))), "")
+
+
+def _release(row: Companion, name: str) -> str | None:
+    return row.torchvision if name == "torchvision" else row.torchaudio
+
+
+def _requires(row: Companion, name: str) -> str | None:
+    return row.torchvision_torch if name == "torchvision" else row.torchaudio_torch
 
 
 def required_torch(requirement: Requirement, matrix: Matrix) -> str:
