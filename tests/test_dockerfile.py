@@ -632,6 +632,30 @@ def test_the_torch_that_nvidia_built_for_an_image_is_kept(text: str, severity: s
     assert all("leave torch out" in lines(finding) for finding in found)
 
 
+JETPACK = "FROM nvcr.io/nvidia/l4t-jetpack:r36.4.0"
+WHEEL = "torch-2.2.0a0+git8ac9b20-cp310-cp310-linux_aarch64.whl"
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        (f"{JETPACK}\nRUN pip3 install torch", True),
+        (f"{JETPACK}\nRUN pip3 install /tmp/{WHEEL} && pip3 install torchvision transformers", True),
+        (f"{JETPACK}\nRUN pip3 install https://a.example/{WHEEL}\nRUN pip3 install torchvision", True),
+        (f"{JETPACK}\nRUN pip3 install /tmp/{WHEEL} && pip3 install --no-deps torchvision", False),
+        (f"{JETPACK}\nRUN pip3 install /tmp/{WHEEL}", False),
+        (f"{JETPACK}\nRUN pip3 install torch-2.8.0-cp310-cp310-linux_aarch64.whl\n"
+         "RUN pip3 install torchvision==0.23.0", False),
+        (f"{JETPACK}\nRUN pip3 install torch-*.whl\nRUN pip3 install torchvision", False),
+        (f"{JETPACK}\nRUN pip3 install torch --index-url https://pypi.jetson-ai-lab.io/jp6/cu126", False),
+        (f"{JETPACK}\nRUN pip3 install torch --index-url https://download.pytorch.org/whl/cpu", False),
+        (f"{JETPACK}\nRUN pip3 install flask", False),
+    ],
+)  # fmt: skip
+def test_a_torch_that_is_not_for_jetson_is_told(text: str, found: bool):
+    assert told(text) == ([("image-torch-not-for-jetson", "error")] if found else [])
+
+
 def test_a_package_that_brings_its_torch_belongs_beside_nvidias() -> None:
     (found,) = [one for one in findings(f"{NGC}\nRUN pip install vllm==0.11.2") if one.slug == "image-torch-replaced"]
     assert "install vllm 0.11.2, which requires that torch, into a virtual environment" in lines(found)

@@ -264,6 +264,43 @@ def torch_replaced(recipe: Recipe) -> Verdicts:
             )  # fmt: skip
 
 
+@check("GPD614", "image-torch-not-for-jetson", "image")
+def not_for_jetson(recipe: Recipe) -> Verdicts:
+    """The torch that the image installs is not built for Jetson.
+
+    ## Why it matters
+    No index of torch has a build for Jetson's GPUs before JetPack 7. Its wheels for aarch64 are for the CPU or for
+    Arm servers, and find no GPU. A torchvision of the package index brings such a torch along, also over the wheel of
+    NVIDIA that a line before installs.
+
+    ## How it is judged
+    The base image is one of NVIDIA's for Jetson without a torch, and a command installs a torch of the package index
+    or of torch's indexes. A CPU build that the file names is meant. Another index may have wheels for Jetson.
+
+    ## Fix safety
+    NVIDIA's torch for that release of Jetson Linux takes nothing from the image.
+    """
+    for image in recipe.images:
+        held, facts = recipe.torch(image), image.facts
+        if held is None or held.asked is None or facts is None or facts.origin != "jetson" or facts.has_torch:
+            continue
+        asked, release = held.asked, facts.release or ""
+        if not held.known or "cpu" in (asked.build, asked.local) or figures(release) >= _SERVER_STACK:
+            continue
+        made = "is a CPU build" if held.build == "cpu" else "is built for servers"
+        by = f" that {asked.by} brings" if asked.by else ""
+        line = release.partition(".")[0]
+        pages = (row.wheels[line] for row in recipe.matrix.tables.nvidia_socs if line in row.wheels)
+        page = next(pages, "NVIDIA's wheels for Jetson")
+        advice = f"take torch{' and torchvision' if asked.by else ''} for Jetson from {page}"
+        yield torch_finding(
+            image, asked, "error",
+            f"{image.base} is for Jetson, and torch {held.version}{by} {made} on aarch64: it finds no GPU.",
+            f"torch {held.version} ({held.build}) of the {_place(held)}", f"a torch for Jetson Linux {line}",
+            (change("Install the torch for Jetson", f"{image.at(held.line)}: {advice}"),), certain=False,
+        )  # fmt: skip
+
+
 _PINNED = " The image pins it (PIP_CONSTRAINT), so the build may fail here."
 _SERVER_STACK = (38,)
 """From this L4T on (JetPack 7) Jetson has the CUDA of Arm servers, and their wheels start on it."""

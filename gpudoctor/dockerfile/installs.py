@@ -121,10 +121,17 @@ def _pip_words(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
     return None
 
 
+def torch_wheel(word: str) -> str:
+    """The version in the name of a wheel file of torch: "2.2.0a0+git8ac9b20"; "" for any other word."""
+    found = re.fullmatch(r"(?:.*/)?torch-(\d[^-/]*)-[^/]*\.whl", word)
+    return found[1].replace("%2B", "+") if found else ""
+
+
 def _requirement(word: str, file: str = "") -> list[Requirement]:
+    if torch_wheel(word):
+        return [Requirement("torch", f"@ {word}", file=file)]
     if "://" in word and "@" not in word.split("://", maxsplit=1)[0]:
-        wheel = re.search(r"/(torch)-(\d[^-/]*)-[^/]*\.whl", word)
-        return [Requirement("torch", f"@ {word}", file=file)] if wheel else []
+        return []
     plain = " ".join(word.split())
     found = _REQUIREMENT.fullmatch(plain) if len(plain) <= _LONGEST else None
     if found is None or "/" in found[1] or word.endswith((".whl", ".txt", ".tar.gz")) or word in (".", ".."):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.dockerfile.commands import EXTRA_VARIABLES, INDEX_VARIABLES, Command, in_turn
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.installs import PipInstall, Requirement, conda_packages, system_packages
+from gpudoctor.dockerfile.installs import PipInstall, Requirement, conda_packages, system_packages, torch_wheel
 from gpudoctor.dockerfile.unread import installs_unread
 from gpudoctor.matrix.versions import figures, package_matches
 
@@ -24,6 +24,8 @@ _OTHER_PYTHON = re.compile(
     r"[Pp]ython-?3\.\d+|altinstall|deadsnakes|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
 )
 
+_TORCH_ALONE = re.compile(r"install (?:-\S+ )*(?:\S*/)?(?:py)?torch-\d[^ /]*\.whl$")
+"""A command that installs a wheel file of torch, and nothing else."""
 _COMPANIONS = ("torchvision", "torchaudio")
 _PINNING = ("vllm-torch-abi", "xformers-mismatch")
 """Rows whose packages require exactly that torch in their metadata."""
@@ -265,7 +267,7 @@ class _Companions:
 
     def after(self, step: Step) -> None:
         """A command has run. What it may have installed unread may be a companion."""
-        if installs_unread(self._image, step):
+        if installs_unread(self._image, step) and not _TORCH_ALONE.search(step.command.text):
             self._there.update(_COMPANIONS)
         elif step.pip is not None and not step.command.maybe:
             self._there.update(one.name for one in step.pip.requirements if one.name in _COMPANIONS)
@@ -330,6 +332,8 @@ def _satisfied(held: Held, asked: Asked) -> bool:
 def _installed_by(image: Image, matrix: Matrix, asked: Asked) -> Held:
     """The torch that one command installs, as far as gpudoctor can tell."""
     build = asked.local or asked.build
+    if wheel := torch_wheel(asked.requirement.specifier.lstrip("@ ")):
+        return Held(wheel.partition("+")[0], build, asked.line, asked.source, asked)
     python = python_of(image)
     rows = _matching(wheels_for(matrix, image.platform, python), asked.requirement.specifier)
     if asked.source == "package index" and not asked.local:
