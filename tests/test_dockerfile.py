@@ -98,6 +98,8 @@ HEALTHY = {
     "RUN pip install torch==2.6.0+cu124",
     "a mirror in pip's configuration": "FROM python:3.12\nCOPY pip.conf /etc/pip.conf\n"
     "RUN pip install torch==2.6.0+cu124",
+    "a build for Intel's GPUs": "FROM python:3.12-slim\n"
+    "RUN pip install torch==2.6.0+xpu --index-url https://download.pytorch.org/whl/xpu",
     "a wheel by its address": "FROM python:3.12\n"
     "RUN pip install https://download.pytorch.org/whl/cu124/torch-2.6.0%2Bcu124-cp312-cp312-linux_x86_64.whl",
     "another Python than the distribution's": "FROM ubuntu:20.04\nRUN add-apt-repository ppa:deadsnakes/ppa && "

@@ -86,7 +86,8 @@ def no_wheel(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     Alpine's musl has no torch wheels at all. The base image's tag tells its Python, which does not count if the file
-    installs another one. A release that is missing from an index is reported if the matrix knows all its builds.
+    installs another one. A release that is missing from an index is reported if the matrix knows all its builds; it
+    knows none for Intel's GPUs.
 
     ## Fix safety
     The proposed line names a build that exists.
@@ -115,6 +116,9 @@ def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
             wanted, "linux-x86_64, or another build", (), certain=False,
         )  # fmt: skip
         return
+    kind = wanted.rstrip("0123456789.")
+    if not any(row.build.startswith(kind) for row in of_platform):
+        return  # Intel's builds (xpu), of which the matrix has none
     rows = [row for row in of_platform if row.version == asked.pinned]
     if not rows or (image.facts is not None and image.facts.has_torch):
         return
