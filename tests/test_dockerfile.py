@@ -398,6 +398,47 @@ def test_a_value_that_the_described_gpu_needs_is_silent():
     assert told(text, gpu="gfx1100") == [("image-bakes-gfx-override", "warning")]
 
 
+ROCM64 = (
+    "FROM python:3.12-slim\n{}RUN pip install torch==2.8.0 --index-url https://download.pytorch.org/whl/rocm6.4\n"
+)
+
+
+def found_for(tmp_path: Path, gpu: str, dockerfile_: str, compose: str = "") -> list[dict[str, object]]:
+    (tmp_path / "Dockerfile").write_text(dockerfile_)
+    if compose:
+        (tmp_path / "compose.yaml").write_text(compose)
+    found: list[dict[str, object]] = json.loads(run(str(tmp_path), "--gpu", gpu, "--format", "json")[1])["findings"]
+    return [one for one in found if one["severity"] != "note"]
+
+
+def test_an_override_of_the_image_counts_on_the_described_gpu(tmp_path: Path):
+    text = ROCM64.format("ENV HSA_OVERRIDE_GFX_VERSION=10.3.0\n")
+    for gpu, slug, severity in (
+        ("RX 6700 XT", "torch-rocm-no-arch-for-gpu", "warning"),
+        ("RX 7900 XTX", "hsa-override-wrong", "error"),
+        ("RX 6800 XT", "", ""),
+    ):
+        found = found_for(tmp_path, gpu, text)
+        assert [(one["slug"], one["severity"]) for one in found] == ([(slug, severity)] if slug else [])
+    (one,) = found_for(tmp_path, "RX 7900 XTX", text)
+    assert one["fixes"][0]["steps"][0]["text"].endswith("Dockerfile:2: leave out HSA_OVERRIDE_GFX_VERSION")  # type: ignore[index]
+
+
+def test_an_override_of_the_service_counts_on_the_described_gpu(tmp_path: Path):
+    compose = "services:\n  a:\n    build: .\n    shm_size: 8gb\n    devices: [/dev/kfd, /dev/dri]\n"
+    assert [one["severity"] for one in found_for(tmp_path, "RX 6700 XT", ROCM64.format(""), compose)] == ["error"]
+    compose += "    environment: [HSA_OVERRIDE_GFX_VERSION=10.3.0]\n"
+    assert [one["severity"] for one in found_for(tmp_path, "RX 6700 XT", ROCM64.format(""), compose)] == ["warning"]
+    (one,) = found_for(tmp_path, "RX 7900 XTX", ROCM64.format(""), compose)
+    assert "leave out HSA_OVERRIDE_GFX_VERSION in the environment of a" in one["fixes"][0]["steps"][0]["text"]  # type: ignore[index]
+
+
+def test_a_wrong_override_is_left_out_of_an_image_of_amd(tmp_path: Path):
+    base = "rocm/pytorch:rocm6.4.1_ubuntu22.04_py3.10_pytorch_release_2.6.0"
+    (one,) = found_for(tmp_path, "RX 7900 XTX", f"FROM {base}\nENV HSA_OVERRIDE_GFX_VERSION=10.3.0\n")
+    assert one["fixes"][0]["title"] == "Unset HSA_OVERRIDE_GFX_VERSION"  # type: ignore[index]
+
+
 def test_compat_is_an_error_on_a_geforce_and_nothing_on_a_data_centre_gpu():
     text = "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nENV LD_LIBRARY_PATH=/usr/local/cuda/compat"
     assert told(text, gpu="RTX 4090", driver="535.104.05") == [("image-compat-library", "error")]

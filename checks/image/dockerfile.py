@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.proposals import setting_finding
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
-from gpudoctor.dockerfile.variables import slip_in_devices
+from gpudoctor.dockerfile.variables import OVERRIDE, slip_in_devices
 from gpudoctor.finding import Finding
 
-_OVERRIDE = re.compile(r"HSA_OVERRIDE_GFX_VERSION(_\d+)?$")
 _HIDING = {"NVIDIA_VISIBLE_DEVICES": ("void", "none", ""), "CUDA_VISIBLE_DEVICES": ("", "-1", "none", "NoDevFiles"),
            "HIP_VISIBLE_DEVICES": ("-1",), "ROCR_VISIBLE_DEVICES": ("-1",)}  # fmt: skip
 
@@ -76,14 +73,18 @@ def bakes_override(recipe: Recipe) -> Verdicts:
     results, memory faults, or no device at all.
 
     ## How it is judged
-    The check reads the last ENV of the built stage. A value that every GPU of `--gpu` needs is not reported.
+    The check reads the last ENV of the built stage. A value that every GPU of `--gpu` needs is not reported; with a
+    torch that is known, `hsa-override-wrong` judges the value on these GPUs.
 
     ## Fix safety
     Set the variable when a container starts, for the GPUs that need it: `docker run -e`, `environment:` in compose.
     """
     for image in recipe.images:
+        held = recipe.torch(image)
+        if recipe.gpus and held is not None and (held.known or held.asked is None):
+            continue  # hsa-override-wrong judges the value on these GPUs
         for setting in image.settings.values():
-            if not _OVERRIDE.match(setting.name) or setting.value is None:
+            if not OVERRIDE.match(setting.name) or setting.value is None:
                 continue
             policies = [recipe.matrix.override(gpu.arch.value) for gpu in recipe.gpus if gpu.arch.value]
             if policies and all(policy is not None and policy.value == setting.value for policy in policies):

@@ -117,11 +117,12 @@ def _across(situation: Situation, name: str, value: str, named: str, gpu: Gpu) -
 
 
 def _fixes(situation: Situation, name: str, usable: tuple[Gpu, ...]) -> tuple[Fix, ...]:
-    """Unset the variable if torch supports the GPUs itself; otherwise fixes that support them in another way."""
+    """Unset the variable unless torch certainly does not support the GPUs itself; then fixes that support them in
+    another way."""
     unset = Fix(f"Unset {name}", (UnsetVariable(name, why="the GPU's own target then counts"),))
     gpus = builds.gpus_to_serve(situation, usable)
     own = (Fit(gpu, natively(situation, gpu)) for gpu in gpus)
-    if situation.torch is None or situation.built_for != "amd" or all(fit.served for fit in own):
+    if situation.torch is None or situation.built_for != "amd" or not any(fit.fails for fit in own):
         return (unset,)
     return tuple(without_variable(fix, name) for fix in better_torch(situation)) or (unset,)
 

@@ -12,8 +12,9 @@ from gpudoctor.dockerfile.frameworks import distributions
 from gpudoctor.dockerfile.proposals import install_line
 from gpudoctor.dockerfile.recipe import change, line_of
 from gpudoctor.dockerfile.torch import python_of
+from gpudoctor.dockerfile.variables import OVERRIDE
 from gpudoctor.engine import judge
-from gpudoctor.finding import Finding, Fix, Remedy, RemovePackage, ReplacePackage, ReplaceTorch
+from gpudoctor.finding import Finding, Fix, Remedy, RemovePackage, ReplacePackage, ReplaceTorch, UnsetVariable
 from gpudoctor.host import InputError
 from gpudoctor.intake.described import imagined
 from gpudoctor.intake.description import Description
@@ -38,7 +39,7 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
     python = python_of(image) or ""
     description = Description(gpus=gpus, driver=driver, torch=torch, packages=packages, python_version=python)
     try:
-        machine = imagined(description, {}, recipe.matrix)
+        machine = imagined(description, _overrides(recipe, image), recipe.matrix)
     except InputError:  # a build that is none, which the image's own checks tell
         return None
     library = compat_library(image, recipe.matrix, machine.gpus, driver)
@@ -48,6 +49,15 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
     if held is not None and held.asked is None and image.facts and image.facts.origin == "amd":
         return _with_amds_own_torch(machine)
     return machine
+
+
+def _overrides(recipe: Recipe, image: Image) -> dict[str, str]:
+    """HSA_OVERRIDE_GFX_VERSION as containers of the image have it: what its services agree on, over its own ENV."""
+    own = {one.name: one.value for one in image.settings.values() if OVERRIDE.match(one.name) and one.value}
+    services = [started.service.environment for started in recipe.services if started.image is image]
+    given = [{name: value for name, value in one.items() if OVERRIDE.match(name)} for one in services]
+    agreed = given[0] if given and all(one == given[0] for one in given) else {}
+    return {**own, **{name: value for name, value in agreed.items() if "$" not in value}}
 
 
 def _with_amds_own_torch(machine: Machine) -> Machine:
@@ -89,12 +99,25 @@ def _place(recipe: Recipe, image: Image, finding: Finding) -> tuple[int, str, bo
 def _in_the_file(recipe: Recipe, image: Image, line: int, fix: Fix) -> Fix:
     """The fix as a person writes it into the file."""
     torch = next((remedy for remedy in fix.remedies if isinstance(remedy, ReplaceTorch)), None)
+    unset = [_unset(recipe, image, one.name) for one in fix.remedies if isinstance(one, UnsetVariable)]
     if torch is not None:
-        return _change_torch(recipe, image, line, torch)
+        return _change_torch(recipe, image, line, torch, unset)
+    if unset and len(unset) == len(fix.remedies):
+        return change(fix.title, *unset)
     packages = [text for remedy in fix.remedies for text in _package_words(remedy)]
     if not packages or len(packages) != len(fix.remedies):
         return fix
     return change(fix.title, *(f"{image.at(line)}: {text}" for text in packages))
+
+
+def _unset(recipe: Recipe, image: Image, name: str) -> str:
+    """Where to leave out a variable: the ENV of the image, or the service that sets it."""
+    setting = image.settings.get(name)
+    if setting is not None:
+        return f"{image.at(setting.line)}: leave out {name}"
+    services = (started.service for started in recipe.services if started.image is image)
+    service = next((one for one in services if name in one.environment), None)
+    return f"{service.place}: leave out {name} in the environment of {service.name}" if service else f"unset {name}"
 
 
 def _package_words(remedy: Remedy) -> Iterator[str]:
@@ -106,10 +129,11 @@ def _package_words(remedy: Remedy) -> Iterator[str]:
         yield f"RUN pip install {index}'{remedy.name}{extra}{remedy.specifier}'"
 
 
-def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch) -> Fix:
+def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch, also: list[str]) -> Fix:
     """The fix that writes another torch into the file: where it is installed, or where its base image is named."""
     build = f"{remedy.version}+{remedy.build}"
     if line == image.base_line:
-        return change(f"Use a base image with torch {build}", f"{image.at(line)}: FROM an image with torch {build}")
+        text = f"{image.at(line)}: FROM an image with torch {build}"
+        return change(f"Use a base image with torch {build}", text, *also)
     text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
-    return change(f"Install torch {build}", text)
+    return change(f"Install torch {build}", text, *also)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from gpudoctor.dockerfile.bounds import Bounds
 
+OVERRIDE = re.compile(r"HSA_OVERRIDE_GFX_VERSION(_\d+)?$")
 _REFERENCE = re.compile(
     r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])((?:[^{}$]|\$\w+|\$\{\w+\})*))?\}|\{[^}]*\}?)"
 )
