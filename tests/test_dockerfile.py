@@ -439,6 +439,33 @@ def test_a_wrong_override_is_left_out_of_an_image_of_amd(tmp_path: Path):
     assert one["fixes"][0]["title"] == "Unset HSA_OVERRIDE_GFX_VERSION"  # type: ignore[index]
 
 
+@pytest.mark.parametrize(
+    "archs, gpu, told_",
+    [
+        ("8.0;8.6", "RTX 5090", True),
+        ("8.0 8.6 8.9 9.0", "RTX 5090", True),
+        ("8.0;8.6", "RTX 4090", False),
+        ("8.0;9.0+PTX", "RTX 5090", False),
+        ("8.0;12.0", "RTX 5090", False),
+        ("9.0a", "RTX 4090", True),
+        ("Ampere", "RTX 5090", False),
+    ],
+)
+def test_a_list_of_gpus_for_extensions_is_judged(archs: str, gpu: str, told_: bool):
+    base = f'FROM pytorch/pytorch:2.8.0-cuda12.8-cudnn9-devel\nENV TORCH_CUDA_ARCH_LIST="{archs}"\n'
+    for command in ("pip install --no-build-isolation ./ops", "cd ops && python setup.py install"):
+        found = [one for one in told(base + f"RUN {command}", gpu=gpu) if one[0] == "image-extension-archs"]
+        assert found == ([("image-extension-archs", "warning")] if told_ else [])
+    assert "image-extension-archs" not in dict(told(base + "RUN pip install flask", gpu=gpu))
+    assert "image-extension-archs" not in dict(told(base + "RUN python setup.py install"))
+
+
+def test_the_gpu_is_added_to_the_list():
+    text = 'FROM python:3.12\nENV TORCH_CUDA_ARCH_LIST="8.0 8.6"\nRUN pip install --no-build-isolation ./ops'
+    (one,) = [one for one in findings(text, gpu="RTX 5090") if one.slug == "image-extension-archs"]
+    assert lines(one) == 'Dockerfile:2: TORCH_CUDA_ARCH_LIST="8.0;8.6;12.0"'
+
+
 def test_compat_is_an_error_on_a_geforce_and_nothing_on_a_data_centre_gpu():
     text = "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nENV LD_LIBRARY_PATH=/usr/local/cuda/compat"
     assert told(text, gpu="RTX 4090", driver="535.104.05") == [("image-compat-library", "error")]

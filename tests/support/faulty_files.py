@@ -36,6 +36,8 @@ DOCKERFILES: dict[str, str] = {
     "image-framework-cpu-only": "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\nRUN pip install jax flax",
     "image-package-requires-other-torch": "FROM python:3.12-slim\nRUN pip install torch==2.6.0 vllm==0.11.2",
     "image-torch-replaced": "FROM nvcr.io/nvidia/pytorch:25.10-py3\nRUN pip install torch==2.9.1",
+    "image-extension-archs": "FROM pytorch/pytorch:2.8.0-cuda12.8-cudnn9-devel\n"
+    'ENV TORCH_CUDA_ARCH_LIST="8.0;8.6"\nRUN pip install --no-build-isolation ./ops',
     "image-for-other-cards": "FROM nvidia/cuda:12.4.1-base-ubuntu22.04",
 }
 COMPOSE_FILES: dict[str, str] = {
@@ -60,6 +62,7 @@ TEXTS: dict[str, str] = {
 }
 DESCRIBED: dict[str, tuple[str, str]] = {
     "image-too-new-for-driver": ("RTX 4090", "550.54.15"),
+    "image-extension-archs": ("RTX 5090", ""),
     "image-for-other-cards": ("RX 7900 XTX", ""),
 }
 """GPU and driver of the machine that an image is judged for."""
