@@ -94,7 +94,12 @@ def no_wheel(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         for asked in asked_for(image):
-            if asked.maybe or asked.source == "elsewhere" or asked.requirement.specifier.startswith("@"):
+            if (
+                asked.maybe
+                or asked.locked
+                or asked.source == "elsewhere"
+                or asked.requirement.specifier.startswith("@")
+            ):
                 continue
             yield from _missing(recipe, image, asked)
 

@@ -240,7 +240,7 @@ def torch_replaced(recipe: Recipe) -> Verdicts:
         held, facts = recipe.torch(image), image.facts
         if held is None or held.asked is None or not held.known or facts is None or not facts.has_torch:
             continue
-        if any("venv" in step.command.text for step in image.steps):
+        if held.asked.locked or any("venv" in step.command.text for step in image.steps):
             continue  # an environment of its own beside the image's
         asked, new = held.asked, f"torch {held.version} ({held.build})"
         text = ""

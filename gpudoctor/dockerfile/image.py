@@ -14,6 +14,7 @@ from msgspec import Struct
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
+from gpudoctor.dockerfile.locks import uv_sync
 from gpudoctor.dockerfile.scripts import Script, installing_script
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
 from gpudoctor.dockerfile.variables import expanded, partly_expanded, without
@@ -111,6 +112,7 @@ def read_dockerfile(
     bounds = bounds or Bounds()
     build = _Build(arguments, read, bounds)
     chain = [_chosen(_stages(parse(text, bounds), build, bounds), target)]
+    build.machine = chain[0].platform.partition("-")[2]
     while (parent := chain[-1].parent) is not None:
         chain.append(parent)
     for stage in reversed(chain):
@@ -191,7 +193,8 @@ class _Build:
         self.settings: dict[str, Setting] = {}
         self.steps: list[Step] = []
         self.copied: list[Copied] = []
-        self.folder, self.user = "/", ""
+        self.folder, self.user, self.machine = "/", "", "x86_64"
+        self._locks: dict[str, str | None] = {}
         self.begin()
 
     def begin(self) -> None:
@@ -234,10 +237,21 @@ class _Build:
         elif one.name == "RUN":
             files = _Files(self.folder, self.copied, one, self._read, self._bounds)
             for command in commands(one, self._known, self._bounds):
-                install = pip_install(command, files, self._bounds)
+                install = pip_install(command, files, self._bounds) or self._synced(command, files)
                 if install is not None and install.asks_for("torch"):
                     self._bounds.torches.spend()
                 self.steps.append(Step(command, install, installing_script(command, files)))
+
+    def _synced(self, command: Command, files: _Files) -> PipInstall | None:
+        """What a `uv sync` installs. Each lock file is read once, however many commands use it."""
+
+        def read(path: str) -> str | None:
+            whole = posixpath.normpath(posixpath.join(self.folder, path))
+            if whole not in self._locks:
+                self._locks[whole] = files(path)
+            return self._locks[whole]
+
+        return uv_sync(command, read, self.machine)
 
     def _expanded(self, text: str) -> str:
         return partly_expanded(text, self._known, self._bounds)

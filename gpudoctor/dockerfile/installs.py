@@ -60,6 +60,8 @@ class PipInstall(Struct, frozen=True):
     executable: str = ""
     incomplete: bool = False
     """Whether a file or text that also decides what is installed, and from where, is unknown."""
+    locked: bool = False
+    """Whether a lock file names exactly what is installed (`uv sync`); of its packages only torch is read."""
     elsewhere: bool = False
     """Whether it installs into a folder, or for another platform or Python than this image's."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.dockerfile.image import Image, Setting
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
-from gpudoctor.dockerfile.torch import Asked
+from gpudoctor.dockerfile.torch import Asked, asked_for
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.wanted import quoted, torch_and_companions
 
@@ -15,6 +15,9 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     held = recipe.torch(image)
     if held is not None and held.asked is not None and held.asked.by and held.line == line:
         return f"{image.at(line)}: another release of {held.asked.by}, for torch {version}+{build}"
+    if any(asked.locked for asked in asked_for(image) if asked.line == line):
+        wanted = f"take torch {version} from {url or 'the package index'} in pyproject.toml ([tool.uv.sources])"
+        return f"{image.at(line)}: {wanted}, and run `uv lock`"
     tool = next((step.pip.tool for step in image.steps if step.pip and step.command.line == line), "pip")
     words = ["uv pip install" if tool == "uv" else "pip install"]
     words += [f"--index-url {url}"] if url else []

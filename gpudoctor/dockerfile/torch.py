@@ -49,6 +49,8 @@ class Asked(Struct, frozen=True):
     build: str = ""
     """The build that this index has: cu128, rocm6.4, cpu."""
     maybe: bool = False
+    locked: bool = False
+    """Whether a lock file names it, not the command."""
     by: str = ""
     """The package that requires it, if the command does not name torch: "vllm 0.11.2"."""
 
@@ -123,6 +125,7 @@ def _asked(step: Step, install: PipInstall, requirement: Requirement, image: Ima
         index_url=url,
         build=build,
         maybe=step.command.maybe,
+        locked=install.locked,
     )
 
 
@@ -138,6 +141,9 @@ def _source(
     if requirement.specifier.startswith("@"):
         wheel = re.search(r"/whl/(?:nightly/|test/)?([a-z]+[\d.]*)/torch-", requirement.specifier)
         return "elsewhere", "", wheel[1] if wheel else ""
+    if install.locked:
+        named = [(url, build_of_index(url)) for url in install.index_urls]
+        return ("index", *named[0]) if named and named[0][1] else ("elsewhere" if named else "package index", "", "")
     if backend:
         return ("index", "", backend) if re.fullmatch(r"cpu|cu\d+|rocm[\d.]+", backend) else ("elsewhere", "", "")
     if configured or install.find_links or install.incomplete or "--index-strategy" in install.flags:

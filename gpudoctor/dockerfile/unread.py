@@ -1,4 +1,5 @@
-"""Commands of an image that install what gpudoctor cannot read: lock files, scripts, files that are not there."""
+"""Commands of an image that install what gpudoctor cannot read: lock files (of uv.lock it reads torch alone), scripts,
+files that are not there."""
 
 from __future__ import annotations
 
