@@ -559,6 +559,40 @@ def verdict(text: str, gpu: str, driver: str = "", files: dict[str, str] | None 
     return judge_recipe(Recipe(matrix(), (image_of(text, files),), (), gpus, driver), image_checks()).verdict
 
 
+STAGES = "FROM {}\nRUN {}\nFROM python:3.12-slim\n{}\n"
+
+
+@pytest.mark.parametrize(
+    "base, command, copy, torch",
+    [
+        ("python:3.12-slim AS build", "python -m venv /opt/venv && /opt/venv/bin/pip install torch==2.6.0",
+         "COPY --from=build /opt/venv /opt/venv", ("2.6.0", "cu124")),
+        ("python:3.12-slim AS build", f"pip install {CU124} torch==2.5.1",
+         "COPY --from=Build /usr/local/lib/python3.12/site-packages /usr/local/lib/python3.12/site-packages",
+         ("2.5.1", "cu124")),
+        ("nvidia/cuda:12.8.1-devel-ubuntu24.04", "uv venv && uv pip install torch==2.9.1",
+         "COPY --from=0 --chown=1000 /app/.venv /app/.venv", ("2.9.1", "cu128")),
+        ("python:3.12-slim AS build", "pip install torch==2.6.0", "COPY --from=build /app/dist /dist", None),
+        ("python:3.12-slim AS build", "pip install torch==2.6.0", "COPY --from=other.example/a:1 /opt/venv /v", None),
+        ("example.com/team/base:1 AS build", "pip install torch==2.6.0", "COPY --from=build /opt/venv /v", None),
+    ],
+)  # fmt: skip
+def test_an_environment_that_is_copied_from_a_stage_is_followed(
+    base: str, command: str, copy: str, torch: tuple[str, str] | None
+):
+    held = torch_of(image_of(STAGES.format(base, command, copy)), matrix())
+    assert (held and (held.version, held.build)) == torch
+
+
+def test_a_torch_of_another_stage_is_told_with_its_line(tmp_path: Path):
+    file = tmp_path / "Dockerfile"
+    file.write_text(STAGES.format("python:3.12-slim AS b", "pip install torch==2.6.0", "COPY --from=b /opt/venv /v"))
+    code, text = run(str(file), "--gpu", "RTX 5090", "--format", "json")
+    (finding,) = json.loads(text)["findings"]
+    assert (code, finding["slug"]) == (1, "torch-no-arch-for-gpu")
+    assert finding["evidence"][0]["source"].endswith("Dockerfile:2")
+
+
 @pytest.mark.parametrize(
     "text",
     [

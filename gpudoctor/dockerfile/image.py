@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import BaseImage
 
 _LONGEST_LIST = 200
+_ENVIRONMENT = re.compile(r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?)/?$")
+"""A Python environment, or what is installed in one."""
+_INSTALLER = re.compile(r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b")
 
 Read = Callable[[str], "str | None"]
 """Reads a file of the build context; None if that is not possible."""
@@ -45,6 +49,8 @@ class Copied(Struct, frozen=True):
     target: str
     line: int
     origin: str | None = None
+    followed: bool = False
+    """Whether it is a Python environment of a stage whose commands count as the image's own."""
 
 
 class Step(Struct, frozen=True):
@@ -111,15 +117,10 @@ def read_dockerfile(
     """
     bounds = bounds or Bounds()
     build = _Build(arguments, read, bounds)
-    chain = [_chosen(_stages(parse(text, bounds), build, bounds), target)]
-    build.machine = chain[0].platform.partition("-")[2]
-    while (parent := chain[-1].parent) is not None:
-        chain.append(parent)
-    for stage in reversed(chain):
-        build.begin()
-        for one in stage.instructions:
-            with _with_line(one):
-                build.apply(one)
+    stages = _stages(parse(text, bounds), build, bounds)
+    chain = _chain(_chosen(stages, target))
+    build.run(chain)
+    copied = _followed(stages, chain, build, matrix)
     base = chain[-1].image
     facts = matrix.base_image(base) if base else None
     return Image(
@@ -131,9 +132,51 @@ def read_dockerfile(
         platform=(facts and facts.platform) or chain[-1].platform,
         settings=build.settings,
         steps=tuple(build.steps),
-        copied=tuple(build.copied),
+        copied=copied,
         user=build.user,
     )
+
+
+def _chain(stage: _Stage) -> list[_Stage]:
+    """A stage and those that it is built from, the first one last."""
+    chain = [stage]
+    while (parent := chain[-1].parent) is not None:
+        chain.append(parent)
+    return chain
+
+
+def _followed(stages: list[_Stage], chain: list[_Stage], build: _Build, matrix: Matrix) -> tuple[Copied, ...]:
+    """What was copied. The commands that fill a Python environment in another stage become commands of this image, if
+    the environment is copied as a whole, and the stage's base image is known to bring no torch."""
+    copied = list(build.copied)
+    done: set[int] = set()
+    for number, one in enumerate(copied):
+        origin = _origin(stages, one)
+        if origin is None or origin in chain or not any(_ENVIRONMENT.search(source) for source in one.sources):
+            continue
+        base = _chain(origin)[-1].image
+        facts = matrix.base_image(base) if base else None
+        if facts is None or facts.has_torch:
+            continue
+        copied[number] = replace(one, followed=True)
+        if id(origin) not in done:
+            done.add(id(origin))
+            other = build.another()
+            other.run(_chain(origin))
+            own = (step for step in other.steps if _fills_an_environment(step))
+            build.steps[:] = sorted((*build.steps, *own), key=lambda step: step.command.line)
+    return tuple(copied)
+
+
+def _origin(stages: list[_Stage], copied: Copied) -> _Stage | None:
+    """The stage that something is copied from: by its name, or by its number."""
+    named = {stage.name.lower(): stage for stage in reversed(stages) if stage.name}
+    numbered = {str(number): stage for number, stage in enumerate(stages)}
+    return named.get((copied.origin or "").lower()) or numbered.get(copied.origin or "")
+
+
+def _fills_an_environment(step: Step) -> bool:
+    return step.pip is not None or step.script is not None or _INSTALLER.search(step.command.text) is not None
 
 
 @contextmanager
@@ -196,6 +239,21 @@ class _Build:
         self.folder, self.user, self.machine = "/", "", "x86_64"
         self._locks: dict[str, str | None] = {}
         self.begin()
+
+    def run(self, chain: list[_Stage]) -> None:
+        """Apply a stage, after those that it is built from. Raises RecipeError."""
+        self.machine = chain[0].platform.partition("-")[2]
+        for stage in reversed(chain):
+            self.begin()
+            for one in stage.instructions:
+                with _with_line(one):
+                    self.apply(one)
+
+    def another(self) -> _Build:
+        """An empty image of the same build."""
+        other = _Build(self._given, self._read, self._bounds)
+        other.general.update(self.general)
+        return other
 
     def begin(self) -> None:
         """Another stage begins: it inherits everything from its parent except its ARGs."""

@@ -1,5 +1,5 @@
-"""Commands of an image that install what gpudoctor cannot read: lock files (of uv.lock it reads torch alone), scripts,
-files that are not there."""
+"""Commands of an image that install what gpudoctor cannot read: lock files (of uv.lock it reads torch alone),
+scripts, files that are not there."""
 
 from __future__ import annotations
 
@@ -29,9 +29,13 @@ def installs_unread(image: Image, step: Step) -> bool:
 
 
 def copies_environment(image: Image) -> int | None:
-    """The line that copies a whole environment of another stage or image."""
+    """The line that copies a whole environment of another image, or of a stage that is not followed."""
     for copied in image.copied:
-        if copied.origin and re.search(r"venv|site-packages|conda", " ".join((*copied.sources, copied.target))):
+        if (
+            copied.origin
+            and not copied.followed
+            and re.search(r"venv|site-packages|conda", " ".join((*copied.sources, copied.target)))
+        ):
             return copied.line
     return None
 
