@@ -1172,6 +1172,23 @@ def test_images_that_are_only_named_are_judged_for_a_described_gpu(tmp_path: Pat
     assert run(str(file))[0] == 0
 
 
+def test_a_dockerfile_below_the_working_directory_may_have_that_as_its_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "docker" / "Dockerfile"
+    file.parent.mkdir()
+    file.write_text("FROM python:3.12\nCOPY requirements.txt /\nRUN pip install -r /requirements.txt\n")
+    (tmp_path / "requirements.txt").write_text("torch==2.6.0+cu124\n")
+    assert run(str(file))[0] == 0
+    monkeypatch.chdir(tmp_path)
+    assert run("docker/Dockerfile")[0] == 1
+    (file.parent / "requirements.txt").write_text("torch==2.6.0\n")
+    assert run("docker/Dockerfile")[0] == 0
+    monkeypatch.chdir(file.parent)
+    (file.parent / "requirements.txt").unlink()
+    assert run("Dockerfile")[0] == 0
+
+
 def test_a_file_below_the_working_directory_is_named_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "sub").mkdir()
     file = tmp_path / "sub" / "Dockerfile"

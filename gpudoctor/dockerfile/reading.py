@@ -61,7 +61,7 @@ def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target:
         return images, services
     if path.endswith((".yaml", ".yml")):
         return reader.compose(path)
-    return (reader.image(path, os.path.dirname(path), arguments, target),), ()
+    return (reader.image(path, os.path.dirname(path), arguments, target, or_here=True),), ()
 
 
 class _Reader:
@@ -73,8 +73,11 @@ class _Reader:
         self._contexts: dict[str, Read] = {}
         self._built: dict[tuple[object, ...], Image] = {}
 
-    def image(self, file: str, context: str, arguments: Mapping[str, str], target: str) -> Image:
-        """The image of a Dockerfile; the same arguments give the same image object."""
+    def image(
+        self, file: str, context: str, arguments: Mapping[str, str], target: str, or_here: bool = False
+    ) -> Image:
+        """The image of a Dockerfile; the same arguments give the same image object. `or_here`: nothing names the
+        context, so it may also be the working directory, as in `docker build -f docker/Dockerfile .`"""
         key = (file, context, frozenset(arguments.items()), target)
         if key not in self._built:
             with _named(file):
@@ -82,7 +85,7 @@ class _Reader:
                     _place(file),
                     self._text(file),
                     self._matrix,
-                    self._context(context),
+                    self._either(context) if or_here else self._context(context),
                     arguments,
                     target,
                     self._bounds,
@@ -148,6 +151,19 @@ class _Reader:
         text = _text(path)
         self._bounds.text.spend(len(text))
         return text
+
+    def _either(self, folder: str) -> Read:
+        """Files of a folder, else of the working directory, if the folder is below it."""
+        own, here = self._context(folder), self._context("")
+        place, working = os.path.realpath(folder or "."), os.path.realpath(".")
+        if place == working or os.path.commonpath((place, working)) != working:
+            return own
+
+        def read(path: str) -> str | None:
+            text = own(path)
+            return text if text is not None else here(path)
+
+        return read
 
     def _context(self, folder: str) -> Read:
         if folder not in self._contexts:
