@@ -130,9 +130,9 @@ HEALTHY = {
     "--extra-index-url https://download.pytorch.org/whl/cu118",
     "wheels of an old page": "FROM nvidia/cuda:11.6.2-base-ubuntu20.04\nRUN pip3 install torch==1.10.1+cu113 "
     "-f https://download.pytorch.org/whl/cu113/torch_stable.html",
-    "torch by a backend that is found out": "FROM python:3.12-bookworm\n"
+    "torch for any machine by a backend that is found out": "FROM python:3.12-bookworm\n"
     "COPY --from=ghcr.io/astral-sh/uv:latest /uv /bin/\n"
-    "RUN uv pip install --system vllm torch --torch-backend=auto",
+    "RUN uv pip install --system torch --torch-backend=auto",
     "ROCm without its kernel module": "FROM ubuntu:24.04\nRUN apt install -y ./amdgpu-install.deb && "
     "amdgpu-install -y --no-dkms --usecase=rocm,hip",
     "ops that are compiled when they run, not here": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n"
@@ -178,6 +178,14 @@ FAULTY = {
     ),
     "driver by a metapackage": ("FROM ubuntu:22.04\n"
     "RUN apt-get install -y cuda-12-4", "image-installs-driver", "warning"),
+    "vLLM by a backend that is found out": (
+        "FROM python:3.12-bookworm\nRUN uv pip install --system vllm --torch-backend=auto",
+        "image-torch-backend-auto", "warning",
+    ),
+    "a backend that is found out in an image for GPUs": (
+        "FROM nvidia/cuda:12.8.1-runtime-ubuntu24.04\nENV UV_TORCH_BACKEND=auto\nRUN uv pip install torch",
+        "image-torch-backend-auto", "warning",
+    ),
     "all GPUs in CUDA's own variable": (
         "FROM python:3.12\nENV CUDA_VISIBLE_DEVICES=all\nRUN pip install torch", "image-hides-gpus", "error",
     ),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.proposals import index_of, install_line, torch_finding
-from gpudoctor.dockerfile.recipe import Recipe, change
+from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.torch import Asked, asked_for, outrun, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix
 from gpudoctor.matrix.versions import figures
@@ -75,6 +75,61 @@ def _outrun(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
         (change("Install torch from its own index only", better),),
         certain=False,
     )
+
+
+@check("GPD616", "image-torch-backend-auto", "image")
+def backend_auto(recipe: Recipe) -> Verdicts:
+    """uv is told to find out the GPU while the image is built.
+
+    ## Why it matters
+    `--torch-backend=auto` asks for the driver of the machine that builds. A build sees no driver, so uv takes torch
+    from the index for CPUs, and says nothing.
+
+    ## How it is judged
+    A command of uv has that option, or the variable UV_TORCH_BACKEND=auto, and the image is meant for a GPU: its base
+    image is, or the command installs a package that is compiled against torch for GPUs (vLLM, xformers). It is a
+    warning, because an engine may give GPUs to its builds.
+
+    ## Fix safety
+    A named build is the same on every machine.
+    """
+    compiled = {row.package for row in recipe.matrix.tables.torch_dependents}
+    for image in recipe.images:
+        for step in image.steps:
+            install = step.pip
+            if install is None or install.tool != "uv" or install.locked or step.command.maybe:
+                continue
+            setting = image.variable("UV_TORCH_BACKEND")
+            backend = install.backend or step.command.variables.get("UV_TORCH_BACKEND") or setting
+            names = {one.name for one in install.requirements}
+            of_gpus = bool(names & compiled) or (bool(image.facts and image.facts.vendor) and "torch" in names)
+            if backend != "auto" or not of_gpus:
+                continue
+            place = image.at(step.command.line)
+            yield Finding(
+                severity="warning",
+                confidence="likely",
+                message="--torch-backend=auto looks for a driver while the image is built. There is none, and uv "
+                "installs a torch for CPUs.",
+                saw="--torch-backend=auto",
+                want="the name of a build",
+                subject=place,
+                evidence=(line_of(image, step.command.line, step.command.text),),
+                fixes=(
+                    change(
+                        "Name the build", f"{place}: --torch-backend={_backend_for(image)}, or the build for the GPU"
+                    ),
+                ),
+                refs=("uv 0.13.9 on a machine without a driver asks download.pytorch.org/whl/cpu",),
+            )
+
+
+def _backend_for(image: Image) -> str:
+    """The build for the base image, else one that runs on Turing to Blackwell."""
+    facts = image.facts
+    if facts is not None and facts.rocm:
+        return f"rocm{'.'.join(facts.rocm.split('.')[:2])}"
+    return f"cu{facts.cuda.replace('.', '')}" if facts is not None and facts.cuda else "cu128"
 
 
 @check("GPD605", "image-no-torch-wheel", "image")

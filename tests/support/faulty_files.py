@@ -26,6 +26,7 @@ DOCKERFILES: dict[str, str] = {
     "image-compat-library": "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\n"
     "ENV LD_LIBRARY_PATH=/usr/local/cuda/compat:$LD_LIBRARY_PATH",
     "image-torch-not-for-jetson": "FROM nvcr.io/nvidia/l4t-jetpack:r36.4.0\nRUN pip3 install torch",
+    "image-torch-backend-auto": "FROM python:3.12-slim\nRUN uv pip install --system vllm --torch-backend=auto",
     "image-base-removed": "FROM nvidia/cuda:10.2-cudnn7-devel-ubuntu18.04",
     "image-breaks-system-packages": "FROM debian:bookworm\nRUN pip install --break-system-packages torch",
     "image-too-new-for-driver": "FROM nvidia/cuda:13.0.1-base-ubuntu22.04",
