@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.dockerfile.image import read_dockerfile
+from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.dockerfile.torch import torch_of
 from tests.support.check_cases import matrix
 from tests.test_dockerfile import findings, image_of, lines, told
@@ -106,3 +107,17 @@ def test_a_lock_file_is_read_once():
     text = PROJECT + "RUN uv sync --no-install-project\nCOPY . .\nRUN uv sync\n"
     read_dockerfile("Dockerfile", text, matrix(), counted)
     assert read.count("uv.lock") == 1
+
+
+def test_a_lock_file_of_a_stranger_costs_little():
+    marker = " or ".join(["(extra == 'extra-3-app-a' and python_full_version < '3.9')"] * 60)
+    many = "".join(
+        entry("2.8.0+cu126", INDEX + "cu126", f"{marker} or extra == 'b{number}'") for number in range(5000)
+    )
+    lock = ONE.replace('    { name = "torch" },\n', many) + package(
+        "torch", "2.8.0", 'registry = "https://a.example"'
+    )
+    assert torch_in(lock, "RUN uv sync") is None
+    assert torch_in(ONE + "#" * (5 << 20), "RUN uv sync") is not None
+    with pytest.raises(RecipeError, match="commands that install torch"):
+        torch_in(ONE, "RUN uv sync\n" * 300)

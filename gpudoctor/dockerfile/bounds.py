@@ -34,6 +34,7 @@ class Bounds:
         self.places = Bound(10_000, "places where a file of the build may lie")
         self.values = Bound(60_000, "values in compose files")
         self.text = Bound(4 << 20, "characters in all its files")
+        self.locks = Bound(100, "lock files")
 
 
 PATH = 4096

@@ -296,7 +296,7 @@ class _Build:
             files = _Files(self.folder, self.copied, one, self._read, self._bounds)
             for command in commands(one, self._known, self._bounds):
                 install = pip_install(command, files, self._bounds) or self._synced(command, files)
-                if install is not None and install.asks_for("torch"):
+                if install is not None and install.asks_for("torch") and not install.locked:
                     self._bounds.torches.spend()
                 self.steps.append(Step(command, install, installing_script(command, files)))
 
@@ -306,7 +306,10 @@ class _Build:
         def read(path: str) -> str | None:
             whole = posixpath.normpath(posixpath.join(self.folder, path))
             if whole not in self._locks:
-                self._locks[whole] = files(path)
+                self._bounds.locks.spend()
+                self._locks[whole] = files.lock(path)
+            if self._locks[whole] is not None:
+                self._bounds.torches.spend()
             return self._locks[whole]
 
         return uv_sync(command, read, self.machine)
@@ -372,6 +375,10 @@ class _Files:
         text = None if "$" in path or "://" in path or len(path) > PATH else self._found(self._whole(path))
         self._bounds.text.spend(len(text or ""))
         return text
+
+    def lock(self, path: str) -> str | None:
+        """A lock file. It may be as large as all other files together, and has a bound of its own."""
+        return None if "$" in path or "://" in path or len(path) > PATH else self._found(self._whole(path))
 
     def _found(self, whole: str) -> str | None:
         if whole in self._mounts:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.installs import PipInstall, Requirement
+
+if TYPE_CHECKING:
+    from packaging.markers import Marker
 
 _PACKAGE_INDEX = "https://pypi.org/simple"
 _WITH_VALUE = ("--extra", "--group", "--python", "-p", "--link-mode", "--project", "--directory", "--cache-dir")
@@ -21,7 +26,7 @@ _ENTRY = re.compile(
     r'(?:, extra = \[[^\]]*\])?(?:, marker = "(?P<marker>[^"]*)")? \},?'
 )
 _PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-_LONGEST_MARKER, _NESTED = 20_000, 8
+_LONGEST_MARKER, _NESTED, _MOST_TORCHES = 4_000, 8, 50
 
 
 class _Torch(Struct, frozen=True):
@@ -73,6 +78,8 @@ def _chosen(lock: _Locked, extras: list[str], groups: list[str], machine: str) -
     lists = ("", *extras, *groups, "dev")
     entries = [one for name in lists for one in lock.required.get(name, ()) if one.version]
     active = {f"extra-{len(lock.project)}-{lock.project}-{extra}" for extra in extras}
+    if len(entries) > _MOST_TORCHES:
+        return None
     chosen = [one for one in entries if _applies(one.marker, active, machine)]
     versions = {(one.version, one.registry) for one in chosen}
     return chosen[0] if len(versions) == 1 else None
@@ -84,20 +91,29 @@ def _applies(marker: str, active: set[str], machine: str) -> bool:
         return True
     if len(marker) > _LONGEST_MARKER or "(" * _NESTED in marker or len(active) > 1:
         return True  # it may: then several are left, and none is chosen
-    from packaging.markers import InvalidMarker, Marker
-
     own = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": machine}
     extra = next(iter(active), "")
+    parsed = _parsed(marker)
     try:
-        parsed = Marker(marker)
-        return any(
+        return parsed is None or any(
             parsed.evaluate({**own, "extra": extra, "python_version": one, "python_full_version": f"{one}.0"})
-            for one in _PYTHONS
+            for one in (_PYTHONS if "python" in marker else _PYTHONS[:1])
         )
-    except (InvalidMarker, ValueError, KeyError, RecursionError):
+    except (ValueError, KeyError, RecursionError):
         return True
 
 
+@lru_cache
+def _parsed(marker: str) -> Marker | None:
+    from packaging.markers import InvalidMarker, Marker
+
+    try:
+        return Marker(marker)
+    except (InvalidMarker, ValueError, RecursionError):
+        return None
+
+
+@lru_cache(maxsize=4)
 def _read(text: str) -> _Locked:
     """The packages named torch, and the requirements of the project itself. uv writes one entry a line."""
     found = _Locked()
