@@ -3,6 +3,7 @@
 from gpudoctor.situation import needs
 
 NEEDS = {
+    "framework_import": needs.imports,
     "framework_damaged": needs.damaged_packages,
     "framework_libraries": needs.other_frameworks,
     "framework_variables": needs.framework_variables,

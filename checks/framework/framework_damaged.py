@@ -68,7 +68,7 @@ def _damaged(
         framework=one.name if one else "torch",
         evidence=tuple(Evidence(package.name, file.problem, file.path) for file in lost[:5]),
         fixes=(installed_again(package),),
-        supersedes=("framework-cuda-libs-missing", "framework-cpu-only"),
+        supersedes=("framework-import-fails", "framework-cuda-libs-missing", "framework-cpu-only"),
     )
 
 

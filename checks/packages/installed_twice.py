@@ -63,7 +63,11 @@ def _mixed(situation: Situation, one: Distribution, effect: Effect) -> Finding:
                 (RemovePackage(one.name, why=why), again),
             ),
         ),
-        supersedes=("torch-import-fails", *((f"{one.name}-mismatch",) if one.name in _COMPANIONS else ())),
+        supersedes=(
+            "torch-import-fails",
+            "framework-import-fails",
+            *((f"{one.name}-mismatch",) if one.name in _COMPANIONS else ()),
+        ),
     )
 
 
@@ -87,7 +91,7 @@ def _of_this_torch(situation: Situation, name: str) -> tuple[str, str] | None:
 
 def _severity(situation: Situation, one: Distribution, effect: Effect) -> Severity:
     lines = {figures(each.version)[:2] for each in (one, *one.twins)}
-    works = effect.package == "torch" and situation.torch_imported
+    works = situation.imported(effect.package)
     small = works or effect.breaks not in ("import", "gpu")
     if len(lines) == 1:
         return "note" if small else "warning"

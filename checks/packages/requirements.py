@@ -14,7 +14,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.import_order import from_pythonpath
 
 _MOST_NAMED = 5
-_EFFECTS = ("torch-import-fails", "python-dev-missing", "no-gpu")
+_EFFECTS = ("torch-import-fails", "framework-import-fails", "python-dev-missing", "no-gpu")
 
 
 @check("GPD432", "requirements-incomplete", "packages")

@@ -134,7 +134,7 @@ def machine_to_serve(
     host = host_of(examined.root, variables)
     level = cast("Level", examined.level or "static")
     found = survey(host, matrix, python=examined.python, level=level, kernels=False, stage=stage)
-    machine = with_installers(found, examined, variables, description, matrix).machine
+    machine = with_installers(found, examined, variables, description, matrix, commands=False).machine
     if not description.empty:
         from gpudoctor.intake.described import described
 
@@ -143,7 +143,7 @@ def machine_to_serve(
         return described(machine, description, matrix)
     if examined.level is None and examined.root is None and _files_are_silent(machine):
         found = survey(host, matrix, python=examined.python, level="driver", stage=stage)
-        return with_installers(found, examined, variables, description, matrix).machine
+        return with_installers(found, examined, variables, description, matrix, commands=False).machine
     return machine
 
 

@@ -81,7 +81,7 @@ def _complete(host: Host, found: Survey, matrix: Matrix) -> Machine:
         return found.machine
     opened = replace(environment.distributions, value=all_opened(host, environment.distributions.value))
     environment = replace(environment, distributions=opened)
-    probe_installers(host, environment, matrix.gpu_packages)
+    probe_installers(host, environment, matrix.gpu_packages, commands=False)
     return found.machine
 
 

@@ -111,6 +111,8 @@ class ImportTrial(Record, frozen=True):
     """The library that was being loaded when the process was lost."""
     suspects: tuple[SuspectFile, ...] = ()
     """Files that the failure points at, what is wrong with one first."""
+    named: tuple[str, ...] = ()
+    """Names of variables that are set there, and that the error names."""
     variables: tuple[StartVariable, ...] = ()
     """What the process had otherwise than it was started with."""
     limits: ProcessLimits = ProcessLimits()

@@ -30,8 +30,8 @@ Key = tuple[str, str, str]
 _SEVERITIES = ("note", "warning", "error")
 _OF_A_PACKAGE = (ReplacePackage, ReinstallPackage, RemovePackage)
 
-TRIED = "torch.trial"
-"""Evidence of a problem that the import of torch showed."""
+TRIED = ".trial"
+"""How evidence of a problem that an import showed ends: "torch.trial", "jax.trial"."""
 
 
 def key_of(finding: Finding) -> Key:
@@ -128,7 +128,7 @@ def _was_seen(finding: Finding) -> bool:
 def _still_fails(failed: Finding, finding: Finding, fix: Fix) -> bool:
     """Whether an import that was tried and failed is expected to fail after a fix for another problem. Only trying it
     would tell, so the record does not."""
-    if not any(one.fact == TRIED for one in failed.evidence) or key_of(failed) == key_of(finding):
+    if not any(one.fact.endswith(TRIED) for one in failed.evidence) or key_of(failed) == key_of(finding):
         return False
     own = failed.fixes[0].remedies if failed.fixes else ()
     if any(isinstance(one, Manual) and one.elsewhere for one in own):
@@ -137,7 +137,8 @@ def _still_fails(failed: Finding, finding: Finding, fix: Fix) -> bool:
         return False
     changed = {one.name for one in fix.remedies if isinstance(one, _OF_A_PACKAGE)}
     changed |= {"torch" for one in fix.remedies if isinstance(one, ReplaceTorch)}
-    return changed.isdisjoint({"torch", *(one.name for one in own if isinstance(one, _OF_A_PACKAGE))})
+    about = failed.subject.partition(" ")[0]
+    return changed.isdisjoint({about, failed.framework, *(one.name for one in own if isinstance(one, _OF_A_PACKAGE))})
 
 
 def _is_effect(finding: Finding, cause: Finding) -> bool:

@@ -179,6 +179,8 @@ def _externally_managed(host: Host, layout: Layout) -> bool:
 def _headers(host: Host, layout: Layout) -> Fact[bool]:
     if layout.python is None:
         return unknown("the Python version is unknown")
+    if host.stat(layout.base_prefix).absent:  # a copy of Python runs all the same: it knows where it was compiled for
+        return unknown("the folder that pyvenv.cfg names is gone", layout.base_prefix)
     path = posixpath.join(layout.base_prefix, "include", f"python{layout.python}", "Python.h")
     found = host.stat(path)
     if found.known or found.absent:

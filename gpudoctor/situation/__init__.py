@@ -83,6 +83,13 @@ class Situation:
         trial = self.torch.trial.value if self.torch else None
         return trial is not None and trial.ok
 
+    def imported(self, package: str) -> bool:
+        """Whether the import of what a package brings was tried, and works."""
+        if package == "torch":
+            return self.torch_imported
+        tried = self.environment.frameworks.imports if self.environment else ()
+        return any(one.package == package and one.trial.value is not None and one.trial.value.ok for one in tried)
+
     @property
     def torch_target(self) -> Vendor | Literal["cpu"] | None:
         """What the installed torch is built for: a vendor's GPUs, or the CPU alone. None: no torch, or its files do

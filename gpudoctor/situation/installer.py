@@ -13,16 +13,17 @@ if TYPE_CHECKING:
     from gpudoctor.situation import Situation
 
 Installer = Literal["pip", "uv", "ensurepip", "none"]
-"""ensurepip: there is neither, and the interpreter can make itself a pip; none: not even that."""
+"""ensurepip: there is neither that works, and the interpreter can make itself a pip; none: not even that."""
 
 
 def installer(environment: PythonEnvironment) -> Installer:
     """uv for what it made and where there is no pip; pip where uv is not on PATH."""
     programs = environment.installers.programs
     has_uv = programs.value is None or "uv" in programs.value
-    if has_uv and (environment.uv_managed or not environment.has_pip):
+    has_pip = environment.has_pip and not environment.installers.pip_fails
+    if has_uv and (environment.uv_managed or not has_pip):
         return "uv"
-    if environment.has_pip:
+    if has_pip:
         return "pip"
     return "none" if environment.installers.ensurepip.value is False else "ensurepip"
 

@@ -42,6 +42,8 @@ class Request(Struct, frozen=True):
     cpu_instead: bool = False
     """If no devices are named: compute on the CPU when torch sees no GPU."""
     blocked: dict[str, str] = {}
+    beside: tuple[str, ...] = ()
+    """Modules that are compiled for torch: they are imported after the kernels."""
 
     @property
     def gpu_asked(self) -> bool:

@@ -1,4 +1,4 @@
-"""What `import torch` did in a child: the first thing that every child does."""
+"""What an import did in a child: that of torch is the first thing that a child for kernels does."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class _Report(Struct):
     error: str = ""
     root: str = ""
     files: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
     module: str = ""
     seconds: float = 0.0
     version: str = ""
@@ -38,12 +39,18 @@ class _Report(Struct):
 
 
 def try_import(
-    child: Child, interpreter: str, limits: Limits, *, count: bool
+    child: Child,
+    interpreter: str,
+    limits: Limits,
+    *,
+    count: bool = False,
+    module: str = "torch",
+    serving: bool = False,
 ) -> tuple[Fact[ImportTrial], Lost | None]:
     """Follow a child through the import and, with `count`, the counting of devices. Also returns what happened to a
-    lost child: it may be lost after an import that worked."""
-    source = f"import torch in {interpreter}"
-    report, loading = _Report(event=""), _Loading()
+    lost child: it may be lost after an import that worked. With `serving` the child has run Python already."""
+    source = f"import {module} in {interpreter}"
+    report, loading = _Report(event="importing" if serving else ""), _Loading()
     trial, lost = _tried(child, report, loading, limits, source, count=count)
     if trial.value is not None and loading.variables:
         trial = replace(trial, value=replace(trial.value, variables=loading.variables))
@@ -97,6 +104,7 @@ def _raised(report: _Report) -> ImportTrial:
         root=report.root[:_ERROR_LIMIT],
         module=report.module,
         files=report.files,
+        named=report.named,
     )
 
 
@@ -124,7 +132,8 @@ def _lost(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source
     if lost.how == "silent":
         return _gave_no_answer(lost, report, loading, limits, source)
     if lost.how == "stopped":
-        return unknown(f"import torch could not be tried: {lost.sentence(limits.importing)}", source)
+        what = source.partition(" in ")[0]
+        return unknown(f"{what} could not be tried: {lost.sentence(limits.importing)}", source)
     said = (lost.last_line or (lost.place and f"at {lost.place}"))[:_ERROR_LIMIT]
     signal = ""
     if not report.event:
@@ -151,7 +160,8 @@ def _lost(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source
 def _gave_no_answer(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source: str) -> Fact[ImportTrial]:
     """A hang is a fault. A process that still loads libraries is only slow: from a cold network disk, say."""
     if loading.path and time.monotonic() - loading.since < min(_PROGRESS_SECONDS, limits.importing / 2):
-        why = f"import torch still loaded libraries after {limits.importing:g} s, the last one {loading.path}"
+        what = source.partition(" in ")[0]
+        why = f"{what} still loaded libraries after {limits.importing:g} s, the last one {loading.path}"
         return unknown(why, source)
     own = ", called from "  # a line of gpudoctor's
     error = ("" if report.event else f"{NOT_STARTED}: ") + lost.sentence(limits.importing).partition(own)[0]

@@ -175,6 +175,8 @@ def _judged(
         blamed = [one for one in several if not (one.what.admits(found.version) or _judged_elsewhere(one))]
         blamed = [one for one in blamed if not _does_as_well(situation, one, found)]
         effect = min((effects[one.by.name, name] for one in blamed), key=_weight, default=effect)
+    if effect.breaks == "import" and situation.imported(effect.package):
+        effect = Effect("part", effect.package, f"what uses it in {effect.package}", effect.spare)
     if not blamed or (problem != "damaged" and not any(_by_its_records(situation, one.by) for one in blamed)):
         return None
     severity = _severity(situation, problem, effect, found)
@@ -231,7 +233,7 @@ def _by_its_records(situation: Situation, by: Distribution) -> bool:
 def _severity(situation: Situation, problem: Problem, effect: Effect, found: Distribution | None) -> Severity | None:
     torch = situation.torch
     if effect.breaks == "import":
-        return "warning" if effect.package == "torch" and situation.torch_imported else "error"
+        return "error"
     if effect.breaks == "nothing":
         return None
     if effect.breaks == "gpu" and effect.package != "torch":

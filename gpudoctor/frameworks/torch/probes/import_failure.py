@@ -23,6 +23,8 @@ _LIBRARY_NAME = r"(?<![\w./-])([\w.+-]+\.so[\w.]*)"
 UNCOMPILED = r"null bytes|(?m:^)EOFError|marshal data|bad magic number"
 """Errors of a file that Python could not turn into a module; they name no file."""
 _NO_MODULE = r"No module named '([\w.]+)'"
+_LACKING_MODULE = r"(?:module|cannot import name '\w+' from) '([\w.]+)'"
+"""What a file that was cut short no longer says, others miss: the error comes from their lines."""
 
 
 def with_suspects(
@@ -77,6 +79,8 @@ def _suspects(owners: Owners, trial: ImportTrial) -> Iterator[SuspectFile]:
         yield owners.of_file(path)
     for name in re.findall(_LIBRARY_NAME, text):
         yield from owners.of_library(name)
+    for module in re.findall(_LACKING_MODULE, text):
+        yield from (file for file in owners.of_module(module) if file.problem)
     if trial.module and re.search(UNCOMPILED, text):
         yield from owners.of_module(trial.module)
     for module in re.findall(_NO_MODULE, text):
