@@ -110,6 +110,7 @@ def survey(
         run = Smoke(level=cast("SmokeLevel", depth), asked=asked) if kernels and _reaches(depth, "quick") else None
         machine = _start_torch(host, machine, run, request, progress, probing)
         machine = _import_others(host, matrix, machine, probing, stage)
+        machine = _with_emptied_files(host, matrix, machine, probing)
     return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
 
 
@@ -382,6 +383,22 @@ def _with_imports(
         return machine
     frameworks = replace(environment.frameworks, imports=(*environment.frameworks.imports, *whole))
     after = replace(environment, frameworks=frameworks)
+    return replace(machine, environment=replace(machine.environment, value=after))
+
+
+def _with_emptied_files(host: Host, matrix: Matrix, machine: Machine, probing: _Probing) -> Machine:
+    """The machine with all files of its GPU packages, and of what they require, in which nothing is left."""
+    environment = machine.environment.value
+    if environment is None or not environment.distributions.value:
+        return machine
+    from gpudoctor.dependencies import closure, marker_environment
+    from gpudoctor.probes.emptied_files import with_emptied_files
+
+    roots = {name for row in matrix.tables.frameworks for name in row.packages} | matrix.gpu_packages
+    markers = marker_environment(environment.python.value, machine.system.arch.value or "x86_64")
+    required = {one.what.name for one in closure(sorted(roots), environment.distribution, markers)}
+    find = partial(with_emptied_files, host, environment, roots | required)
+    after = probing("emptied files", find, environment)
     return replace(machine, environment=replace(machine.environment, value=after))
 
 

@@ -101,7 +101,6 @@ def test_nothing_is_imported_where_that_was_not_asked_for(tmp_path: Path, level:
     ("file", "content", "fix"),
     [
         ("jax/version.py", "\0" * 11, "ReinstallPackage jax0.6.2"),
-        ("jax/version.py", "", "ReinstallPackage jax0.6.2"),
         ("jax/__init__.py", "<<<<<<< HEAD\n", "ReinstallPackage jax0.6.2"),
         ("jax/__init__.py", "import os\nos.kill(os.getpid(), 11)\n", "ReinstallPackage jax0.6.2"),
         ("helper/part.py", None, "ReinstallPackage helper2.0"),
@@ -119,6 +118,16 @@ def test_the_owner_of_the_file_that_fails_is_installed_again(
     assert problems(machine) == [FAILS]
     assert remedies(machine, FAILS) == [fix]
     assert file.rpartition("/")[2] in finding(machine, FAILS).message
+
+
+def test_an_emptied_file_that_the_import_needs_is_one_problem(tmp_path: Path) -> None:
+    site = venv(tmp_path)
+    write_jax(site)
+    (site / "jax/version.py").write_text("")
+    machine = examined(tmp_path)
+    assert problems(machine) == ["framework-install-damaged"]
+    assert "What was seen: ImportError" in finding(machine, "framework-install-damaged").message
+    assert remedies(machine, "framework-install-damaged") == ["ReinstallPackage jax0.6.2"]
 
 
 def test_an_emptied_module_is_found_though_the_error_comes_from_another_file(tmp_path: Path) -> None:
@@ -306,3 +315,90 @@ def test_a_fix_for_another_package_is_not_expected_to_repair_an_import() -> None
     commands = [" ".join(one.step.argv) for one in plan.steps if isinstance(one.step, RunStep)]
     assert any("helper==2.0" in command for command in commands)
     assert any("torchvision" in command for command in commands)
+
+
+# --- emptied files ---------------------------------------------------------------------------------------
+
+
+def test_emptied_files_that_the_import_does_without_are_found(tmp_path: Path) -> None:
+    site = venv(tmp_path)
+    write_jax(site, **{"jax/deep/inside/late.py": "x = 1\n", "jax/deep/tests/a.py": "x = 1\n", "jax/empty.py": ""})
+    late = {"torch/_inductor/compile_fx.py": "x = 1\n", "torch/testing/x.py": "x = 1\n"}
+    files = {"torch/__init__.py": TORCH, "torch/version.py": "__version__ = '2.9.1+cpu'\n", **late}
+    write_distribution(site, "torch", "2.9.1+cpu", files=files)
+    assert problems(examined(tmp_path)) == []
+    for name in ("jax/deep/inside/late.py", "jax/deep/tests/a.py", *late):
+        (site / name).write_text("")
+    machine = examined(tmp_path)
+    assert dict(told(machine))["torch-install-damaged"] == "warning"
+    assert "compile_fx.py" in finding(machine, "torch-install-damaged").message
+    assert "late.py" in finding(machine, "framework-install-damaged").message
+    assert "tests" not in finding(machine, "framework-install-damaged").message
+    assert "torch-install-damaged" not in dict(told(examined(tmp_path, "static")))
+
+
+# --- what the error does not say --------------------------------------------------------------------------
+
+
+def test_what_is_left_of_a_package_without_its_files_is_no_package(tmp_path: Path) -> None:
+    site = venv(tmp_path)
+    write_jax(site)
+    for path in (*(site / "helper").iterdir(), *(site / "helper-2.0.dist-info").iterdir()):
+        path.unlink()
+    (site / "helper-2.0.dist-info").rmdir()
+    (site / "helper/__pycache__").mkdir()
+    (site / "jax/__init__.py").write_text("import helper\nhelper.part\n")
+    machine = examined(tmp_path)
+    assert "helper is required and not installed" in finding(machine, FAILS).message
+    assert remedies(machine, FAILS) == ["ReplacePackage helper>=2"]
+
+
+def test_an_error_that_was_only_printed_is_read(tmp_path: Path) -> None:
+    site = venv(tmp_path)
+    printed = "import sys\nprint('AttributeError: _ARRAY_API not found', file=sys.stderr)\nraise ImportError\n"
+    write_jax(site, **{"jax/__init__.py": printed})
+    write_distribution(site, "numpy", "2.3.5", files={"numpy/__init__.py": ""})
+    machine = examined(tmp_path)
+    assert "compiled for NumPy 1, and NumPy 2.3.5 is installed" in finding(machine, FAILS).message
+    assert remedies(machine, FAILS) == ["ReplacePackage numpy<2"]
+
+
+def test_a_framework_that_works_beside_another_release_than_it_asks_for_is_left_alone() -> None:
+    newer = Distribution("numpy", "1.26.4", path=f"{SITE}/numpy-1.26.4.dist-info")
+    works = tried(ImportTrial(ok=True), newer, needs="numpy>=2")
+    assert "requirements-incomplete" not in dict(told(works))
+    fails = tried(failed("ImportError"), newer, needs="numpy>=2")
+    assert remedies(fails, "requirements-incomplete") == ["ReplacePackage numpy>=2"]
+
+
+def test_a_file_of_a_frameworks_name_is_noted_where_programs_are_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_jax(venv(tmp_path))
+    here = tmp_path / "project"
+    here.mkdir()
+    (here / "jax.py").write_text("")
+    monkeypatch.chdir(here)
+    assert dict(told(examined(tmp_path)))["module-shadowed"] == "warning"
+
+
+def test_a_module_on_pythonpath_is_blamed_where_the_import_fails_and_not_where_it_works(tmp_path: Path) -> None:
+    write_jax(venv(tmp_path), **{"jax/__init__.py": "import hmac\n"})
+    before = tmp_path / "before"
+    before.mkdir()
+    (before / "hmac.py").write_text("")
+    assert "module-shadowed" not in dict(told(examined(tmp_path, PYTHONPATH=str(before))))
+    (before / "hmac.py").write_text("raise ImportError('mine')\n")
+    assert problems(examined(tmp_path, PYTHONPATH=str(before))) == ["module-shadowed"]
+
+
+def test_of_two_releases_in_one_folder_that_one_stays_that_finds_what_it_requires(tmp_path: Path) -> None:
+    site = venv(tmp_path)
+    write_distribution(site, "jaxlib", "0.6.2", files={"jaxlib/__init__.py": "x = 1\n"})
+    write_distribution(site, "jax", "0.6.2", requires=["jaxlib==0.6.2"], files={"jax/__init__.py": "x = 1\n"})
+    (site / "jax/__init__.py").unlink()
+    files = {"jax/__init__.py": "raise RuntimeError('jaxlib is newer')\n", "jax/old.py": "x = 1\n"}
+    write_distribution(site, "jax", "0.4.30", requires=["jaxlib<=0.4.30"], files=files)
+    machine = examined(tmp_path)
+    assert remedies(machine, "package-installed-twice")[0] == "RemovePackage jax"
+    assert "jax 0.6.2 alone" in finding(machine, "package-installed-twice").want

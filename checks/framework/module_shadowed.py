@@ -50,8 +50,7 @@ def _of_framework(situation: Situation, framework: str, shadows: tuple[Shadowing
             "warning",
             "possible",
         )
-    torch = situation.torch if framework == "torch" else None
-    trial = torch.trial.value if torch else None
+    trial = _trial(situation, framework)
     blamed = _blamed(situation, trial) if trial else None
     others = tuple(shadow for shadow in shadows if shadow not in here)
     if blamed is not None:
@@ -63,6 +62,14 @@ def _of_framework(situation: Situation, framework: str, shadows: tuple[Shadowing
         yield _finding(
             situation, left, _in_place_of(left[0]), "warning", "likely" if left[0].standard else "possible"
         )
+
+
+def _trial(situation: Situation, framework: str) -> ImportTrial | None:
+    """What the import of a framework did, if it was tried."""
+    if framework == "torch":
+        return situation.torch.trial.value if situation.torch else None
+    tried = situation.environment.frameworks.imports if situation.environment else ()
+    return next((one.trial.value for one in tried if one.framework == framework), None)
 
 
 def _blamed(situation: Situation, trial: ImportTrial) -> ShadowingModule | None:
@@ -107,7 +114,7 @@ def _finding(
         confidence=confidence,
         evidence=tuple(Evidence("environment.shadows", f"{one.name} ({one.via})", one.path) for one in shadows[:5]),
         fixes=(Fix(f"Rename {_names(shadows)}", (Manual(text, risk="safe"),)),),
-        supersedes=("torch-import-fails", "no-gpu") if severity == "error" else (),
+        supersedes=("torch-import-fails", "framework-import-fails", "no-gpu") if severity == "error" else (),
     )
 
 

@@ -113,6 +113,8 @@ class ImportTrial(Record, frozen=True):
     """Files that the failure points at, what is wrong with one first."""
     named: tuple[str, ...] = ()
     """Names of variables that are set there, and that the error names."""
+    empty: tuple[str, ...] = ()
+    """Modules that were only folders there."""
     variables: tuple[StartVariable, ...] = ()
     """What the process had otherwise than it was started with."""
     limits: ProcessLimits = ProcessLimits()

@@ -108,7 +108,7 @@ def _best_record(host: Host, several: list[Distribution]) -> Distribution:
     first, *others = sorted(several, key=order, reverse=True)
     whole = (one for one in others if present[one.path] is not None and one.version != first.version)
     strays = tuple(one.path for one in others if present[one.path] is None)
-    return replace(first, twins=tuple(whole), strays=strays)
+    return replace(first, twins=tuple(with_details(host, one) for one in whole), strays=strays)
 
 
 def unrecorded(

@@ -173,6 +173,12 @@ class Child:
         with suppress(OSError):
             send(self._commands, message)
 
+    @property
+    def said(self) -> str:
+        """The last lines that it printed."""
+        self._drain()
+        return self._said()
+
     def forget_words(self) -> None:
         """Forget the output so far: it belongs to an earlier step."""
         self._tails = dict.fromkeys(self._tails, b"")

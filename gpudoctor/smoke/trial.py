@@ -14,6 +14,7 @@ from gpudoctor.smoke.child import Child, Lost
 from gpudoctor.smoke.plan import Limits
 
 _ERROR_LIMIT = 600
+_PRINTED_ERROR = r"^\w*Error: .+"
 _PROGRESS_SECONDS = 20.0
 """An import that began to load another library this recently is slow and does not hang."""
 
@@ -27,6 +28,7 @@ class _Report(Struct):
     root: str = ""
     files: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
     module: str = ""
     seconds: float = 0.0
     version: str = ""
@@ -67,7 +69,7 @@ def _tried(
     except Lost as lost:
         return _lost(lost, report if report.event else loading.report, loading, limits, source), lost
     if report.event == "raised":
-        return known(_raised(report), source), None
+        return known(_raised(report, child.said), source), None
     return known(_imported(report, report.device_error), source), None
 
 
@@ -96,15 +98,18 @@ def _finished_import(child: Child, report: _Report, loading: _Loading, seconds: 
     return report
 
 
-def _raised(report: _Report) -> ImportTrial:
+def _raised(report: _Report, said: str) -> ImportTrial:
+    # What a compiled module prints, and raises without a word: NumPy's own error is told only there.
+    printed = re.findall(_PRINTED_ERROR, said, flags=re.M) if ":" not in report.error else []
     return ImportTrial(
         ok=False,
         error=report.error[:_ERROR_LIMIT],
         seconds=report.seconds,
-        root=report.root[:_ERROR_LIMIT],
+        root=(report.root or (printed[-1] if printed else ""))[:_ERROR_LIMIT],
         module=report.module,
         files=report.files,
         named=report.named,
+        empty=report.empty,
     )
 
 

@@ -45,7 +45,7 @@ from gpudoctor.machine import (
     SuspectFile,
     Torch,
 )
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.import_order import from_pythonpath
 
@@ -422,7 +422,8 @@ def _not_there(case: _Case) -> ImportFault | None:
     package = case.package
     if package.direct_url.startswith("file:"):
         folder = package.direct_url.removeprefix("file://")
-        text = f"Restore {folder}, or replace this install: pip install --force-reinstall --no-deps {package.name}"
+        release = f"{package.name}=={public_version(package.version)}"
+        text = f"Restore {folder}, or install a release: pip install --force-reinstall --no-deps {release}"
         why = f"{package.name} {package.version} was installed from {folder}, and its modules are not found there."
         return ImportFault(why, (by_hand("Restore the folder that it was installed from", text, replaces=True),))
     why = f"{package.name} {package.version} is recorded as installed, and its modules are not there."
@@ -441,6 +442,16 @@ def _missing_module(case: _Case) -> ImportFault | None:
     why = f"No installed package has the module {top}.{by}"
     causes = () if asking is not None and not asking.owner else (REQUIREMENTS,)
     return ImportFault(why, (by_hand(f"Install the module {top}", text),), causes)
+
+
+def _numpy_of_another_major(case: _Case) -> ImportFault | None:
+    """A module that was compiled with NumPy 1 finds nothing where NumPy 2 has its interface."""
+    numpy = case.situation.machine.installed("numpy")
+    if numpy is None or case.torch is not None or "_ARRAY_API not found" not in case.text:
+        return None
+    why = f"It was compiled for NumPy 1, and NumPy {numpy.version} is installed."
+    older = ReplacePackage("numpy", "<2", why=f"{case.module} was compiled for NumPy 1")
+    return ImportFault(why, (Fix("Install a NumPy before 2", (older,)),))
 
 
 def _another_release(case: _Case) -> ImportFault | None:
@@ -552,6 +563,7 @@ _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
     _damaged_torch,
     _bad_bytecode,
     _keras_backend,
+    _numpy_of_another_major,
     _for_another_torch,
     _missing_library,
     _undefined_symbol,

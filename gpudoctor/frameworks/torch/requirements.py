@@ -139,12 +139,17 @@ Effects = dict[tuple[str, str], Effect]
 
 
 def _effects(situation: Situation, required: Iterable[Required]) -> Effects:
-    """What breaks without each requirement. What a requirement needs in turn breaks the same."""
+    """What breaks without each requirement. What a requirement needs in turn breaks the same, unless it is known what
+    breaks for the package at the root without it: jaxlib requires SciPy, and JAX does without it."""
     roots, worst, effects = situation.matrix.gpu_packages, dict[str, Effect](), Effects()
     for one in required:
-        use = situation.matrix.use_of(one.what.name, one.by.name, one.by.version)
+        by, use = one.by, situation.matrix.use_of(one.what.name, one.by.name, one.by.version)
+        inherited = worst.get(by.name) if by.name not in roots else None
+        root = situation.machine.installed(inherited.package) if use is None and inherited is not None else None
+        if root is not None and root.name != by.name:
+            by, use = root, situation.matrix.use_of(one.what.name, root.name, root.version)
         if use is not None:
-            effect = Effect(use.breaks, one.by.name, use.part, use.spare)
+            effect = Effect(use.breaks, by.name, use.part, use.spare)
         elif one.by.name in roots or one.by.name not in worst:
             effect = Effect("part", one.by.name)
         else:
@@ -176,6 +181,8 @@ def _judged(
         blamed = [one for one in blamed if not _does_as_well(situation, one, found)]
         effect = min((effects[one.by.name, name] for one in blamed), key=_weight, default=effect)
     if effect.breaks == "import" and situation.imported(effect.package):
+        if problem == "outside":
+            return None  # it works; another release may not (JAX 0.4.23 asks for no limit, and fails with NumPy 2.4)
         effect = Effect("part", effect.package, f"what uses it in {effect.package}", effect.spare)
     if not blamed or (problem != "damaged" and not any(_by_its_records(situation, one.by) for one in blamed)):
         return None

@@ -167,10 +167,26 @@ def _origin(error: BaseException) -> dict[str, Any]:
     files = [str(file) for file in (*named, *passed) if file and not str(file).startswith("<frozen")]
     text = "\n".join(str(each) for each in chain)
     return {
-        "named": [name for name in re.findall(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b", text) if name in os.environ][:3],
+        "named": [name for name, value in os.environ.items() if _is_named(text, name, value)][:3],
+        "empty": [name for name, module in sorted(sys.modules.items()) if "." not in name and _is_folder(module)],
         "root": _last_line(first) if first is not error else "",
         "files": list(dict.fromkeys(files))[:FILES_LIMIT],
     }
+
+
+def _is_named(text: str, name: str, value: str) -> bool:
+    """Whether an error names a variable; in small letters, as frameworks call their own settings, with its value."""
+    if "_" not in name or not name.isupper():
+        return False
+    whole = r"(?<![\w-])" + re.escape(name) + r"(?![\w-])"
+    return re.search(whole, text) is not None or (
+        len(value) > 1 and value in text and re.search(whole, text, re.IGNORECASE) is not None
+    )
+
+
+def _is_folder(module: Any) -> bool:
+    """Whether it is only a folder: what is left of a package whose files are gone looks like that, too."""
+    return getattr(module, "__file__", None) is None and hasattr(module, "__path__")
 
 
 def _traceback_files(error: BaseException) -> list[str]:

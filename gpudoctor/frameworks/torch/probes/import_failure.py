@@ -85,6 +85,8 @@ def _suspects(owners: Owners, trial: ImportTrial) -> Iterator[SuspectFile]:
         yield from owners.of_module(trial.module)
     for module in re.findall(_NO_MODULE, text):
         yield from _of_missing_module(owners, module, trial)
+    for module in trial.empty:
+        yield from _of_missing_module(owners, module, trial)
     files = (*((trial.loading,) if trial.loading.startswith("/") else ()), *trial.files)
     for path in files[:_MOST_FILES]:
         if path.startswith("/"):
