@@ -295,6 +295,16 @@ def test_a_framework_that_was_imported_does_without_what_it_requires() -> None:
     assert dict(told(fails))["requirements-incomplete"] == "error"
 
 
+def test_a_torchvision_beside_another_torch_was_not_tried() -> None:
+    machine = tried(failed("RuntimeError: no"), module="torchvision", version="0.24.1")
+    environment = machine.environment.value
+    assert environment is not None
+    assert environment.torch.value is not None
+    assert environment.with_torch(environment.torch).frameworks.imports
+    other = replace(environment.torch, value=replace(environment.torch.value, version="2.10.0+cu128"))
+    assert environment.with_torch(other).frameworks.imports == ()
+
+
 def test_another_packages_missing_files_do_not_explain_it() -> None:
     gone = SuspectFile(f"{SITE}/helper/a.py", owner="helper", version="2.0", problem="missing")
     machine = tried(failed("ModuleNotFoundError: No module named 'helper.a'", gone))
@@ -359,7 +369,7 @@ def test_an_error_that_was_only_printed_is_read(tmp_path: Path) -> None:
     write_jax(site, **{"jax/__init__.py": printed})
     write_distribution(site, "numpy", "2.3.5", files={"numpy/__init__.py": ""})
     machine = examined(tmp_path)
-    assert "compiled for NumPy 1, and NumPy 2.3.5 is installed" in finding(machine, FAILS).message
+    assert "jax was compiled for NumPy 1, and NumPy 2.3.5 is installed" in finding(machine, FAILS).message
     assert remedies(machine, FAILS) == ["ReplacePackage numpy<2"]
 
 
@@ -402,3 +412,15 @@ def test_of_two_releases_in_one_folder_that_one_stays_that_finds_what_it_require
     machine = examined(tmp_path)
     assert remedies(machine, "package-installed-twice")[0] == "RemovePackage jax"
     assert "jax 0.6.2 alone" in finding(machine, "package-installed-twice").want
+
+
+def test_of_two_releases_the_plan_knows_what_the_one_that_stays_requires(tmp_path: Path) -> None:
+    site = venv(tmp_path)
+    write_distribution(site, "jaxlib", "0.6.2", files={"jaxlib/__init__.py": "x = 1\n"})
+    write_distribution(site, "jax", "0.6.2", requires=["jaxlib==0.6.2"], files={"jax/__init__.py": "x = 1\n"})
+    (site / "jax/__init__.py").unlink()
+    files = {"jax/__init__.py": "raise RuntimeError('jaxlib is newer')\n", "jax/old.py": "x = 1\n"}
+    write_distribution(site, "jax", "0.4.30", requires=["jaxlib<=0.4.30"], files=files)
+    plan = plan_of(examined(tmp_path), Allowed())
+    commands = [one.step.argv[-1] for one in plan.steps if isinstance(one.step, RunStep)]
+    assert commands[-1] == "jax==0.6.2" or "jaxlib<=0.4.30" in commands

@@ -365,10 +365,15 @@ class PythonEnvironment(Record, frozen=True):
         return self.frameworks.torch
 
     def with_torch(self, torch: Fact[Torch]) -> PythonEnvironment:
-        """The same environment with this torch. What extensions lack beside another one is unknown then."""
+        """The same environment with this torch. What extensions lack beside another one is unknown then, and whether
+        what is compiled for torch can be imported."""
         frameworks, extensions = replace(self.frameworks, torch=torch), self.extensions
         before, after = self.torch.value, torch.value
-        if extensions and (before.version if before else "") != (after.version if after else ""):
+        same = (before.version if before else "") == (after.version if after else "")
+        if frameworks.imports and not same:
+            imports = tuple(one for one in frameworks.imports if one.framework != "torch")
+            frameworks = replace(frameworks, imports=imports)
+        if extensions and not same:
             extensions = tuple(
                 replace(one, missing=(), undefined=()) if one.of_torch else one for one in self.extensions
             )

@@ -449,7 +449,7 @@ def _numpy_of_another_major(case: _Case) -> ImportFault | None:
     numpy = case.situation.machine.installed("numpy")
     if numpy is None or case.torch is not None or "_ARRAY_API not found" not in case.text:
         return None
-    why = f"It was compiled for NumPy 1, and NumPy {numpy.version} is installed."
+    why = f"{case.module} was compiled for NumPy 1, and NumPy {numpy.version} is installed."
     older = ReplacePackage("numpy", "<2", why=f"{case.module} was compiled for NumPy 1")
     return ImportFault(why, (Fix("Install a NumPy before 2", (older,)),))
 

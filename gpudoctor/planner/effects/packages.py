@@ -211,8 +211,12 @@ def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvi
 def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> PythonEnvironment:
     name = normalised(remedy.name)
     before = environment.distribution(name)
+    if before is not None:  # of two records the one of that release
+        before = next((one for one in (before, *before.twins) if one.version == remedy.version), before)
     again = (
-        replace(before, damaged=(), emptied=False, lacks=(), runtimes=(), made_for="", unlinked=False, strays=())
+        replace(
+            before, damaged=(), emptied=False, lacks=(), runtimes=(), made_for="", unlinked=False, strays=(), twins=()
+        )
         if before
         else None
     )
@@ -244,6 +248,9 @@ def _whole(environment: PythonEnvironment, remedy: ReinstallPackage) -> Torch:
 
 def _without(environment: PythonEnvironment, name: str) -> PythonEnvironment:
     name = normalised(name)
+    before = environment.distribution(name)
+    if before is not None and before.twins:
+        return environment  # an installer removes one record and its files; those of the other are mixed with them
     family = _family(name)
     listed = tuple(
         replace(one, emptied=True) if family and _family(one.name) == family else one
