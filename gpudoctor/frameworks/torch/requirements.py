@@ -178,7 +178,8 @@ def _judged(
     if found is not None and not _missed(found, effect):
         problem = "outside"
         blamed = [one for one in several if not (one.what.admits(found.version) or _judged_elsewhere(one))]
-        blamed = [one for one in blamed if not _does_as_well(situation, one, found)]
+        # Of two releases in one folder package-installed-twice tells which is to stay, and so what is required.
+        blamed = [one for one in blamed if not (one.by.twins or _does_as_well(situation, one, found))]
         effect = min((effects[one.by.name, name] for one in blamed), key=_weight, default=effect)
     if effect.breaks == "import" and situation.imported(effect.package):
         if problem == "outside":

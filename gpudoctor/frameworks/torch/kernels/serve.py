@@ -124,7 +124,8 @@ def _import(channel: Channel, name: str) -> Any:
     empty = getattr(found, "__file__", None) is None
     if _version(found) is None if name == "torch" else empty:
         what = "Python imports an empty folder as " if empty else "no "
-        channel.tell("raised", error="ImportError: " + what + name, seconds=time.monotonic() - start)
+        folders = [name] if empty else []
+        channel.tell("raised", error="ImportError: " + what + name, seconds=time.monotonic() - start, empty=folders)
         return None
     about = _describe(found) if name == "torch" else {"version": str(_version(found) or "")}
     channel.tell("imported", seconds=time.monotonic() - start, **about)

@@ -32,13 +32,23 @@ def with_suspects(
 ) -> ImportTrial:
     """A failed trial with the files that it points at, and the limits that it ran under."""
     owners = Owners(host, environment.distributions.value or (), environment.python.value, environment.interpreter)
-    found = {suspect.path or suspect.owner: suspect for suspect in _suspects(owners, trial)}
+    suspects = (*_closed_folders(host, environment, trial), *_suspects(owners, trial))
+    found = {suspect.path or suspect.owner: suspect for suspect in suspects}
     outside = _Outside(host, environment.site_packages)
     ordered = sorted(map(outside.placed, found.values()), key=lambda suspect: not suspect.problem)
     kills = None
     if before.memory_kills is not None and after.memory_kills is not None:
         kills = after.memory_kills - before.memory_kills
     return replace(trial, suspects=tuple(ordered), limits=replace(after, memory_kills=kills))
+
+
+def _closed_folders(host: Host, environment: PythonEnvironment, trial: ImportTrial) -> Iterator[SuspectFile]:
+    """Packages that this user may not look into: Python takes them for empty folders."""
+    for module in trial.empty:
+        for site in environment.site_packages:
+            folder = posixpath.join(site, module)
+            if host.names(folder).state == "denied":
+                yield SuspectFile(path=folder, problem="unreadable")
 
 
 class _Outside:
