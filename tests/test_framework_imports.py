@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from gpudoctor.finding import ReinstallPackage, RemovePackage
 from gpudoctor.frameworks.torch.probes.import_failure import with_suspects
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import (
@@ -24,7 +26,9 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.planner.effects import effect
 from gpudoctor.planner.repair import Allowed
+from gpudoctor.situation import Situation
 from gpudoctor.smoke.imports import try_module
 from gpudoctor.smoke.plan import Limits
 from gpudoctor.step import RunStep
@@ -232,14 +236,14 @@ def tried(
     module: str = "jax",
     version: str = "0.6.2",
     needs: str = "",
+    **parts: Any,
 ) -> Machine:
     """A machine whose environment has a JAX that was imported so; None: the import gave no answer."""
     machine = nvidia_machine()
     environment = machine.environment.value
     assert environment is not None
-    own = Distribution(
-        module, version, path=f"{SITE}/{module}-{version}.dist-info", requires=(needs,) if needs else ()
-    )
+    requires = (needs,) if needs else ()
+    own = Distribution(module, version, path=f"{SITE}/{module}-{version}.dist-info", requires=requires, **parts)
     fact = known(trial, f"import {module}") if trial else unknown("still loaded libraries", f"import {module}")
     one = ModuleImport(module, module, version, "torch" if "torch" in module else module, fact)
     listed = (*(environment.distributions.value or ()), own, *packages)
@@ -297,6 +301,32 @@ def test_a_framework_that_was_imported_does_without_what_it_requires() -> None:
     assert dict(told(tried(ImportTrial(ok=True), LOST, needs="numpy")))["requirements-incomplete"] == "warning"
     fails = tried(failed("ImportError"), LOST, needs="numpy")
     assert dict(told(fails))["requirements-incomplete"] == "error"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions.",
+        "OSError: libc10_cuda.so: cannot open shared object file: No such file or directory",
+    ],
+)
+def test_a_torchaudio_of_another_build_is_one_problem(error: str) -> None:
+    machine = tried(failed(error), module="torchaudio", version="2.7.1")
+    assert [slug for slug, severity in told(machine) if severity == "error"] == ["torchaudio-mismatch"]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("late.py", "warning"), ("libjax.so", "error")])
+def test_a_lost_file_that_the_import_does_without_is_a_warning(name: str, expected: str) -> None:
+    machine = tried(ImportTrial(ok=True), damaged=(DamagedFile(f"{SITE}/jax/{name}", "truncated"),))
+    assert dict(told(machine))["framework-install-damaged"] == expected
+
+
+def test_an_uninstall_takes_one_of_two_records_and_the_other_one_is_known() -> None:
+    old = Distribution("jax", "0.4.30", path=f"{SITE}/jax-0.4.30.dist-info", requires=("jaxlib<=0.4.30",))
+    machine = tried(None, Distribution("jaxlib", "0.6.2", path=f"{SITE}/jaxlib-0.6.2.dist-info"), twins=(old,))
+    for remedy in (RemovePackage("jax"), ReinstallPackage("jax", "0.4.30")):
+        machine = effect(remedy, Situation(machine, matrix())).machine
+    assert remedies(machine, "requirements-incomplete") == ["ReplacePackage jaxlib<=0.4.30"]
 
 
 def test_a_torchvision_beside_another_torch_was_not_tried() -> None:
