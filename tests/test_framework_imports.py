@@ -17,6 +17,7 @@ from gpudoctor.machine import (
     DamagedFile,
     Distribution,
     Fact,
+    FrameworkFiles,
     ImportTrial,
     Machine,
     ModuleImport,
@@ -236,10 +237,11 @@ def tried(
     module: str = "jax",
     version: str = "0.6.2",
     needs: str = "",
+    without_torch: bool = False,
     **parts: Any,
 ) -> Machine:
     """A machine whose environment has a JAX that was imported so; None: the import gave no answer."""
-    machine = nvidia_machine()
+    machine = nvidia_machine(torch=None) if without_torch else nvidia_machine()
     environment = machine.environment.value
     assert environment is not None
     requires = (needs,) if needs else ()
@@ -345,6 +347,29 @@ def test_another_packages_missing_files_do_not_explain_it() -> None:
     assert remedies(machine, FAILS) == ["ReinstallPackage helper2.0"]
 
 
+def test_an_extra_leaves_the_damaged_files_of_its_package_as_they_are() -> None:
+    changed = SuspectFile(f"{SITE}/jax/a.py", owner="jax", version="0.6.2", problem="changed")
+    trial = failed("SyntaxError: invalid syntax (a.py, line 1)", changed)
+    machine = tried(trial, installer="pip", without_torch=True)
+    assert {FAILS, "framework-cpu-only"} <= dict(told(machine)).keys()
+    plan = plan_of(machine, Allowed())
+    commands = [one.step.argv[-1] for one in plan.steps if isinstance(one.step, RunStep)]
+    assert sorted(commands) == ["jax==0.6.2", "jax[cuda12]==0.6.2"]
+
+
+def test_a_build_for_the_cpu_stays_one_when_it_is_installed_again() -> None:
+    machine = tried(ImportTrial(ok=True), module="onnxruntime", version="1.22.0", without_torch=True)
+    environment = machine.environment.value
+    assert environment is not None
+    files = FrameworkFiles("onnxruntime", version="1.22.0", owner="onnxruntime", requested=True, source=SITE)
+    frameworks = replace(environment.frameworks, others=(files,))
+    environment = replace(environment, frameworks=frameworks)
+    machine = replace(machine, environment=replace(machine.environment, value=environment))
+    assert dict(told(machine))["framework-cpu-only"] == "warning"
+    after = effect(ReinstallPackage("onnxruntime", "1.22.0"), Situation(machine, matrix())).machine
+    assert dict(told(after))["framework-cpu-only"] == "warning"
+
+
 def test_a_fix_for_another_package_is_not_expected_to_repair_an_import() -> None:
     gone = SuspectFile(f"{SITE}/helper/a.py", owner="helper", version="2.0", problem="missing")
     machine = tried(failed("ModuleNotFoundError: No module named 'helper.a'", gone), Distribution("helper", "2.0"))
@@ -410,6 +435,21 @@ def test_a_package_that_this_user_may_not_look_into_is_told_as_such(tmp_path: Pa
     trial = ImportTrial(ok=False, error="AttributeError: module 'helper' has no attribute 'x'", empty=("helper",))
     found = with_suspects(Closed({}), environment, trial, ProcessLimits(), ProcessLimits())
     assert (found.suspects[0].path, found.suspects[0].problem) == (f"{site}/helper", "unreadable")
+
+
+@pytest.mark.parametrize("variable", [True, False])
+def test_a_package_that_hides_an_installed_one_of_its_name_is_named(tmp_path: Path, variable: bool) -> None:
+    site = venv(tmp_path)
+    write_jax(site, **{"jax/__init__.py": "import helper.inner\n"})
+    write_distribution(site, "helper-inner", "1.0", files={"helper/inner/__init__.py": ""})
+    before = tmp_path / "before"
+    (before / "helper").mkdir(parents=True)
+    (before / "helper/__init__.py").write_text("")
+    if not variable:
+        (site / "0.pth").write_text(f"import sys; sys.path.insert(0, {str(before)!r})\n")
+    machine = examined(tmp_path, **({"PYTHONPATH": str(before)} if variable else {}))
+    assert f"{before}/helper/__init__.py" in finding(machine, FAILS).message
+    assert remedies(machine, FAILS) == ["unset PYTHONPATH" if variable else "Manual"]
 
 
 def test_an_error_that_was_only_printed_is_read(tmp_path: Path) -> None:

@@ -338,5 +338,5 @@ def _as_before(
         was, new = before.get(one.name), after.get(one.name)
         if one.name not in concerned:
             yield one
-        elif alone and was and new and was.build and was.build == new.build:
+        elif alone and was and new and was.build == new.build and (was.build or was.version == new.version):
             yield one if was.version == new.version else replace(one, version=new.version, cuda=None)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from gpudoctor.finding import (
+    AnyRemedy,
     Finding,
     Fix,
     Manual,
@@ -20,6 +21,7 @@ from gpudoctor.finding import (
     ReplaceTorch,
 )
 from gpudoctor.machine import Machine, Torch
+from gpudoctor.matrix.versions import package_matches
 from gpudoctor.planner.effects import Horizon, effect
 from gpudoctor.situation import Situation
 
@@ -135,10 +137,18 @@ def _still_fails(failed: Finding, finding: Finding, fix: Fix) -> bool:
         return True
     if _is_effect(failed, finding) or finding.slug in failed.possible_causes:
         return False
-    changed = {one.name for one in fix.remedies if isinstance(one, _OF_A_PACKAGE)}
+    changed = {one.name for one in fix.remedies if isinstance(one, _OF_A_PACKAGE) and not _only_adds(one, own)}
     changed |= {"torch" for one in fix.remedies if isinstance(one, ReplaceTorch)}
     about = failed.subject.partition(" ")[0]
     return changed.isdisjoint({about, failed.framework, *(one.name for one in own if isinstance(one, _OF_A_PACKAGE))})
+
+
+def _only_adds(remedy: AnyRemedy, own: Iterable[AnyRemedy]) -> bool:
+    """Whether it brings an extra for a package that is to be written again in the same release: its files stay."""
+    if not isinstance(remedy, ReplacePackage) or not remedy.extra:
+        return False
+    again = (one for one in own if isinstance(one, ReinstallPackage) and one.name == remedy.name)
+    return any(package_matches(remedy.specifier, one.version) for one in again)
 
 
 def _is_effect(finding: Finding, cause: Finding) -> bool:

@@ -192,7 +192,8 @@ def _incomplete_python(case: _Case) -> ImportFault | None:
 def _put_first(case: _Case) -> ImportFault | None:
     """A file outside of the environment, which a variable or a start file puts before its packages."""
     files = [file for file in case.trial.suspects if not file.standard and file.path]
-    first = next((file for file in files if file.path in case.text), files[0] if files else None)
+    innermost = next((file for file in files if file.problem or file.path in case.trial.files[:1]), None)
+    first = next((file for file in files if file.path in case.text), innermost or (files[0] if files else None))
     if first is None:
         return None
     if from_pythonpath(case.situation, first.path) and not from_pythonpath(case.situation, case.path):
@@ -435,7 +436,12 @@ def _missing_module(case: _Case) -> ImportFault | None:
     module = re.search(r"No module named '([\w.]+)'", case.text)
     if module is None:
         return None
-    top = module[1].partition(".")[0]
+    top, _, inner = module[1].partition(".")
+    parent = case.trial.files[0] if inner and case.trial.files else ""
+    brought = next((file.owner for file in case.trial.suspects if file.owner and f"/{top}/{inner}" in file.path), "")
+    if brought and parent.endswith(f"/{module[1].rpartition('.')[0].replace('.', '/')}/__init__.py"):
+        why = f"Python takes {parent} for {top}, and that has no {inner}: {brought} brings it."
+        return ImportFault(why, (by_hand(f"Rename {parent}", f"Rename or remove {parent}."),))
     asking = next((file for file in case.trial.suspects if not file.standard), None)
     by = f" {asking.path} imports it." if asking and asking.owner != case.module.partition(".")[0] else ""
     text = f"Install the package that has the module {top}, or remove what imports it."

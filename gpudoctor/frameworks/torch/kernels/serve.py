@@ -163,7 +163,8 @@ def _origin(error: BaseException) -> dict[str, Any]:
             break
         chain.append(earlier)
     first = chain[-1]
-    named = [getattr(each, name, None) for each in reversed(chain) for name in ("path", "filename")]
+    named = [_parent_file(error)]
+    named += [getattr(each, name, None) for each in reversed(chain) for name in ("path", "filename")]
     passed = [file for each in reversed(chain) for file in _traceback_files(each)]
     files = [str(file) for file in (*named, *passed) if file and not str(file).startswith("<frozen")]
     text = "\n".join(str(each) for each in chain)
@@ -173,6 +174,13 @@ def _origin(error: BaseException) -> dict[str, Any]:
         "root": _last_line(first) if first is not error else "",
         "files": list(dict.fromkeys(files))[:FILES_LIMIT],
     }
+
+
+def _parent_file(error: BaseException) -> Any:
+    """Of a module that is not found in a package: the file that Python took for that package."""
+    parent, dot, _ = str(getattr(error, "name", None) or "").rpartition(".")
+    is_missing = isinstance(error, ModuleNotFoundError) and dot
+    return getattr(sys.modules.get(parent), "__file__", None) if is_missing else None
 
 
 def _is_named(text: str, name: str, value: str) -> bool:
