@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gpudoctor.finding import ReinstallPackage, RemovePackage
+from gpudoctor.finding import ReinstallPackage, RemovePackage, ReplacePackage
 from gpudoctor.frameworks.torch.probes.import_failure import with_suspects
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import (
@@ -355,6 +355,19 @@ def test_an_extra_leaves_the_damaged_files_of_its_package_as_they_are() -> None:
     plan = plan_of(machine, Allowed())
     commands = [one.step.argv[-1] for one in plan.steps if isinstance(one.step, RunStep)]
     assert sorted(commands) == ["jax==0.6.2", "jax[cuda12]==0.6.2"]
+
+
+def test_an_extra_leaves_the_damaged_plugin_that_is_there_in_its_release() -> None:
+    plugin, pjrt = (
+        Distribution(f"jax-cuda12-{name}", "0.6.2", path=f"{SITE}/jax_cuda12_{name}-0.6.2.dist-info")
+        for name in ("plugin", "pjrt")
+    )
+    plugin = replace(plugin, requires=("jax-cuda12-pjrt==0.6.2",))
+    pjrt = replace(pjrt, damaged=(DamagedFile(f"{SITE}/jax_plugins/xla_cuda_plugin.so", "truncated"),))
+    machine = tried(ImportTrial(ok=True), plugin, pjrt, without_torch=True)
+    assert "requirements-incomplete" in dict(told(machine))
+    after = effect(ReplacePackage("jax", "==0.6.2", extra="cuda12"), Situation(machine, matrix())).machine
+    assert "requirements-incomplete" in dict(told(after))
 
 
 def test_a_build_for_the_cpu_stays_one_when_it_is_installed_again() -> None:

@@ -313,6 +313,8 @@ def after_installing(
         if row.version is None or row.package != row.install or package_matches(row.version, version)
     ][:1]
     there = {one.name: one for one in environment.distributions.value or ()}
+    # What is there in that version stays as it is, with the damage that it has.
+    brought = [one for one in brought if one.name not in there or there[one.name].version != one.version]
     new = {one.name: one for one in brought if one.name != name or name not in there}
     listed = there | new
     distributions = replace(environment.distributions, value=tuple(listed[one] for one in sorted(listed)))
