@@ -74,6 +74,7 @@ def survey(
     level: Level | None = None,
     drivers: bool = True,
     kernels: bool = True,
+    imports: bool = True,
     request: Request | None = None,
     framework: str = "torch",
     progress: Progress | None = None,
@@ -82,10 +83,10 @@ def survey(
     """Probe a host. Without a level, `quick` where a usable GPU and a torch are, else `driver`, and torch
     is started once where there is one; a host that is not live is always read at level static.
 
-    `drivers` false: no driver is asked. `kernels` false: no smoke kernel is run, however deep the level. With another
-    `framework` than torch, that one computes instead. `request`
-    names kernels, devices and limits
-    (the rest of it is filled in here); `progress` is told of each kernel, `stage` of what begins.
+    `drivers` false: no driver is asked. `kernels` false: no smoke kernel is run, however deep the level. `imports`
+    false: where torch is imported, nothing else is. With another `framework` than torch, that one computes instead.
+    `request` names kernels, devices and limits (the rest of it is filled in here); `progress` is told of each kernel,
+    `stage` of what begins.
     Raises InputError on another system than Linux, if `python` is no Python environment, or for a device that torch
     does not see.
     """
@@ -108,9 +109,11 @@ def survey(
         asked = level is not None
         stage("importing torch")
         run = Smoke(level=cast("SmokeLevel", depth), asked=asked) if kernels and _reaches(depth, "quick") else None
-        machine = _start_torch(host, machine, run, request, progress, probing)
-        machine = _import_others(host, matrix, machine, probing, stage)
-        machine = _with_emptied_files(host, matrix, machine, probing)
+        beside = COMPILED_FOR_TORCH if imports else ()
+        machine = _start_torch(host, machine, run, request, beside, progress, probing)
+        if imports:
+            machine = _import_others(host, matrix, machine, probing, stage)
+            machine = _with_emptied_files(host, matrix, machine, probing)
     return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
 
 
@@ -292,10 +295,12 @@ def _start_torch(
     machine: Machine,
     run: Smoke | None,
     request: Request | None,
+    compiled_for_it: Iterable[str],
     progress: Progress | None,
     probing: _Probing,
 ) -> Machine:
-    """Import torch once, in a child of the examined interpreter, and run the kernels of `run`'s level there."""
+    """Import torch once, in a child of the examined interpreter, run the kernels of `run`'s level there, and import
+    what is compiled for torch."""
     from gpudoctor.machine import ModuleImport, ProcessLimits
     from gpudoctor.probes.process_limits import process_limits
     from gpudoctor.smoke import session
@@ -306,7 +311,7 @@ def _start_torch(
     environment = machine.environment.value
     if environment is None or machine.torch is None:
         return machine if run is None else replace(machine, smoke=replace(run, why=_no_torch(machine)))
-    beside = [one for name in COMPILED_FOR_TORCH if (one := environment.distribution(name)) is not None]
+    beside = [one for name in compiled_for_it if (one := environment.distribution(name)) is not None]
     whole = replace(
         chosen,
         beside=tuple(one.name for one in beside),

@@ -100,6 +100,14 @@ def test_whole_frameworks_are_imported_and_say_nothing(tmp_path: Path) -> None:
     assert machine.torch.trial.value.ok
 
 
+def test_kernels_alone_import_nothing_else(tmp_path: Path) -> None:
+    site = venv(tmp_path)
+    write_jax(site)
+    write_vision(site)
+    python = str(tmp_path / "venv/bin/python")
+    assert imports(survey(LiveHost({}), matrix(), python=python, drivers=False, imports=False).machine) == {}
+
+
 @pytest.mark.parametrize("level", ["static", "driver"])
 def test_nothing_is_imported_where_that_was_not_asked_for(tmp_path: Path, level: str) -> None:
     write_jax(venv(tmp_path))
