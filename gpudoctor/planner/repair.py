@@ -237,12 +237,12 @@ _HORIZONS = {"reboot": "a reboot", "person": "a person", "container": "another c
 
 
 def _until(found: Plan, steps: Sequence[PlannedStep]) -> str:
-    """The first step after which only a check tells how the machine is."""
+    """The last step that a person does, or a reboot: what is foreseen holds once it was done, and a check proves it."""
     if not found.outlook.horizon:
         return "end"
     if found.outlook.horizon == "files":
         return f"step {len(steps)}: files"
-    for number, planned in enumerate(steps, 1):
+    for number, planned in reversed([*enumerate(steps, 1)]):
         if planned.step.risk == "reboot" or _is_reboot(planned.step):
             return f"step {number}: a reboot"
         if not isinstance(planned.step, (RunStep, EnvStep)):
