@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from gpudoctor.check import Check, Need
 from gpudoctor.finding import Finding, NotJudged, Verdict, can_be_foreseen
 from gpudoctor.host import InputError
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.symptoms import drop_fallbacks, join_symptoms, name_absence_causes, name_causes, settle_questions
 
@@ -221,7 +222,7 @@ def readable(findings: Iterable[Finding]) -> list[Finding]:
 def _rest(found: list[Finding]) -> Iterable[Finding]:
     if not (rest := found[_MOST_OF_A_KIND:]):
         return ()
-    places = ", ".join(finding.subject for finding in rest[:_MOST_OF_A_KIND])
+    places = enumeration([finding.subject for finding in rest], _MOST_OF_A_KIND)
     message = f"{len(rest):,} more problems of this kind are not listed one by one."
     return (replace(rest[0], message=message, saw=places[:_LONGEST], fixes=(), evidence=()),)
 

@@ -22,9 +22,9 @@ def sentence(text: str) -> str:
 
 
 def enumeration(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are: "a, b, 3 more"."""
+    """The first names, and how many more there are: "a, b and 3 more"."""
     more = len(names) - most
-    return ", ".join((*names[:most], f"{more} more") if more > 0 else names)
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def without_controls(text: str, instead: str = "?") -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, UnsetVariable
 from gpudoctor.machine import Interface
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.network import (
     NameFilter,
@@ -39,8 +40,7 @@ def _removed(found: Setting, why: str) -> Fix:
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more if names else "none"
+    return enumeration(names, _MOST_NAMED) or "none"
 
 
 # --- interfaces --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import click
 from gpudoctor.cli.command import command
 from gpudoctor.cli.completion import checks
 from gpudoctor.cli.options import data_option, matrix_option, plugin_option
+from gpudoctor.plain_text import enumeration
 from gpudoctor.render.lines import printable
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def _named(name: str, suite: Suite[Situation]) -> list[Check[Any]]:
         return []
     found = [check for check in named if check.id in (name.upper(), f"GPD{name}") or name == check.slug]
     if not found:
-        ids = ", ".join(check.id for check in named[:6])
-        raise InputError(f"{name!r} names several checks ({ids} ...): give one id or slug")
+        ids = enumeration([check.id for check in named], 6)
+        raise InputError(f"{name!r} names several checks ({ids}): give one id or slug")
     return found
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fleet.names import folded, natural
 from gpudoctor.fleet.records import FleetReport
+from gpudoctor.plain_text import enumeration
 from gpudoctor.spelling import is_name
 
 
@@ -35,7 +36,7 @@ def _names(report: FleetReport, *verdicts: Verdict) -> tuple[str, ...]:
 
 
 def _reason(report: FleetReport) -> str:
-    wrong: Iterable[str] = dict.fromkeys(
+    wrong = dict.fromkeys(
         problem.slug for group in report.groups for problem in group.problems if problem.severity == "error"
     )
-    return f"gpudoctor: {', '.join(list(wrong)[:3]) or 'differs from the others'}"
+    return f"gpudoctor: {enumeration(list(wrong), 3) or 'differs from the others'}"

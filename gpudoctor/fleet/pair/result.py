@@ -13,6 +13,7 @@ from gpudoctor.fleet.pair.nodes import rank_name
 from gpudoctor.fleet.pair.outcome import Part, worst
 from gpudoctor.fleet.pair.schedule import Pair
 from gpudoctor.fleet.pair.trials import Met, Trials
+from gpudoctor.plain_text import enumeration
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -124,5 +125,5 @@ def listed(names: Iterable[str]) -> str:
     """ "n1, n2 and n3"; of many, the first ones."""
     names = list(names)
     if len(names) > _MOST_NAMES:
-        return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} others"
+        return enumeration(names, _MOST_NAMES)
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
