@@ -20,6 +20,9 @@ from gpudoctor.situation.extensions import alternatives
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchDependent
 
+PACKAGES_WITH_OWN_CHECKS = ("torchvision", "torchaudio", "xformers", "flash-attn", "vllm", "torchcodec")
+"""Packages that have a check of their own for the torch that they were compiled against."""
+
 
 def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
     """The torch that a package was compiled for, as a specifier, and where that was read; ("", "") if unknown."""
