@@ -11,8 +11,6 @@ from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import package_matches, public_version
 from gpudoctor.situation import Situation, needs
 
-_TORCH_PIN = r"torch\s*\(?==\s*([\d.]+)(?:\.\*)?"
-
 # --- NumPy -----------------------------------------------------------------------------------------
 
 

@@ -19,8 +19,6 @@ from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 
-SLUG = "requirements-incomplete"
-
 Breaks = Literal["import", "gpu", "part", "nothing"]
 Problem = Literal["absent", "outside", "damaged"]
 

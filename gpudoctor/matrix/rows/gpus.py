@@ -47,8 +47,6 @@ class NvidiaGpu(Row, frozen=True, kw_only=True):
     capability: str | None = None
     """Set if it differs from the chip's (GK110 etc.)."""
     aliases: tuple[str, ...] = ()
-    ambiguous: tuple[str, ...] = ()
-    """Those of its names and aliases that stand for more than one capability."""
     datacenter: bool = False
     """Eligible for CUDA forward compatibility (data-centre product)."""
 
@@ -117,7 +115,6 @@ class AmdGpu(Row, frozen=True, kw_only=True):
     name: str
     revisions: dict[str, str] = {}
     aliases: tuple[str, ...] = ()
-    ambiguous: tuple[str, ...] = ()
 
 
 class AmdProcessor(Row, frozen=True, kw_only=True):

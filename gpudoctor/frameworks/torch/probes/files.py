@@ -15,7 +15,7 @@ from msgspec import Struct
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, TorchOrigin
 
-_ASSIGNED = ("__version__", "cuda", "git_version", "hip", "rocm", "xpu")
+_ASSIGNED = ("__version__", "cuda", "hip", "rocm", "xpu")
 _LONGEST_VALUE = 200
 _VERSION = r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+_-]*$"
 _INSTALLERS = ("pip", "uv", "poetry", "pdm", "rye", "pipx")
@@ -24,14 +24,13 @@ _GPU_PINS = ("nvidia-", "cuda-toolkit", "cuda-bindings")
 
 
 class VersionFile(Struct, frozen=True):
-    """torch/version.py: `version` "2.9.1+rocm6.4", `cuda` "12.8", `hip` "6.4.43482-0f2d60242", `git` a commit."""
+    """torch/version.py: `version` "2.9.1+rocm6.4", `cuda` "12.8", `hip` "6.4.43482-0f2d60242"."""
 
     version: str
     cuda: str | None = None
     hip: str | None = None
     rocm: str | None = None
     xpu: str | None = None
-    git: str = ""
 
 
 def parse_version_file(text: str) -> VersionFile | None:
@@ -51,7 +50,6 @@ def parse_version_file(text: str) -> VersionFile | None:
         hip=values.get("hip") or None,
         rocm=values.get("rocm") or None,
         xpu=values.get("xpu") or None,
-        git=values.get("git_version", ""),
     )
 
 

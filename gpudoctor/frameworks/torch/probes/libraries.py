@@ -26,7 +26,6 @@ from gpudoctor.probes.load_path import DRIVER_OWN
 _MOST_LIBRARIES = 150
 _MOST_SOURCE = 1 << 20
 _OF_TORCH = ("libtorch", "libc10", "libshm", "libcaffe2", "libtriton", "_C.")
-_STDCXX = "libstdc++.so.6"
 
 
 class Asked(Struct, frozen=True):
