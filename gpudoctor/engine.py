@@ -32,7 +32,7 @@ _SEVERITIES = ("error", "warning", "note")
 _REQUIREMENT = "requirement-not-met"
 
 _MOST_OF_A_KIND, _LONGEST = 50, 5000
-"""Of the problems of a recipe: of one kind, and the characters of each of its texts."""
+"""The most problems of one kind in a recipe, and the most characters in each of their texts."""
 
 _OWN_FAULTS = ("GPD901", "GPD902")
 """A check, a probe that crashed."""

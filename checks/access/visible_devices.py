@@ -236,6 +236,6 @@ def _closed(gpu: Gpu) -> bool:
 
 
 def _severity(situation: Situation, gpus: list[Gpu]) -> Severity:
-    """Of what keeps programs off these GPUs of NVIDIA's: beside another usable one it is a note."""
+    """How much it weighs that programs cannot use these GPUs: a note where another GPU of NVIDIA's is usable."""
     left = len(situation.usable_of("nvidia")) - len(gpus)
     return "note" if left or situation.framework_vendor == "amd" else "error"

@@ -176,7 +176,7 @@ def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, .
 
 
 def _weight(situation: Situation, severity: Weight, gpus: tuple[Gpu, ...]) -> Weight:
-    """Of GPUs that a person named to use together, none is there by the way."""
+    """An error where a person described these GPUs to be used together, and one driver could support them all."""
     from gpudoctor.situation.driver_choice import driver_options
 
     named = all(gpu.source == situation.machine.buses.source for gpu in situation.machine.gpus)

@@ -215,7 +215,7 @@ def _version_holds(requirement: Requirement, have: str) -> bool:
 
 
 def _raise_if_too_rough(requirement: Requirement, have: str) -> None:
-    """Of some builds only the major of their CUDA is known: 12 says nothing of 12.4."""
+    """Raise _Unknown where only the major of a build's CUDA is known: 12 says nothing of 12.4."""
     wanted, found = requirement.values[0].split("."), have.split(".")
     if requirement.field.kind == "build" and 0 < len(found) < len(wanted) and wanted[: len(found)] == found:
         raise _Unknown(f"of its release only {have} is known")

@@ -76,7 +76,7 @@ def _is_chosen(arch: str, loose: bool) -> bool:
 
 
 def _gpus(situation: Situation, extensions: list[Extension]) -> tuple[Gpu, ...]:
-    """The GPUs that a package is meant to compute on."""
+    """The GPUs that a package should compute on."""
     if any(one.of_torch for one in extensions):
         return tuple(fit.gpu for fit in fits(situation) if fit.served)
     vendors = {vendor_of(one) for one in extensions}

@@ -42,7 +42,7 @@ def why_dry(shown: Shown) -> str:
 
 
 def confirmed(plan: Repair) -> bool:
-    """Ask; no is the answer of whoever just presses Enter."""
+    """Ask. Just pressing Enter means no."""
     numbers = [str(at) for at, planned in enumerate(plan.steps, 1) if planned.state == "will run"]
     what = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {', '.join(numbers)}"
     return click.confirm(f"Apply {what}?", default=False)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def kept_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
-    """All runs that can be read, newest last; those that cannot are told, and whether they may be of `places`.
+    """All runs that can be read, newest last. Says which ones cannot, and whether they may be fixes of `places`.
 
     InputError where the journal is not this account's.
     """
@@ -39,8 +39,8 @@ def kept_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
 
 
 def unhelpful(machine: Machine) -> dict[str, frozenset[tuple[str, ...]]]:
-    """By the id of a problem: the commands that a fix ran for it in vain. What was changed in the environment since
-    may make them help."""
+    """The commands that a fix ran without success, by the id of the problem. They count only while the packages of
+    the environment are those that the fix left."""
     from gpudoctor.fix.errors import RepairError
     from gpudoctor.fix.journal import runs as readable
 

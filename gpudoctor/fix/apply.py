@@ -49,7 +49,7 @@ class Saving(Struct, frozen=True):
 
 class StepStarts(Struct, frozen=True):
     number: int
-    """From 0."""
+    """The number of the step, from 0."""
     of: int
     argv: tuple[str, ...]
     """Without passwords."""

@@ -81,7 +81,7 @@ def merge(
 
 
 def _role(name: str, given: Mapping[str, str]) -> str:
-    """Of a node, which may be given with or without its domain."""
+    """The role of a node, which may be given with or without its domain."""
     return given.get(name) or given.get(short(name), "")
 
 
@@ -101,7 +101,8 @@ def _read(reader: Reader, document: Document) -> Node:
 
 
 def _named_once(found: Iterable[Node]) -> dict[str, Node]:
-    """By name. Of two documents about one name nobody knows which is true: the second gets a row of its own."""
+    """The nodes by name. Where two documents have one name, either may be the true one: the second gets a row of its
+    own."""
     nodes: dict[str, Node] = {}
     met: Counter[str] = Counter()
     for node in found:
@@ -188,8 +189,8 @@ class Comparison:
 
     @cached_property
     def peer_torch(self) -> dict[str, str]:
-        """By node, the torch of the good node; else the one that most of those beside it have, if most of these
-        work."""
+        """The torch that each node should have: that of the good node, else the one that most nodes of its kind have,
+        if most of these work."""
         found: dict[str, str] = {}
         fact = self.reader.facts.get("torch.version")
         if fact is None:
@@ -235,8 +236,8 @@ def _absent(fact: str, node: Node) -> str | None:
 
 
 def _kin_by_name(nodes: Iterable[Node]) -> dict[tuple[str, str], Node]:
-    """By role and stem of the name, a node with the GPUs of most of them: one that lost all its GPUs is of their
-    kind."""
+    """An example of the most common kind of node, by role and stem of the name: a node that lost all its GPUs is of
+    their kind."""
     models: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     examples: dict[tuple[str, str, str], Node] = {}
     for node in nodes:

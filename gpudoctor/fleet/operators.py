@@ -13,8 +13,8 @@ from gpudoctor.spelling import is_name
 
 
 def ready_lines(report: FleetReport) -> Iterator[tuple[str, str]]:
-    """For whom a line is, and the line. A job does without nodes of which nothing is known; only one with an error is
-    taken out of use, for a lost document is no fault of a node."""
+    """Pairs of a program and a line for it. Jobs exclude nodes with an error and nodes without a document; only a
+    node with an error is taken out of use, because a lost document is no fault of the node."""
     if without := _names(report, "error", "unknown"):
         yield "sbatch, srun", f"--exclude={folded(without)}"
     names = _names(report, "error")
@@ -30,7 +30,7 @@ def ready_lines(report: FleetReport) -> Iterator[tuple[str, str]]:
 
 
 def _names(report: FleetReport, *verdicts: Verdict) -> tuple[str, ...]:
-    """Of the nodes with one of these verdicts. A name that is none of a host is left out."""
+    """The names of the nodes with one of these verdicts. What cannot be the name of a host is left out."""
     found = (node.name for node in report.nodes if node.verdict in verdicts)
     return tuple(sorted(filter(is_name, found), key=natural))
 

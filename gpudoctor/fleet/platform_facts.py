@@ -30,7 +30,7 @@ def _links(gpu: Gpu) -> str | None:
 
 
 def _throttled(gpu: Gpu) -> str | None:
-    """For heat and power supply."""
+    """Why the GPU is slowed down, as far as heat and power supply are the reason."""
     reasons = gpu.board.throttled
     return None if reasons is None else ", ".join(reason for reason in reasons if reason in _HEAT) or "no"
 

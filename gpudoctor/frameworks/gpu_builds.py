@@ -38,7 +38,7 @@ def supports(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
 
 
 def answer(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> Answer:
-    """By which of its code a build with known code runs on a GPU of known architecture."""
+    """Which of its code a build runs on a GPU; both are known."""
     arch = gpu.arch.value or ""
     if build.vendor == "amd":
         return gfx_answer(situation.matrix, arch, build.archs)
@@ -292,9 +292,9 @@ def target_of(build: FrameworkBuild) -> str:
 def after_installing(
     situation: Situation, environment: PythonEnvironment, name: str, *, version: str = "", extra: str = ""
 ) -> PythonEnvironment:
-    """The environment once a package was installed or removed. Of the frameworks that it concerns, what was read
-    stands only where it came without an extra, for the same build: that opens the same libraries. An extra has
-    brought its build and the libraries."""
+    """The environment after a package was installed or removed. What was read of the frameworks concerned is dropped,
+    unless the package comes without an extra and the build stays the same: then it opens the same libraries. An extra
+    brings its build and the libraries."""
     tables = situation.matrix.tables
     concerned = {row.framework for row in tables.frameworks if name in row.packages}
     concerned |= {row.framework for row in tables.framework_builds if name in (row.package, row.install)}

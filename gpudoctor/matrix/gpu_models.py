@@ -33,9 +33,9 @@ class Identity(Struct, frozen=True):
 
 
 Key = Callable[[str], str]
-"""Of a name: what all its spellings have in common."""
+"""The key of a name: what all its spellings have in common."""
 Names = dict[str, list[tuple[str, Identity]]]
-"""By key: the names that have it, and their GPUs."""
+"""The names and the GPUs by key."""
 
 
 class Gpus:

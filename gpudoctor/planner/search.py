@@ -83,9 +83,9 @@ class _Path(Struct, frozen=True):
 
 
 class Search:
-    """One search. `only` names the ids of the problems that are meant; what their fixes break is meant, too.
-    `chosen` holds, by id, the number of the one fix that a person chose for a problem; `in_vain` tells of a fix that
-    did not help here."""
+    """One search. `only` has the ids of the problems to fix; what their fixes break is fixed, too. `chosen` has, by
+    the id of a problem, the number of the fix that a person chose. `in_vain` says whether a fix did not help here
+    before."""
 
     def __init__(
         self,

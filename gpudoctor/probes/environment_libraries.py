@@ -69,8 +69,8 @@ def _is_own(host: Host, library: Library, walk: LibraryWalk) -> bool:
 
 
 def _with_wins(library: Library, walk: LibraryWalk, loaded_by_torch: frozenset[str]) -> Library:
-    """With `wins`: LD_PRELOAD always does; LD_LIBRARY_PATH unless a DT_RPATH leads to the wheel's own copy, or torch
-    has loaded that by its path."""
+    """The library with `wins` set. LD_PRELOAD always wins; LD_LIBRARY_PATH does unless a DT_RPATH leads to the
+    wheel's own copy, or torch has loaded that by its path."""
     asked = walk.of(library.name)
     if library.via == "LD_PRELOAD":
         return replace(library, wins=True)

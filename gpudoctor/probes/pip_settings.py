@@ -28,7 +28,7 @@ _NAMED = (
     "user",
     "dry-run",
 )
-"""Options whose place is told."""
+"""Options that are reported with the file or variable that sets them."""
 
 
 class Setting(tuple[str, str]):

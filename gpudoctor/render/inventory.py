@@ -105,7 +105,7 @@ def frameworks(environment: PythonEnvironment) -> Iterator[tuple[str, str]]:
 
 
 def equal_gpus(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
-    """GPUs that are told by the same words."""
+    """GPUs with the same description."""
     equal: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         equal.setdefault(_gpu(gpu), []).append(gpu)

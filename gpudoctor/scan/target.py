@@ -40,7 +40,7 @@ def scan(given: Sequence[str], host: Host, python: str | None, progress: Progres
 
 
 def _with_wheel_names(scanned: Scanned) -> Scanned:
-    """For several wheels, start the path of each library with its wheel's."""
+    """With several wheels, each library's path starts with its wheel's."""
     if scanned.kind != "wheel":
         return scanned
     own = tuple(replace(library, path=f"{scanned.label}/{library.path}") for library in scanned.libraries)

@@ -49,7 +49,7 @@ def read_filter(value: str) -> NameFilter:
 
 
 def _port(text: str) -> int | None:
-    """As atoi reads it; an empty field and -1 stand for every port."""
+    """The number of a port as atoi reads it; an empty field and -1 stand for every port."""
     digits = re.match(r"\s*([+-]?\d{1,9})", text)
     number = int(digits[1]) if digits else 0
     return None if not text or number == -1 else number
@@ -126,6 +126,6 @@ def working(ports: Iterable[Selected]) -> tuple[Selected, ...]:
 
 
 def active_ports(machine: Machine) -> tuple[Selected, ...]:
-    """The ports that NCCL is meant to use: all active ones where NCCL_IB_HCA is mistaken and leaves none."""
+    """The ports that NCCL should use: all active ones where NCCL_IB_HCA is mistaken and leaves none."""
     mistaken = not read_filter(value_of(machine, "NCCL_IB_HCA")).excludes
     return working(selected_ports(machine)) or (working(all_ports(machine)) if mistaken else ())

@@ -40,11 +40,11 @@ class Blame(Struct, frozen=True):
     """What pairings say about one kind of fault."""
 
     nodes: tuple[int, ...] = ()
-    """To blame, the worst first."""
+    """Those to blame, the worst first."""
     links: tuple[Pair, ...] = ()
     """Went wrong although both nodes did well with others."""
     undecided: tuple[Pair, ...] = ()
-    """Went wrong, and it cannot be told which of the two is to blame."""
+    """Pairs that went wrong, where either of the two may be to blame."""
 
 
 class Judgement(Struct, frozen=True):
@@ -161,7 +161,7 @@ class _Record:
         return self._partners
 
     def bad(self, node: int) -> int:
-        """With how many partners it went wrong."""
+        """The number of partners with which this node failed."""
         return self._bad[node]
 
     def share(self, node: int, without: int | None = None) -> Fraction | None:

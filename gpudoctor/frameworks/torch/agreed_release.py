@@ -51,7 +51,7 @@ def _releases(situation: Situation) -> Iterator[str]:
 
 
 def _judged(situation: Situation, release: str, other: str) -> Iterator[tuple[bool, bool]]:
-    """Of each compiled package: whether it works with this torch, and with another."""
+    """For each compiled package: whether it works with this torch, and whether with the other."""
     for _, wanted in _compiled(situation):
         yield package_matches(wanted, release), package_matches(wanted, other)
     for name in get_args(_Companion):

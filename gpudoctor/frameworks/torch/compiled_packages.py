@@ -132,8 +132,8 @@ def _same_cuda(situation: Situation, row: TorchDependent, torch: Torch) -> bool:
 
 @answer_once
 def unloadable(situation: Situation, package: str) -> tuple[Extension, ...]:
-    """Libraries of a package that need symbols which this torch does not define. Of several that are made for one
-    place, all must lack some."""
+    """Libraries of a package that need symbols which this torch does not define. Where several are made for one
+    place, all of them must lack some."""
     environment = situation.environment
     own = [one for one in (environment.extensions if environment else ()) if one.package == package and one.of_torch]
     groups = alternatives(own).values()

@@ -38,7 +38,7 @@ class Fault(Struct, frozen=True):
     gpus: tuple[Gpu, ...] = ()
     """None: the CPU, the environment, or unknown GPUs."""
     causes: tuple[ErrorPattern, ...] = ()
-    """Rows whose text matched, the first one first."""
+    """Rows with a matching pattern, the first one first."""
     vendor: Vendor | None = None
     """Whose GPUs it is about, where they are not known."""
     mixed: bool = False

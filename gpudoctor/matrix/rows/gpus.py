@@ -135,11 +135,12 @@ class GpuRates(Row, frozen=True, kw_only=True):
     gpus: tuple[str, ...]
     """PCI ids, with the revision after a colon if the id alone stands for several products: "1002:744c:c8"."""
     memory_gib: float
-    """Of the whole GPU: a device with less is a part of one."""
+    """Memory of the whole GPU: a device with less is a part of one."""
     gb_per_s: float
-    """Of its own memory, reading and writing together."""
+    """Bandwidth of its own memory, reading and writing together."""
     tflops: dict[str, float]
-    """By torch's name of the type, "float8" for any of 8 bits: products summed in float32, without sparsity."""
+    """Products per second by torch's name of the type ("float8" for any of 8 bits), summed in float32, without
+    sparsity."""
 
 
 class Interconnect(Row, frozen=True, kw_only=True):
