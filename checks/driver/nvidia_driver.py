@@ -236,8 +236,8 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
 def _last_branch(last: str | None) -> Fix:
     """The driver for a GPU that no torch build supports: it may still serve the screen and other programs."""
     text = (
-        f"Install the NVIDIA driver of branch {last}, with a kernel that it supports. It serves the screen and other "
-        "programs: no released torch has code for this GPU."
+        f"Install the NVIDIA driver of branch {last}, with a kernel that it supports. Only the screen and other "
+        "programs can use the GPU then: no released torch has code for it."
     )
     return Fix(f"Install the NVIDIA driver of branch {last}", (Manual(text, risk="reboot"),))
 

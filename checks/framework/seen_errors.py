@@ -44,7 +44,7 @@ _OF_VENDORS = {
     ),
     "amd": ("amd-", "rocm-", "hsa-", "rocblas-", "hipblaslt-", "miopen-"),
 }  # fmt: skip
-"""How the slugs begin that are about the GPUs of one vendor only."""
+"""Beginnings of slugs that are about the GPUs of one vendor only."""
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
 _OF_A_MODULE = (
     "nvidia-dkms-kernel-mismatch", "secure-boot-module-rejected", "nouveau-conflict", "module-blacklisted",
@@ -52,14 +52,14 @@ _OF_A_MODULE = (
 )  # fmt: skip
 """Messages of a kernel module, which WSL does not have."""
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
-"""What the same text refutes with a rocminfo that lists a GPU, as another user perhaps."""
+"""Causes that the same text refutes, if its rocminfo lists a GPU; perhaps another user ran that."""
 _NO_GPU_GIVEN = "container-no-gpu"
 _CPU_BUILD, _CUDA_ON_AMD, _INTEGRATED = "torch-cpu-only", "cuda-torch-on-amd", "amd-igpu-interferes"
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
 _HIDDEN = "cuda-visible-devices"
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 _NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
-"""Causes of messages that say no more than that no GPU is found."""
+"""Causes of messages that only say that no GPU was found."""
 _GIVE_GPUS = Fix(
     "Give the container the GPUs",
     (
@@ -114,7 +114,7 @@ _GIVEN = {
     _CUDA_ON_AMD: _BUILD_FOR_AMD,
     _INTEGRATED: _HIDE_INTEGRATED,
 }
-"""What is done where the place, and not the message, tells the cause."""
+"""Fixes where the circumstances tell the cause, and not the message."""
 
 
 @check("GPD442", "error-seen", "framework")
@@ -224,7 +224,7 @@ def _tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[s
 
 
 def _of_person(circumstances: tuple[ToldCircumstance, ...]) -> str:
-    return "".join(f" What the text tells besides points to this: {one.meaning}." for one in circumstances[:1])
+    return "".join(f" Something else in the text points to this: {one.meaning}." for one in circumstances[:1])
 
 
 def _by_place(

@@ -190,7 +190,7 @@ def _peers(situation: Situation) -> tuple[bool, str, str]:
         or not devices
         or any(d.peers is None for d in devices)
     ):
-        raise _Unknown("whether the GPUs reach each other's memory is unknown (libcuda tells, from level driver)")
+        raise _Unknown("whether the GPUs reach each other's memory is unknown (libcuda knows it: --level driver)")
     alone = [d for d in devices if len(d.peers or ()) < len(devices) - 1]
     saw = ", ".join(f"GPU {device.index} reaches {len(device.peers or ())} others" for device in alone)
     return not alone, saw, "libcuda"
@@ -260,7 +260,7 @@ def _driver(situation: Situation, name: str) -> tuple[str, str, str]:
             served = situation.matrix.cuda_served(version) or ""
             if not served:
                 raise _Unknown(
-                    f"the CUDA that driver {version} supports is unknown (libcuda tells, from level driver)"
+                    f"the CUDA that driver {version} supports is unknown (libcuda knows it: --level driver)"
                 )
         if served:
             return served, f"a driver that supports CUDA {served}", stack.module.source

@@ -189,12 +189,12 @@ def _no_port(situation: Situation, found: Setting, hcas: NameFilter) -> Finding:
 def _reachable(situation: Situation, found: Setting) -> Fix:
     if situation.in_container:
         text = "Start the container with the RDMA devices of the host (`--device /dev/infiniband`), or unset " + (
-            f"{found.name} where TCP is meant."
+            f"{found.name} if NCCL should use TCP."
         )
         return Fix("Give the container the RDMA devices", (Manual(text),))
     text = (
         "Look at the ports with `ibstat` (or `rdma link`), and bring them up: load the driver of the adapter "
-        f"(`mlx5_ib` for ConnectX), check cable and switch. Unset {found.name} where TCP is meant."
+        f"(`mlx5_ib` for ConnectX), check cable and switch. Unset {found.name} if NCCL should use TCP."
     )
     return Fix("Bring up the RDMA ports", (Manual(text, risk="root"),))
 
