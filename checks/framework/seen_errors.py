@@ -17,7 +17,7 @@ from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
-from gpudoctor.situation.told import fix_of, told
+from gpudoctor.situation.told import fix_of, told_circumstances
 
 _SHOWN, _AROUND = 200, 60
 _QUOTES = " `\"'\u2018\u2019\u201c\u201d"
@@ -174,7 +174,9 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     first = _EXTENSION if elsewhere else row.slug
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
     causes = _by_place(situation, row, causes, vendor)
-    circumstances = tuple(one for one, _ in told(situation) if not harmless and _tells_of(one, row, causes))
+    circumstances = tuple(
+        one for one, _ in told_circumstances(situation) if not harmless and _tells_of(one, row, causes)
+    )
     causes = tuple(dict.fromkeys((*(one.slug for one in circumstances), *causes)))
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
     given = tuple(_GIVEN[slug] for slug in causes[:1] if slug in _GIVEN and slug != row.slug)

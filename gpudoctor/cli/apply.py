@@ -15,7 +15,7 @@ from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Examination, Look
-    from gpudoctor.cli.fix_options import Asked
+    from gpudoctor.cli.fix_options import FixRequest
     from gpudoctor.command_line.arguments import Shown
     from gpudoctor.fix.apply import Applied
     from gpudoctor.fix.journal import Run
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 # --- before anything is run ---------------------------------------------------------------------------
 
 
-def will_run(plan: Repair, asked: Asked, shown: Shown) -> bool:
+def will_run(plan: Repair, request: FixRequest, shown: Shown) -> bool:
     """Whether this call can come to running something: it was told yes, or there is somebody to ask."""
-    if not plan.to_run or asked.dry_run:
+    if not plan.to_run or request.dry_run:
         return False
-    return asked.yes or (shown.style == "text" and sys.stdin.isatty() and sys.stdout.isatty())
+    return request.yes or (shown.style == "text" and sys.stdin.isatty() and sys.stdout.isatty())
 
 
 def why_dry(shown: Shown) -> str:
@@ -81,8 +81,8 @@ def show(
 def _next(plan: Repair, look: Look, examination: Examination, install: str | None) -> tuple[str, ...]:
     """What to type after a plan that is only shown."""
     if plan.to_run:
-        return ("gpudoctor", "fix", *(("--install", install) if install else ()), *examination.again)
-    return ("gpudoctor", "check", *(place_of(look.machine) if examination.here else examination.again))
+        return ("gpudoctor", "fix", *(("--install", install) if install else ()), *examination.same_target)
+    return ("gpudoctor", "check", *(place_of(look.machine) if examination.here else examination.same_target))
 
 
 # --- the run ----------------------------------------------------------------------------------------------

@@ -22,12 +22,12 @@ def kept_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
     InputError where the journal is not this account's.
     """
     from gpudoctor.fix.errors import RepairError
-    from gpudoctor.fix.journal import listed
+    from gpudoctor.fix.journal import read_all
     from gpudoctor.host import InputError
 
     try:
         home = journal_home()
-        found = listed(home)
+        found = read_all(home)
     except RepairError as error:
         raise InputError(str(error)) from None
     _tell_other_home(home)

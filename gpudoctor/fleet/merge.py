@@ -15,7 +15,7 @@ from gpudoctor.fleet.documents import Document, FoundThere
 from gpudoctor.fleet.facts import ComparedFact
 from gpudoctor.fleet.names import natural, short, stem
 from gpudoctor.fleet.nodes import Node, Reader
-from gpudoctor.fleet.norms import LEAST, Norm, Split, beside, majority, norm_of
+from gpudoctor.fleet.norms import LEAST, Norm, Split, golden_norm, majority, norm_of
 from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup, Odd, Undecided
 from gpudoctor.host import InputError
 from gpudoctor.suites import machine_checks
@@ -54,7 +54,7 @@ def merge(
         raise InputError(f"{good.name}: no node has its GPUs ({good.facts.get('gpus', 'unknown')})")
     comparison = Comparison(list(nodes.values()), reader, good)
     told = {node.name: _worse(node, comparison.odd.get(node.name, ())) for node in nodes.values()}
-    groups = _groups(reader.beside(node, comparison.peer_torch.get(node.name, "")) for node in nodes.values())
+    groups = _groups(reader.with_fixes_for(node, comparison.peer_torch.get(node.name, "")) for node in nodes.values())
     place = {name: group.id for group in groups for name in group.nodes}
     rows = [
         FleetNode(
@@ -177,7 +177,7 @@ class Comparison:
 
     def _compare(self, fact: ComparedFact, values: dict[str, str], wanted: str | None) -> None:
         name = fact.name
-        found = beside(values, wanted) if wanted is not None else norm_of(values)
+        found = golden_norm(values, wanted) if wanted is not None else norm_of(values)
         if isinstance(found, Norm):
             usual, others = self._usual(node for node in values if node not in found.odd)
             for node, value in found.odd.items():

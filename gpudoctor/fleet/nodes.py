@@ -116,7 +116,7 @@ class Reader:
             self._judged[key] = judge_machine(machine, self.matrix)
         return self._judged[key]
 
-    def beside(self, node: Node, torch: str) -> Node:
+    def with_fixes_for(self, node: Node, torch: str) -> Node:
         """The same node, with the fixes that it has beside nodes on which this torch works."""
         peer = self._torches.get(torch)
         if not node.machine or peer is None:

@@ -72,7 +72,7 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
     """A machine of which only the description is known; all else is healthy."""
     if not description.gpus:
         raise InputError("describe at least one GPU: --gpu NAME (`gpudoctor matrix show nvidia_gpus` lists names)")
-    machine = described(healthy(variables), description, matrix)
+    machine = described_machine(healthy(variables), description, matrix)
     open_facts = {"kernel": description.kernel, "torch": description.torch}
     left = [name for name, value in open_facts.items() if not value]
     if not description.python_version:
@@ -106,7 +106,7 @@ def healthy(variables: dict[str, str]) -> Machine:
     )
 
 
-def described(machine: Machine, description: Description, matrix: Matrix) -> Machine:
+def described_machine(machine: Machine, description: Description, matrix: Matrix) -> Machine:
     """The machine with what is described in the place of what was probed.
 
     Raises InputError for a GPU, version or name that means nothing or more than one thing.

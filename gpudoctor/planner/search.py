@@ -129,7 +129,7 @@ class Search:
         for fix, cost in self._fixes(first):
             if self._best is not None and self._foresight.judged >= _MOST_JUDGED:
                 break
-            after = self._foresight.after(path.outlook, first, fix)
+            after = self._foresight.outlook_after(path.outlook, first, fix)
             if after.has(first) or self._returns(after, path.moves):
                 continue
             self._go(_Path(after, (*path.moves, Move(first, fix)), path.given_up, path.cost + cost))
@@ -184,13 +184,13 @@ class Search:
     def _outlook(self, moves: tuple[Move, ...]) -> Outlook:
         outlook = self._foresight.now
         for move in moves:
-            outlook = self._foresight.after(outlook, move.finding, move.fix)
+            outlook = self._foresight.outlook_after(outlook, move.finding, move.fix)
         return outlook
 
     def _with_clears(self, moves: tuple[Move, ...]) -> Iterator[Move]:
         outlook = self._foresight.now
         for move in moves:
-            after = self._foresight.after(outlook, move.finding, move.fix)
+            after = self._foresight.outlook_after(outlook, move.finding, move.fix)
             gone = tuple(one for one in outlook.problems if not after.has(one))
             yield Move(move.finding, move.fix, gone or (move.finding,))
             outlook = after
@@ -272,7 +272,7 @@ def _ranked(finding: Finding, foresight: Foresight) -> tuple[Fix, ...]:
         if foresight.judged >= _MOST_RANKED:
             good.append((cost, fix))
             continue
-        after = foresight.after(foresight.now, finding, fix)
+        after = foresight.outlook_after(foresight.now, finding, fix)
         if after.has(finding):
             continue
         stays = _WARNING * any(key_of(one) == key_of(finding) for one in after.problems)

@@ -55,7 +55,7 @@ def _port(text: str) -> int | None:
     return None if not text or number == -1 else number
 
 
-class Setting(Struct, frozen=True):
+class NcclVariable(Struct, frozen=True):
     """A variable that NCCL will read, and where it is set: "environment", or one of NCCL's files."""
 
     name: str
@@ -67,14 +67,14 @@ class Setting(Struct, frozen=True):
         return self.source != "environment"
 
 
-def setting(machine: Machine, name: str) -> Setting | None:
+def setting(machine: Machine, name: str) -> NcclVariable | None:
     """A variable of NCCL or RCCL: the environment takes precedence over their files. None if nobody sets it."""
     if name in machine.variables:
-        return Setting(name, machine.variables[name], "environment")
+        return NcclVariable(name, machine.variables[name], "environment")
     rccl = bool(machine.gpus) and all(gpu.vendor == "amd" for gpu in machine.gpus)
     for file in machine.network.settings:
         if name in file.values and ("rccl" in file.path.rpartition("/")[2]) is rccl:
-            return Setting(name, file.values[name], file.path)
+            return NcclVariable(name, file.values[name], file.path)
     return None
 
 

@@ -9,7 +9,7 @@ from gpudoctor.matrix.rows import ToldCircumstance
 from gpudoctor.situation import Situation
 
 
-def told(situation: Situation) -> tuple[tuple[ToldCircumstance, Told], ...]:
+def told_circumstances(situation: Situation) -> tuple[tuple[ToldCircumstance, Told], ...]:
     """The circumstances that a pasted text tells and that concern the GPUs it is about."""
     pasted = situation.machine.pasted
     if pasted is None or not pasted.told:

@@ -96,7 +96,7 @@ class PairResult:
 
     # --- words ---
 
-    def named(self, pair: Pair) -> tuple[str, str]:
+    def names_of(self, pair: Pair) -> tuple[str, str]:
         """The names of a pair."""
         return self.names[pair[0]], self.names[pair[1]]
 
@@ -121,7 +121,7 @@ class PairResult:
         return f"{part.detail}, {rank_name(self.trials.hellos[part.rank])} of {unit.name}"
 
 
-def listed(names: Iterable[str]) -> str:
+def in_words(names: Iterable[str]) -> str:
     """ "n1, n2 and n3"; of many, the first ones."""
     names = list(names)
     if len(names) > _MOST_NAMES:

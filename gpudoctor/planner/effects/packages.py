@@ -37,7 +37,7 @@ _AHEAD = ("PYTHONPATH", ".pth")
 _DEVICE_WHEEL = "amd-torch-"
 
 
-def changed(
+def machine_after(
     situation: Situation, remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
 ) -> Machine | None:
     """The machine with the packages of its environment changed; None where that cannot be told beforehand."""

@@ -19,7 +19,7 @@ _OF_PYTHON = "PYTHONPATH"
 _OF_THE_IMPORT = (*_OF_THE_LOADER, _OF_PYTHON)
 
 
-def changed(situation: Situation, remedy: SetVariable | UnsetVariable) -> Machine:
+def machine_after(situation: Situation, remedy: SetVariable | UnsetVariable) -> Machine:
     """The machine as a process with that variable finds it."""
     machine = situation.machine
     variables = {name: value for name, value in machine.variables.items() if name != remedy.name}

@@ -116,7 +116,7 @@ def rocm_of(file: VersionFile) -> str | None:
     return number.group() if number else None
 
 
-class Setting(Struct, frozen=True):
+class OriginFacts(Struct, frozen=True):
     """What tells a torch's origin besides its files."""
 
     real_path: str
@@ -129,7 +129,7 @@ class Setting(Struct, frozen=True):
     ngc: bool = False
 
 
-def origin_of(file: VersionFile, setting: Setting) -> TorchOrigin:
+def origin_of(file: VersionFile, setting: OriginFacts) -> TorchOrigin:
     """Who built it. The order matters: a tag of only one builder takes precedence over a place or an installer."""
     local, public = local_part(file.version).lower(), public_part(file.version)
     distribution = setting.distribution
@@ -164,7 +164,7 @@ def _is_alpha(public: str) -> bool:
     return "a" in public and re.search(r"\da\d+$", public) is not None
 
 
-def _owned_by_distribution(setting: Setting) -> bool:
+def _owned_by_distribution(setting: OriginFacts) -> bool:
     if setting.real_path.startswith(("/nix/store/", "/gnu/store/")):
         return True
     installed = setting.distribution is not None and setting.distribution.installer.startswith(_INSTALLERS)
