@@ -118,7 +118,7 @@ class _Tally:
 
 
 def _look_through(text: str, plain: bool) -> int:
-    """How many values there are; refuses what would cost more than its length, before anything is made of it."""
+    """Count the values, and refuse what would cost more than its length, before anything is built from it."""
     import yaml
 
     if found := re.search(r"^%TAG", text, re.MULTILINE):  # the parser compares each with all the others

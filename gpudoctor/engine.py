@@ -212,7 +212,7 @@ def judge_recipe(
 
 
 def readable(findings: Iterable[Finding]) -> list[Finding]:
-    """No more problems of one kind than a person reads, the worst of them, and the rest told in one."""
+    """At most as many problems of one kind as a person reads, the worst first; one more finding counts the rest."""
     kinds: dict[str, list[Finding]] = {}
     for finding in sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)):
         kinds.setdefault(finding.id, []).append(_cut(finding))
@@ -340,7 +340,7 @@ def _run(check: Check[J], subject: J) -> tuple[tuple[Finding, ...], tuple[NotJud
 
 
 def _under_its_cause(finding: Finding, check: Check[J], suite: Suite[J]) -> Finding:
-    """A finding that names another cause than its check's: as if the check that judges that had found it."""
+    """A finding that names another cause than its check's, as if that cause's own check had found it."""
     if finding.slug == check.slug:
         return finding
     other = next((other for other in suite if other.slug == finding.slug), None)

@@ -152,7 +152,8 @@ def error_seen(situation: Situation) -> Verdicts:
 
 
 def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
-    """Whether a message that names no cause by itself has only causes for want of code, and no code is wanting."""
+    """Whether all causes of a message are missing code, and torch has code for the GPUs. The message itself names no
+    cause."""
     causes = {slug for slug in row.also if slug != "hsa-override-wrong" or situation.variable(_OVERRIDE)}
     gpus = _gpus(situation, row)
     if row.slug != CRASH or not causes or not causes.issubset({*NO_CODE, _BLAS}) or not _has_code(situation, gpus):
@@ -232,8 +233,8 @@ def _of_person(circumstances: tuple[ToldCircumstance, ...]) -> str:
 def _by_place(
     situation: Situation, row: ErrorPattern, causes: tuple[str, ...], vendor: Vendor | None
 ) -> tuple[str, ...]:
-    """The causes of a message that names none by itself, or no driver: first those of the place where it was printed,
-    and an override that is set there; last what rocminfo refutes, and those of WSL where it is not WSL."""
+    """The causes of a message that names none, or no driver. First come those of the place where it was printed, and
+    an override that is set there; last come those that rocminfo refutes, and those of WSL outside WSL."""
     in_wsl, first = situation.machine.system.wsl.known, list[str]()
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
     of_cuda = vendor == "amd" and _CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
@@ -301,7 +302,7 @@ def _gpus(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
 
 
 def _line(text: str, situation: Situation | None = None, row: ErrorPattern | None = None) -> str:
-    """The line of a text that its row matches, else its last one; of a long one the part around the match."""
+    """The line of a text that its row matches, else its last line; of a long line the part around the match."""
     lines = [line.strip(_QUOTES) for line in text.splitlines() if line.strip(_QUOTES)] or [text.strip(_QUOTES)]
     if situation and row:
         vendor = vendor_of_messages(situation)

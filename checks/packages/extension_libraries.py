@@ -70,14 +70,16 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
 
 
 def _told_of_the_framework(situation: Situation, package: str) -> frozenset[str]:
-    """Libraries that its framework does not find, which another check tells, with where it looks."""
+    """Libraries that its framework does not find: another check reports them, with the places where the framework
+    looks."""
     framework = framework_of(situation, package)
     files = framework.files if framework else None
     return frozenset((files.not_found.value if files else None) or ())
 
 
 def _is_of_another_torch(situation: Situation, package: str) -> bool:
-    """Whether another check says so: the right release of the package asks for other libraries."""
+    """Whether another check reports that the package is for another torch: its right release asks for other
+    libraries."""
     for companion in _COMPANIONS:
         if package == companion:
             from gpudoctor.frameworks.torch.companions import mismatch
@@ -87,7 +89,7 @@ def _is_of_another_torch(situation: Situation, package: str) -> bool:
 
 
 def _hangs_on_a_cpu_torch(situation: Situation, package: str, extensions: tuple[Extension, ...]) -> bool:
-    """Whether it computes with torch, and that is missing or cannot use a GPU: a problem of its own."""
+    """Whether it computes with a torch that is missing or cannot use a GPU: that is a problem of its own."""
     installed = situation.machine.installed(package)
     asked = (parsed(line) for line in (installed.requires if installed else ()))
     with_torch = any(one.of_torch for one in extensions) or any(one and one.name == "torch" for one in asked)
@@ -104,8 +106,8 @@ def _needs_libraries(situation: Situation, group: tuple[Extension, ...]) -> bool
 
 
 def _that_matter(lacking: list[Extension], *, whole: bool) -> dict[str, MissingLibrary]:
-    """Missing libraries by name. What only some operations need is left out beside an essential one, and where the
-    package works without and no release of it is installed."""
+    """Missing libraries by name. Beside an essential one, those for only some operations are left out; so are they
+    where the package works without them and no release of them is installed."""
     missing = {one.name: one for extension in lacking for one in extension.missing}
     chosen = {name: one for name, one in missing.items() if _is_essential(one)}
     return chosen or {name: one for name, one in missing.items() if whole or one.instead}

@@ -292,7 +292,8 @@ def _right_gid(situation: Situation, found: NcclVariable) -> Fix:
 
 
 def _finds_the_gid(situation: Situation) -> bool:
-    """Whether the NCCL or RCCL of the environment finds the index itself; torch tells where there is no wheel."""
+    """Whether the NCCL or RCCL of the environment finds the index itself; where there is no wheel, torch's version
+    decides."""
     torch = situation.torch
     versions = [one.version for one in situation.machine.packages if re.fullmatch(r"nvidia-nccl(-cu\d+)?", one.name)]
     if versions:

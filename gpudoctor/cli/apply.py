@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def will_run(plan: Repair, request: FixRequest, shown: Shown) -> bool:
-    """Whether this call can come to running something: it was told yes, or there is somebody to ask."""
+    """Whether this call may run something: with --yes, or where there is somebody to ask."""
     if not plan.to_run or request.dry_run:
         return False
     return request.yes or (shown.style == "text" and sys.stdin.isatty() and sys.stdout.isatty())
@@ -58,8 +58,8 @@ def show(
     asks: bool,
     install: str | None = None,
 ) -> None:
-    """Print the plan; as JSON only where it is not printed at the end of a run, with its outcome. Who is asked sees
-    it, quiet or not."""
+    """Print the plan. As JSON it is printed only if no run follows: after a run it comes with the outcome. A person
+    who is asked sees it even with -q."""
     from gpudoctor.render.plan import Around, plan_data, print_plan
 
     if shown.style == "json":

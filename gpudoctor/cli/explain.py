@@ -99,7 +99,7 @@ def _tell_checks(found: list[Check[Any]], style: str | None) -> int:
 
 
 def _messages_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
-    """The known messages in the order of the text. A line of the kernel log is told as such."""
+    """The known messages in the order of the text; a line of the kernel log is marked as one."""
     logged = matrix.log_messages_in(text)
     numbers = {message.number for message in logged}
     errors = (message for message in matrix.messages_in(text) if message.number not in numbers)
@@ -159,7 +159,7 @@ def message_explained(message: Message, titles: dict[str, str]) -> str:
 
 
 def _unknown(text: str, suite: Suite[Situation]) -> str:
-    """That no message is known, and the checks whose names share most with the text: a rare word weighs more."""
+    """A text for an unknown message, with the checks whose names share most with it: a rare word weighs more."""
     having = Counter(word for check in suite for word in _words(check.slug))
     words = _words(text) & having.keys()
     shared = {check: sum(1 / having[word] for word in words & _words(check.slug)) for check in suite}

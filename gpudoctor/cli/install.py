@@ -18,7 +18,7 @@ _MISSING = "torch-missing"
 
 
 def wanted(request: FixRequest, machine: Machine, findings: Sequence[Finding], shown: Shown) -> tuple[str, ...]:
-    """The id of the note whose fix installs torch, where that is wanted. Raises InputError where --install asks for
+    """The id of the note whose fix installs torch, if a person wants that. Raises InputError where --install asks for
     what cannot be installed."""
     missing = next((one for one in findings if one.slug == _MISSING), None)
     can = missing is not None and any(fix.remedies for fix in missing.fixes)

@@ -71,10 +71,8 @@ def _tell_other_home(journal: str) -> None:
 
 
 def cut_off(machine: Machine, *, needed: bool) -> Run | None:
-    """The run of this environment, or of the system, that was cut off.
-
-    A plan can be shown without it: where it is not `needed`, a journal that is not this account's is only told.
-    """
+    """The run of this environment, or of the system, that was cut off. Where it is not `needed`, a journal that
+    belongs to another account is only reported: a plan can be shown without it."""
     from gpudoctor.fix.journal import first_unfinished
     from gpudoctor.host import InputError
 

@@ -299,7 +299,7 @@ def _state(run: Run) -> RunState:
 
 @contextmanager
 def locked(home: str, prefix: str) -> Iterator[None]:
-    """Let only one gpudoctor at a time change an environment. RepairError names the one that is at work."""
+    """Lock an environment for one gpudoctor at a time. RepairError names the process that holds it."""
     real = os.path.realpath(prefix) if prefix else ""
     top, name = os.path.realpath(home), hashlib.sha256(os.fsencode(real)).hexdigest()[:24]
     try:

@@ -158,7 +158,7 @@ class _Worker:
         return same_file(self.now.get(path), self.after.get(path))
 
     def _may_go(self, path: bytes) -> bool:
-        """Whether it holds nobody's work: it is as the run left it, or Python made it."""
+        """Whether it can be removed: it is as the run left it, or Python wrote it."""
         return self._is_as_left(path) or is_bytecode(path)
 
     def _is_back(self, path: bytes, entry: Entry) -> bool:

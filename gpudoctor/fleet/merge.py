@@ -169,7 +169,7 @@ class Comparison:
         return sets
 
     def _golden_value(self, fact: ComparedFact, key: tuple[str, ...]) -> str | None:
-        """What the good node has, for nodes of its kind, whatever their role; of others it says nothing."""
+        """The value of the good node, for nodes of its kind in any role; None for other nodes."""
         good = self.golden
         if good is None or _kind(fact, good.platform, good) != key[1:]:
             return None
@@ -210,7 +210,7 @@ class Comparison:
         return {id for id, count in counts.items() if 2 * count > len(nodes)}, len(nodes)
 
     def _severity(self, fact: ComparedFact, node: str, usual: set[str]) -> Severity:
-        """That of the worst problem which the fact may bring, and which most nodes with the norm do not have."""
+        """The severity of the worst problem that the fact may cause and that most nodes with the norm do not have."""
         problems = self._by_name[node].problems
         brought = [one.severity for one in problems if one.id not in usual and _may_bring(fact, one)]
         return max((*brought, fact.severity), key=_GRADES.index)

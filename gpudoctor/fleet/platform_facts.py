@@ -154,7 +154,7 @@ def _settings(machine: Machine) -> str | None:
 
 
 def _nccl(machine: Machine) -> str | None:
-    """The NCCL that torch loads if variables bring one of their own; the wheel's is compared as a package."""
+    """The NCCL that torch loads, if a variable brings another one than the wheel's; that is compared as a package."""
     environment = machine.environment.value
     if environment is None or environment.libraries.complete.undecided:
         return None

@@ -156,7 +156,7 @@ _LINKED = {"nvidia-cusparse", "nvidia-cusolver"}
 
 
 def _linker(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePackage, ...]:
-    """nvJitLink of the newest release, where an installer will choose the newest of what is linked by it."""
+    """nvJitLink in its newest release, if an installer will choose the newest of the libraries that link it."""
     major = figures(build.cuda or "0")[:1]
     listed = situation.machine.packages
     of_nvidia = {without_cuda(one.name): one for one in listed}
@@ -261,7 +261,7 @@ def installs(situation: Situation, framework: InstalledFramework, gpus: tuple[Gp
 def _installs(
     situation: Situation, framework: InstalledFramework, builds: tuple[FrameworkBuild, ...]
 ) -> Iterator[Fix]:
-    """Those that keep the framework's version; if there are none, the best of another version."""
+    """The builds that keep the framework's version; if there are none, the best of another version."""
     ready = [build for build in builds if runs_here(situation, build)]
     installed = public_version(framework.version)
     keeping = [build for build in ready if _keeps(build, _version(framework, build), installed)]

@@ -54,7 +54,7 @@ class Reads:
 
 
 class RecordingHost(Host):
-    """Another host, every answer of which is kept. Paths are kept as they are called once links are followed."""
+    """Wraps a host and keeps every answer. Paths are kept as they are called once links are followed."""
 
     live = False
 
@@ -173,7 +173,7 @@ class RecordingHost(Host):
         return self.reads.setdefault(self._real(path), Reads())
 
     def _note(self, path: str, found: Fact[Any]) -> Fact[Any]:
-        """Keep what is known not to be there, and what is there and refuses to be read."""
+        """Keep which paths are known to be missing, and which exist and refuse to be read."""
         if found.absent:
             place = _absolute(path)
             while (folder := posixpath.dirname(place)) != place and not self.source.exists(folder):

@@ -82,7 +82,7 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
 
 
 def healthy(variables: dict[str, str]) -> Machine:
-    """A machine of which nothing is known but these variables: nothing is wrong with it."""
+    """A healthy machine: only these variables of it are known."""
     job = job_of(variables)
     return Machine(
         system=System(
@@ -173,7 +173,7 @@ def with_gpus(
 
 
 def _with_import_elsewhere(machine: Machine) -> Machine:
-    """What the import here says of a machine with other GPUs. The devices that torch counted are not the described
+    """The machine with an import that ran beside other GPUs: the devices that torch counted are not the described
     ones, and a library of the driver comes with the driver."""
     environment, torch = machine.environment.value, machine.torch
     trial = torch.trial.value if torch else None

@@ -188,7 +188,8 @@ def name_of(finding: Finding) -> str:
 
 
 def _meant(findings: Sequence[Finding], ids: frozenset[str], also: frozenset[str] = frozenset()) -> list[Finding]:
-    """Errors and warnings, or the findings that a person named; `also`: and the notes with these ids."""
+    """The findings to plan for: errors and warnings, or those that a person named, and the notes with the ids in
+    `also`."""
     if ids:
         return [finding for finding in findings if finding.id in ids]
     return [finding for finding in findings if finding.severity != "note" or finding.id in also]

@@ -136,8 +136,8 @@ class Search:
         self._go(_Path(path.outlook, path.moves, (*path.given_up, first), path.cost + self._leaving(first)))
 
     def _meant(self, outlook: Outlook) -> tuple[Finding, ...]:
-        """The problems that the plan is for: those that a person named, and new ones. Whoever chooses a fix takes
-        what comes of it."""
+        """The problems that the plan is for: those that a person named, and new ones. A person who chooses a fix
+        accepts what follows from it."""
         if self._chosen:
             return tuple(
                 one
@@ -197,7 +197,7 @@ class Search:
 
 
 def _alone(moves: tuple[Move, ...]) -> tuple[Move, ...]:
-    """Where an error leads to another system, nothing that is changed here helps: that step stands alone."""
+    """Only the step that leads to another system, if an error has such a fix: nothing that is changed here helps."""
     for move in moves:
         leads_away = any(isinstance(remedy, Manual) and remedy.elsewhere for remedy in move.fix.remedies)
         if leads_away and move.finding.severity == "error" and not move.finding.device:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _is_told(machine: Machine, source: str) -> bool:
-    """Whether a fact of a pasted text stands in it, and is no assumption, which a line of its own names."""
+    """Whether a pasted text states the fact itself. What was only assumed has a line of its own."""
     return machine.pasted is None or source.startswith("text")
 
 

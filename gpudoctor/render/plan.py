@@ -44,7 +44,7 @@ def plan_data(plan: Repair) -> dict[str, Any]:
 
 
 class Around(Struct, frozen=True):
-    """What stands around a plan: where it applies, and what to type for the same place."""
+    """The context of a plan: where it applies, and what to type for the same place."""
 
     subject: str
     here: bool

@@ -189,7 +189,8 @@ class _Record:
         return witnesses >= (2 if met_all else WITNESSES)
 
     def _witness(self, partner: int, node: int, most: bool) -> bool:
-        """It does better without the node, if that went wrong with most; else only one that does well with all."""
+        """Whether this partner bears witness against the node: it does better without the node. If the node did not
+        go wrong with `most`, the partner must do well with all others."""
         theirs, own = self.share(partner, node), self.share(node, partner)
         if theirs is None or own is None:
             return False

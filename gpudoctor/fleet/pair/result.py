@@ -38,7 +38,7 @@ class PairResult:
 
     @cached_property
     def out(self) -> Mapping[int, Part]:
-        """Nodes that failed without others. If all did, it is no fault of each of them."""
+        """Nodes that failed by themselves. If all did, the fault is not in each of them."""
         out = self.trials.out
         return {} if len(out) == len(self.names) else dict(sorted(out.items()))
 

@@ -65,7 +65,7 @@ def _judged(situation: Situation, release: str, other: str) -> Iterator[tuple[bo
 
 
 def _compiled(situation: Situation) -> Iterator[tuple[str, str]]:
-    """Packages that state the torch that they were compiled for, or that the matrix knows it of."""
+    """Packages for which the torch that they were compiled for is known: they state it, or the matrix does."""
     for name in sorted({row.package for row in situation.matrix.tables.torch_dependents}):
         installed = situation.machine.installed(name)
         wanted, _ = built_for(situation, installed) if installed else ("", "")

@@ -155,7 +155,7 @@ class Interconnect(Row, frozen=True, kw_only=True):
 
 
 class OtherName(Row, frozen=True, kw_only=True):
-    """Names that stand for no GPU that is checked, or for many: what to say of them."""
+    """Names that stand for no GPU that gpudoctor checks, or for many, with a remark about them."""
 
     id: str
     name: str

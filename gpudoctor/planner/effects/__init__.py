@@ -35,8 +35,8 @@ SOURCE = "as the plan leaves it"
 
 
 class Effect(Struct, frozen=True):
-    """The machine after a remedy. With a horizon it is the best guess, and a `blind` one changed nothing that the
-    record holds: whether it helped is not known beforehand."""
+    """The machine after a remedy. With a horizon it is the best guess. A `blind` effect changes nothing that the
+    record holds: nobody knows beforehand whether it helps."""
 
     machine: Machine
     horizon: Horizon = ""

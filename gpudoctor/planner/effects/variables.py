@@ -47,7 +47,7 @@ def machine_after(situation: Situation, remedy: SetVariable | UnsetVariable) -> 
 
 
 def _stays(name: str, folders: tuple[str, ...]) -> Callable[[str, str], bool]:
-    """Whether what is found by way of a variable at a path is still found when it holds only these folders."""
+    """Whether a file that a variable leads to is still found when the variable holds only these folders."""
     return lambda via, path: via != name or any(path.startswith(f"{folder}/") or path == folder for folder in folders)
 
 
