@@ -15,8 +15,8 @@ VALUES = 50_000
 TEXT = 16 << 20
 """Values of a file and their characters, aliases followed."""
 DIGITS = 18
-"""Of a whole number; a longer one stays a text, or is refused where a document is plain. Shorter ones are quick to
-read, to print, and to find as a key."""
+"""The most digits of a whole number. A longer one stays a text, or is refused where a document is plain. Shorter ones
+are quick to read, to print, and to find as a key."""
 
 _TOO_DEEP = f"nested more than {DEPTH} deep"
 _SCALARS = ("binary", "bool", "float", "int", "null", "timestamp")
@@ -66,7 +66,7 @@ def _said(problem: str) -> str:
 
 
 class _Size(NamedTuple):
-    """Of a value with all that is in it."""
+    """How large a value is, with all that is in it."""
 
     values: float
     text: int = 0
@@ -118,7 +118,7 @@ class _Tally:
 
 
 def _look_through(text: str, plain: bool) -> int:
-    """How many values there are; refuses what would cost more than its length, before anything is made of it."""
+    """Count the values, and refuse what would cost more than its length, before anything is built from it."""
     import yaml
 
     if found := re.search(r"^%TAG", text, re.MULTILINE):  # the parser compares each with all the others

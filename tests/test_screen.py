@@ -20,6 +20,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudoctor.machine import NvidiaApi, known
+from gpudoctor.plain_text import enumeration
 from gpudoctor.render.layout import Line, broken
 from gpudoctor.render.look import PLAIN
 from gpudoctor.render.summary import headline, next_lines
@@ -255,3 +256,10 @@ def test_what_was_seen_is_said_once(tmp_path: Path):
     screen = " ".join(piped("check", "--from", str(tmp_path / "report.txt")).split())
     assert screen.count("What was seen:") == 1
     assert "not compatible" in screen and "no kernel image" in screen
+
+
+@pytest.mark.parametrize(
+    ("names", "text"), [("", ""), ("a", "a"), ("abc", "a, b, c"), ("abcde", "a, b, c and 2 more")]
+)
+def test_a_shortened_list_says_how_many_it_leaves_out(names: str, text: str):
+    assert enumeration(list(names), 3) == text

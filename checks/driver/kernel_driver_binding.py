@@ -40,7 +40,7 @@ from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd, wo
 from gpudoctor.situation.nvidia_driver import refusal
 
 _MODULES = {"NovaCore": "nova_core", "nova-core": "nova_core"}
-"""The module of a kernel driver, where modprobe knows it by another name than the bus."""
+"""The name that modprobe knows a module by, where the bus has another name for its driver."""
 
 
 @check("GPD110", "nouveau-conflict", "driver")

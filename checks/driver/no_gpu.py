@@ -96,7 +96,7 @@ def no_gpu(situation: Situation) -> Verdicts:
 
 
 def _kept_from_use(situation: Situation) -> Iterator[Finding]:
-    """What keeps GPUs from use that nothing here needs, unless another check says it."""
+    """GPUs that nothing here needs and that something keeps from use, unless another check says it."""
     for why, standings in together(situation.standings, lambda standing: standing.why).items():
         gpus = tuple(standing.gpu for standing in standings)
         names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))

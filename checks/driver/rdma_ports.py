@@ -20,7 +20,7 @@ from gpudoctor.situation.network import (
 )
 
 _ENOUGH = 4
-"""So many ports of one kind tell which of them is the odd one."""
+"""The fewest ports of one kind among which the odd one can be told."""
 
 
 def _names(ports: Sequence[Selected]) -> str:

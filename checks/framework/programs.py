@@ -24,7 +24,7 @@ _NAMES = {"nvidia": "NVIDIA", "amd": "AMD"}
 
 Cause = Literal["no-library", "no-code", "libraries", "driver"]
 _NEAREST = ("driver", "libraries", "no-code", "no-library")
-"""Of several libraries, the one that is nearest to working gives the reason."""
+"""Where there are several libraries, the one nearest to working gives the reason."""
 
 
 class _Reason(Struct, frozen=True):

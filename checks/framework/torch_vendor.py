@@ -72,9 +72,9 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
 def _whichever_gpu(torch: Torch) -> Finding:
     return Finding(
         severity="note",
-        message=f"{build_name(torch)} is a CPU build: it uses no GPU, whichever there is.",
+        message=f"{build_name(torch)} is a CPU build: it cannot use any GPU.",
         saw="CPU build",
-        want="CUDA build or ROCm build, if a GPU is to compute",
+        want="CUDA build or ROCm build, to compute on a GPU",
         subject=f"torch {torch.version}",
         evidence=(Evidence("torch.version", torch.version, torch.source),),
     )

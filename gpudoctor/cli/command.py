@@ -53,7 +53,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command of that name; for a name that is none, the near ones are told."""
+        """The command of that name. For an unknown name, the error has the near ones."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
             ctx.fail(f"no command {name!r}{did_you_mean(name, self.list_commands(ctx))}")

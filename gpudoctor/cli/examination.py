@@ -137,7 +137,7 @@ class Examination:
             raise InputError(str(error)) from None
 
     @property
-    def again(self) -> tuple[str, ...]:
+    def same_target(self) -> tuple[str, ...]:
         """The options that name this machine and environment to another command."""
         given = self.sources
         return words(

@@ -12,6 +12,7 @@ import click
 from gpudoctor.cli.command import command
 from gpudoctor.cli.completion import checks
 from gpudoctor.cli.options import data_option, matrix_option, plugin_option
+from gpudoctor.plain_text import enumeration
 from gpudoctor.render.lines import printable
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def _named(name: str, suite: Suite[Situation]) -> list[Check[Any]]:
         return []
     found = [check for check in named if check.id in (name.upper(), f"GPD{name}") or name == check.slug]
     if not found:
-        ids = ", ".join(check.id for check in named[:6])
-        raise InputError(f"{name!r} names several checks ({ids} ...): give one id or slug")
+        ids = enumeration([check.id for check in named], 6)
+        raise InputError(f"{name!r} names several checks ({ids}): give one id or slug")
     return found
 
 
@@ -98,7 +99,7 @@ def _tell_checks(found: list[Check[Any]], style: str | None) -> int:
 
 
 def _messages_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
-    """The known messages in the order of the text. A line of the kernel log is told as such."""
+    """The known messages in the order of the text; a line of the kernel log is marked as one."""
     logged = matrix.log_messages_in(text)
     numbers = {message.number for message in logged}
     errors = (message for message in matrix.messages_in(text) if message.number not in numbers)
@@ -158,7 +159,7 @@ def message_explained(message: Message, titles: dict[str, str]) -> str:
 
 
 def _unknown(text: str, suite: Suite[Situation]) -> str:
-    """That no message is known, and the checks whose names share most with the text: a rare word weighs more."""
+    """A text for an unknown message, with the checks whose names share most with it: a rare word weighs more."""
     having = Counter(word for check in suite for word in _words(check.slug))
     words = _words(text) & having.keys()
     shared = {check: sum(1 / having[word] for word in words & _words(check.slug)) for check in suite}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def print_json(data: dict[str, Any], shown: Shown) -> None:
-    """To stdout and the report file."""
+    """Print JSON to stdout and into the report file."""
     from gpudoctor.render.json import to_json
     from gpudoctor.render.report_file import write_report_file
 
@@ -38,7 +38,7 @@ def place_of(machine: Machine) -> tuple[str, ...]:
 
 
 def asked_for(question: str, command: str, shown: Shown, *, yes: bool) -> bool:
-    """Whether it is to be done: --yes, or a person who says so. No is the answer of whoever just presses Enter."""
+    """Whether to do it: with --yes, or if a person says so. Just pressing Enter means no."""
     if yes:
         return True
     if shown.style != "text" or not (sys.stdin.isatty() and sys.stdout.isatty()):

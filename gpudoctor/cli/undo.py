@@ -58,7 +58,8 @@ def _nothing(elsewhere: list[Run]) -> str:
 
 
 def _prefix(sources: Sources) -> str:
-    """The examined environment's folder; a repair may have left it in a state in which it is none."""
+    """The examined environment's folder; a fix that was cut off may have left it without what makes it an
+    environment."""
     from gpudoctor.host import InputError, LiveHost
     from gpudoctor.probes.python_environment import probe_environment
     from gpudoctor.probes.variables import probe_variables

@@ -62,8 +62,8 @@ def gathered(record: type[R], given: Given) -> R:
 
 
 def shown(given: Given, project: Settings, required: tuple[Requirement, ...] = ()) -> Shown:
-    """How a report is to be given: the project's files want so for whatever machine, unless the command line says
-    otherwise. What they ask of a machine (`level`, `require`, `wait`) is asked of the running one alone."""
+    """How a report is given: as the project's files say, unless the command line says otherwise. `level`, `require`
+    and `wait` of those files hold for the running machine alone."""
     wanted = {
         "project_select": () if given.get("select") else project.selected,
         "project_ignore": () if given.get("ignore") else project.rules,

@@ -41,7 +41,7 @@ def present(
     `about` "kernels": a text has of the machine only what the smoke kernels did. `again`: the options that name
     this machine and environment to other commands; `complete`: as `judged` takes it.
     """
-    report, judgement = judged(survey, subject, matrix, shown, required, complete)
+    report, judgement = report_of(survey, subject, matrix, shown, required, complete)
     for_people = shown.style in ("text", "html") and not shown.quiet
     look = Look(
         about=about,
@@ -82,7 +82,7 @@ def judgement_of(
     )
 
 
-def judged(
+def report_of(
     survey: Survey,
     subject: Subject,
     matrix: Matrix,

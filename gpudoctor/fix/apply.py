@@ -49,7 +49,7 @@ class Saving(Struct, frozen=True):
 
 class StepStarts(Struct, frozen=True):
     number: int
-    """From 0."""
+    """The number of the step, from 0."""
     of: int
     argv: tuple[str, ...]
     """Without passwords."""
@@ -145,10 +145,10 @@ def resume(run: Run, *, say: Say) -> Applied:
         if not run.is_saved:
             scope = recorded_scope(run)
             return _save_and_run(run, _scanned(scope.everything, scope.without), say)
-        run, later = recording.after(run)
+        run, later = recording.tree_after(run)
         if _all_steps_ended(run):
             return _close(run, None)
-        earlier = recording.before(run)
+        earlier = recording.tree_before(run)
         if gone := recording.missing(run, earlier, later):
             raise RepairError(f"{len(gone)} kept files are gone from {run.kept}: this fix cannot be continued.")
         with kept_files(run.kept, earlier) as kept:

@@ -45,7 +45,7 @@ def save(run: Run, tree: Tree, progress: Callable[[int, int], None]) -> Run:
     return note(run, "saved")
 
 
-def before(run: Run) -> Tree:
+def tree_before(run: Run) -> Tree:
     """The tree before the run."""
     return _read(run, _BEFORE)
 
@@ -58,13 +58,13 @@ def record_after(run: Run) -> Run:
     return note(run, "recorded", packages=packages(tree))
 
 
-def after(run: Run) -> tuple[Run, Tree]:
+def tree_after(run: Run) -> tuple[Run, Tree]:
     """The tree as the run left it. For a run that was cut off, times of change decide, and the result is recorded. A
     change long after the last sign of life counts as somebody else's."""
     if run.has("recorded"):
         return run, _read(run, _AFTER)
     scope = recorded_scope(run)
-    earlier, tree = before(run), scan(scope.everything, scope.without)
+    earlier, tree = tree_before(run), scan(scope.everything, scope.without)
     last = _last_sign_of_life(run)
     for path, entry in list(tree.items()):
         had = earlier.get(path)
@@ -86,7 +86,7 @@ def forget_after(run: Run) -> None:
 
 def keep_only_changed(run: Run) -> bool:
     """Delete the kept files that the run did not change. Returns whether it changed anything."""
-    earlier = before(run)
+    earlier = tree_before(run)
     later = _read(run, _AFTER)
     unchanged = {path for path in earlier.keys() | later.keys() if untouched(earlier.get(path), later.get(path))}
     with kept_files(run.kept, earlier) as kept:

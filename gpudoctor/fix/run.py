@@ -149,7 +149,7 @@ class Run(Struct, frozen=True):
 
     @property
     def unhelpful(self) -> dict[str, frozenset[tuple[str, ...]]]:
-        """By the id of a problem that was still there after the run: the commands that were run for it."""
+        """The commands that were run for a problem that was still there after the run, by the id of the problem."""
         left = next((mark.note.split() for mark in reversed(self.marks) if mark.mark == "judged"), [])
         ran = [step.because for step in shape_of(self.plan).steps if step.state == "will run"]
         commands = list(zip(ran, (step.argv for step in self.steps), strict=False))

@@ -118,8 +118,8 @@ def _put_back(run: Run) -> tuple[Run, PutBack]:
             f"{run.prefix} is gone: there is nothing to undo. "
             f"`gpudoctor fix --forget {run.id}` deletes its kept files."
         )
-    earlier = recording.before(run)
-    run, later = recording.after(run)
+    earlier = recording.tree_before(run)
+    run, later = recording.tree_after(run)
     if gone := recording.missing(run, earlier, later):
         raise RepairError(f"{len(gone)} kept files are gone from {run.kept}: this fix cannot be undone.")
     if again := _installed_since(earlier, later, scan(scope.everything, scope.without)):

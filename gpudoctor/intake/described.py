@@ -74,7 +74,7 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
     """A machine of which only the description is known; all else is healthy."""
     if not description.gpus:
         raise InputError("describe at least one GPU: --gpu NAME (`gpudoctor matrix show nvidia_gpus` lists names)")
-    machine = described(healthy(variables), description, matrix)
+    machine = described_machine(healthy(variables), description, matrix)
     open_facts = {"kernel": description.kernel, "torch": description.torch}
     left = [name for name, value in open_facts.items() if not value]
     if not description.python_version:
@@ -84,7 +84,7 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
 
 
 def healthy(variables: dict[str, str]) -> Machine:
-    """A machine of which nothing is known but these variables: nothing is wrong with it."""
+    """A healthy machine: only these variables of it are known."""
     job = job_of(variables)
     return Machine(
         system=System(
@@ -108,7 +108,7 @@ def healthy(variables: dict[str, str]) -> Machine:
     )
 
 
-def described(machine: Machine, description: Description, matrix: Matrix) -> Machine:
+def described_machine(machine: Machine, description: Description, matrix: Matrix) -> Machine:
     """The machine with what is described in the place of what was probed.
 
     Raises InputError for a GPU, version or name that means nothing or more than one thing.
@@ -175,7 +175,7 @@ def with_gpus(
 
 
 def _with_import_elsewhere(machine: Machine) -> Machine:
-    """What the import here says of a machine with other GPUs. The devices that torch counted are not the described
+    """The machine with an import that ran beside other GPUs: the devices that torch counted are not the described
     ones, and a library of the driver comes with the driver."""
     environment, torch = machine.environment.value, machine.torch
     trial = torch.trial.value if torch else None

@@ -33,9 +33,9 @@ class Identity(Struct, frozen=True):
 
 
 Key = Callable[[str], str]
-"""Of a name: what all its spellings have in common."""
+"""The key of a name: what all its spellings have in common."""
 Names = dict[str, list[tuple[str, Identity]]]
-"""By key: the names that have it, and their GPUs."""
+"""The names and the GPUs by key."""
 
 
 class Gpus:
@@ -150,7 +150,7 @@ class Gpus:
         return tuple({gpu.arch: gpu for found in each for gpu in found}.values())
 
     def _of_parts(self, text: str) -> tuple[Identity, ...]:
-        """The GPU in a name with words that no GPU's name has. What tells one product from another is never left
+        """The GPU in a name that has more words than any GPU's name. Words that tell products apart are never left
         out: there is no RTX 5080 SUPER, and it is no RTX 5080."""
         text = text[:100]
         said = names.telling(text)
@@ -171,7 +171,8 @@ class Gpus:
         return None
 
     def other_name(self, name: str) -> str:
-        """What to say of a name that stands for no GPU that is checked, or for many; "" where the matrix has none."""
+        """A remark about a name that stands for no GPU that gpudoctor checks, or for many; "" if the matrix has
+        none."""
         lower = " ".join(name.lower().replace("(r)", "").split())
         return next((row.says for row in self.tables.other_names if re.search(row.name, lower)), "")
 

@@ -182,13 +182,14 @@ def _packages_named(argv: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for word in argv if "==" in word) or argv
 
 
-def named(finding: Finding) -> str:
+def name_of(finding: Finding) -> str:
     """How a sentence names a problem."""
     return f"{finding.slug} [{finding.id}]"
 
 
 def _meant(findings: Sequence[Finding], ids: frozenset[str], also: frozenset[str] = frozenset()) -> list[Finding]:
-    """Errors and warnings, or the findings that a person named; `also`: and the notes with these ids."""
+    """The findings to plan for: errors and warnings, or those that a person named, and the notes with the ids in
+    `also`."""
     if ids:
         return [finding for finding in findings if finding.id in ids]
     return [finding for finding in findings if finding.severity != "note" or finding.id in also]
@@ -205,17 +206,17 @@ def _chosen(findings: Sequence[Finding], each: bool, alternative: int) -> dict[s
     for finding in asked:
         if not 1 <= alternative <= len(finding.fixes):
             count = f"{len(finding.fixes)} fix{'es' * (len(finding.fixes) > 1)}"
-            raise NoSuchFixError(f"{named(finding)} has {count}: there is no number {alternative}")
+            raise NoSuchFixError(f"{name_of(finding)} has {count}: there is no number {alternative}")
     return {finding.id: alternative for finding in asked}
 
 
 def _not_fixed(finding: Finding, in_vain: Callable[[Finding, Fix], bool]) -> str:
     if any(in_vain(finding, fix) for fix in finding.fixes):
         return (
-            f"{named(finding)}: its fix was applied here and did not help, so it is not proposed again "
+            f"{name_of(finding)}: its fix was applied here and did not help, so it is not proposed again "
             f"(`gpudoctor fix --history`; `--only {finding.slug}` proposes it all the same)."
         )
-    return f"{named(finding)} is not fixed in this run: each of its fixes would break something else."
+    return f"{name_of(finding)} is not fixed in this run: each of its fixes would break something else."
 
 
 def _predicted(found: Plan, steps: Sequence[PlannedStep], questions: Iterable[NotJudged]) -> Predicted:
@@ -251,7 +252,7 @@ def _until(found: Plan, steps: Sequence[PlannedStep]) -> str:
 
 
 def _names(findings: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(named(finding) for finding in findings))
+    return tuple(dict.fromkeys(name_of(finding) for finding in findings))
 
 
 def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> tuple[Variable, ...]:

@@ -116,7 +116,7 @@ def variable_lines(variables: Iterable[Variable], shell: str) -> str:
 
 
 def variable_data(variables: Iterable[Variable]) -> dict[str, Any]:
-    """As JSON: variables to set, and variables to unset."""
+    """The JSON of `env`: variables to set, and variables to unset."""
     chosen = tuple(variables)
     return {
         "schema": 1,

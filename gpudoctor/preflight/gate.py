@@ -25,7 +25,7 @@ _OF_THE_NODE = ("gpu", "gpu.model", "gpu.memory", "sm", "gfx", "driver", "driver
 """Requirements that a driver or a device plugin can still meet when it starts late."""
 _REQUIREMENT = "GPD910"
 _NODE: tuple[Layer, ...] = ("driver", "access", "runtime")
-"""Layers whose problems a driver or a device plugin can still fix when it starts late; waiting fixes no other."""
+"""Layers in which a driver or a device plugin can still fix a problem when it starts late; waiting fixes no other."""
 
 Changes = dict[str, str | None]
 """Variables to set, or (None) to unset."""

@@ -21,7 +21,7 @@ class Look(Struct, frozen=True):
     quiet: bool = False
     color: bool = False
     about: Literal["machine", "kernels", "image"] = "machine"
-    """What is told: a machine, only what smoke kernels did there, or an image."""
+    """The subject: a machine, only what smoke kernels did there, or an image."""
     table: tuple[Line, ...] = ()
     """What smoke kernels did, or what an image is built from."""
     rates: Mapping[str, GpuRates] = field(default_factory=dict)

@@ -28,7 +28,7 @@ _RISKS: dict[Risk, str] = {
 
 
 def plan_data(plan: Repair) -> dict[str, Any]:
-    """As built-in types, in the order of the contract."""
+    """The plan as built-in types, in the order of the contract."""
     import msgspec
 
     from gpudoctor.render.documents import IN_PLAN, Plan
@@ -44,7 +44,7 @@ def plan_data(plan: Repair) -> dict[str, Any]:
 
 
 class Around(Struct, frozen=True):
-    """What stands around a plan: where it applies, and what to type for the same place."""
+    """The context of a plan: where it applies, and what to type for the same place."""
 
     subject: str
     here: bool
@@ -137,7 +137,7 @@ def _details(planned: PlannedStep, around: Around) -> Iterator[Line]:
 
 
 def _risk(step: Step) -> str:
-    """Of what replaces no package that is installed."""
+    """The risk of a step that replaces no installed package."""
     override = any(OVERRIDE in word for word in (step.argv if isinstance(step, RunStep) else (str(step),)))
     return "the GPU runs code for another one: unsupported, results can be wrong" if override else _RISKS["replaces"]
 

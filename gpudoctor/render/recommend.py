@@ -17,7 +17,8 @@ _SHOWN_BUILDS = 6
 
 
 def recommendation_data(answer: Recommendation) -> dict[str, Any]:
-    """As built-in types, in the order of the contract: choices, rejected, then what they rest on."""
+    """The recommendation as built-in types, in the order of the contract: choices, rejected, then what they rest
+    on."""
     import msgspec
 
     from gpudoctor.render.documents import Recommendations
@@ -148,7 +149,7 @@ def _title(choice: Recommended) -> str:
 
 
 def _grouped(rejected: Iterable[Out]) -> dict[str, list[Out]]:
-    """By reason, without the details that differ from build to build; the largest group last."""
+    """The rejected builds by reason, without details that differ from build to build; the largest group last."""
     groups: dict[str, list[Out]] = {}
     for row in rejected:
         why = row.why.partition(";")[0]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def print_refusal(report: Report, out: TextIO, command: tuple[str, ...], code: int) -> None:
-    """A refusal for a log that a tired person reads; `code` is what gpudoctor exits with."""
+    """Print a refusal briefly, for a log; `code` is what gpudoctor exits with."""
     print_lines(_lines(report, command, code), out, color=True, exact_commands=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from gpudoctor.plain_text import enumeration
 from gpudoctor.render.lines import printable
 from gpudoctor.render.steps import command_line
 from gpudoctor.scan.library import together
@@ -108,7 +109,7 @@ def _gpu(verdicts: list[Verdict]) -> Iterator[str]:
     for verdict in verdicts:
         if verdict.standing == "carried":
             continue
-        names = ", ".join(library.path.rpartition("/")[2] for library in verdict.libraries[:_MOST_NAMED])
+        names = enumeration([library.path.rpartition("/")[2] for library in verdict.libraries], _MOST_NAMED)
         owner = f"{verdict.libraries[0].owner}: " if verdict.libraries[0].owner else ""
         yield f"  {_MARKS[verdict.standing]} {owner}{names}: {verdict.why}"
         if verdict.standing == "missing":

@@ -56,7 +56,8 @@ def could_not_check(question: ReportedQuestion) -> str:
 
 
 def _without_problems(report: Report, look: Look) -> Line:
-    """Green only where a GPU and a framework could be used; and no more is said than was done."""
+    """The headline without problems. It is green only where a GPU and a framework could be used, and claims no more
+    than was done."""
     if look.about == "image":
         return [("No problem found", "bold green"), (" in what the image is built from.", "")]
     machine = report.machine
@@ -105,7 +106,7 @@ def _scope(report: Report, computed: list[SmokeKernel], *, on_gpu: bool) -> str:
 
 
 def _driver_started(report: Report) -> bool:
-    """Whether the driver of these GPUs answered. It is not that of a GPU that is only described."""
+    """Whether the driver of these GPUs answered; it did not for a GPU that is only described."""
     nvidia, amd = report.machine.nvidia, report.machine.amd
     answers = (nvidia.nvml, nvidia.cuda, nvidia.smi, amd.hsa, amd.smi)
     return not _is_described(report) and any(answer.known for answer in answers)

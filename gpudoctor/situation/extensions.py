@@ -32,7 +32,8 @@ def place_of(path: str) -> str:
 
 
 def vendor_of(extension: Extension) -> Vendor | None:
-    """Whose GPUs it computes on, by its code, else by the libraries that it needs; None: neither tells."""
+    """The vendor of the GPUs that it computes on, by its code, else by the libraries that it needs; None if neither
+    decides."""
     if extension.sass or extension.ptx:
         return "nvidia"
     if extension.gfx:

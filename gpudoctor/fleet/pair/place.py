@@ -29,7 +29,7 @@ class Place(Struct, frozen=True):
     attempt: str
     """How often torchrun has started the ranks anew: the store keeps what earlier ones wrote."""
     name: str
-    """Of the node, as the scheduler or the system calls it."""
+    """The name of the node, as the scheduler or the system calls it."""
 
 
 def place_from(environ: Mapping[str, str]) -> Place:

@@ -135,7 +135,7 @@ def torch_for_all(situation: Situation) -> tuple[Fix, ...]:
 
 
 def without_variable(fix: Fix, name: str) -> Fix:
-    """The fix, which now also unsets a variable, unless it sets or unsets it already."""
+    """The fix with the variable unset as well, unless it sets or unsets that already."""
     if any(isinstance(remedy, SetVariable | UnsetVariable) and remedy.name == name for remedy in fix.remedies):
         return fix
     return Fix(fix.title, (*fix.remedies, UnsetVariable(name, why="the GPU's own target then counts")))
@@ -152,7 +152,7 @@ def spoiled(situation: Situation, fit: Fit) -> bool:
 
 
 def misled(fit: Fit) -> bool:
-    """Whether an override takes the GPU for one of another generation: that is a problem of its own."""
+    """Whether an override makes the GPU run code of another generation: that is a problem of its own."""
     return fit.carried.rule == "override-out-of-generation"
 
 

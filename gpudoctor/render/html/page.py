@@ -80,7 +80,7 @@ def spans(line: Line) -> Markup:
 
 
 def tone(line: Line) -> str:
-    """What a line says by its colour: error, warning, unknown, ok, or nothing ("neutral")."""
+    """The meaning of a line's colour: error, warning, unknown, ok, or none ("neutral")."""
     words = line[0][1].split() if line else []
     return next((_COLORS[word] for word in words if word in _COLORS), "neutral")
 
