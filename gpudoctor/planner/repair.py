@@ -238,7 +238,7 @@ _HORIZONS = {"reboot": "a reboot", "person": "a person", "container": "another c
 
 
 def _until(found: Plan, steps: Sequence[PlannedStep]) -> str:
-    """The last step that a person does, or a reboot: what is foreseen holds once it was done, and a check proves it."""
+    """The last step that a person does, or a reboot: what is foreseen holds once it is done."""
     if not found.outlook.horizon:
         return "end"
     if found.outlook.horizon == "files":
