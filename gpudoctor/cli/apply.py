@@ -56,7 +56,7 @@ def show(
     *,
     outcome_follows: bool,
     asks: bool,
-    install: str | None = None,
+    request: FixRequest,
 ) -> None:
     """Print the plan. As JSON it is printed only if no run follows: after a run it comes with the outcome. A person
     who is asked sees it even with -q."""
@@ -72,17 +72,23 @@ def show(
             subject=f"{where}{examination.subject}",
             here=examination.here,
             place=place_of(look.machine),
-            next=() if asks or outcome_follows else _next(plan, look, examination, install),
+            next=() if asks or outcome_follows else _next(plan, look, examination, request),
         )
         print_plan(plan, look.judgement.findings, around, sys.stdout, color=not shown.no_color)
         sys.stdout.flush()
 
 
-def _next(plan: Repair, look: Look, examination: Examination, install: str | None) -> tuple[str, ...]:
+def _next(plan: Repair, look: Look, examination: Examination, request: FixRequest) -> tuple[str, ...]:
     """What to type after a plan that is only shown."""
     if plan.to_run:
-        return ("gpudoctor", "fix", *(("--install", install) if install else ()), *examination.same_target)
-    return ("gpudoctor", "check", *(place_of(look.machine) if examination.here else examination.same_target))
+        return ("gpudoctor", "fix", *request.of_the_plan, *examination.same_target)
+    return ("gpudoctor", "check", *_same(look, examination))
+
+
+def _same(look: Look, examination: Examination) -> tuple[str, ...]:
+    """The options with which `check` judges this machine and environment again."""
+    described = not examination.sources.description.empty
+    return examination.same_target if described or not examination.here else place_of(look.machine)
 
 
 # --- the run ----------------------------------------------------------------------------------------------
@@ -164,8 +170,8 @@ def _conclude(
     else:
         from gpudoctor.render.plan import print_outcome
 
-        place = place_of(before.machine)
-        print_outcome(outcome.applied, outcome.proof, sys.stdout, color=not shown.no_color, place=place)
+        place, same = place_of(before.machine), _same(before, examination)
+        print_outcome(outcome.applied, outcome.proof, sys.stdout, color=not shown.no_color, place=place, same=same)
     return outcome.exit_code
 
 

@@ -91,7 +91,7 @@ def _repair(examination: Examination, request: FixRequest, shown: Shown) -> int:
         only=request.only,
         alternative=request.alternative,
         system=request.system,
-        also=install.wanted(request, look.machine, look.judgement.findings, shown),
+        also=install.wanted(request, look.machine, look.judgement.findings, shown, examination.same_target),
     )
     if request.script:
         _print_script(plan, examination)
@@ -102,7 +102,7 @@ def _repair(examination: Examination, request: FixRequest, shown: Shown) -> int:
         if not request.dry_run:
             return 1  # nothing is begun on top of half a change
     asks = runs and not request.yes
-    apply.show(plan, look, shown, examination, outcome_follows=runs, asks=asks, install=request.install)
+    apply.show(plan, look, shown, examination, outcome_follows=runs, asks=asks, request=request)
     if not plan.to_run or request.dry_run:
         return look.exit_code
     if not runs:

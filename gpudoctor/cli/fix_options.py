@@ -25,6 +25,18 @@ class FixRequest(Struct, frozen=True):
     install: str | None = None
     force: bool = False
 
+    @property
+    def of_the_plan(self) -> tuple[str, ...]:
+        """The options that make it this plan, as a command line says them."""
+        only = tuple(word for name in self.only for word in ("--only", name))
+        number = ("--alternative", str(self.alternative)) if self.alternative != 1 else ()
+        return (
+            *(("--install", self.install) if self.install else ()),
+            *only,
+            *number,
+            *(("--system",) if self.system else ()),
+        )
+
 
 fix_options = gathered(
     "request",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor.command_line.running import tell
+from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.cli.fix_options import FixRequest
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
 _MISSING = "torch-missing"
 
 
-def wanted(request: FixRequest, machine: Machine, findings: Sequence[Finding], shown: Shown) -> tuple[str, ...]:
-    """The id of the note whose fix installs torch, if a person wants that. Raises InputError where --install asks for
-    what cannot be installed."""
+def wanted(
+    request: FixRequest, machine: Machine, findings: Sequence[Finding], shown: Shown, target: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The id of the note whose fix installs torch, if a person wants that; `target` are the options that name this
+    machine. Raises InputError where --install asks for what cannot be installed."""
     missing = next((one for one in findings if one.slug == _MISSING), None)
     can = missing is not None and any(fix.remedies for fix in missing.fixes)
     if request.install:
@@ -31,7 +34,8 @@ def wanted(request: FixRequest, machine: Machine, findings: Sequence[Finding], s
     if request.install or missing.severity != "note" or may_ask:
         return (missing.id,)
     if not request.only:
-        tell("PyTorch is not installed: `gpudoctor fix --install torch` installs the best build.")
+        command = command_line(("gpudoctor", "fix", "--install", "torch", *target))
+        tell(f"PyTorch is not installed: `{command}` installs the best build.")
     return ()
 
 

@@ -114,7 +114,7 @@ def forget(name: str, shown: Shown, *, yes: bool, dry_run: bool, force: bool) ->
     if shown.style == "text" and not shown.quiet:
         print_kept(run, sys.stdout, color=not shown.no_color)
         sys.stdout.flush()
-    if dry_run or not asked_for("Forget it?", "fix --forget RUN", shown, yes=yes):
+    if dry_run or not asked_for("Forget it?", ("gpudoctor", "fix", "--forget", name), shown, yes=yes):
         return 0
     try:
         freed = give_up(run, half_changed=force)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from gpudoctor.command_line.arguments import Examined, gathered, shown
 from gpudoctor.command_line.cut_off import tell_if_cut_off
 from gpudoctor.command_line.examined import from_file, is_this_machine, probed, with_description, with_installers
-from gpudoctor.command_line.options import WHERE, named_values
+from gpudoctor.command_line.options import REQUIRE, WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import Given, words
 from gpudoctor.command_line.reporting import judgement_of, present
@@ -40,5 +40,5 @@ def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
 
     if snapshot is None and (examined.root is None or examined.python is not None):
         tell_if_cut_off(survey.machine)
-    again = words(WHERE, given)
-    return present(survey, subject, matrix, how, required=needs, again=again, complete=complete)
+    again, require = words(WHERE, given), words((REQUIRE,), given)
+    return present(survey, subject, matrix, how, required=needs, again=again, require=require, complete=complete)

@@ -171,7 +171,7 @@ REPORT_FILE = Option(
     metavar="PATH", variable="GPUDOCTOR_REPORT_FILE",
 )  # fmt: skip
 PRIVATE = Option(
-    ("--private",), "private", "Keep home folders, user names, serial numbers and UUIDs in what programs read.",
+    ("--private",), "private", "Include home folders, user names, serial numbers, UUIDs: do not publish the output.",
     flag=True, variable="GPUDOCTOR_PRIVATE",
 )  # fmt: skip
 

@@ -34,12 +34,14 @@ def present(
     required: tuple[Requirement, ...] = (),
     about: Literal["machine", "kernels"] = "machine",
     again: tuple[str, ...] = (),
+    require: tuple[str, ...] = (),
     complete: Callable[[Survey], Survey] | None = None,
 ) -> int:
     """Judge, print the report to stdout (and to the report file), and give its exit code.
 
     `about` "kernels": a text has of the machine only what the smoke kernels did. `again`: the options that name
-    this machine and environment to other commands; `complete`: as `judged` takes it.
+    this machine and environment to other commands; `require`: those that state requirements; `complete`: as `judged`
+    takes it.
     """
     report, judgement = report_of(survey, subject, matrix, shown, required, complete)
     for_people = shown.style in ("text", "html") and not shown.quiet
@@ -48,6 +50,7 @@ def present(
         table=_table(survey.machine, matrix, about == "kernels" or shown.verbose),
         rates=_rates(survey.machine, matrix) if shown.style == "html" else {},
         again=again,
+        require=require,
         best=_best(report, matrix) if for_people else None,
         note=_note(report, again) if for_people else "",
     )

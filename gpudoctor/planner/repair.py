@@ -161,9 +161,13 @@ def _may_be_offered(fixes: Sequence[Fix]) -> bool:
     return any(not fix.by_hand and not installs_a_driver(fix) for fix in fixes)
 
 
+_ASKED_ABOUT = "torch-missing"
+"""`fix` asks whether to install a framework, and names the option that does."""
+
+
 def _of_notes(notes: Iterable[Finding]) -> Iterator[str]:
     """What may be had beyond what is needed."""
-    for note in list(notes)[:1]:
+    for note in [note for note in notes if note.slug != _ASKED_ABOUT][:1]:
         yield f"A note has a fix: `gpudoctor fix --only {note.slug}` ({note.fixes[0].title})."
 
 

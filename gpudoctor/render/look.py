@@ -28,6 +28,8 @@ class Look(Struct, frozen=True):
     """What the GPUs that computed reach on paper, by torch's device name."""
     again: tuple[str, ...] = ()
     """Options that name the same machine and environment to `fix` and other commands."""
+    require: tuple[str, ...] = ()
+    """What was required on the command line, as `check` takes it."""
     note: str = ""
     """What a person should know of the environment that is examined."""
     best: tuple[str, str] | None = None

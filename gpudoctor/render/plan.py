@@ -190,13 +190,20 @@ def _ids(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def print_outcome(
-    applied: Applied, proof: Proof | None, out: TextIO, *, color: bool, place: tuple[str, ...] = ()
+    applied: Applied,
+    proof: Proof | None,
+    out: TextIO,
+    *,
+    color: bool,
+    place: tuple[str, ...] = (),
+    same: tuple[str, ...] = (),
 ) -> None:
-    """Print how it stands now, what is fixed, what is left and what is new; `place`: options of the environment."""
-    print_lines(_outcome(applied, proof, place), out, color=color, exact_commands=True)
+    """Print how it stands now, what is fixed, what is left and what is new. `place`: options of the environment;
+    `same`: those with which `check` judges the same machine again."""
+    print_lines(_outcome(applied, proof, place, same), out, color=color, exact_commands=True)
 
 
-def _outcome(applied: Applied, proof: Proof | None, place: tuple[str, ...]) -> Iterator[Line]:
+def _outcome(applied: Applied, proof: Proof | None, place: tuple[str, ...], same: tuple[str, ...]) -> Iterator[Line]:
     if not applied.ok:
         yield from _failure(applied)
     if proof is not None:
@@ -206,8 +213,8 @@ def _outcome(applied: Applied, proof: Proof | None, place: tuple[str, ...]) -> I
         yield from _proof(proof)
     if applied.run is not None and not applied.interrupted and not applied.run.has("unchanged"):
         yield [("Undo: ", "dim"), (command_line(("gpudoctor", "fix", "--undo", *place)), "command")]
-    command = ("gpudoctor", "fix", "--continue") if applied.interrupted else ("gpudoctor", "check")
-    yield [("Next: ", "bold"), (command_line((*command, *place)), "command")]
+    command = ("gpudoctor", "fix", "--continue", *place) if applied.interrupted else ("gpudoctor", "check", *same)
+    yield [("Next: ", "bold"), (command_line(command), "command")]
 
 
 def _failure(applied: Applied) -> Iterator[Line]:
