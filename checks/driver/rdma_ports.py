@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import together
 from gpudoctor.situation.network import (
@@ -168,7 +169,7 @@ def _other_mtu(
 ) -> Finding:
     shown = {one.port.interface: mtus[one.port.interface] for one in group}
     odd = [one for one in group if mtus[one.port.interface] != usual]
-    listed = ", ".join(f"{name} {mtu}" for name, mtu in list(shown.items())[:8])
+    listed = enumeration([f"{name} {mtu}" for name, mtu in shown.items()], 8)
     text = (
         "Set one MTU for all of them, in the configuration of the network (netplan, NetworkManager), and with "
         f"`ip link set dev {odd[0].port.interface} mtu {usual}` for now; the switches must allow it."
