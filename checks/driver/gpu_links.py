@@ -9,7 +9,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, gpu_subject
 from gpudoctor.machine import Gpu
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import called, finding, together
+from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.network import active_ports
 
 _ENOUGH = 3
@@ -85,7 +85,7 @@ def nvlink_down(situation: Situation) -> Verdicts:
     A reset or reboot ends every program on the GPUs. Checking seats and bridges means opening the machine.
     """
     linked = (gpu for gpu in situation.usable_of("nvidia") if gpu.nvml and not gpu.nvml.mig)
-    models = together((gpu for gpu in linked if gpu.board.links_up is not None), lambda gpu: gpu.name)
+    models = group_by((gpu for gpu in linked if gpu.board.links_up is not None), lambda gpu: gpu.name)
     switched = bool(situation.machine.nvidia.fabric.switches.value)
     for gpus in models.values():
         usual, most = Counter(gpu.board.links_up or 0 for gpu in gpus).most_common(1)[0]

@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from gpudoctor.cli.command import command
-from gpudoctor.cli.options import DATA_STYLES, gathered, option
+from gpudoctor.cli.options import DATA_STYLES, option, option_group
 from gpudoctor.command_line import options
 from gpudoctor.command_line.arguments import Shown
 from gpudoctor.command_line.running import say
@@ -31,7 +31,7 @@ def _positive(context: click.Context, option: click.Parameter, number: float | N
     return number
 
 
-shown_options = gathered(
+shown_options = option_group(
     "shown",
     Shown,
     option(options.form(DATA_STYLES)),
