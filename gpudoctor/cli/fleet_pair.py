@@ -91,12 +91,12 @@ def pair(
           -m gpudoctor fleet pair
     """
     from gpudoctor.fleet.pair.job import take_part
+    from gpudoctor.fleet.pair.job_rank import job_rank
     from gpudoctor.fleet.pair.lead import Wanted
     from gpudoctor.fleet.pair.member import MemberError
-    from gpudoctor.fleet.pair.place import place_from
     from gpudoctor.render.progress import progress_line
 
-    place = place_from(os.environ)
+    place = job_rank(os.environ)
     interpreter = _interpreter(python)
     if place.size == 1:
         say("this job has one rank: there is nobody to pair it with, and nothing was tested")
