@@ -30,7 +30,7 @@ class YamlError(Exception):
         self.line = line
 
 
-class Document(NamedTuple):
+class YamlDocument(NamedTuple):
     """What a text says, and the nodes that say it: these know their lines."""
 
     value: Any
@@ -39,7 +39,7 @@ class Document(NamedTuple):
     """Values in it, aliases followed; 0 where it was trusted."""
 
 
-def read_yaml(text: str, *, plain: bool = False, trusted: bool = False) -> Document:
+def read_yaml(text: str, *, plain: bool = False, trusted: bool = False) -> YamlDocument:
     """The one document of a text. `plain` refuses anchors and tags, behind which values hide; `trusted` looks for
     no bounds in a file of our own. Raises YamlError."""
     import yaml
@@ -49,7 +49,7 @@ def read_yaml(text: str, *, plain: bool = False, trusted: bool = False) -> Docum
         loader = _loader(plain)(text)
         try:
             node = loader.get_single_node()
-            return Document(loader.construct_document(node) if node is not None else None, node, size)
+            return YamlDocument(loader.construct_document(node) if node is not None else None, node, size)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:

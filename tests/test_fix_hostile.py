@@ -101,6 +101,8 @@ def remedies(one: str, two: str) -> list[AnyRemedy]:
         ReinstallPackage(name=one, version=two),
         RemovePackage(name=one),
         SetVariable(name=one, value=two),
+        SetVariable(name="CUDA_VISIBLE_DEVICES", value=two),
+        SetVariable(name=one, value="0"),
         UnsetVariable(name=one),
         InstallDriver(branch=one, minimum=two),
         InstallDriver(branch="580"),

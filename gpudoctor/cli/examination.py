@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from gpudoctor.engine import FailOn, Judgement
     from gpudoctor.finding import NotJudged
     from gpudoctor.machine import Machine
-    from gpudoctor.planner.repair import Allowed, Repair
+    from gpudoctor.planner.planned_steps import Allowed
+    from gpudoctor.planner.repair import Repair
     from gpudoctor.report import Subject
     from gpudoctor.survey import Survey
 
@@ -167,7 +168,7 @@ class Examination:
 
     def allowed(self, look: Look, *, system: bool) -> Allowed:
         """What may be run: packages in a live environment outside any root; system steps here and as root."""
-        from gpudoctor.planner.repair import Allowed
+        from gpudoctor.planner.planned_steps import Allowed
 
         elsewhere = self._elsewhere(look.machine)
         if system and (elsewhere or not self.here or not self.sources.description.empty):

@@ -6,7 +6,7 @@ import click
 from msgspec import Struct
 
 from gpudoctor.cli.completion import checks
-from gpudoctor.cli.options import gathered
+from gpudoctor.cli.options import option_group
 
 
 class FixRequest(Struct, frozen=True):
@@ -38,7 +38,7 @@ class FixRequest(Struct, frozen=True):
         )
 
 
-fix_options = gathered(
+fix_options = option_group(
     "request",
     FixRequest,
     click.option("--dry-run", is_flag=True, help="Show the plan and change nothing."),

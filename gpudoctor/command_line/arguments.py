@@ -56,7 +56,7 @@ class Shown(Struct, frozen=True):
         return (*self.ignore, *self.project_ignore)
 
 
-def gathered(record: type[R], given: Given) -> R:
+def as_record(record: type[R], given: Given) -> R:
     """What was given as a record, which has a default for all else."""
     return record(**{name: given[name] for name in record.__struct_fields__ if name in given})
 
@@ -72,4 +72,4 @@ def shown(given: Given, project: Settings, required: tuple[Requirement, ...] = (
         "fail_on": fail_on(project, given.get("fail_on"), required),
         "plugins": project.with_plugins(given.get("plugins", ())),
     }
-    return gathered(Shown, {**wanted, **given, **decided})
+    return as_record(Shown, {**wanted, **given, **decided})

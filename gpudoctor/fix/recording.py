@@ -29,7 +29,7 @@ _SINCE = 3_000_000_000
 def save(run: Run, tree: Tree, progress: Callable[[int, int], None]) -> Run:
     """Keep the files of `tree`, then record it. RepairError where this fails; nothing was changed then."""
     try:
-        with kept_files(run.kept, tree) as kept:
+        with kept_files(run.kept_folder, tree) as kept:
             tree = kept.keep(progress)
         write_whole(run.folder, _BEFORE, encoded(tree))
     except NoRoomError as error:
@@ -89,7 +89,7 @@ def keep_only_changed(run: Run) -> bool:
     earlier = tree_before(run)
     later = _read(run, _AFTER)
     unchanged = {path for path in earlier.keys() | later.keys() if untouched(earlier.get(path), later.get(path))}
-    with kept_files(run.kept, earlier) as kept:
+    with kept_files(run.kept_folder, earlier) as kept:
         kept.drop(path for path, entry in earlier.items() if path in unchanged and entry.kind == "file")
     return any(not is_bytecode(path) for path in (earlier.keys() | later.keys()) - unchanged)
 
@@ -99,7 +99,7 @@ def missing(run: Run, earlier: Tree, later: Tree) -> list[bytes]:
     changed = [
         path for path, entry in earlier.items() if entry.kind == "file" and not untouched(entry, later.get(path))
     ]
-    with kept_files(run.kept, earlier) as kept:
+    with kept_files(run.kept_folder, earlier) as kept:
         return [path for path in changed if not kept.has(path)]
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from gpudoctor.finding import UnsetVariable
 from gpudoctor.plain_text import without_controls, without_workflow_commands
-from gpudoctor.planner.repair import PlannedStep, Repair, Variable
+from gpudoctor.planner.planned_steps import PlannedStep
+from gpudoctor.planner.repair import Repair, Variable
 from gpudoctor.privacy import SECRET, without_secrets
 from gpudoctor.step import EnvStep, RunStep
 

@@ -15,8 +15,9 @@ from gpudoctor.step import RunStep, Step
 if TYPE_CHECKING:
     from gpudoctor.finding import Finding, Risk
     from gpudoctor.fix.apply import Applied
+    from gpudoctor.planner.planned_steps import PlannedStep
     from gpudoctor.planner.proof import Proof
-    from gpudoctor.planner.repair import PlannedStep, Repair
+    from gpudoctor.planner.repair import Repair
     from gpudoctor.render.documents import SecondLook
 
 _RISKS: dict[Risk, str] = {

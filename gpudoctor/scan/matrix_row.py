@@ -17,7 +17,7 @@ from gpudoctor.frameworks.torch.probes.files import (
 )
 from gpudoctor.host import InputError
 from gpudoctor.machine import Distribution
-from gpudoctor.scan.library import Library, arch_key, libraries, together
+from gpudoctor.scan.library import Library, arch_key, combined_code, libraries
 from gpudoctor.scan.places import Wheel
 
 _HALF = 0.5
@@ -74,7 +74,7 @@ def _build(version: VersionFile, build: str, origin: str, platform: str, carried
     if any(code.kpack for code in decides):
         row["note"] = f"device code in distributions of its own; ROCm {rocm_of(version)}"
         return _inline(row)
-    code = together(decides) if decides else None
+    code = combined_code(decides) if decides else None
     archs = [arch for arch in code.architectures(_HALF) if not arch.startswith("compute_")] if code else []
     row["archs"] = sorted(archs, key=arch_key)
     row["ptx"] = [arch for arch in code.architectures(_HALF) if arch.startswith("compute_")] if code else []

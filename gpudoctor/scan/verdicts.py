@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from gpudoctor.isa import cuda_runs, gfx_runs
 from gpudoctor.machine import Gpu
-from gpudoctor.scan.library import Library, together
+from gpudoctor.scan.library import Library, combined_code
 
 if TYPE_CHECKING:
     from gpudoctor.codeobjects.library import Code
@@ -104,7 +104,7 @@ def _role(library: Library, matrix: Matrix) -> LibraryRole | None:
 def _judge(
     members: list[Library], role: LibraryRole | None, gpu: Gpu, matrix: Matrix, kpack: set[str]
 ) -> tuple[Standing, str]:
-    code = together([library.code for library in members])
+    code = combined_code([library.code for library in members])
     name = role.role if role else ""
     arch = gpu.arch.value or ""
     runs, by = _runs(code, code.architectures(HALF if name == "half" else 0.0), gpu, matrix)
