@@ -186,7 +186,7 @@ class Examination:
         """Why the examined environment is not one of the running system; "" where it is."""
         given = self.sources
         if given.snapshot is not None:
-            return "A snapshot is of another machine: the plan is shown, not run."
+            return "It is another machine: the plan is shown, not run."
         if given.description.torch or given.description.python_version:
             return "The torch or Python is only described: the plan is shown, not run."
         if given.description.packages:
