@@ -56,6 +56,8 @@ def explain(name: str, style: str | None, overlays: tuple[str, ...], plugins: tu
     messages = matrix.messages_named(name) or _messages_in(text, matrix) or matrix.messages_like(text)
     messages = messages or _told_in(text, matrix)
     if not messages and name != "-" and re.fullmatch(r"[\w.-]+", name):
+        if naming := [check for check in suite if re.search(rf"\b{re.escape(name)}\b", check.explanation)]:
+            return _tell_naming(name, naming, style)
         suite.named(name)  # raises: what is near to it
     return _tell_messages(text, messages, suite, style)
 
@@ -92,6 +94,14 @@ def _tell_checks(found: list[Check[Any]], style: str | None) -> int:
     if style == "json":
         return _print_json([(check.id, check.title, (check.slug,), "") for check in found])
     _print_markdown("\n\n".join(f"# {check.id} {check.slug}\n\n{check.explanation}" for check in found))
+    return 0
+
+
+def _tell_naming(name: str, found: list[Check[Situation]], style: str | None) -> int:
+    """The checks whose explanation has a word, such as a variable."""
+    if style == "json":
+        return _tell_checks(found, style)
+    click.echo("\n".join((f"{name} is named by:", *(f"  {one.id} {one.slug}: {one.title}" for one in found))))
     return 0
 
 

@@ -181,15 +181,17 @@ class Gpus:
         from difflib import get_close_matches
 
         asked, maker = names.short_key(name[:100]), _maker(name)
-        known = {
+        asked = re.sub(r"(?<=\d)o|o(?=\d)", "0", asked)
+        named = {
             key: gpu.name
             for key, found in _index(self._named, names.short_key).items()
             for _, gpu in found[:1]
-            # A GPU of quite another number or line is far-fetched, however much of its name is the same.
-            if maker in (None, gpu.vendor) and _resemble(asked, key)
+            if maker in (None, gpu.vendor)
         }
-        near = get_close_matches(asked, known, n=15, cutoff=0.6)
-        return tuple(dict.fromkeys(known[key] for key in near))[:5]
+        whole = sorted((key for key in named if _has_number(key, asked)), key=lambda key: ("mobile" in key, len(key)))
+        # A GPU of quite another number or line is far-fetched, however much of its name is the same.
+        alike = get_close_matches(asked, [key for key in named if _resemble(asked, key)], n=15, cutoff=0.6)
+        return tuple(dict.fromkeys(named[key] for key in (*whole, *alike)))[:5]
 
     def _by_architecture(self, text: str) -> Identity | None:
         lower = text.lower()
@@ -323,6 +325,14 @@ def _closest(
     for _, gpu in sorted(ours, key=lambda one: (len(said ^ set(names.words(one[0]))), len(one[1].name))):
         chosen.setdefault(gpu.arch, gpu)
     return tuple(chosen.values())
+
+
+def _has_number(key: str, asked: str) -> bool:
+    """Whether a name has the number that a person gave: 1060, 7900xtx, gtx1060."""
+    return (
+        re.search(r"\d{3,4}[a-z]{0,3}$", asked) is not None
+        and re.search(rf"(?<!\d){asked}(?!\d(?!\d?gb))", key) is not None
+    )
 
 
 def _resemble(asked: str, key: str) -> bool:
