@@ -114,6 +114,8 @@ def described_machine(machine: Machine, description: Description, matrix: Matrix
     Raises InputError for a GPU, version or name that means nothing or more than one thing.
     """
     machine = replace(machine, system=described_system(machine.system, description, matrix))
+    if description.os and machine.system.os.value and not matrix.distribution_named(machine.system.os.value.id):
+        machine = replace(machine, assumed=(*machine.assumed, f"nothing of {description.os}, which is not known"))
     if description.kernel_log:
         machine = replace(machine, kernel_log=described_log(description.kernel_log, matrix))
     elif description.gpus:  # a log of this machine is about other GPUs
