@@ -173,7 +173,7 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
         severity="error",
         message=f"{build_name(torch)} was imported and sees no GPU, although {names} could be used"
         f"{f': {said}' if said else ''}.",
-        saw="torch.cuda.device_count() is 0",
+        saw=f"torch.cuda.{'is_available() is False' if situation.machine.pasted else 'device_count() is 0'}",
         want=f"{len(gpus)} or more",
         subject=f"torch {torch.version}",
         confidence="likely",

@@ -143,7 +143,7 @@ def _why_not(step: Step, here: Place, allowed: Allowed) -> str:
         return "" if allowed.system else allowed.system_why_not
     if here.tool in ("managed", "nowhere"):
         return "makes another environment than the examined one"
-    return "" if allowed.packages else "for the reason below" if allowed.why_not else "nothing runs here"
+    return "" if allowed.packages else "the reason is below" if allowed.why_not else "nothing runs here"
 
 
 def _decides(one: _Drawn) -> bool:

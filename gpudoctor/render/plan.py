@@ -103,7 +103,8 @@ def _foreseen(plan: Repair, names: dict[str, str]) -> str:
     step, _, what = predicted.until.partition(": ")
     if what == "files":
         return f"Foreseen: {then}, as far as it can be told before {step} brings back files."
-    return f"Foreseen, once {step} ({what}) is done: {then}."
+    when = {"a person": f"once you have done {step}", "a reboot": f"after the reboot of {step}"}
+    return f"Foreseen, {when.get(what, f'once {step} ({what}) is done')}: {then}."
 
 
 def _named(ids: Iterable[str], names: dict[str, str]) -> str:

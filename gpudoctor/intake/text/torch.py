@@ -92,7 +92,9 @@ def _refused_build(torch: Torch, facts: Facts, machine: Machine, matrix: Matrix)
     found = next((said for line in facts.errors if (said := re.search(_TOO_OLD, line.text))), None)
     if found is None or torch.cuda is None or figures(torch.cuda)[0] > int(found[1]) // 1000:
         return ""
-    builds = {figures(cuda): build for build in _published(torch.version, machine, matrix) if (cuda := cuda_of(build))}
+    builds = {
+        figures(cuda): build for build in _published(torch.version, machine, matrix) if (cuda := cuda_of(build))
+    }
     return next((build for cuda, build in sorted(builds.items()) if cuda[0] > int(found[1]) // 1000), "")
 
 
