@@ -21,6 +21,8 @@ _ALTERNATIVES = 2
 _OWN: tuple[Layer, ...] = ("smoke", "gpudoctor")
 """Questions about the smoke kernels, and about gpudoctor itself: no kernel answers them."""
 
+_SEEN = "What was seen:"
+
 
 def drop_fallbacks(
     findings: Iterable[Finding], questions: Iterable[NotJudged]
@@ -149,11 +151,12 @@ def _joined(cause: Finding, symptom: Finding) -> Finding:
     """The cause with the symptom as its evidence: proved, if the symptom's text names it."""
     proved = _named(symptom) and symptom.confidence == "certain"
     known = symptom.saw in (cause.saw, cause.message)
+    told = f"{cause.message.removesuffix('.')}; " if _SEEN in cause.message else f"{cause.message} {_SEEN} "
     confidence: Confidence = "certain" if proved else cause.confidence
     return replace(
         cause,
         severity=min(cause.severity, symptom.severity, key=_SEVERITIES.index),
-        message=cause.message if known else f"{cause.message} What was seen: {symptom.saw}.",
+        message=cause.message if known else f"{told}{symptom.saw}.",
         confidence=confidence,
         evidence=(*cause.evidence, *(item for item in symptom.evidence if item not in cause.evidence)),
         fixes=cause.fixes or symptom.fixes,

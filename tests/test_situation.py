@@ -9,12 +9,13 @@ import pytest
 from gpudoctor.finding import ReplaceTorch
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import carries
-from gpudoctor.machine import Gpu, InstalledModule, LoadPath, Machine, absent, known
+from gpudoctor.machine import AmdStack, Gpu, InstalledModule, LoadPath, Machine, NvidiaStack, absent, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.recommend import recommend
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.driver_choice import driver_to_install
 from gpudoctor.situation.nvidia_driver import refusal
+from gpudoctor.suites import machine_checks
 from tests.support.faulty_machines import MACHINES
 from tests.support.judging import judged
 from tests.support.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, torch, with_stack
@@ -162,3 +163,32 @@ def test_the_builds_are_weighed_once_for_all_checks(monkeypatch: pytest.MonkeyPa
     assert builds.replacements(situation, machine.gpus, keep=machine.torch) == first
     assert builds.candidates(situation, machine.gpus)[0]
     assert not weighed
+
+
+NOT_ASKED = ("program-variable",)
+"""Without a usable GPU it does not matter what programs are told about theirs."""
+
+
+def parts_missing(machine: Machine) -> dict[str, Machine]:
+    """The machine, and the same without what its other problems rest on: no GPU, no torch, nothing of the driver."""
+    environment = machine.environment.value
+    without_torch = environment and change(
+        machine, environment=known(environment.with_torch(absent("/venv")), "/venv")
+    )
+    return {
+        "": machine,
+        " without GPUs": change(machine, gpus=()),
+        " without a driver": change(machine, gpus=(), nvidia=NvidiaStack(), amd=AmdStack()),
+        **({" without torch": without_torch} if without_torch else {}),
+    }
+
+
+@pytest.mark.parametrize("slug", MACHINES)
+def test_a_check_whose_need_is_missing_could_have_said_nothing(slug: str) -> None:
+    suite = machine_checks()
+    for name, machine in parts_missing(MACHINES[slug]).items():
+        situation = Situation(machine, MATRIX)
+        concerned = suite.concerned(situation)
+        for check in suite:
+            if check not in concerned and check.slug not in NOT_ASKED:
+                assert check.run(situation) == ((), ()), f"{slug}{name}: {check.slug}"

@@ -11,9 +11,12 @@ NEEDS = {
     "kernel_driver_binding": needs.gpus,
     "module_signature": needs.unserved_gpus,
     "no_gpu": needs.no_usable_gpu,
+    "nvidia_driver": needs.gpu_traces,
     "nvlink": needs.log_faults,
+    "nvml": needs.driver_asked,
     "pcie_atomics": needs.amd_gpus,
     "rdma_ports": needs.rdma,
     "system_memory": needs.log_faults,
+    "virtual_gpu": needs.gpu_traces,
     "wsl": needs.wsl,
 }

@@ -3,6 +3,8 @@
 from gpudoctor.situation import needs
 
 NEEDS = {
+    "environment_broken": needs.start_faults,
+    "environment_unreadable": needs.unreadable_environment,
     "framework_import": needs.imports,
     "framework_damaged": needs.damaged_packages,
     "framework_libraries": needs.other_frameworks,
@@ -14,4 +16,5 @@ NEEDS = {
     "seen_errors": needs.errors,
     "told_circumstance": needs.pasted,
     "torch_coverage": needs.torch_and_gpu,
+    "torch_interrupted": needs.torch_without_record,
 }

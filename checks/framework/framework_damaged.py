@@ -10,6 +10,7 @@ from gpudoctor.finding import Evidence, Finding
 from gpudoctor.frameworks.others import installed_again, sharing_frameworks
 from gpudoctor.frameworks.torch.requirements import unmet
 from gpudoctor.machine import DamagedFile, Distribution
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
 
@@ -59,8 +60,7 @@ def _damaged(
 ) -> Finding:
     site = posixpath.dirname(package.path)
     later = situation.imported(package.name) and all(file.path.endswith(".py") for file in lost)
-    named = [file.path.removeprefix(f"{site}/") for file in lost[:3]]
-    files = ", ".join(named) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
+    files = enumeration([file.path.removeprefix(f"{site}/") for file in lost], 3)
     return Finding(
         severity="error" if situation.usable and not later else "warning",
         message=f"Files of {package.name} {package.version} are missing or cut short: {files}."

@@ -6,6 +6,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import WORKING_FOLDER, ImportTrial, ShadowingModule
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 
 _SHOWN = 3
@@ -87,9 +88,7 @@ def _in_place_of(shadow: ShadowingModule) -> str:
 
 
 def _names(shadows: tuple[ShadowingModule, ...]) -> str:
-    names = [shadow.path.rpartition("/")[2] for shadow in shadows]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return enumeration([shadow.path.rpartition("/")[2] for shadow in shadows], _SHOWN)
 
 
 def _finding(

@@ -8,11 +8,8 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplaceTorch, Unse
 from gpudoctor.frameworks.torch import NAME, check
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, never_published
 from gpudoctor.frameworks.torch.gpu_coverage import (
-    REPAIRED_WITH_TORCH,
     Fit,
     aside,
-    better_torch,
-    build_name,
     confidence,
     equal_fits,
     evidence,
@@ -26,6 +23,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
     spoiled,
     without_variable,
 )
+from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
 from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation, needs
 
@@ -87,7 +85,7 @@ def _without_gfx(situation: Situation, torch: Torch, group: tuple[Fit, ...], all
 
 
 def _meaningless(situation: Situation, fit: Fit) -> bool:
-    """Whether an override names no target: that ends every HIP program and is a problem of its own."""
+    """Whether an override names no target: every HIP program then fails, which is a problem of its own."""
     return any(
         situation.variable(name) is not None
         and situation.matrix.gfx_of_override(situation.variable(name) or "") is None

@@ -7,7 +7,8 @@ import re
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import build_name, fits
+from gpudoctor.frameworks.torch.gpu_coverage import fits
+from gpudoctor.frameworks.torch.installed_build import build_name
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.matrix.errors import vendor_named
@@ -16,7 +17,7 @@ from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
-from gpudoctor.situation.told import fix_of, told
+from gpudoctor.situation.told import fix_of, told_circumstances
 
 _SHOWN, _AROUND = 200, 60
 _QUOTES = " `\"'\u2018\u2019\u201c\u201d"
@@ -43,22 +44,22 @@ _OF_VENDORS = {
     ),
     "amd": ("amd-", "rocm-", "hsa-", "rocblas-", "hipblaslt-", "miopen-"),
 }  # fmt: skip
-"""How the slugs begin that are about the GPUs of one vendor only."""
+"""Beginnings of slugs that are about the GPUs of one vendor only."""
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
 _OF_A_MODULE = (
     "nvidia-dkms-kernel-mismatch", "secure-boot-module-rejected", "nouveau-conflict", "module-blacklisted",
     "driver-installed-no-reboot", "nvidia-driver-dropped-gpu", "open-module-unsupported-gpu", "blackwell-open-module",
 )  # fmt: skip
-"""Of a kernel module, which WSL does not have."""
+"""Messages of a kernel module, which WSL does not have."""
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
-"""What the same text refutes with a rocminfo that lists a GPU, as another user perhaps."""
+"""Causes that the same text refutes, if its rocminfo lists a GPU; perhaps another user ran that."""
 _NO_GPU_GIVEN = "container-no-gpu"
 _CPU_BUILD, _CUDA_ON_AMD, _INTEGRATED = "torch-cpu-only", "cuda-torch-on-amd", "amd-igpu-interferes"
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
 _HIDDEN = "cuda-visible-devices"
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 _NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
-"""Causes of messages that say no more than that no GPU is found."""
+"""Causes of messages that only say that no GPU was found."""
 _GIVE_GPUS = Fix(
     "Give the container the GPUs",
     (
@@ -113,7 +114,7 @@ _GIVEN = {
     _CUDA_ON_AMD: _BUILD_FOR_AMD,
     _INTEGRATED: _HIDE_INTEGRATED,
 }
-"""What is done where the place, and not the message, tells the cause."""
+"""Fixes where the circumstances tell the cause, and not the message."""
 
 
 @check("GPD442", "error-seen", "framework")
@@ -151,7 +152,8 @@ def error_seen(situation: Situation) -> Verdicts:
 
 
 def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
-    """Whether a message that names no cause by itself has only causes for want of code, and no code is wanting."""
+    """Whether all causes of a message are missing code, and torch has code for the GPUs. The message itself names no
+    cause."""
     causes = {slug for slug in row.also if slug != "hsa-override-wrong" or situation.variable(_OVERRIDE)}
     gpus = _gpus(situation, row)
     if row.slug != CRASH or not causes or not causes.issubset({*NO_CODE, _BLAS}) or not _has_code(situation, gpus):
@@ -173,7 +175,9 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     first = _EXTENSION if elsewhere else row.slug
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
     causes = _by_place(situation, row, causes, vendor)
-    circumstances = tuple(one for one, _ in told(situation) if not harmless and _tells_of(one, row, causes))
+    circumstances = tuple(
+        one for one, _ in told_circumstances(situation) if not harmless and _tells_of(one, row, causes)
+    )
     causes = tuple(dict.fromkeys((*(one.slug for one in circumstances), *causes)))
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
     given = tuple(_GIVEN[slug] for slug in causes[:1] if slug in _GIVEN and slug != row.slug)
@@ -223,14 +227,14 @@ def _tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[s
 
 
 def _of_person(circumstances: tuple[ToldCircumstance, ...]) -> str:
-    return "".join(f" What the text tells besides points to this: {one.meaning}." for one in circumstances[:1])
+    return "".join(f" Something else in the text points to this: {one.meaning}." for one in circumstances[:1])
 
 
 def _by_place(
     situation: Situation, row: ErrorPattern, causes: tuple[str, ...], vendor: Vendor | None
 ) -> tuple[str, ...]:
-    """The causes of a message that names none by itself, or no driver: first those of the place where it was printed,
-    and an override that is set there; last what rocminfo refutes, and those of WSL where it is not WSL."""
+    """The causes of a message that names none, or no driver. First come those of the place where it was printed, and
+    an override that is set there; last come those that rocminfo refutes, and those of WSL outside WSL."""
     in_wsl, first = situation.machine.system.wsl.known, list[str]()
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
     of_cuda = vendor == "amd" and _CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
@@ -298,7 +302,7 @@ def _gpus(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
 
 
 def _line(text: str, situation: Situation | None = None, row: ErrorPattern | None = None) -> str:
-    """The line of a text that its row matches, else its last one; of a long one the part around the match."""
+    """The line of a text that its row matches, else its last line; of a long line the part around the match."""
     lines = [line.strip(_QUOTES) for line in text.splitlines() if line.strip(_QUOTES)] or [text.strip(_QUOTES)]
     if situation and row:
         vendor = vendor_of_messages(situation)

@@ -16,10 +16,7 @@ from gpudoctor.finding import (
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.coverage import never_published, toolkit_knows
 from gpudoctor.frameworks.torch.gpu_coverage import (
-    REPAIRED_WITH_TORCH,
     Fit,
-    better_torch,
-    build_name,
     confidence,
     equal_fits,
     evidence,
@@ -31,6 +28,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
     torch_for_all,
     weight,
 )
+from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation

@@ -8,7 +8,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import asked_glibc, c_library, cannot_load
-from gpudoctor.frameworks.torch.gpu_coverage import better_torch
+from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.frameworks.torch.requirements import explains
 from gpudoctor.machine import ImportTrial, Torch
 from gpudoctor.situation import Situation, needs

@@ -16,20 +16,10 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import better_torch
+from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import DamagedFile, Torch, TorchCopy
 from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import WHEEL_RUNTIME
-
-_TRACES = (
-    "left-over dist-info",
-    "dist-info without files",
-    "conda record",
-    "interrupted uninstall",
-    "left-over files",
-    "working folder",
-)
-"""`TorchCopy.via` of copies that cannot be imported, or only by a program started in that folder."""
 
 _OWN_LIBRARIES = ("libtorch", "libc10", "libcaffe2", "libshm")
 _OPENED_LATER = ("libtorch_cuda_linalg.so", "libcaffe2_nvrtc.so")
@@ -124,11 +114,11 @@ def torch_shadowed(situation: Situation) -> Verdicts:
     torch = situation.torch
     if torch is None:
         return
-    importable = tuple(copy for copy in torch.copies if copy.via not in _TRACES)
+    importable = tuple(copy for copy in torch.copies if not copy.is_trace)
     here = next((copy for copy in torch.copies if copy.via == "working folder"), None)
     if here is not None:
         yield _in_working_folder(torch, here)
-    traces = tuple(copy for copy in torch.copies if copy.via in _TRACES and copy is not here)
+    traces = tuple(copy for copy in torch.copies if copy.is_trace and copy is not here)
     first, others = importable[:1], importable[1:]
     if first and first[0].path.endswith("/torch.py"):
         yield _shadowed(situation, torch, first[0], others)

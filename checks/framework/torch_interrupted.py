@@ -7,7 +7,7 @@ import posixpath
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, better_torch
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, better_torch
 from gpudoctor.frameworks.torch.reinstall import index_of, installed_again
 from gpudoctor.machine import Torch, TorchCopy
 from gpudoctor.matrix.versions import public_version
@@ -89,7 +89,8 @@ def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
 
 
 def _as_its_index_names_it(situation: Situation, trace: TorchCopy) -> str:
-    """The version that remains tell; "" if none. Files say "2.9.1+cu128" also of the package index's own build."""
+    """The version that the remains state; "" if none. Files say "2.9.1+cu128" also of the package index's own
+    build."""
     version = trace.version or ""
     rows = situation.matrix.builds(situation.platform)
     own = any(row.origin == "pypi" and f"{row.version}+{row.build}" == version for row in rows)

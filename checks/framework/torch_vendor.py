@@ -7,8 +7,7 @@ import re
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.torch import builds, check
-from gpudoctor.frameworks.torch.coverage import never_published, rocm_exists
-from gpudoctor.frameworks.torch.gpu_coverage import REPAIRED_WITH_TORCH, better_torch, build_name, fits
+from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
 from gpudoctor.machine import Gpu, Library, Torch
 from gpudoctor.matrix.versions import public_version
 from gpudoctor.situation import Situation, needs
@@ -73,9 +72,9 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
 def _whichever_gpu(torch: Torch) -> Finding:
     return Finding(
         severity="note",
-        message=f"{build_name(torch)} is a CPU build: it uses no GPU, whichever there is.",
+        message=f"{build_name(torch)} is a CPU build: it cannot use any GPU.",
         saw="CPU build",
-        want="CUDA build or ROCm build, if a GPU is to compute",
+        want="CUDA build or ROCm build, to compute on a GPU",
         subject=f"torch {torch.version}",
         evidence=(Evidence("torch.version", torch.version, torch.source),),
     )
@@ -174,7 +173,7 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
         severity="error",
         message=f"{build_name(torch)} was imported and sees no GPU, although {names} could be used"
         f"{f': {said}' if said else ''}.",
-        saw="torch.cuda.device_count() is 0",
+        saw=f"torch.cuda.{'is_available() is False' if situation.machine.pasted else 'device_count() is 0'}",
         want=f"{len(gpus)} or more",
         subject=f"torch {torch.version}",
         confidence="likely",
@@ -192,6 +191,8 @@ def _explanations(situation: Situation, said: str) -> tuple[str, ...]:
 
 def _serves_any(situation: Situation) -> bool:
     """Whether the build works, or may work, on a GPU of its own maker."""
+    from gpudoctor.frameworks.torch.gpu_coverage import fits
+
     return any(fit.carried.runs != "no" for fit in fits(situation))
 
 
@@ -260,6 +261,8 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
     torch, environment = situation.torch, situation.environment
     if torch is None or torch.source != "description":
         return
+    from gpudoctor.frameworks.torch.coverage import never_published
+
     if never_published(situation):
         yield _never_published(situation, torch)
         return
@@ -282,6 +285,8 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
 
 
 def _never_published(situation: Situation, torch: Torch) -> Finding:
+    from gpudoctor.frameworks.torch.coverage import rocm_exists
+
     version = public_version(torch.version)
     builds_of_it = situation.matrix.published_builds(version, situation.platform)
     what = f"has no build {torch.build} for {situation.platform}" if builds_of_it else "was never released"

@@ -10,8 +10,8 @@ from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.proposals import install_line, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.torch import (
-    Asked,
     Held,
+    TorchRequest,
     asked_for,
     cuda_of,
     outrun,
@@ -96,7 +96,8 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
     assert facts is not None and facts.cuda is not None and asked is not None
     fixes = [
         change(
-            "Use a base image with the wheel's CUDA", f"{image.at(image.base_line)}: FROM an image with CUDA {wheel}"
+            "Use a base image with the wheel's CUDA",
+            f"{image.place(image.base_line)}: FROM an image with CUDA {wheel}",
         )
     ]
     build = _build_within(recipe, image, held, facts.cuda)
@@ -177,7 +178,7 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         row = _of_vendor(recipe, image, held)
         keep = "leave torch out of the command; the base image has one." if facts.has_torch else ""
         fixes = (
-            (change("Keep the base image's torch", f"{image.at(held.line)}: {keep}"),)
+            (change("Keep the base image's torch", f"{image.place(held.line)}: {keep}"),)
             if keep
             else (
                 change(
@@ -255,7 +256,7 @@ def torch_replaced(recipe: Recipe) -> Verdicts:
             advice = "leave torch out of the command."
             if asked.by:
                 advice = f"install {asked.by}, which requires that torch, into a virtual environment of its own."
-            keep = change("Keep the base image's torch", f"{image.at(held.line)}: {advice}")
+            keep = change("Keep the base image's torch", f"{image.place(held.line)}: {advice}")
             yield torch_finding(
                 image, asked, "error" if facts.origin == "jetson" else "warning", text, new,
                 f"the torch of {image.base}", (keep,), certain=False,
@@ -267,7 +268,7 @@ _SERVER_STACK = (38,)
 """From this L4T on (JetPack 7) Jetson has the CUDA of Arm servers, and their wheels start on it."""
 
 
-def _pins_torch(image: Image, asked: Asked) -> bool:
+def _pins_torch(image: Image, asked: TorchRequest) -> bool:
     """Whether the NGC image's own constraints hold for a command: since 25.03, for pip, unless the file takes them
     back."""
     release = image.facts.release if image.facts else None
@@ -307,13 +308,14 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
                     f"{one.name} {one.specifier[2:]} requires torch {torch[2:]}, and the same command asks for "
                     f"{asked.pinned}: the build fails here.",
                     f"torch{asked.requirement.specifier}", f"torch{torch}",
-                    (change(f"Ask for torch {torch[2:]}", f"{image.at(asked.line)}: torch{torch}"),), certain=False,
+                    (change(f"Ask for torch {torch[2:]}", f"{image.place(asked.line)}: torch{torch}"),),
+                    certain=False,
                 )  # fmt: skip
         for later in required_by(image, recipe.matrix):
             before = [one for one in asked_for(image) if one.line < later.line]
             if not before or later.maybe or not before[-1].pinned or before[-1].pinned == later.pinned:
                 continue
-            place = image.at(before[-1].line)
+            place = image.place(before[-1].line)
             yield torch_finding(
                 image, later, "warning",
                 f"{later.by} requires torch {later.pinned}: pip replaces torch {before[-1].pinned} of line "

@@ -8,7 +8,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one
 from gpudoctor.finding import Finding, Fix, Manual, ReplacePackage
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, version_evidence
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.rows import TorchBuild
 from gpudoctor.matrix.versions import figures, local_version, public_version

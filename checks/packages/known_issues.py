@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Device
 from gpudoctor.frameworks.torch import builds, check
-from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.situation import Situation
 from gpudoctor.situation.issue_findings import GENERAL, of_slug
 
@@ -32,12 +31,16 @@ def ptxas_too_old(situation: Situation) -> Verdicts:
     """
     if situation.torch is not None and situation.torch.origin in BRINGS_ITS_PTXAS:
         return
+    issues = tuple(of_slug(situation, "ptxas-too-old"))
+    if not issues:
+        return
+    from gpudoctor.frameworks.torch.gpu_coverage import fits
+    from gpudoctor.frameworks.torch.triton_ptxas import ptxas_fixes
+
     without_code = [Device.of(fit.gpu) for fit in fits(situation) if fit.fails]
-    for found in of_slug(situation, "ptxas-too-old"):
+    for found in issues:
         if all(device in without_code for device in found.devices):
             continue  # nothing gets as far as Triton
-        from gpudoctor.frameworks.torch.triton_ptxas import ptxas_fixes
-
         yield replace(found, fixes=ptxas_fixes(situation, found.fixes[0]))
 
 

@@ -16,8 +16,7 @@ from gpudoctor.finding import (
     gpu_subject,
 )
 from gpudoctor.frameworks.torch import NAME as TORCH
-from gpudoctor.frameworks.torch.coverage import carries
-from gpudoctor.frameworks.torch.gpu_coverage import better_torch
+from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_of_the_cache, without_folder
 from gpudoctor.machine import Gpu, Library, LibraryKind, NvidiaApi
 from gpudoctor.matrix.versions import figures
@@ -85,6 +84,10 @@ def _torch_needs(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
         return
     if not torch.cuda[:1].isdecimal():  # a text may tell that it is a CUDA build, and not of which CUDA
         return
+    if not gpus:
+        return
+    from gpudoctor.frameworks.torch.coverage import carries
+
     if all(carries(situation, gpu).runs == "no" for gpu in gpus):
         return
     verdict = driver_verdict(situation, torch.cuda)

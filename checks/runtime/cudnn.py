@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import (
-    Fit,
-    better_torch,
-    build_name,
-    equal_fits,
-    finding_about,
-    fits,
-    weight,
-)
+from gpudoctor.frameworks.torch.installed_build import better_torch, build_name
 from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
 from gpudoctor.frameworks.torch.shadowed_libraries import (
     clear_the_way,
@@ -33,6 +27,9 @@ from gpudoctor.machine import Distribution, Library
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.issue_findings import of_slug
+
+if TYPE_CHECKING:
+    from gpudoctor.frameworks.torch.gpu_coverage import Fit
 
 
 @check("GPD311", "cudnn-mismatch", "runtime", needs=needs.torch)
@@ -164,6 +161,8 @@ def _without_gpu(situation: Situation) -> Verdicts:
     ]
     if not gpus:
         return
+    from gpudoctor.frameworks.torch.gpu_coverage import equal_fits, finding_about, fits, weight
+
     all_fits = fits(situation)
     # Another GPU may be ignored only beside GPUs that cuDNN supports.
     others = tuple(fit for fit in all_fits if fit.gpu not in gpus)

@@ -19,16 +19,8 @@ from gpudoctor.finding import (
 from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, natively, override_in_force, within_generation
-from gpudoctor.frameworks.torch.gpu_coverage import (
-    Fit,
-    aside,
-    better_torch,
-    fits,
-    native,
-    spelled,
-    spoiled,
-    without_variable,
-)
+from gpudoctor.frameworks.torch.gpu_coverage import Fit, aside, fits, native, spelled, spoiled, without_variable
+from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Device, Finding
 from gpudoctor.frameworks.torch import builds
-from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.situation import Situation
 from gpudoctor.situation.issue_findings import of_slug
 
@@ -66,10 +65,15 @@ def rocm_runtime_bug(situation: Situation) -> Verdicts:
 def _computing(situation: Situation, slug: str) -> Iterator[Finding]:
     """The slug's findings, without those that are only about integrated graphics that torch has no code for, beside
     a discrete GPU that it serves: nothing runs on them. What the kernel log shows has happened, and stays."""
+    issues = tuple(of_slug(situation, slug))
+    if not issues:
+        return
+    from gpudoctor.frameworks.torch.gpu_coverage import fits
+
     all_fits = fits(situation)
     beside = any(fit.served and not fit.gpu.integrated for fit in all_fits)
     idle = [Device.of(fit.gpu) for fit in all_fits if beside and fit.gpu.integrated and fit.fails]
-    for found in of_slug(situation, slug):
+    for found in issues:
         seen = found.confidence == "certain"
         if seen or not found.devices or any(device not in idle for device in found.devices):
             yield builds.without_issue(situation, found)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, NotJudged, gpu_subject
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import build_name, fits, spelled
 from gpudoctor.frameworks.torch.gpu_coverage import evidence as code_evidence
+from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
+from gpudoctor.frameworks.torch.installed_build import build_name
 from gpudoctor.frameworks.torch.smoke_faults import (
     CRASH,
     NO_CODE,

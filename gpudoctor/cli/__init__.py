@@ -79,10 +79,11 @@ def gpudoctor() -> None:
 
     \b
     Examples:
-      gpudoctor check                       what is wrong with this machine and environment
-      gpudoctor fix                         show the fix, ask, apply it; fix --undo undoes it
-      gpudoctor recommend --gpu "RX 6800"   the PyTorch build for a GPU, with the commands
-      gpudoctor explain GPD402              what a problem means
+      gpudoctor check                      what is wrong, first cause first
+      gpudoctor fix                        show the fix, ask, apply it
+      gpudoctor fix --undo                 undo the last fix
+      gpudoctor recommend --gpu "RX 6800"  the PyTorch build for a GPU
+      gpudoctor explain GPD402             what a problem means
     """
 
 

@@ -42,10 +42,10 @@ check = whole_command(
     "Examples:\n"
     "  gpudoctor check\n"
     "  gpudoctor check --python .venv\n"
-    "  gpudoctor check --gpu H100 --driver 550.54.15     before an image runs on that machine\n"
-    "  gpudoctor check --format markdown                 for a bug report\n"
-    "  gpudoctor check --from machine.json               a machine that you do not have\n"
-    "  gpudoctor check --from issue.md                   what somebody pasted into a bug report",
+    "  gpudoctor check --gpu H100 --driver 550.54.15  before an image runs there\n"
+    "  gpudoctor check --format markdown              for a bug report\n"
+    "  gpudoctor check --from machine.json            a machine elsewhere\n"
+    "  gpudoctor check --from issue.md                what somebody pasted",
 )
 
 
@@ -60,7 +60,7 @@ def whatif(description: Description, variables: dict[str, str], overlays: tuple[
     \b
     Examples:
       gpudoctor whatif --gpu "RX 6800" --torch 2.9.1+rocm6.4
-      gpudoctor whatif --gpu "RTX 4090" --torch 2.9.1 --error "CUDA error: unknown error"
+      gpudoctor whatif --gpu "RTX 4090" --error "CUDA error: unknown error"
     """
     from gpudoctor.command_line.examined import answer
     from gpudoctor.command_line.reporting import judgement_of, present

@@ -94,7 +94,7 @@ def _in_the_file(recipe: Recipe, image: Image, line: int, fix: Fix) -> Fix:
     packages = [text for remedy in fix.remedies for text in _package_words(remedy)]
     if not packages or len(packages) != len(fix.remedies):
         return fix
-    return change(fix.title, *(f"{image.at(line)}: {text}" for text in packages))
+    return change(fix.title, *(f"{image.place(line)}: {text}" for text in packages))
 
 
 def _package_words(remedy: Remedy) -> Iterator[str]:
@@ -110,6 +110,8 @@ def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch)
     """The fix that writes another torch into the file: where it is installed, or where its base image is named."""
     build = f"{remedy.version}+{remedy.build}"
     if line == image.base_line:
-        return change(f"Use a base image with torch {build}", f"{image.at(line)}: FROM an image with torch {build}")
+        return change(
+            f"Use a base image with torch {build}", f"{image.place(line)}: FROM an image with torch {build}"
+        )
     text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
     return change(f"Install torch {build}", text)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 def journal_home() -> str:
     """Where the journal is kept ($XDG_STATE_HOME, else ~/.local/state). RepairError for want of a home."""
+    from gpudoctor.fix.account import account_home
     from gpudoctor.fix.errors import RepairError
-    from gpudoctor.fix.owned_folder import account_home
 
     state = os.environ.get("XDG_STATE_HOME", "")
     home = account_home()

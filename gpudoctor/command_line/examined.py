@@ -133,11 +133,11 @@ def with_description(
         return survey
     from msgspec.structs import replace
 
-    from gpudoctor.intake.described import described
+    from gpudoctor.intake.described import described_machine
     from gpudoctor.intake.described_gpus import unambiguous
 
     def make(one: Description) -> Machine:
-        return described(survey.machine, one, matrix)
+        return described_machine(survey.machine, one, matrix)
 
     machine = unambiguous(description, make, lambda machine: answer(judge(machine)))
     return replace(survey, machine=machine)

@@ -16,9 +16,10 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
+from gpudoctor.fix.account import belongs_to_another
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.open_folders import OpenFolders, listable, naming, regular
-from gpudoctor.fix.owned_folder import belongs_to_another, open_owned, remove
+from gpudoctor.fix.owned_folder import open_owned, remove
 from gpudoctor.fix.recorded_tree import KINDS, Entry, Tree, entry_at, entry_of
 from gpudoctor.fix.run import UNDO_FOLDER, kept_places, open_kept
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
+from gpudoctor.fix.account import account, me
 from gpudoctor.fix.errors import RepairError
-from gpudoctor.fix.owned_folder import account, me
 from gpudoctor.fix.run import UNDO_FOLDER, Run
 from gpudoctor.host.child import run_limited
 from gpudoctor.step import RunStep

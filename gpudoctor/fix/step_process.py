@@ -13,10 +13,10 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from gpudoctor.fix.account import account_home, belongs_to_another
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.journal import open_run
 from gpudoctor.fix.open_folders import regular
-from gpudoctor.fix.owned_folder import account_home, belongs_to_another
 from gpudoctor.fix.processes import Process, cannot_be_ended, end_session, process
 from gpudoctor.host.bound_child import BECOME, BoundChild
 from gpudoctor.host.interrupts import Interruptions, deferred

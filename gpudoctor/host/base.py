@@ -36,8 +36,6 @@ class FileStat(Struct, frozen=True):
     gid: int
     size: int
     device: tuple[int, int] | None = None
-    filesystem: int = 0
-    """Number of its file system: differs from its parent's where something is mounted."""
     modified: float = 0.0
     """Seconds since 1970."""
 
@@ -108,7 +106,8 @@ class Host(ABC):
             return self.missing(path)
         try:
             # Check this first: opening a node or a tape can have effects, and a FIFO waits for its writer.
-            if not stat_bits.S_ISREG(os.stat(place).st_mode):
+            found = os.stat(place)
+            if not stat_bits.S_ISREG(found.st_mode):
                 return unknown("not a regular file", path)
             descriptor = os.open(place, _READ)
         except (OSError, ValueError) as error:
@@ -116,8 +115,9 @@ class Host(ABC):
         try:
             if offset:
                 os.lseek(descriptor, offset, os.SEEK_SET)
-            content = os.read(descriptor, limit)
-            while len(content) < limit:
+            left = max(found.st_size - offset, 0)  # 0 for the files of /proc, whose size nobody knows
+            content = os.read(descriptor, min(limit, left or limit))
+            while len(content) < limit and len(content) != left:
                 more = os.read(descriptor, limit - len(content))
                 if not more:
                     break
@@ -166,7 +166,6 @@ class Host(ABC):
                 gid=found.st_gid,
                 size=found.st_size,
                 device=(os.major(found.st_rdev), os.minor(found.st_rdev)) if node else None,
-                filesystem=found.st_dev,
                 modified=found.st_mtime,
             ),
             path,

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_gpus import SOURCE, identified, placed, processor
 from gpudoctor.intake.described_system import described_log, described_system
 from gpudoctor.intake.described_torch import (
     USUAL_PYTHON,
+    device_packages,
     packages_of,
     plain_version,
     python_for,
@@ -72,7 +74,7 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
     """A machine of which only the description is known; all else is healthy."""
     if not description.gpus:
         raise InputError("describe at least one GPU: --gpu NAME (`gpudoctor matrix show nvidia_gpus` lists names)")
-    machine = described(healthy(variables), description, matrix)
+    machine = described_machine(healthy(variables), description, matrix)
     open_facts = {"kernel": description.kernel, "torch": description.torch}
     left = [name for name, value in open_facts.items() if not value]
     if not description.python_version:
@@ -82,7 +84,7 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
 
 
 def healthy(variables: dict[str, str]) -> Machine:
-    """A machine of which nothing is known but these variables: nothing is wrong with it."""
+    """A healthy machine: only these variables of it are known."""
     job = job_of(variables)
     return Machine(
         system=System(
@@ -106,12 +108,14 @@ def healthy(variables: dict[str, str]) -> Machine:
     )
 
 
-def described(machine: Machine, description: Description, matrix: Matrix) -> Machine:
+def described_machine(machine: Machine, description: Description, matrix: Matrix) -> Machine:
     """The machine with what is described in the place of what was probed.
 
     Raises InputError for a GPU, version or name that means nothing or more than one thing.
     """
     machine = replace(machine, system=described_system(machine.system, description, matrix))
+    if description.os and machine.system.os.value and not matrix.distribution_named(machine.system.os.value.id):
+        machine = replace(machine, assumed=(*machine.assumed, f"nothing of {description.os}, which is not known"))
     if description.kernel_log:
         machine = replace(machine, kernel_log=described_log(description.kernel_log, matrix))
     elif description.gpus:  # a log of this machine is about other GPUs
@@ -173,7 +177,7 @@ def with_gpus(
 
 
 def _with_import_elsewhere(machine: Machine) -> Machine:
-    """What the import here says of a machine with other GPUs. The devices that torch counted are not the described
+    """The machine with an import that ran beside other GPUs: the devices that torch counted are not the described
     ones, and a library of the driver comes with the driver."""
     environment, torch = machine.environment.value, machine.torch
     trial = torch.trial.value if torch else None
@@ -261,6 +265,10 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
     if description.torch:
         torch, assumed = torch_of(description.torch, machine, matrix)
         environment = environment.with_torch(known(torch, SOURCE))
+        if not any(one.name.startswith(DEVICE_WHEEL) for one in packages):
+            devices = device_packages(torch, machine, matrix)
+            packages = (*packages, *devices)
+            assumed += tuple(f"torch's package for {one.name.removeprefix(DEVICE_WHEEL)}" for one in devices)
         packages = (Distribution("torch", torch.version, path=SOURCE), *packages)
         if probed is None or probed.source == SOURCE:
             python = python_for(torch, matrix, machine.system.platform)

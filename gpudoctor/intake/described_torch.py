@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import normalised
+from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
 from gpudoctor.frameworks.torch.named import named_torch
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_gpus import SOURCE
@@ -123,6 +124,19 @@ def _toolkit(gpus: tuple[Gpu, ...], machine: Machine, matrix: Matrix) -> str | N
         and driver_verdict(Situation(machine, matrix), cuda) in ("serves", "unknown")
     ]
     return max(able, key=figures, default=None)
+
+
+def device_packages(torch: Torch, machine: Machine, matrix: Matrix) -> tuple[Distribution, ...]:
+    """The packages with the code for the machine's GPUs, of a build that has it in a package for each gfx target. Who
+    installs such a build chooses them by an extra, torch[device-gfx1031], and --torch cannot name it."""
+    row = matrix.build_of(torch, machine.system.platform)
+    if row is None or not row.extra:
+        return ()
+    targets = sorted({gpu.arch.value.partition(":")[0] for gpu in machine.of_vendor("amd") if gpu.arch.value})
+    version = public_version(torch.version)
+    return tuple(
+        Distribution(f"{DEVICE_WHEEL}{gfx}", version, path=SOURCE) for gfx in targets if gfx in (row.archs or ())
+    )
 
 
 def python_of(text: str) -> str:

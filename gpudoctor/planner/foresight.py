@@ -88,7 +88,7 @@ class Foresight:
         """The torch of equal machines beside this one."""
         return self._situation.peer_torch
 
-    def after(self, outlook: Outlook, finding: Finding, fix: Fix) -> Outlook:
+    def outlook_after(self, outlook: Outlook, finding: Finding, fix: Fix) -> Outlook:
         """What is left after one fix for a problem."""
         machine, horizon, blind = outlook.machine, outlook.horizon, not fix.remedies
         for remedy in fix.remedies:

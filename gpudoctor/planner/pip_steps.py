@@ -217,7 +217,7 @@ def _set(option: str, settings: InstallerSettings, name: str) -> str:
 
 
 def variables(place: Place) -> dict[str, str]:
-    """Variables of a pip command: an environment that is no venv is meant all the same."""
+    """Variables of a pip command: PIP_REQUIRE_VIRTUALENV is switched off where the environment is no venv."""
     needless = place.tool == "pip" and place.settings.require_virtualenv and bool(place.conda)
     return {"PIP_REQUIRE_VIRTUALENV": "0"} if needless else {}
 

@@ -17,7 +17,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, Extension, PythonEnvironment
 from gpudoctor.probes.distributions import with_details
 from gpudoctor.probes.gpu_libraries import is_own_copy
-from gpudoctor.probes.record import RECORD_LIMIT, listed_files
+from gpudoctor.probes.record import listed_files, read_record
 
 if TYPE_CHECKING:
     from gpudoctor.probes.library_search import Asker, Recorded
@@ -29,7 +29,7 @@ _MARKS = ("cuda", "cudnn", "cubin", "rocm", "hip", "gpu", "torch", "xla", "tenso
 _LARGE = 1 << 20
 """GPU code makes a library large: smaller ones are opened if their names or their neighbours' tell of a GPU."""
 _MOST_LIBRARIES = 200
-"""Of one distribution."""
+"""The most libraries of one distribution."""
 _WITH_PATHFINDER = r"cuda-pathfinder\b"
 _LOOSE = (b".cubin", b".hsaco", b".co", b".fatbin")
 
@@ -39,7 +39,7 @@ class _Package:
 
     def __init__(self, distribution: Distribution, content: bytes) -> None:
         self.distribution = distribution
-        self.record = b"\n" + content
+        self.record = content
         self.libraries = {_text(path): size for path, size in listed_files(self.record, b".so")}
         names = "\n".join((distribution.name, *self.libraries))
         self.marked = any(mark in names for mark in _MARKS)
@@ -95,7 +95,7 @@ def _listed(host: Host, distribution: Distribution) -> _Package | None:
     """What its RECORD lists; None without a library or kernel."""
     if not distribution.path.endswith(".dist-info"):
         return None
-    content = host.data(posixpath.join(distribution.path, "RECORD"), RECORD_LIMIT).value or b""
+    content = read_record(host, distribution.path) or b""
     if b".so" not in content and not any(mark in distribution.name for mark in _MARKS):
         return None
     return _Package(distribution, content)

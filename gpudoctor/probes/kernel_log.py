@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor.host import Host
+from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Fact, KernelLog, LogFault, absent, denied, known, unknown
 from gpudoctor.probes.log_lines import Entry, this_boot
 from gpudoctor.probes.pci_address import find_address, normal_address
@@ -102,8 +103,8 @@ def _boot_time(host: Host) -> int | None:
 def _records_with(written: str, needles: Sequence[str]) -> str:
     """The records of /dev/kmsg that hold one of `needles`: a healthy machine has few or none to parse. Where a
     pattern needs a space, there may be an escaped line break."""
-    present = [needle for needle in ("\\x", *needles) if needle in written]
-    return "\n".join(line for line in written.split("\n") if any(needle in line for needle in present))
+    lines = written.split("\n")
+    return "\n".join(lines[number] for number in lines_with({"\\x", *needles}, written))
 
 
 def _faults(entries: Sequence[Entry], patterns: Sequence[LogPattern]) -> tuple[LogFault, ...]:

@@ -6,6 +6,8 @@ import posixpath
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpudoctor.dependencies import TRITONS, normalised
 from gpudoctor.frameworks.torch.probes.copies import find_copies, remains
 from gpudoctor.host import Host, LiveHost
@@ -97,6 +99,10 @@ def probe_environment(
     )
     copies = find_copies(host, path, surroundings.conda)
     installed = _torch(surroundings, copies)
+    if installed.locked:
+        distributions = tuple(
+            replace(one, damaged=installed.locked) if one.name == "torch" else one for one in distributions
+        )
     project = project_of(host, layout)
     faults = start_faults(host, layout, path)
     others = read_frameworks(host, frameworks, distributions, environ, layout.prefix) if frameworks else ()

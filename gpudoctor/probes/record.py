@@ -5,16 +5,31 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from gpudoctor.codeobjects.elf import NotReadable, open_elf
 from gpudoctor.host import Host
 from gpudoctor.machine import DamagedFile
 
-RECORD_LIMIT = 4 << 20
+RECORD_LIMIT = 16 << 20
 _BIN = b"/bin/"
+_HEADERS = b"\ntorch/include/"
 _MOST_COMPARED = 100
+_MOST_PROGRAMS = 2000
 _REST = re.compile(rb'((?:\.\d+)*)"?,?[^,\n]*,(\d{1,15})(?:\r?\n|$)')
+
+
+def read_record(host: Host, folder: str) -> bytes | None:
+    """The RECORD of a .dist-info after a line break, so that every path follows one. The headers of torch, two of its
+    three lines, are left out: no program needs them, and a folder's files stand together."""
+    content = host.data(posixpath.join(folder, "RECORD"), RECORD_LIMIT).value
+    if content is None:
+        return None
+    first = content.find(_HEADERS)
+    if first < 0:
+        return b"\n" + content
+    _, _, after = content[content.rfind(_HEADERS) + 1 :].partition(b"\n")
+    return b"\n".join((b"", content[:first], after))
 
 
 def listed_files(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:
@@ -29,7 +44,15 @@ def listed_files(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:
             yield begin + mark.rstrip(b",") + rest[1], int(rest[2])
 
 
-def programs(content: bytes) -> Iterator[bytes]:
+def locked_programs(host: Host, site: str, content: bytes) -> Iterator[DamagedFile]:
+    """Programs of a distribution in `site` that nobody may execute, of those that its RECORD lists."""
+    for program in islice(_programs(content), _MOST_PROGRAMS):
+        path = posixpath.join(site, program.decode("utf-8", "replace"))
+        if _is_locked(host, path):
+            yield DamagedFile(path=path, problem="not-executable")
+
+
+def _programs(content: bytes) -> Iterator[bytes]:
     """Files in the bin folders of packages, such as torch/bin/protoc; not the commands of the environment."""
     for before, after in pairwise(content.split(_BIN)):
         folder, name = before[before.rfind(b"\n") + 1 :], after[: after.find(b",")]
@@ -37,8 +60,7 @@ def programs(content: bytes) -> Iterator[bytes]:
             yield folder + _BIN + name
 
 
-def locked(host: Host, path: str) -> bool:
-    """Whether a program has lost the right to be executed."""
+def _is_locked(host: Host, path: str) -> bool:
     found = host.stat(path).value if host.live else None  # a recording may not keep the permissions
     if found is None or found.kind != "file" or found.mode & 0o111:
         return False
@@ -65,13 +87,11 @@ def damage(host: Host, path: str, size: int) -> DamagedFile | None:
 def share_present(host: Host, record: str) -> float | None:
     """Of the libraries and packages that a record lists, the share that lies there in the listed size; None if it has
     no RECORD."""
-    content = host.data(posixpath.join(record, "RECORD"), RECORD_LIMIT).value
-    if not content:
+    content = read_record(host, record)
+    if not content or content == b"\n":
         return None
     site = posixpath.dirname(record)
-    listed = [*listed_files(b"\n" + content, b".so"), *listed_files(b"\n" + content, b"/__init__.py,")][
-        :_MOST_COMPARED
-    ]
+    listed = [*listed_files(content, b".so"), *listed_files(content, b"/__init__.py,")][:_MOST_COMPARED]
     stats = ((host.stat(posixpath.join(site, path.decode("utf-8", "replace"))).value, size) for path, size in listed)
     return sum(stat is not None and stat.size == size for stat, size in stats) / len(listed) if listed else 0.0
 

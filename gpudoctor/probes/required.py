@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import closure, find_one, marker_environment
 from gpudoctor.host import Host
-from gpudoctor.machine import DamagedFile, Distribution
+from gpudoctor.machine import Distribution
 from gpudoctor.probes.distributions import JUDGED, with_details
 from gpudoctor.probes.import_path import Folder, ImportPath
-from gpudoctor.probes.record import RECORD_LIMIT, damage, listed_files, locked, programs
+from gpudoctor.probes.record import damage, listed_files, locked_programs, read_record
 
 _MOST_FILES = 2000
 _MOST_REPORTED = 20
@@ -106,26 +106,16 @@ def _has_module(folders: Iterable[Folder], name: str) -> bool:
 
 
 def _with_damage(host: Host, distribution: Distribution) -> Distribution:
-    """The other files of torch are compared where it is read."""
-    content = (
-        host.data(posixpath.join(distribution.path, "RECORD"), RECORD_LIMIT).value if distribution.path else None
-    )
+    """Torch's RECORD, the longest of all, is compared where torch is read."""
+    content = read_record(host, distribution.path) if distribution.path and distribution.name != "torch" else None
     if content is None:
         return distribution
     site = posixpath.dirname(distribution.path)
-    looked_at, damaged = 0, []
-    for name, size in _looked_at(b"\n" + content) if distribution.name != "torch" else ():
-        looked_at += 1
-        problem = damage(host, posixpath.join(site, name), size)
-        if problem is not None:
-            damaged.append(problem)
-        if looked_at == _MOST_FILES:
-            break
-    gone = [file for file in damaged if file.problem == "missing"]
-    emptied = bool(gone) and len(gone) == looked_at
-    paths = (posixpath.join(site, path.decode("utf-8", "replace")) for path in islice(programs(content), _MOST_FILES))
-    damaged = damaged[:_MOST_REPORTED]
-    damaged += [DamagedFile(path, "not-executable") for path in paths if locked(host, path)]
+    looked_at = list(islice(_looked_at(content), _MOST_FILES))
+    compared = (damage(host, posixpath.join(site, name), size) for name, size in looked_at)
+    damaged = [problem for problem in compared if problem is not None]
+    emptied = bool(damaged) and sum(file.problem == "missing" for file in damaged) == len(looked_at)
+    damaged = [*damaged[:_MOST_REPORTED], *locked_programs(host, site, content)]
     return replace(distribution, damaged=tuple(damaged), emptied=emptied) if damaged else distribution
 
 

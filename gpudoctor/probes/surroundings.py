@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from gpudoctor.host import Host
-from gpudoctor.machine import Distribution, Fact, LoadPath, MissingSymbols, Torch, unknown
+from gpudoctor.machine import DamagedFile, Distribution, Fact, LoadPath, MissingSymbols, Torch, unknown
 from gpudoctor.matrix.rows import LateLibrary
 from gpudoctor.probes.distributions import CondaPackage
 from gpudoctor.probes.import_path import ImportPath
@@ -30,6 +30,8 @@ class InstalledTorch(Struct, frozen=True):
     """The torch that Python imports, and the libraries from outside that it loads."""
 
     torch: Fact[Torch]
+    locked: tuple[DamagedFile, ...] = ()
+    """Its programs that nobody may execute."""
     libraries: LoadPath = LoadPath()
     """GPU libraries that LD_LIBRARY_PATH and LD_PRELOAD lead to."""
     missing_symbols: tuple[MissingSymbols, ...] = ()

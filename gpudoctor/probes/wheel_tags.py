@@ -16,7 +16,7 @@ from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.file_owner import extension_python, machine_of
 from gpudoctor.probes.python_layout import Layout
-from gpudoctor.probes.record import RECORD_LIMIT, listed_files
+from gpudoctor.probes.record import listed_files, read_record
 
 _WHEEL_LIMIT = 64 << 10
 _MOST_TAGS = 500
@@ -29,8 +29,8 @@ _ARCHS = {"i686": "i386", "armv6l": "32-bit ARM", "armv7l": "32-bit ARM", "ppc64
 def with_their_wheels(
     host: Host, layout: Layout, distributions: tuple[Distribution, ...]
 ) -> tuple[Distribution, ...]:
-    """The same distributions. Those of this environment whose wheel is for another Python or platform say for
-    which, and those whose files are links that lead nowhere say so."""
+    """The same distributions, with a mark on those whose wheel is for another Python or platform, and on those whose
+    files are links that lead nowhere."""
     inside = f"{layout.prefix.rstrip('/')}/"
     machine = machine_of(host, host.resolve(layout.interpreter) or "")
     return tuple(
@@ -60,10 +60,10 @@ def _made_for(host: Host, distribution: Distribution, text: str, python: str, ma
     wrong = [_misfit(*tag, python=python, machine=machine) for tag in tags if len(tag) == 3]
     if not wrong or not all(wrong):
         return ""
-    record = host.data(posixpath.join(distribution.path, "RECORD"), RECORD_LIMIT).value
+    record = read_record(host, distribution.path)
     if record is None:
         return ""
-    libraries = [path.decode("utf-8", "replace") for path, _ in listed_files(b"\n" + record, b".so")]
+    libraries = [path.decode("utf-8", "replace") for path, _ in listed_files(record, b".so")]
     loaded = any(extension_python(path) == python for path in libraries)
     return "" if loaded and wrong[0].startswith("Python") else wrong[0]
 

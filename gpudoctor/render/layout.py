@@ -16,10 +16,13 @@ Line = list[Span]
 
 _WIDEST_LABEL = 24
 _SHELL_WORD = r"""(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+"""
+_WORD = rf" *{_SHELL_WORD}| +|."
+_WITH_VALUE = rf" *--[a-z][a-z-]* +(?!-){_SHELL_WORD}"
+"""An option and its value, which people read together."""
 _CODE = r"`[^`]{1,60}`"
 
 
-def broken(line: Line, width: int) -> Iterator[Line]:
+def wrap(line: Line, width: int) -> Iterator[Line]:
     """The lines that a line becomes at this width; a single word that is longer stays whole."""
     line = [(re.sub(r"\s", " ", text), style) for text, style in line]
     styles = {style for _, style in line}
@@ -74,7 +77,7 @@ def _broken_command(line: Line, width: int) -> Iterator[Line]:
     length = 0
     for text, style in line:
         part = ""
-        for word in re.findall(rf" *{_SHELL_WORD}| +|.", text) if style == "command" else [text]:
+        for word in _words(text, width - hang - len("   \\")) if style == "command" else [text]:
             if length > hang and style == "command" and length + len(word) + len(" \\") > width:
                 yield [*current, (f"{part} \\", style)]
                 current, part, length = [(" " * (hang + 2), "")], word.lstrip(), hang + 2 + len(word.lstrip())
@@ -83,6 +86,12 @@ def _broken_command(line: Line, width: int) -> Iterator[Line]:
             length += len(word)
         current.append((part, style))
     yield _trimmed(current)
+
+
+def _words(command: str, room: int) -> Iterator[str]:
+    """The words of a command with the spaces before them, an option with its value where there is room for both."""
+    for part in re.findall(f"{_WITH_VALUE}|{_WORD}", command):
+        yield from [part] if len(part.strip()) <= room else re.findall(_WORD, part)
 
 
 def _trimmed(line: Line) -> Line:

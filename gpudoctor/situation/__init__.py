@@ -37,7 +37,7 @@ class Situation:
         self.peer_torch = peer_torch
         """The torch that works on machines of the same kind beside this one: a fix keeps to it where it can."""
         self.answers: dict[object, Any] = {}
-        """Of the questions that `answer_once` marks."""
+        """Answers to the questions that `answer_once` marks."""
 
     def on(self, machine: Machine) -> Situation:
         """The same situation on a changed machine."""

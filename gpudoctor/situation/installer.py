@@ -41,7 +41,7 @@ def settings(environment: PythonEnvironment) -> InstallerSettings:
 def refusal(situation: Situation, name: str, version: str) -> str:
     """Why the installer's configuration excludes a version of a package; "" if it does not."""
     if constraint := excluding(situation, name, version):
-        return f"the constraint {told(constraint)} excludes it"
+        return f"the constraint {with_place(constraint)} excludes it"
     environment = situation.environment
     configured = settings(environment) if environment else None
     if configured is None or not configured.no_index or configured.wheels is None:
@@ -63,7 +63,7 @@ def excluding(situation: Situation, name: str, version: str) -> Constraint | Non
     return next((one for one in mine if not _admits(one.specifier, version)), None)
 
 
-def told(constraint: Constraint) -> str:
+def with_place(constraint: Constraint) -> str:
     """A constraint and its place: "torch<=2.14.1 (/etc/pip/constraints.txt, line 2)"."""
     return f"{constraint.name}{constraint.specifier} ({constraint.source})"
 

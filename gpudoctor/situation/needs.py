@@ -65,6 +65,31 @@ def gpus_or_driver(situation: Situation) -> bool:
     return bool(situation.machine.gpus or situation.machine.nvidia.answered)
 
 
+def gpu_traces(situation: Situation) -> bool:
+    """A GPU is known, or a trace of one: a node, a loaded module, a driver's answer, a line in the kernel log."""
+    machine = situation.machine
+    nvidia, amd = machine.nvidia, machine.amd
+    driver = nvidia.answered or nvidia.module.known or nvidia.modules_loaded.value
+    nodes = nvidia.nodes.value or amd.kfd.value or amd.render_nodes.value
+    return bool(machine.gpus or driver or nodes or log_faults(situation))
+
+
+def gpus_or_selection(situation: Situation) -> bool:
+    """A GPU is known, or a variable selects the visible ones."""
+    return gpus(situation) or any(name.endswith("_VISIBLE_DEVICES") for name in situation.machine.variables)
+
+
+def driver_asked(situation: Situation) -> bool:
+    """The driver was asked, not only its files read."""
+    return situation.machine.level != "static"
+
+
+def torch_without_record(situation: Situation) -> bool:
+    """There is no torch with a whole record of its installation."""
+    record = situation.machine.installed("torch")
+    return situation.torch is None or record is None or bool(record.lacks)
+
+
 def amd_gpus(situation: Situation) -> bool:
     """A GPU of AMD's is known."""
     return bool(situation.machine.of_vendor("amd"))
@@ -150,6 +175,41 @@ def computing_packages(situation: Situation) -> bool:
     environment = situation.environment
     described = any(one.path == "description" for one in situation.machine.packages)
     return bool(environment and environment.extensions) or described
+
+
+def unlinked_packages(situation: Situation) -> bool:
+    """The files of a package are links that lead nowhere."""
+    return any(one.unlinked for one in situation.machine.packages)
+
+
+def packages_installed_twice(situation: Situation) -> bool:
+    """A package has two whole records in one folder."""
+    return any(one.twins for one in situation.machine.packages)
+
+
+def packages_for_others(situation: Situation) -> bool:
+    """The wheel of a package was made for another Python or platform."""
+    return any(one.made_for for one in situation.machine.packages)
+
+
+def locked_programs(situation: Situation) -> bool:
+    """Nobody may execute a program of a package."""
+    return any(one.locked for one in situation.machine.packages)
+
+
+def start_faults(situation: Situation) -> bool:
+    """Python stops before it imports anything."""
+    return bool(situation.environment and situation.environment.start_faults)
+
+
+def unreadable_environment(situation: Situation) -> bool:
+    """This user may not read what is installed."""
+    return bool(situation.environment and situation.environment.torch.state == "denied")
+
+
+def cdi_specifications(situation: Situation) -> bool:
+    """The host describes its GPUs to container engines."""
+    return bool(situation.machine.nvidia.cdi.value)
 
 
 def damaged_packages(situation: Situation) -> bool:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.finding import ReplacePackage, ReplaceTorch
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures, local_version, public_version
 from gpudoctor.situation import Situation

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import applying, marker_environment
 from gpudoctor.finding import Evidence, Fix, Manual, ReplacePackage, Severity
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Extension, Torch
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
@@ -19,6 +19,9 @@ from gpudoctor.situation.extensions import alternatives
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchDependent
+
+PACKAGES_WITH_OWN_CHECKS = ("torchvision", "torchaudio", "xformers", "flash-attn", "vllm", "torchcodec")
+"""Packages that have a check of their own for the torch that they were compiled against."""
 
 
 def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
@@ -129,8 +132,8 @@ def _same_cuda(situation: Situation, row: TorchDependent, torch: Torch) -> bool:
 
 @answer_once
 def unloadable(situation: Situation, package: str) -> tuple[Extension, ...]:
-    """Libraries of a package that need symbols which this torch does not define. Of several that are made for one
-    place, all must lack some."""
+    """Libraries of a package that need symbols which this torch does not define. Where several are made for one
+    place, all of them must lack some."""
     environment = situation.environment
     own = [one for one in (environment.extensions if environment else ()) if one.package == package and one.of_torch]
     groups = alternatives(own).values()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import GfxTarget, TorchBuild
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
-_DEVICE_WHEEL = "amd-torch-device-"
+DEVICE_WHEEL = "amd-torch-device-"
 _FAMILY = r"rocm-sdk-libraries-(gfx[0-9a-f]+)(x?)(?:-(\w+))?$"
 _ONE_TARGET = r"gfx\d+[0-9a-f]{2}$"
 
@@ -99,7 +99,7 @@ def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
     distributions = environment.distributions if environment else None
     wheels = [d.name for d in (distributions.value or ())] if distributions else []
     wheels += own.device_packages if own else ()
-    device = sorted({name.removeprefix(_DEVICE_WHEEL) for name in wheels if name.startswith(_DEVICE_WHEEL)})
+    device = sorted({name.removeprefix(DEVICE_WHEEL) for name in wheels if name.startswith(DEVICE_WHEEL)})
     exact = tuple(name for name in device if re.match(_ONE_TARGET, name))
     read = own and (own.gfx if vendor == "amd" else own.sass or own.ptx)
     if own and read:
@@ -113,7 +113,7 @@ def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
         )
     if vendor == "amd" and device:
         families = len(exact) < len(device)
-        source = f"device distributions ({_DEVICE_WHEEL}*)"
+        source = f"device distributions ({DEVICE_WHEEL}*)"
         return Code(archs=exact, blas=None if families else exact, source=source, more=families)
     trial = torch.trial.value
     if trial and trial.ok and trial.arch_list:
@@ -133,8 +133,10 @@ def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
     row = row or situation.matrix.kin_of(torch, situation.platform)
     if row is None and vendor == "amd" and torch.origin == "amd":
         return _of_amd(situation.matrix, torch, wheels)
-    if row is None or not row.archs or row.extra:
-        return None  # a row with an extra lists what is available, not what was installed
+    if row is None or not row.archs:
+        return None
+    if row.extra and torch.source != "description":
+        return None  # it lists what is available, not what was installed
     late = _perhaps_later(row, torch)
     return Code(
         archs=tuple(arch for arch in row.archs if arch not in late),

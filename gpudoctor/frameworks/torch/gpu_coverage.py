@@ -23,31 +23,16 @@ from gpudoctor.finding import (
 )
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import Carried, carries, natively, toolkit_knows
-from gpudoctor.machine import Distribution, Gpu, Torch
+from gpudoctor.frameworks.torch.installed_build import better_torch, build_name
+from gpudoctor.machine import Gpu, Torch
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import runs_some_build
-from gpudoctor.situation.gpu_groups import finding, together
+from gpudoctor.situation.gpu_groups import finding, group_by
 from gpudoctor.situation.nvidia_driver import refusal
 from gpudoctor.situation.usable_gpus import in_process_order, runtime_order, select
 
-FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
-"""Origins whose versions pair as the package index says; others bring pairs of their own."""
-
 _MADE_FOR_ITS_PLACE = ("source", "conda", "conda-forge", "ngc", "jetson", "distribution")
 """Origins whose builds are made for the machines they run on: no list of an index can contradict them."""
-
-REPAIRED_WITH_TORCH = (
-    "torch-install-damaged",
-    "torch-import-fails",
-    "torchvision-mismatch",
-    "torchaudio-mismatch",
-    "numpy2-old-torch",
-    "cudnn-mismatch",
-    "nccl-shadowed",
-    "libstdcxx-too-old",
-    "ptxas-too-old",
-)
-"""Problems of the present build that vanish with another build."""
 
 
 CUDA_ORDER = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -105,20 +90,12 @@ def _for_the_screen(situation: Situation, gpu: Gpu) -> bool:
 
 def equal_fits(some: tuple[Fit, ...]) -> tuple[tuple[Fit, ...], ...]:
     """Groups of fits with the same GPU name and the same answer."""
-    return tuple(together(some, lambda fit: (fit.gpu.name, fit.gpu.arch.value, fit.carried)).values())
+    return tuple(group_by(some, lambda fit: (fit.gpu.name, fit.gpu.arch.value, fit.carried)).values())
 
 
 def finding_about(group: tuple[Fit, ...], severity: Severity, **parts: Any) -> Finding:
     """A finding about the GPUs of such a group; `parts` are the other fields of a Finding."""
     return finding(severity, tuple(fit.gpu for fit in group), **parts)
-
-
-def version_evidence(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
-    """What a judgement about a package beside torch is based on."""
-    return (
-        Evidence(f"{package.name}.version", package.version, package.path),
-        Evidence("torch.version", torch.version, torch.source),
-    )
 
 
 def evidence(torch: Torch, fit: Fit) -> tuple[Evidence, ...]:
@@ -141,14 +118,6 @@ def spelled(archs: tuple[str, ...]) -> str:
     return " ".join(archs) or "none"
 
 
-def better_torch(situation: Situation) -> tuple[Fix, ...]:
-    """Fixes with another torch, chosen for the GPUs that it should support."""
-    vendor = situation.built_for
-    usable = situation.usable_of(vendor) if vendor and situation.usable_of(vendor) else situation.usable
-    gpus = builds.gpus_to_serve(situation, usable)
-    return builds.replacements(situation, gpus, keep=situation.torch)
-
-
 def torch_for_all(situation: Situation) -> tuple[Fix, ...]:
     """The torch that supports all GPUs that can be used, where the present one leaves some out; none if there is no
     such build."""
@@ -166,7 +135,7 @@ def torch_for_all(situation: Situation) -> tuple[Fix, ...]:
 
 
 def without_variable(fix: Fix, name: str) -> Fix:
-    """The fix, which now also unsets a variable, unless it sets or unsets it already."""
+    """The fix with the variable unset as well, unless it sets or unsets that already."""
     if any(isinstance(remedy, SetVariable | UnsetVariable) and remedy.name == name for remedy in fix.remedies):
         return fix
     return Fix(fix.title, (*fix.remedies, UnsetVariable(name, why="the GPU's own target then counts")))
@@ -183,7 +152,7 @@ def spoiled(situation: Situation, fit: Fit) -> bool:
 
 
 def misled(fit: Fit) -> bool:
-    """Whether an override takes the GPU for one of another generation: that is a problem of its own."""
+    """Whether an override makes the GPU run code of another generation: that is a problem of its own."""
     return fit.carried.rule == "override-out-of-generation"
 
 
@@ -254,14 +223,6 @@ def visible_as(situation: Situation, wanted: tuple[Gpu, ...]) -> tuple[tuple[str
         gpus = selection.gpus
     places = [str(place) for place, gpu in enumerate(gpus) if gpu in wanted]
     return (("HIP_VISIBLE_DEVICES", ",".join(places)),) if places else ()
-
-
-def build_name(torch: Torch) -> str:
-    """How a person knows this build: "torch 2.9.1+cu128", "torch 2.9.1 (CUDA 12.8)"."""
-    if "+" in torch.version:
-        return f"torch {torch.version}"
-    with_ = f" (CUDA {torch.cuda})" if torch.cuda else f" (ROCm {torch.rocm})" if torch.rocm else ""
-    return f"torch {torch.version}{with_}"
 
 
 def not_told(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> NotJudged:

@@ -31,7 +31,7 @@ from gpudoctor.frameworks.torch.file_faults import (
     named,
     of_file,
 )
-from gpudoctor.frameworks.torch.gpu_coverage import better_torch
+from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of
 from gpudoctor.frameworks.torch.reinstall import all_again, installed_again
 from gpudoctor.frameworks.torch.required_packages import missing_pins, out_of_range, wrong_pins

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Fix, ReplacePackage
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.shadowed_libraries import pins
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.versions import package_matches

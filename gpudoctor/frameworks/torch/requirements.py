@@ -14,12 +14,10 @@ from msgspec import Struct
 
 from gpudoctor.dependencies import TRITONS, Required, closure, find_one, is_empty, joined, marker_environment
 from gpudoctor.finding import Severity
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
-
-SLUG = "requirements-incomplete"
 
 Breaks = Literal["import", "gpu", "part", "nothing"]
 Problem = Literal["absent", "outside", "damaged"]
@@ -42,7 +40,7 @@ class Effect(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As it ends a sentence: "`import torch` fails"."""
+        """The end of a sentence: "`import torch` fails"."""
         if self.breaks == "import":
             return f"`import {self.package.replace('-', '_')}` fails"
         return "GPU work fails" if self.breaks == "gpu" else f"{self.part or self.package} fails"
@@ -63,7 +61,7 @@ class Unmet(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """In a list: "sympy>=1.13.3 (1.12 is installed)"."""
+        """An item of a list: "sympy>=1.13.3 (1.12 is installed)"."""
         if self.problem == "absent":
             return f"{self.name}{self.specifier} (not installed)"
         version = self.found.version if self.found else ""
@@ -135,7 +133,7 @@ def effect_of(situation: Situation, name: str) -> Effect | None:
 
 
 Effects = dict[tuple[str, str], Effect]
-"""By the name of who requires something, and its own."""
+"""Effects by the name of the requiring package and that of the required one."""
 
 
 def _effects(situation: Situation, required: Iterable[Required]) -> Effects:

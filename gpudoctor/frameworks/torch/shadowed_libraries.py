@@ -20,7 +20,7 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, distribution_of, family_of, stem_of, without_cuda
 from gpudoctor.machine import Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures
@@ -120,8 +120,8 @@ def family_in_the_way(situation: Situation, family: str) -> tuple[Library, ...]:
 
 
 def missing_symbols(situation: Situation, family: str | None = None) -> Iterator[MissingSymbols]:
-    """Where one of NVIDIA's libraries, of that family (None: of any but cuDNN's), lacks what another needs. What is
-    needed at the import is not missing where the import worked."""
+    """Symbols that one of NVIDIA's libraries lacks and another needs, in that family (None: in any but cuDNN's).
+    After an import that worked, what the import needs does not count."""
     for one in situation.environment.missing_symbols if situation.environment else ():
         own = family_of(one.library)
         if (own == family if family else own in DISTRIBUTIONS and own != "libcudnn") and (

@@ -13,7 +13,8 @@ from gpudoctor.finding import (
     ReplaceTorch,
     SetVariable,
 )
-from gpudoctor.frameworks.torch.gpu_coverage import better_torch, fits, fixes_beside
+from gpudoctor.frameworks.torch.gpu_coverage import fits, fixes_beside
+from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way, in_the_way, judged_here, pinned_again, pins
 from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE, WRONG, Fault
@@ -53,7 +54,7 @@ def fixes(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
 
 
 def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
-    """The fixes in the row that the text matched. Inside WSL the driver is Windows'."""
+    """Fixes from the row that matched the text. Inside WSL the driver is Windows'."""
     found = []
     for row in fault.causes[:1]:
         of_driver = not _OF_THE_DRIVER.isdisjoint((row.slug, *row.also))
@@ -66,8 +67,8 @@ def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
 
 
 def _with_code(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
-    """Builds for the GPU, without the one that just failed on it; none where nobody named the GPU, or where another
-    program failed."""
+    """Builds for the GPU, without the one that just failed on it; none if the GPU is unknown, or if another program
+    failed."""
     if not fault.gpus or not all(row.of_torch for row in fault.causes):
         return ()
     all_fits = fits(situation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.finding import Fix, Manual, ReplaceTorch
-from gpudoctor.frameworks.torch.gpu_coverage import better_torch
+from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.versions import at_least, figures, public_version
 from gpudoctor.situation import Situation

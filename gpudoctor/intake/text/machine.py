@@ -315,6 +315,8 @@ def _with_environment(machine: Machine, facts: Facts, matrix: Matrix) -> Machine
         for name, said in sorted(decided_with(facts, "package ").items())
         if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,80}", name) and re.fullmatch(r"\d[\w.+!-]{0,60}", said.value)
     )
+    if torch is not None and not any(package.name == "torch" for package in packages):
+        packages = (Distribution(name="torch", version=torch.version, path=torch.source), *packages)
     environment = replace(environment, distributions=known(packages, "text"))
     if not _lists_packages(facts):
         # A framework's GPU build is a package of its own: that nobody named it does not make it a CPU build.

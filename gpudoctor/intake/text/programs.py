@@ -45,6 +45,7 @@ _PROSE_PACKAGE = re.compile(
     r"^\s{0,8}(?:[-*] )?(?:torch|pytorch|PyTorch)[ =:]{1,3}v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?"
     r"(?:[\w.]{0,12})(?:\+[\w.]{2,40})?)\s*$"
 )
+_REMOVED_BY_UV = re.compile(r" - [\w.-]{1,80}==\S{1,60}\s{0,8}$")
 _PRINTED_VERSION = re.compile(r"torch\.__version__['\"]?\s?[:=]\s?['\"]?(?P<version>\d\.\d{1,2}[\w.+]{0,60})")
 
 _WINDOWS = re.compile(
@@ -145,6 +146,8 @@ def _torch(number: int, text: str, facts: Facts) -> None:
         facts.say("torch", yolo["version"].rstrip("."), number, "program")
         if yolo["name"]:
             facts.gpus.append(NamedGpu(number, "program", name=yolo["name"], index=int(yolo["index"])))
+    elif _REMOVED_BY_UV.match(text):
+        return
     elif plain := _PROSE_PACKAGE.match(text):
         facts.say("torch", plain["version"], number, "list")
     elif (found := _TORCH.search(text)) and not re.search(

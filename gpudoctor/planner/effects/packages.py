@@ -37,7 +37,7 @@ _AHEAD = ("PYTHONPATH", ".pth")
 _DEVICE_WHEEL = "amd-torch-"
 
 
-def changed(
+def machine_after(
     situation: Situation, remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
 ) -> Machine | None:
     """The machine with the packages of its environment changed; None where that cannot be told beforehand."""
@@ -79,7 +79,7 @@ def _hidden(environment: PythonEnvironment) -> bool:
 def brings_unread_files(
     situation: Situation, remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
 ) -> bool:
-    """Whether the files of a GPU package come back of which none was there: what they need could not be read."""
+    """Whether a GPU package gets its files back after none of them was there: what they need could not be read."""
     environment = situation.environment
     if not isinstance(remedy, ReinstallPackage) or environment is None:
         return False

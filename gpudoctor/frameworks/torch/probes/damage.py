@@ -13,12 +13,10 @@ import re
 from gpudoctor.host import FileStat, Host
 from gpudoctor.machine import DamagedFile, Fact
 from gpudoctor.probes.listing import Listing
-from gpudoctor.probes.record import ends_early
+from gpudoctor.probes.record import ends_early, locked_programs, read_record
 
-_RECORD_LIMIT = 16 << 20
-# Two lines in three are headers, which are not checked.
 _LOOKED_AT = (
-    rb"\n((?:torch|functorch)/(?!include/)"
+    rb"\n((?:torch|functorch)/"
     rb"(?:[^/,\n]+\.(?:py|so)|[^/,\n]+/__init__\.py|lib/[^/,\n]+\.so(?:\.[\d.]+)?)),[^,\n]*,([1-9]\d{0,15})\b"
 )
 _MOST_FILES = 2000
@@ -26,21 +24,21 @@ _MOST_REPORTED = 20
 
 
 def damaged_files(host: Host, site: str, record: str | None) -> tuple[DamagedFile, ...]:
-    """Damage of the torch in `site`, whose .dist-info is `record` (None: not installed from a wheel). Returns the
-    paths of at most 20 files."""
-    content = host.data(posixpath.join(record, "RECORD"), _RECORD_LIMIT).value if record else None
+    """Damage of the torch in `site`, whose .dist-info is `record` (None: not installed from a wheel): at most 20
+    files, and the programs that nobody may execute."""
+    content = read_record(host, record) if record else None
     if content is None:
         return _cut_libraries(host, posixpath.join(site, "torch/lib"))
     damaged: list[DamagedFile] = []
     listing = Listing(host)
-    for name, size in re.findall(_LOOKED_AT, b"\n" + content)[:_MOST_FILES]:
+    for name, size in re.findall(_LOOKED_AT, content)[:_MOST_FILES]:
         path = posixpath.join(site, name.decode("utf-8", "replace"))
         problem = _problem(host, listing, path, int(size))
         if problem is not None:
             damaged.append(problem)
             if len(damaged) == _MOST_REPORTED:
                 break
-    return tuple(damaged)
+    return (*damaged, *locked_programs(host, site, content))
 
 
 def _problem(host: Host, listing: Listing, path: str, size: int) -> DamagedFile | None:

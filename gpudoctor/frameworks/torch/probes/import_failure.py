@@ -119,8 +119,8 @@ def _of_missing_module(owners: Owners, module: str, trial: ImportTrial) -> Itera
 def unloadable_files(
     around: Surroundings, torch: str, unread: tuple[str, ...], missing: tuple[str, ...]
 ) -> tuple[SuspectFile, ...]:
-    """What is certain to make `import torch` fail here: its extension module, libraries that may not be read, and the
-    files that should have the `missing` libraries."""
+    """Files that certainly make `import torch` fail here: its extension module, libraries that may not be read, and
+    the files that should have the `missing` libraries."""
     host, layout = around.host, around.layout
     names = host.names(torch)
     if names.state == "denied":

@@ -7,7 +7,7 @@ import posixpath
 from gpudoctor.frameworks.torch.probes.copies import Copies, record_fits
 from gpudoctor.frameworks.torch.probes.damage import damaged_files
 from gpudoctor.frameworks.torch.probes.files import (
-    Setting,
+    OriginFacts,
     VersionFile,
     build_of,
     by_record,
@@ -64,6 +64,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
 
         missing += amdsmi_misfit(host, around.path, first.path, around.environ)
     unresolved = missing_libraries(walk, system)
+    damaged = () if unseen else _damage(host, first.path, record)
     found = Torch(
         version=file.version,
         build=build_of(file) or _cpu_build(host, around, first.path, file),
@@ -73,7 +74,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
         origin=origin_of(file, _setting(around, first.path, first.via, record)),
         path=first.path,
         copies=copies.all,
-        damaged=() if unseen else _damage(host, first.path, record),
+        damaged=tuple(file for file in damaged if file.problem != "not-executable"),
         needs_glibcxx=walk.glibcxx,
         needs_glibc=walk.glibc,
         needs_libraries=unresolved,
@@ -85,6 +86,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
     stdcxx, stdcxx_path = cxx_runtime(host, walk, system, rpath)
     return InstalledTorch(
         torch=known(found, source),
+        locked=tuple(file for file in damaged if file.problem == "not-executable"),
         libraries=foreign,
         missing_symbols=missing,
         libstdcxx=stdcxx,
@@ -119,11 +121,11 @@ def _damage(host: Host, torch: str, record: Distribution | None) -> tuple[Damage
     return (DamagedFile(path=version, problem="truncated"), *(file for file in found if file.path != version))
 
 
-def _setting(around: Surroundings, torch: str, via: str, record: Distribution | None) -> Setting:
+def _setting(around: Surroundings, torch: str, via: str, record: Distribution | None) -> OriginFacts:
     host, conda = around.host, around.conda
     inside = torch.startswith(posixpath.join(around.layout.prefix, "lib") + "/")
     by_conda = conda is not None and inside and (record is None or record.installer in ("", "conda"))
-    return Setting(
+    return OriginFacts(
         real_path=host.resolve(torch) or torch,
         distribution=record,
         conda_channel=channel_of(host, conda) if by_conda and conda else None,

@@ -1,0 +1,48 @@
+"""The installed torch as a build: where it came from, what people call it, and the fixes that replace it."""
+
+from __future__ import annotations
+
+from gpudoctor.finding import Evidence, Fix
+from gpudoctor.frameworks.torch import builds
+from gpudoctor.machine import Distribution, Torch
+from gpudoctor.situation import Situation
+
+FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
+"""Origins whose versions pair as the package index says; others bring pairs of their own."""
+
+REPAIRED_WITH_TORCH = (
+    "torch-install-damaged",
+    "torch-import-fails",
+    "torchvision-mismatch",
+    "torchaudio-mismatch",
+    "numpy2-old-torch",
+    "cudnn-mismatch",
+    "nccl-shadowed",
+    "libstdcxx-too-old",
+    "ptxas-too-old",
+)
+"""Problems of the present build that vanish with another build."""
+
+
+def build_name(torch: Torch) -> str:
+    """How a person knows this build: "torch 2.9.1+cu128", "torch 2.9.1 (CUDA 12.8)"."""
+    if "+" in torch.version:
+        return f"torch {torch.version}"
+    with_ = f" (CUDA {torch.cuda})" if torch.cuda else f" (ROCm {torch.rocm})" if torch.rocm else ""
+    return f"torch {torch.version}{with_}"
+
+
+def version_evidence(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
+    """What a judgement about a package beside torch is based on."""
+    return (
+        Evidence(f"{package.name}.version", package.version, package.path),
+        Evidence("torch.version", torch.version, torch.source),
+    )
+
+
+def better_torch(situation: Situation) -> tuple[Fix, ...]:
+    """Fixes with another torch, chosen for the GPUs that it should support."""
+    vendor = situation.built_for
+    usable = situation.usable_of(vendor) if vendor and situation.usable_of(vendor) else situation.usable
+    gpus = builds.gpus_to_serve(situation, usable)
+    return builds.replacements(situation, gpus, keep=situation.torch)
