@@ -77,7 +77,7 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
     if not description.gpus:
         raise InputError("describe at least one GPU: --gpu NAME (`gpudoctor matrix show nvidia_gpus` lists names)")
     machine = described_machine(healthy(variables), description, matrix)
-    open_facts = {"kernel": description.kernel, "torch": description.torch}
+    open_facts = {"kernel": description.kernel, "no torch": description.torch}
     left = [name for name, value in open_facts.items() if not value]
     if not description.python_version:
         environment = machine.environment.value
