@@ -16,6 +16,7 @@ _SIGNS = re.compile(
     r"(?im)^#{1,4} {0,3}(?:summary|test plan|testing|changes|what changed|validation|motivation|related issue)\b"
     r"|\bthis (?:pr|pull request|commit|patch)\b|^(?:closes|fixes|resolves):? #\d"
     r"|\b(?:before|after) this pr\b|contributor licen[cs]e agreement|^pull request #\d"
+    r"|\badr-\d{3,4}\b|^#{0,4} {0,3}(?:decision|consequences|considered (?:options|alternatives))$"
     r"|^(?:this|it) (?:adds|fixes|changes|removes|implements|introduces|moves)\b|\bthis implementation\b"
 )
 _MOST_BEFORE = 5
@@ -27,6 +28,6 @@ _ENOUGH = 2
 
 
 def is_change_request(lines: tuple[Line, ...]) -> bool:
-    """Whether the text is a pull request or the message of a commit."""
+    """Whether the text is a pull request, the message of a commit, or the record of a decision."""
     signs = {sign[0].lower() for sign in _SIGNS.finditer("\n".join(line.text for line in lines[:_MOST_LINES]))}
     return len(signs) >= _ENOUGH or (bool(signs) and any(_TITLE.match(line.text) for line in lines[:_MOST_BEFORE]))

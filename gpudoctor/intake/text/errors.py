@@ -96,6 +96,8 @@ def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
 def _unwrapped(lines: tuple[Line, ...]) -> Iterator[Line]:
     """Each line with the next one, as a terminal or a person may have broken it in two."""
     for line, following in pairwise(lines):
+        if is_hypothetical(line.text) or is_hypothetical(following.text):
+            continue
         if following.text[:1] == " " or len(line.text) >= _BROKEN_FROM:
             yield Line(line.number, f"{line.text} {following.text.strip()}")
         if len(line.text) >= _BROKEN_FROM:

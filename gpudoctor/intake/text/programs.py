@@ -206,6 +206,8 @@ _WANTS_CPU = re.compile(
     r"(?i)(?<!use )(?<!use ['\"])(?:\bdevice ?= ?[\"']?cpu\b|--(?:device[ =])?cpu\b)|\buse[-_]cpu\b"
     r"|\b(?:want|trying|tried|like|possible|how|can i|try)\b[^.;!?]{0,40}\b(?:run|use|work|train|infer)\w*\b"
     r"[^.;!?]{0,40}\b(?:on|from|with|using) (?:the |my |a )?cpu\b(?! instead)"
+    r"|\b(?:how (?:to|do I|can I)|want to|happy with)\b[^.;!?]{0,40}\b(?:without (?:(?:a|an|any|the) )?gpu"
+    r"|(?:the )?cpu)\b"
     r"|\bcpu[- ]only (?:machine|server|laptop|setup|mode)\b"
     r"|\bI (?:have no|do ?n.t have (?:a |an )?(?:\w+ )?)gpu\b|\bwithout (?:a |an |any )gpu\b|\bmac ?book\b"
 )

@@ -12,6 +12,7 @@ from gpudoctor.intake.text.kernel_log import read_kernel_log
 from gpudoctor.intake.text.key_values import read_key_values
 from gpudoctor.intake.text.lines import Line, plain_lines
 from gpudoctor.intake.text.machine import machine_of
+from gpudoctor.intake.text.manual import is_manual
 from gpudoctor.intake.text.packages import read_packages
 from gpudoctor.intake.text.programs import read_asides, read_programs, read_prose
 from gpudoctor.intake.text.several import several
@@ -30,7 +31,7 @@ _MOST_GPUS = 256
 def read_text(content: bytes, matrix: Matrix) -> Machine:
     """The machine that a text tells of."""
     lines = plain_lines(content)
-    if is_change_request(lines):
+    if is_change_request(lines) or is_manual(lines):
         return machine_of(Facts(), matrix, ())
     telling = telling_lines(lines)
     facts, read = _outline(lines, telling, matrix)

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from gpudoctor.intake.text.access import read_user
 from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.kernel_log import read_module
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
@@ -233,7 +234,7 @@ def _python(number: int, text: str, following: Line | None, facts: Facts) -> Non
         return
     if printed := _PRINTED.search(text):
         _answer(re.sub(r"\(.*", "", printed["name"]), printed["value"].strip(), number, facts)
-    elif (said := _SAID_AVAILABLE.search(text)) and said["value"]:
+    elif (said := _SAID_AVAILABLE.search(text)) and said["value"] and not is_hypothetical(text):
         facts.say("available", said["value"].title(), number, "prose")
 
 

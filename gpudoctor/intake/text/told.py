@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
+from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ToldCircumstance
 
 _ABOUT_GPUS = re.compile(
-    r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|geforce|radeon|[rg]tx"
-    r"|torch|ollama|comfyui|to (?:the )?cpu)\b"
+    r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|nouveau|geforce|radeon"
+    r"|[rg]tx|torch|ollama|comfyui|to (?:the )?cpu)\b"
     r"|显卡|видеокарт|grafikkarte|tarjeta|placa de v|onnxruntime",
     re.ASCII,
 )
@@ -28,9 +29,9 @@ _COMPLAINS = re.compile(
     re.ASCII,
 )
 _HELPED = re.compile(
-    r"\b(?:fix(?:es|ed)?|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|works? (?:again|now|fine|for me)|worked"
-    r"|(?:did|does) the trick|workaround|restor(?:es|ed)|(?<!you )(?:had|have|has|needs?|needed) to|(?<!you )must)\b"
-    r"|解决了|可以了",
+    r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
+    r"|works? (?:again|now|fine|for me)|(?:did|does) the trick|workaround|restor(?:es|ed)"
+    r"|(?<!you )(?:had|have|has|needs?|needed) to|(?<!you )must)\b|解决了|可以了",
     re.ASCII,
 )
 """What is said of a remedy."""
@@ -55,13 +56,22 @@ _AROUND = 160
 
 def read_told(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The circumstances of the matrix that the lines tell, each once."""
-    texts = [line.text.translate(_MARKS) if _is_sentence(_untitled(line)) else "" for line in lines]
+    texts = [line.text.translate(_MARKS) if _is_sentence(_untitled(line)) else "" for line in _not_of_commands(lines)]
     lowered = "\n".join(texts).lower()
     for row in matrix.tables.told_circumstances:
         places = tuple(lines_with(row.signs, lowered))
         found = list(_told(row, lines, texts, places[:_MOST_PLACES]))
         if found and not (row.unless and re.search(row.unless, lowered)) and re.search(row.beside, lowered):
             facts.told.append(found[-1])
+
+
+def _not_of_commands(lines: tuple[Line, ...]) -> Iterator[Line]:
+    """The lines; those of a command that backslashes continue are empty. Its options are no advice that helped."""
+    continued = False
+    for line in lines:
+        continues = line.text.endswith("\\")
+        yield Line(line.number, "") if continued or continues else line
+        continued = continues
 
 
 def _untitled(line: Line) -> str:
@@ -72,7 +82,7 @@ def _untitled(line: Line) -> str:
 def _is_sentence(text: str) -> bool:
     """Whether a person may have written the line: a few words, no table, no log."""
     words = text.count(" ") >= _FEWEST_SPACES or _WITHOUT_SPACES.search(text) is not None
-    return words and "   " not in text.strip() and not _PRINTED.match(text)
+    return words and "   " not in text.strip() and not _PRINTED.match(text) and not is_hypothetical(text)
 
 
 def _told(

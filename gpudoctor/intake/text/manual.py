@@ -1,0 +1,66 @@
+"""Articles, manuals and guides: a reader may meet the messages that they quote, and nobody complains of them."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.intake.text.lines import Line
+
+_HEADING = re.compile(
+    r"(?:#{1,6} |={2,6} |Chapter \d{1,2}\. |\*\*)?(?:(?:step )?\d{1,2}[.):] )?(?P<words>\S.{2,70}?)[\s:=*#]*$", re.I
+)
+_OF_FAULTS = re.compile(
+    r"(?i)(?:symptoms?|FAQ|frequently asked questions|trouble-?shooting\b.{0,30}"
+    r"|(?:common|typical|frequent|known|possible) (?:causes?|errors?|issues?|problems?|pitfalls|mistakes)\b.{0,30})$"
+)
+"""Headings under which messages stand that a reader may see."""
+_OF_ADVICE = re.compile(
+    r"(?i)(?:introduction|overview|pre-?requisites|requirements|conclusion|quick ?start|getting started|usage"
+    r"|table of contents|install(?:ation|ing)?\b.{0,40}|(?:quick )?verif(?:ication|y\b.{0,40})|change ?log|see also"
+    r"|further reading|step[- ]by[- ]step\b.{0,20}|(?:the )?(?:fix|solution|resolution|prevention)(?:es|s)?"
+    r"|how to\b.{0,40}|best practices|.{3,40} (?:notes|guide|manual|wiki))$"
+)
+"""Headings under which a reader is told what to do."""
+_TO_THE_READER = re.compile(r"(?i)\byou(?:'|\u2019)?(?:re|ll|ve)?\b|\byour\b")
+_IMPERATIVE = re.compile(
+    r"^(?:[-*\u2022] |\d{1,2}[.)] )?(?:Install|Run|Use|Set|Check|Enable|Disable|Add|Remove|Open|Start|Make sure"
+    r"|Verify|Download|Update|Upgrade|Reboot|Restart|Configure|Create|Copy|Replace|Build|Put|Sign|Enroll?|Register"
+    r"|Do not|Don.t|Never) "
+)
+_OF_A_REPORT = re.compile(
+    r"(?i)\b(?:to reproduce|reproduc(?:tion|er|ing)|(?:expected|actual|current) (?:behaviou?r|result|outcome)"
+    r"|describe the bug|(?:bug|problem|issue) description|what happened|log output|issue type|error message"
+    r"|additional (?:context|information)|your (?:current )?environment|versions?|environment|logs?"
+    r"|operating systems?)$"
+)
+"""Headings of the forms in which people report a fault."""
+_OF_A_PERSON = re.compile(
+    r"\bI\b(?!/)|\b(?:my|me|mine)\b|(?:^|[.!?:] )My\b|\b[Pp]lease (?:help|advise)|\b[Tt]hanks?\b|\?\s*$"
+    r"|\b[Ww]e (?:have|see|got|use|run)\b",
+    re.M,
+)
+"""Words of somebody who tells of a fault of their own, or asks."""
+_PRINTED = re.compile(
+    r"(?m)^\s*(?:Traceback \(most recent call last\)|\[ {0,6}\d{1,7}\.\d{4,6}\]|.{0,12}\d\d:\d\d:\d\d[.,\s]|\+-{20,}"
+    r"|File \"/)"
+)
+"""What a program printed here."""
+_MOST_LINES = 400
+_SIGNS_NEEDED, _LINES_NEEDED = 2, 2
+
+
+def is_manual(lines: tuple[Line, ...]) -> bool:
+    """Whether a text tells readers what to do, and nobody in it tells of a fault of their own."""
+    texts = [line.text.strip() for line in lines[:_MOST_LINES] if line.text.strip()]
+    headings = [match["words"] for match in map(_HEADING.match, texts) if match]
+    faults, advice = (any(map(kind.match, headings)) for kind in (_OF_FAULTS, _OF_ADVICE))
+    to_reader = _has_several(_TO_THE_READER, texts)
+    signs = (faults, advice, to_reader, _has_several(_IMPERATIVE, texts))
+    if sum(signs) < _SIGNS_NEEDED or not (faults or to_reader):  # steps alone tell how to reproduce a fault
+        return False
+    whole = "\n".join(texts)
+    return not (any(map(_OF_A_REPORT.search, headings)) or _OF_A_PERSON.search(whole) or _PRINTED.search(whole))
+
+
+def _has_several(words: re.Pattern[str], texts: list[str]) -> bool:
+    return sum(words.search(text) is not None for text in texts) >= _LINES_NEEDED
