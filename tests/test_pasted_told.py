@@ -275,3 +275,42 @@ def test_what_others_may_see_is_no_complaint(text: str) -> None:
 def test_what_a_person_saw_counts_beside_what_a_manual_says() -> None:
     seen = "I see it, too:\nFailed to initialize NVML: Driver/library version mismatch\n"
     assert problems(f"The manual says: if you see a version mismatch, reboot.\n{seen}") == ["driver-lib-mismatch"]
+
+
+# --- the same command without and with sudo --------------------------------------------------------
+
+DENIED = "hsa api call failure at: rocminfo.cc:1102\nHSA_STATUS_ERROR_OUT_OF_RESOURCES\n"
+LISTED = "HSA System Attributes\nRuntime Version: 1.1\nVendor Name: AMD\n"
+
+
+@pytest.mark.parametrize(
+    ("user", "root", "slug"),
+    [
+        (f"$ /opt/rocm/bin/rocminfo\n{DENIED}", f"$ sudo /opt/rocm/bin/rocminfo\n{LISTED}", "amd-device-permission"),
+        (
+            "me@box:~$ clinfo --list\n",
+            "me@box:~$ sudo -u root clinfo --list\nDevice #0: gfx1030\n",
+            "amd-device-permission",
+        ),
+        (
+            "$ nvidia-smi\nFailed to initialize NVML: Insufficient Permissions\n",
+            "$ sudo nvidia-smi\n| NVIDIA-SMI 550.54.14 |\n",
+            "gpu-device-permission",
+        ),
+    ],
+)
+def test_a_command_that_lists_gpus_for_root_only(user: str, root: str, slug: str) -> None:
+    assert first(f"{user}\nand\n\n{root}").slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"$ rocminfo\n{DENIED}\n$ sudo rocminfo\n{DENIED}",  # root sees no more
+        f"$ rocminfo\n{DENIED}\n$ sudo clinfo\n{LISTED}",  # another command
+        f"$ rocminfo\n\n$ sudo rocminfo\n{LISTED}",  # what the user saw is not pasted
+        f"$ rocminfo\n{DENIED}\n$ sudo rocminfo\n{LISTED}\n$ rocminfo\n{LISTED}",  # it works by now
+    ],
+)
+def test_commands_that_do_not_tell_of_rights(text: str) -> None:
+    assert machine(text).pasted.told == ()

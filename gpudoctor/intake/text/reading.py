@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpudoctor.intake.text.as_root import read_runs_as_root
 from gpudoctor.intake.text.change_request import is_change_request
 from gpudoctor.intake.text.errors import read_errors, read_messages
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.floods import is_short, telling_lines, without_floods
+from gpudoctor.intake.text.gpus import names_vendor_only
 from gpudoctor.intake.text.kernel_log import read_kernel_log
 from gpudoctor.intake.text.key_values import read_key_values
 from gpudoctor.intake.text.lines import Line, plain_lines
@@ -68,7 +70,8 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     read_programs(rest, facts)
     read_asides(rest, facts)
     read_told(rest, facts, matrix)
-    if not facts.gpus:
+    read_runs_as_root(rest, facts, matrix)
+    if all(map(names_vendor_only, facts.gpus)):
         read_prose(rest, facts)
     _shorten(facts)
 
