@@ -22,6 +22,7 @@ _AMD_VARIABLE = (
 )
 _GFX_IN_NAME = re.compile(r"\bgfx(?:9[0-9a-f]{2}|1[0-2]\d{2})\b")
 """What people add to a name: "Ryzen 7 8845HS (Radeon 780M, gfx1103)"."""
+_VENDOR_ONLY = re.compile(r"(?i)\s*(?:nvidia|amd|radeon|geforce|nvidia geforce|amd radeon)(?: gpus?| cards?)?\.?\s*")
 _AMD_LOG, _NVIDIA_LOG = re.compile(r"amdgpu|kfd|radeon"), re.compile(r"NVRM|nvidia|nouveau")
 
 
@@ -31,6 +32,10 @@ def identified(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Iden
     named = gpus_of_best_source(facts)
     if named and named[0].by == "prose":
         return _of_prose(named, matrix)
+    if all(map(names_vendor_only, named)):  # an issue form asks for no more, and the rest of the text may tell
+        of_prose, _ = _of_prose(tuple(gpu for gpu in facts.gpus if gpu.by == "prose"), matrix)
+        if of_prose and any(of_prose[0][1].vendor == one.vendor for gpu in named if (one := _of_vendor(gpu))):
+            return of_prose, ()
     found: list[tuple[NamedGpu, Identity]] = []
     unread: list[str] = []
     for gpu in (_completed(one, facts) for one in named[:_MOST]):
@@ -39,7 +44,14 @@ def identified(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Iden
             unread.append(f"{gpu.name or gpu.pci_id or gpu.arch} (line {gpu.line})")
         else:
             found.append((gpu, identity))
+    known = {identity.vendor for gpu, identity in found if not names_vendor_only(gpu)}
+    found = [(gpu, one) for gpu, one in found if not (names_vendor_only(gpu) and one.vendor in known)]
     return tuple(found), tuple(dict.fromkeys(unread))
+
+
+def names_vendor_only(gpu: NamedGpu) -> bool:
+    """Whether it is no more than "Nvidia"."""
+    return not (gpu.arch or gpu.pci_id or gpu.bdf) and _VENDOR_ONLY.fullmatch(gpu.name) is not None
 
 
 def assumed_gpu(facts: Facts, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity], ...]:
@@ -122,7 +134,7 @@ def _by_name(name: str, matrix: Matrix) -> tuple[str, tuple[Identity, ...]]:
     """The GPUs of a name, and the name: people put all they have behind one key, and add remarks."""
     if not name or len(name) >= _LONGEST_NAME:
         return name, ()
-    parts = [part.strip() for part in re.split(r"[,;]\s|\s[|/]\s", name)]
+    parts = [_closed(part.strip()) for part in re.split(r"[,;]\s|\s[|/]\s", name)]
     named = [(part, found) for part in parts if (found := matrix.gpus_by_name(part))]
     if len(named) == 1:
         return named[0]
@@ -130,6 +142,11 @@ def _by_name(name: str, matrix: Matrix) -> tuple[str, tuple[Identity, ...]]:
     if len(inner := [(part, found) for part in within if (found := matrix.gpus_by_name(part))]) == 1:
         return inner[0]
     return name, matrix.gpus_by_name(name) or matrix.gpus_by_name(re.split(r"[,;(]", name)[0].strip())
+
+
+def _closed(part: str) -> str:
+    """ "GTX 1080 (Pascal" of "GTX 1080 (Pascal, 8 GB)" without the remark that was cut."""
+    return part if ")" in part else part.partition("(")[0].strip()
 
 
 def _of_vendor(gpu: NamedGpu) -> Identity | None:

@@ -249,8 +249,9 @@ def read_prose(lines: Iterable[Line], facts: Facts) -> None:
     )
     errors = {line.number for line in facts.errors}  # an error may name the target of another GPU than the one meant
     meant = (line for line in lines if line.number not in errors and not _COMPARING.search(line.text))
+    before = len(facts.gpus)
     _gpus_of_sentences(meant, facts)
-    if not facts.gpus:
+    if len(facts.gpus) == before:
         _gpus_of_sentences(lines, facts)
 
 

@@ -24,6 +24,9 @@ _VARIABLE = re.compile(
 _ENVIRON = re.compile(
     r"os\.environ\[['\"](?P<name>[A-Z][A-Z0-9_]{3,60})['\"]\]\s?=\s?['\"](?P<value>[^'\"]{0,300})['\"]"
 )
+_EXPECTED = re.compile(r"(?i)[#*\s]{0,8}expected (?:behaviou?r|result|outcome|output)\b[*:\s]{0,4}$")
+"""The heading below which a person writes how it should be."""
+_LONGEST_HEADING = 40
 _ASKED = re.compile(r"(?:\$|>|#)?\s{0,3}echo \$\{?(?P<name>[A-Z][A-Z0-9_]{3,60})\}?\s*$")
 _ADVICE = re.compile(
     r"(?i)(?:for debugging consider|you can set|please set|try (?:setting|using)|consider|recommend"
@@ -99,11 +102,14 @@ _SAID_AVAILABLE = re.compile(
 def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]) -> None:
     """What the shell and Python prompts of a text say; of the variables only the named ones count."""
     contained = frozenset(lines_with(_CONTAINER_SIGNS, "\n".join(line.text for line in lines).lower()))
+    expected = False
     for place, line in enumerate(lines):
         number, text = line
         if not text:
             continue
-        if "=" in text or ": " in text:
+        if text.startswith(("#", "*")) or len(text) < _LONGEST_HEADING:
+            expected = bool(_EXPECTED.match(text)) or (expected and not text.startswith("#"))
+        if ("=" in text or ": " in text) and not expected:
             _variables(number, text, facts, variables)
         asked = _ASKED.match(text) if "echo" in text else None
         if asked and asked["name"] in variables and (following := _following(lines, place)):

@@ -161,6 +161,8 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     """What helped: it counts where the text beside it says so, and then by itself."""
     of_message: bool = False
     """It counts only beside a message that names `slug` among its causes."""
+    of_torch: bool = True
+    """Whether torch may be what failed; of a program with libraries of its own, no build of torch mends anything."""
     slug: str
     severity: Literal["error", "warning"] = "error"
     meaning: str
