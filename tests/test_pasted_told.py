@@ -277,6 +277,16 @@ def test_what_a_person_saw_counts_beside_what_a_manual_says() -> None:
     assert problems(f"The manual says: if you see a version mismatch, reboot.\n{seen}") == ["driver-lib-mismatch"]
 
 
+def test_a_short_text_is_about_one_matter() -> None:
+    sentence = "For some reason secure boot turned on after the update of the BIOS.\n"
+    assert problems(f"The nvidia module is missing\n\nIt worked before.\nI did not look.\n\n{sentence}") == [
+        "secure-boot-module-rejected"
+    ]
+    long = "The rest of the machine is as it was, and nothing else was changed on it since then.\n" * 6
+    assert problems(f"The nvidia module is missing\n\n{long}\n{sentence}") == []
+    assert problems(f"Which nvidia modules are missing?\n\nI ask.\nI read.\n\n{sentence}") == []
+
+
 # --- the same command without and with sudo --------------------------------------------------------
 
 DENIED = "hsa api call failure at: rocminfo.cc:1102\nHSA_STATUS_ERROR_OUT_OF_RESOURCES\n"

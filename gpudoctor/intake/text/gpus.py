@@ -22,7 +22,6 @@ _AMD_VARIABLE = (
 )
 _GFX_IN_NAME = re.compile(r"\bgfx(?:9[0-9a-f]{2}|1[0-2]\d{2})\b")
 """What people add to a name: "Ryzen 7 8845HS (Radeon 780M, gfx1103)"."""
-_VENDOR_ONLY = re.compile(r"(?i)\s*(?:nvidia|amd|radeon|geforce|nvidia geforce|amd radeon)(?: gpus?| cards?)?\.?\s*")
 _AMD_LOG, _NVIDIA_LOG = re.compile(r"amdgpu|kfd|radeon"), re.compile(r"NVRM|nvidia|nouveau")
 
 
@@ -32,7 +31,7 @@ def identified(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Iden
     named = gpus_of_best_source(facts)
     if named and named[0].by == "prose":
         return _of_prose(named, matrix)
-    if all(map(names_vendor_only, named)):  # an issue form asks for no more, and the rest of the text may tell
+    if all(gpu.vendor_only for gpu in named):
         of_prose, _ = _of_prose(tuple(gpu for gpu in facts.gpus if gpu.by == "prose"), matrix)
         if of_prose and any(of_prose[0][1].vendor == one.vendor for gpu in named if (one := _of_vendor(gpu))):
             return of_prose, ()
@@ -44,14 +43,7 @@ def identified(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Iden
             unread.append(f"{gpu.name or gpu.pci_id or gpu.arch} (line {gpu.line})")
         else:
             found.append((gpu, identity))
-    known = {identity.vendor for gpu, identity in found if not names_vendor_only(gpu)}
-    found = [(gpu, one) for gpu, one in found if not (names_vendor_only(gpu) and one.vendor in known)]
     return tuple(found), tuple(dict.fromkeys(unread))
-
-
-def names_vendor_only(gpu: NamedGpu) -> bool:
-    """Whether it is no more than "Nvidia"."""
-    return not (gpu.arch or gpu.pci_id or gpu.bdf) and _VENDOR_ONLY.fullmatch(gpu.name) is not None
 
 
 def assumed_gpu(facts: Facts, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity], ...]:

@@ -9,7 +9,7 @@ from gpudoctor.intake.text.change_request import is_change_request
 from gpudoctor.intake.text.errors import read_errors, read_messages
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.floods import is_short, telling_lines, without_floods
-from gpudoctor.intake.text.gpus import names_vendor_only
+from gpudoctor.intake.text.inventories import read_inventories
 from gpudoctor.intake.text.kernel_log import read_kernel_log
 from gpudoctor.intake.text.key_values import read_key_values
 from gpudoctor.intake.text.lines import Line, plain_lines
@@ -66,12 +66,13 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     read_packages(rest, facts)
     read_messages(lines, facts)
     read_shell(rest, facts, NAMES | matrix.variables)
+    read_inventories(rest, facts)
     two_lines_say(rest, facts)
     read_programs(rest, facts)
     read_asides(rest, facts)
     read_told(rest, facts, matrix)
     read_runs_as_root(rest, facts, matrix)
-    if all(map(names_vendor_only, facts.gpus)):
+    if all(gpu.vendor_only for gpu in facts.gpus):
         read_prose(rest, facts)
     _shorten(facts)
 

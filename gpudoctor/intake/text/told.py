@@ -52,6 +52,8 @@ _BESIDE = 6
 """Lines before and behind a remedy in which a person says that it helped."""
 _AROUND = 160
 """Characters beside the match in which the complaint stands."""
+_SHORT = 500
+"""Characters of a text that is about one matter: what it complains of may stand anywhere in it."""
 
 
 def read_told(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
@@ -89,6 +91,8 @@ def _told(
     row: ToldCircumstance, lines: tuple[Line, ...], texts: list[str], places: tuple[int, ...]
 ) -> Iterator[Told]:
     """Where it is told, up to the first sentence that complains: in one line, or in two as people break sentences."""
+    whole = " ".join(filter(None, texts)).lower()
+    whole = whole if len(whole) <= _SHORT and not _asks(texts) else ""
     pattern = re.compile(row.pattern, re.ASCII)  # letters of Chinese stand beside a word, not within it
     for place in places:
         before, line, after = texts[place - 1] if place else "", texts[place], "".join(texts[place + 1 : place + 2])
@@ -100,10 +104,16 @@ def _told(
         near = around[max(0, found.start() - _AROUND) : found.end() + _AROUND]
         if row.remedy and not _helped(" ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()):
             continue
+        near = whole or near
         complains = row.remedy or bool(_ABOUT_GPUS.search(near) and (row.alone or _COMPLAINS.search(near)))
         yield Told(row.id, text.strip().lstrip("#-* ")[:300], lines[place].number, complains)
         if complains:
             return
+
+
+def _asks(texts: list[str]) -> bool:
+    """Whether the title is a question: then the text explains something, and complains of nothing."""
+    return next(filter(None, texts), "").rstrip().endswith("?")
 
 
 def _helped(text: str) -> bool:
