@@ -437,6 +437,9 @@ IGNORED = (
     [
         ("systemd-modules-load[252]: Module 'nvidia_uvm' is deny-listed", "module-blacklisted"),
         ("error: /usr/lib/aarch64-linux-gnu/libnvinfer.so.7: file too short", "container-no-gpu"),
+        ('Error: failed to stat CDI host device "/dev/dri/renderD129": no such file', "cdi-spec-stale"),
+        ("I got `cudnn ops64_9.dll is not found` error", "cudnn-mismatch"),
+        ("python[42]: segfault at 18 ip 00 sp 00 error 4 in libamdhip64.so.5.4", "torch-rocm-no-arch-for-gpu"),
         ("RuntimeError: versions_helpers.cc:81: The cuSPARSE library was not found.", "framework-cuda-libs-missing"),
         (f"{IGNORED} The supported AMDGPU versions are gfx1030, gfx1100.", "torch-rocm-no-arch-for-gpu"),
     ],

@@ -287,6 +287,25 @@ def test_a_short_text_is_about_one_matter() -> None:
     assert problems(f"Which nvidia modules are missing?\n\nI ask.\nI read.\n\n{sentence}") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("`lspci | grep -i nvidia` yields no output.", "no-gpu"),
+        ("The GPU of NVIDIA is not even listed in lspci.", "no-gpu"),
+        ("lspci | grep -i nvidia shows the GPU, nvidia-smi prints nothing.", None),
+        ("The pip command gave me a CPU-only version of torch, so no GPU is used.", "torch-cpu-only"),
+        ("How do I install the CPU version of torch?", None),
+        ("With ROCm 7.1 there is a rocblas error on my gfx906.", "rocblas-no-arch"),
+        ("rocblas works on my gfx906.", None),
+        ("The execution providers list only azure and cpu, no cuda.", "ort-cpu-and-gpu-both"),
+        ("providers=['CPUExecutionProvider'] is what I use on my GPU server.", None),
+    ],
+)
+def test_what_is_missing_in_the_words_of_a_person(text: str, slug: str | None) -> None:
+    found = problems(f"{text}\n")
+    assert (found[0] if found else None) == slug
+
+
 # --- the same command without and with sudo --------------------------------------------------------
 
 DENIED = "hsa api call failure at: rocminfo.cc:1102\nHSA_STATUS_ERROR_OUT_OF_RESOURCES\n"
