@@ -343,3 +343,34 @@ def test_a_command_that_lists_gpus_for_root_only(user: str, root: str, slug: str
 )
 def test_commands_that_do_not_tell_of_rights(text: str) -> None:
     assert machine(text).pasted.told == ()
+
+
+# --- a crash with a ROCm that has no code for the GPU ----------------------------------------------
+
+CRASH = "tensorflow ends with a segmentation fault on my GPU.\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"GPU: RX 5600 XT\nROCm/MIOpen version: 3.5.0\n{CRASH}",
+        f"I use ROCm 6.4 with a Radeon VII.\n{CRASH}",
+    ],
+)
+def test_a_crash_with_a_rocm_that_has_no_kernels_for_the_gpu(text: str) -> None:
+    assert first(text).slug == "rocblas-no-arch"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"I use ROCm 6.4 with a Radeon RX 6800.\n{CRASH}",  # gfx1030 is in its list
+        f"I have a Radeon VII.\n{CRASH}",  # which ROCm, nobody tells
+        f"I use ROCm 6.4.\n{CRASH}",  # which GPU, nobody tells
+        f"GPU: RX 5600 XT\nROCm version: 6.4\nPyTorch version: 2.7.1+rocm6.3\n{CRASH}",  # torch brings its own
+        f"I upgraded from ROCm 6.4 with a Radeon VII.\n{CRASH}",  # another release than the present one
+        "I use ROCm 6.4 with a Radeon VII, and tensorflow trains on my GPU.\n",
+    ],
+)
+def test_crashes_that_a_gap_of_rocm_does_not_explain(text: str) -> None:
+    assert "crash-without-rocm-code" not in [one.circumstance for one in machine(text).pasted.told]

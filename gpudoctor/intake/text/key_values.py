@@ -57,7 +57,7 @@ _KEYS = {
     "libc": ("libc version",),
     "cudnn": ("cudnn version", "cudnn"),
     "cuda toolkit": ("cuda runtime version", "nvcc", "nvcc version"),
-    "rocm": ("hip runtime version", "rocm version", "rocm"),
+    "rocm": ("hip runtime version", "rocm version", "rocm", "rocm/miopen version"),
 }  # fmt: skip
 _BY_KEY = {key: what for what, keys in _KEYS.items() for key in keys}
 _GPU_KEYS = frozenset((

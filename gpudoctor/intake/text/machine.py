@@ -18,6 +18,7 @@ from gpudoctor.intake.text.gpus import assumed_gpu, identified
 from gpudoctor.intake.text.kernel_log import logged
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
+from gpudoctor.intake.text.rocm_gap import borne_out
 from gpudoctor.intake.text.torch import is_rocm, pasted_torch, source, with_trial
 from gpudoctor.machine import (
     DeviceNode,
@@ -80,7 +81,9 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     if foreign := _foreign(machine, facts):
         named = Os(name={"windows": "Windows", "macos": "macOS"}[foreign])
         machine = replace(machine, system=replace(machine.system, os=known(named, "text"), kernel=unknown(_SILENT)))
-    return replace(machine, pasted=_pasted(machine, facts, unread, machines, foreign), assumed=_assumed(machine))
+    return replace(
+        machine, pasted=_pasted(machine, facts, matrix, unread, machines, foreign), assumed=_assumed(machine)
+    )
 
 
 def _assumed(machine: Machine) -> tuple[str, ...]:
@@ -361,6 +364,7 @@ def _with_errors(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
 def _pasted(
     machine: Machine,
     facts: Facts,
+    matrix: Matrix,
     unread: tuple[str, ...],
     machines: tuple[str, ...],
     foreign: Literal["", "windows", "macos"],
@@ -387,7 +391,7 @@ def _pasted(
         unread=unread,
         foreign=foreign,
         works=works,
-        told=tuple(facts.told),
+        told=borne_out(facts, machine, matrix),
         wants_cpu=not machine.gpus and decided(facts, "wants cpu") is not None,
         vendor="amd" if decided(facts, "for amd") and not driver_said else None,
         error_lines=tuple(lines[text.strip()] for text in machine.errors),

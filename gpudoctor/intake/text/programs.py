@@ -185,6 +185,7 @@ _KERNEL = re.compile(
     r"(?i)\bkernel(?: version)?[\s:=]{1,3}v?(?P<release>[4-9]\.\d{1,2}(?:\.\d{1,3})?(?:-[\w.+-]{1,60})?)(?!\w|\.\d)"
     r"|(?<![\w.])(?P<before>[4-9]\.\d{1,2}(?:\.\d{1,3})?) (?:linux )?kernel\b"
 )
+_ROCM = re.compile(r"(?i)\brocm[ -]?v?(?P<version>[3-9]\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
 _ANOTHER = re.compile(
     r"(?i)grad(?:e|ing)|works?\b|before|after|\btried|latest|requires?|needs?\b|>=|<|instead|older|newer"
     r"|minimum|recommend"
@@ -215,7 +216,7 @@ _WANTS_CPU = re.compile(
 
 
 def read_asides(lines: Iterable[Line], facts: Facts) -> None:
-    """The driver and the kernel that a sentence names, whose GPUs it is about, and the Python in whose folder files
+    """Driver, kernel and ROCm that a sentence names, whose GPUs it is about, and the Python in whose folder files
     lie."""
     for number, text in lines:
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
@@ -230,6 +231,8 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             "AMD" in text or "amd" in text or "ocm" in text or "OCm" in text or "OCM" in text or "Radeon" in text
         ) and _FOR_AMD.search(text):
             facts.say("for amd", text.strip()[:200], number, "prose")
+            if (rocm := _ROCM.search(text)) and not _ANOTHER.search(_sentence(text, rocm)):
+                facts.say("rocm", rocm["version"], number, "prose")
 
 
 def _sentence(text: str, found: re.Match[str]) -> str:

@@ -105,7 +105,8 @@ def _told(
         if row.remedy and not _helped(" ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()):
             continue
         near = whole or near
-        complains = row.remedy or bool(_ABOUT_GPUS.search(near) and (row.alone or _COMPLAINS.search(near)))
+        about = row.where_rocm_lacks or _ABOUT_GPUS.search(near)  # of the former the facts name the GPU
+        complains = row.remedy or bool(about and (row.alone or _COMPLAINS.search(near)))
         yield Told(row.id, text.strip().lstrip("#-* ")[:300], lines[place].number, complains)
         if complains:
             return
