@@ -374,3 +374,34 @@ def test_a_crash_with_a_rocm_that_has_no_kernels_for_the_gpu(text: str) -> None:
 )
 def test_crashes_that_a_gap_of_rocm_does_not_explain(text: str) -> None:
     assert "crash-without-rocm-code" not in [one.circumstance for one in machine(text).pasted.told]
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("My RX 9070 XT is not recognized. Ubuntu 24.04 with 6.8 kernel.", False),
+        ("Kernel 6.8.0-60-generic doesn't find my RX 9070 XT.", False),
+        ("Kernel 6.14.0 doesn't find my RX 9070 XT.", True),
+        ("Kernel 5.14.0-570.el9.x86_64 doesn't find my RX 9070 XT.", True),  # Red Hat adds newer drivers
+        ("Kernel 6.8.0 doesn't find my RX 9070 XT, with amdgpu-dkms installed.", True),
+        ("Kernel 6.8.0 runs my RX 9070 XT.", True),
+        ("My RX 9070 XT is not recognized.", True),
+    ],
+)
+def test_a_kernel_from_before_the_gpu(text: str, *, known: bool) -> None:
+    assert problems(f"{text}\n") == ([] if known else ["amd-kernel-or-runtime-too-old"])
+
+
+def test_wsl_that_cannot_find_the_gpu() -> None:
+    text = "I installed the driver, and WSL can't find the Radeon RX 9070 XT with rocminfo.\n"
+    assert problems(text) == ["rocm-wsl-unsupported"]
+
+
+def test_a_program_that_runs_in_the_container_is_in_a_container() -> None:
+    failed = "cudaGetDeviceCount returned 30\n-> unknown error\n"
+    assert first(f"When I run the samples in the container, I get:\n{failed}").slug == "nvidia-uvm-missing"
+    assert first(f"When I run the samples on the host, I get:\n{failed}").slug != "nvidia-uvm-missing"
+
+
+def test_what_clinfo_says_in_the_words_of_a_person() -> None:
+    assert problems("In the docker container clinfo reported number of platforms 0.\n") == ["container-no-gpu"]

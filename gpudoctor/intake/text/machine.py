@@ -13,12 +13,12 @@ from gpudoctor.intake.described_log import with_logged_state
 from gpudoctor.intake.described_system import named_os
 from gpudoctor.intake.described_torch import python_for
 from gpudoctor.intake.text.access import refused
+from gpudoctor.intake.text.borne_out import borne_out
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
 from gpudoctor.intake.text.gpus import assumed_gpu, identified
 from gpudoctor.intake.text.kernel_log import logged
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
-from gpudoctor.intake.text.rocm_gap import borne_out
 from gpudoctor.intake.text.torch import is_rocm, pasted_torch, source, with_trial
 from gpudoctor.machine import (
     DeviceNode,

@@ -42,7 +42,8 @@ _MOST_TAKEN_IN = 60
 _IN_CONTAINER = re.compile(
     r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:an? |the |my )?(?:root(?:less|ful) )?"
     r"(?P<kind>docker(?! desktop)|podman|kubernetes|k8s|apptainer|singularity|lxc)\b(?: container| image)?"
-    r"|\binside (?:a|the|my) container\b|root@[0-9a-f]{12}:"
+    r"|\b(?:inside (?:a|the|my)|(?:run|runs|ran|running|execute|start)\b[^.;!?]{0,60}\bin (?:a|the|my)) container\b"
+    r"|root@[0-9a-f]{12}:"
     r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin|\b(?:in|inside|run) (?:an?|the|my) pods?\b"
     r"|\b(?:kubernetes|k8s|k0s|k3s|rke2?|microk8s) (?:\w{1,12} )?v?1\.\d)|\bdocker[- ]compose\b|\bdocker exec\b"
     r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d"

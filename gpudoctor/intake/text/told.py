@@ -105,7 +105,7 @@ def _told(
         if row.remedy and not _helped(" ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()):
             continue
         near = whole or near
-        about = row.where_rocm_lacks or _ABOUT_GPUS.search(near)  # of the former the facts name the GPU
+        about = row.where or _ABOUT_GPUS.search(near)  # of the former the facts name the GPU
         complains = row.remedy or bool(about and (row.alone or _COMPLAINS.search(near)))
         yield Told(row.id, text.strip().lstrip("#-* ")[:300], lines[place].number, complains)
         if complains:
