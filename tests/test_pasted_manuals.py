@@ -49,6 +49,19 @@ def test_a_report_with_the_headings_of_a_manual_is_a_report(more: str) -> None:
     assert problems(f"{ARTICLE}{more}") != []
 
 
+def test_the_title_of_a_chapter_is_enough() -> None:
+    page = "At startup the driver is tested, and error 803 means that the libraries differ.\n"
+    assert problems(f"# Troubleshooting failures of the driver\n\n{page}{MISMATCH}\n") == []
+    assert problems(f"# Troubleshooting failures of the driver\n\n{page}I see {MISMATCH}\n") == [
+        "driver-lib-mismatch"
+    ]
+
+
+def test_a_person_who_asks_for_a_build_for_the_cpu_has_no_problem() -> None:
+    text = "I only need the CPU version of PyTorch, and pip brings CUDA.\ntorch==2.6.0+cpu\n"
+    assert problems(f"{text}torch.cuda.is_available() is False\n") == []
+
+
 def test_steps_alone_are_those_of_a_report() -> None:
     text = f"Install\n\n1. Install the driver\n2. Run nvidia-smi\n3. Start the container\n\n{MISMATCH}\n"
     assert problems(text) == ["driver-lib-mismatch"]

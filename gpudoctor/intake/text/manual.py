@@ -10,10 +10,11 @@ _HEADING = re.compile(
     r"(?:#{1,6} |={2,6} |Chapter \d{1,2}\. |\*\*)?(?:(?:step )?\d{1,2}[.):] )?(?P<words>\S.{2,70}?)[\s:=*#]*$", re.I
 )
 _OF_FAULTS = re.compile(
-    r"(?i)(?:symptoms?|FAQ|frequently asked questions|trouble-?shooting\b.{0,30}"
+    r"(?i)(?:symptoms?|FAQ|frequently asked questions|trouble-?shooting\b.{0,60}"
     r"|(?:common|typical|frequent|known|possible) (?:causes?|errors?|issues?|problems?|pitfalls|mistakes)\b.{0,30})$"
 )
 """Headings under which messages stand that a reader may see."""
+_TITLE = re.compile(r"(?i)(?:#{1,6} )?(?:trouble-?shooting|frequently asked questions|FAQ)\b")
 _OF_ADVICE = re.compile(
     r"(?i)(?:introduction|overview|pre-?requisites|requirements|conclusion|quick ?start|getting started|usage"
     r"|table of contents|install(?:ation|ing)?\b.{0,40}|(?:quick )?verif(?:ication|y\b.{0,40})|change ?log|see also"
@@ -56,10 +57,17 @@ def is_manual(lines: tuple[Line, ...]) -> bool:
     faults, advice = (any(map(kind.match, headings)) for kind in (_OF_FAULTS, _OF_ADVICE))
     to_reader = _has_several(_TO_THE_READER, texts)
     signs = (faults, advice, to_reader, _has_several(_IMPERATIVE, texts))
-    if sum(signs) < _SIGNS_NEEDED or not (faults or to_reader):  # steps alone tell how to reproduce a fault
+    if not _has_title(texts) and (
+        sum(signs) < _SIGNS_NEEDED or not (faults or to_reader)
+    ):  # steps alone tell how to reproduce a fault
         return False
     whole = "\n".join(texts)
     return not (any(map(_OF_A_REPORT.search, headings)) or _OF_A_PERSON.search(whole) or _PRINTED.search(whole))
+
+
+def _has_title(texts: list[str]) -> bool:
+    """Whether the first line is the heading of such a chapter."""
+    return bool(texts) and _TITLE.match(texts[0]) is not None
 
 
 def _has_several(words: re.Pattern[str], texts: list[str]) -> bool:

@@ -209,7 +209,7 @@ _WANTS_CPU = re.compile(
     r"[^.;!?]{0,40}\b(?:on|from|with|using) (?:the |my |a )?cpu\b(?! instead)"
     r"|\b(?:how (?:to|do I|can I)|want to|happy with)\b[^.;!?]{0,40}\b(?:without (?:(?:a|an|any|the) )?gpu"
     r"|(?:the )?cpu)\b"
-    r"|\bcpu[- ]only (?:machine|server|laptop|setup|mode)\b"
+    r"|\bcpu[- ]only (?:machine|server|laptop|setup|mode)\b|\bonly (?:need|want)s?\b[^.;!?]{0,20}\bcpu\b"
     r"|\bI (?:have no|do ?n.t have (?:a |an )?(?:\w+ )?)gpu\b|\bwithout (?:a |an |any )gpu\b|\bmac ?book\b"
 )
 """What people write who have no GPU, or do not want to use one."""
