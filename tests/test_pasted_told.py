@@ -40,6 +40,7 @@ def test_no_text_keeps_a_pattern_busy(row) -> None:
         ("\u6709\u663e\u5361\uff0c\u4e3a\u4ec0\u4e48\u5374\u53ea\u7528CPU\uff1f", "torch-cpu-only"),
         ("GPU: \u0440\u0430\u0431\u043e\u0442\u0430\u0435\u0442 \u043d\u0430 CPU", "torch-cpu-only"),
         ("nvidia-dkms fails with kernel 6.14", "nvidia-dkms-kernel-mismatch"),
+        ("NVIDIA DKMS fails on kernel 6.14", "nvidia-dkms-kernel-mismatch"),
         ("Installing both `onnxruntime` and `onnxruntime-gpu` breaks the GPU.", "ort-cpu-and-gpu-both"),
         (
             "I found that sudo apt-get install linux-headers-$(uname -r) fixes the driver.",
@@ -110,6 +111,8 @@ def test_what_is_told_ranks_the_causes_of_a_message() -> None:
         ("How can I make it run on my AMD GPU? It never uses my GPU.", "framework-other-vendor"),
         ("My AMD graphics card is not found by HIP; upgrading the kernel fixed it.", "amd-kernel-or-runtime-too-old"),
         ("amdgpu-dkms fails with Ubuntu kernel 6.8.0-44, AMD GPU", "amd-dkms-kernel-mismatch"),
+        ("AMDGPU DKMS fails to build on Linux 6.16. GPU: AMD Radeon RX 9070 XT", "amd-dkms-kernel-mismatch"),
+        ("AMDGPU/ROCm DKMS fails on kernel 6.16", "amd-dkms-kernel-mismatch"),
     ],
 )
 def test_a_text_that_names_no_gpu_tells_whose_it_is_about(text: str, slug: str) -> None:
