@@ -35,6 +35,26 @@ def test_a_manual_complains_of_nothing(text: str) -> None:
     assert problems(text) == []
 
 
+def test_a_catalogue_of_faults_complains_of_none() -> None:
+    page = f"# What failed: a log\n\n## Symptom:\n{MISMATCH}\n\n## Root cause:\nThe driver was replaced.\n\n"
+    assert problems(page) == ["driver-lib-mismatch"]
+    assert problems(f"{page}## Symptom:\n{KEY}\n") == []
+
+
+@pytest.mark.parametrize("title", ["docs(gpu): ", "README: ", "docs: "])
+def test_a_change_of_a_manual_complains_of_nothing(title: str) -> None:
+    assert problems(f"# {title}tell what to do about {MISMATCH}\n") == []
+    assert problems(f"# {title}tell what to do about {MISMATCH}\nI see it, too.\n") == ["driver-lib-mismatch"]
+
+
+def test_the_lines_of_a_patch_are_no_complaint() -> None:
+    changed = f"-Reboot.\n\n+{MISMATCH}\n+My GPU is not found after the kernel update.\n"
+    assert problems(f"Some words.\n@@ -1,2 +1,3 @@\n{changed}") == []
+    assert problems(f"Some words.\n{changed}") != []
+    assert problems(f"Some words.\n@@ -1,2 +1,3 @@\n{changed}```\n{MISMATCH}\n") == ["driver-lib-mismatch"]
+    assert problems(f"@@ -1,1 +1,1 @@\n-one\n+two\n-{MISMATCH}\n") == ["driver-lib-mismatch"]  # behind its end
+
+
 @pytest.mark.parametrize(
     "more",
     [

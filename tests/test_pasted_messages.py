@@ -442,10 +442,34 @@ IGNORED = (
         ("python[42]: segfault at 18 ip 00 sp 00 error 4 in libamdhip64.so.5.4", "torch-rocm-no-arch-for-gpu"),
         ("RuntimeError: versions_helpers.cc:81: The cuSPARSE library was not found.", "framework-cuda-libs-missing"),
         (f"{IGNORED} The supported AMDGPU versions are gfx1030, gfx1100.", "torch-rocm-no-arch-for-gpu"),
+        ("lstat /dev/nvidia-uvm: no such file or directory", "nvidia-uvm-missing"),
     ],
 )
 def test_messages_that_name_their_cause(text: str, slug: str) -> None:
     assert problems(text) == [slug]
+
+
+@pytest.mark.parametrize(
+    ("source", "slug"),
+    [
+        ("/src/third_party/flash-attention/hopper/flash_fwd_launch_template.h:167", "ext-built-without-gpu-arch"),
+        (
+            "/src/aten/src/ATen/native/transformers/cuda/flash_attn/flash_fwd_launch_template.h:9",
+            "torch-no-arch-for-gpu",
+        ),
+    ],
+)
+def test_the_source_file_of_a_message_tells_whose_code_is_missing(source: str, slug: str) -> None:
+    title = "# RTX 5080: CUDA error: no kernel image is available for execution on the device"
+    said = f"CUDA error ({source}): no kernel image is available for execution on the device"
+    assert problems(f"{title}\n\n{said}\n") == [slug]
+
+
+def test_ollama_that_finds_no_nvidia_smi() -> None:
+    said = "routes.go:915: warning: check that you have installed GPU drivers: nvidia-smi command failed"
+    assert problems(f"{said}\n") == ["program-on-cpu"]
+    assert findings(f"I run ollama with Docker.\n{said}\n")[0].slug == "container-no-gpu"
+    assert findings(f"I run ollama without Docker.\n{said}\n")[0].slug == "program-on-cpu"
 
 
 def test_the_gpu_that_tensorflow_ignores_is_read() -> None:

@@ -219,6 +219,8 @@ def test_in_wsl_no_module_of_the_kernel_keeps_the_driver_away() -> None:
             "amd-firmware-regression",
         ),
         ("My Radeon APU is not supported by ROCm under WSL2.", "rocm-wsl-unsupported"),
+        ("I must run nvidia-smi after each boot, otherwise the container fails.", "nvidia-uvm-missing"),
+        ("ollama lost the GPU. What got it working:\nsudo modprobe nvidia_uvm", "nvidia-uvm-after-suspend"),
     ],
 )
 def test_what_decided_in_the_words_of_a_person(text: str, slug: str) -> None:
@@ -408,3 +410,9 @@ def test_a_program_that_runs_in_the_container_is_in_a_container() -> None:
 
 def test_what_clinfo_says_in_the_words_of_a_person() -> None:
     assert problems("In the docker container clinfo reported number of platforms 0.\n") == ["container-no-gpu"]
+
+
+def test_steps_that_lead_to_a_fault_are_no_remedy() -> None:
+    step = "I had to install nvidia-container-toolkit on the host.\n"
+    assert problems(f"The container does not see the GPU.\n\n## Fix\n{step}") == ["container-toolkit-missing"]
+    assert problems(f"The container does not see the GPU.\n\n## Steps to reproduce\n{step}") == []

@@ -14,7 +14,12 @@ _OF_FAULTS = re.compile(
     r"|(?:common|typical|frequent|known|possible) (?:causes?|errors?|issues?|problems?|pitfalls|mistakes)\b.{0,30})$"
 )
 """Headings under which messages stand that a reader may see."""
-_TITLE = re.compile(r"(?i)(?:#{1,6} )?(?:trouble-?shooting|frequently asked questions|FAQ)\b")
+_TITLE = re.compile(
+    r"(?i)(?:#{1,6} )?(?:(?:trouble-?shooting|frequently asked questions|FAQ)\b"
+    r"|(?:docs?|documentation|readme(?:\.md)?)(?:\([^)\n]{1,40}\))?: \S)"
+)
+"""Of a chapter, or of a change of one."""
+_SYMPTOM = re.compile(r"(?i)symptoms?$")
 _OF_ADVICE = re.compile(
     r"(?i)(?:introduction|overview|pre-?requisites|requirements|conclusion|quick ?start|getting started|usage"
     r"|table of contents|install(?:ation|ing)?\b.{0,40}|(?:quick )?verif(?:ication|y\b.{0,40})|change ?log|see also"
@@ -56,17 +61,19 @@ def is_manual(lines: tuple[Line, ...]) -> bool:
     headings = [match["words"] for match in map(_HEADING.match, texts) if match]
     faults, advice = (any(map(kind.match, headings)) for kind in (_OF_FAULTS, _OF_ADVICE))
     to_reader = _has_several(_TO_THE_READER, texts)
-    signs = (faults, advice, to_reader, _has_several(_IMPERATIVE, texts))
+    catalogue = sum(_SYMPTOM.match(heading) is not None for heading in headings) >= _LINES_NEEDED  # of several faults
+    signs = (faults, catalogue, advice, to_reader, _has_several(_IMPERATIVE, texts))
     if not _has_title(texts) and (
         sum(signs) < _SIGNS_NEEDED or not (faults or to_reader)
     ):  # steps alone tell how to reproduce a fault
         return False
     whole = "\n".join(texts)
-    return not (any(map(_OF_A_REPORT.search, headings)) or _OF_A_PERSON.search(whole) or _PRINTED.search(whole))
+    forms = headings[1:] if texts[0].startswith("# ") else headings  # a title may end in any word
+    return not (any(map(_OF_A_REPORT.search, forms)) or _OF_A_PERSON.search(whole) or _PRINTED.search(whole))
 
 
 def _has_title(texts: list[str]) -> bool:
-    """Whether the first line is the heading of such a chapter."""
+    """Whether the first line is the title of such a chapter."""
     return bool(texts) and _TITLE.match(texts[0]) is not None
 
 

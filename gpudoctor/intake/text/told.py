@@ -31,7 +31,8 @@ _COMPLAINS = re.compile(
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
     r"|works? (?:again|now|fine|for me)|(?:did|does) the trick|workaround|restor(?:es|ed)"
-    r"|(?<!you )(?:had|have|has|needs?|needed) to|(?<!you )must)\b|解决了|可以了",
+    r"|(?<!you )(?:had|have|has|needs?|needed) to|(?<!you )must"
+    r"|got (?:it|this|that|things|everything) (?:working|to work|running))\b|解决了|可以了",
     re.ASCII,
 )
 """What is said of a remedy."""
@@ -43,6 +44,9 @@ _PRINTED = re.compile(
     r"|\[(?!(?i:bug|issue|question|help|feature|request|usage|doc|support)\b)[^\]]{1,60}\] )"
 )
 """What a program prints, or a person types into a shell."""
+_TO_REPRODUCE = re.compile(r"(?i)(?:#{1,6} |\*\*)(?:\d{1,2}\. )?(?:(?:how|(?:exact )?steps) to )?reproduc")
+"""A heading above steps that lead to the fault; none of them is a remedy."""
+_FORM_HEADING = re.compile(r"(?:#{1,6} |\*\*)\S")
 _FEWEST_SPACES = 2
 _WITHOUT_SPACES = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 """Letters of languages that write none."""
@@ -59,12 +63,22 @@ _SHORT = 500
 def read_told(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The circumstances of the matrix that the lines tell, each once."""
     texts = [line.text.translate(_MARKS) if _is_sentence(_untitled(line)) else "" for line in _not_of_commands(lines)]
+    advice = list(_not_to_reproduce(lines, texts))
     lowered = "\n".join(texts).lower()
     for row in matrix.tables.told_circumstances:
         places = tuple(lines_with(row.signs, lowered))
-        found = list(_told(row, lines, texts, places[:_MOST_PLACES]))
+        found = list(_told(row, lines, advice if row.remedy else texts, places[:_MOST_PLACES]))
         if found and not (row.unless and re.search(row.unless, lowered)) and re.search(row.beside, lowered):
             facts.told.append(found[-1])
+
+
+def _not_to_reproduce(lines: tuple[Line, ...], texts: list[str]) -> Iterator[str]:
+    """The sentences; those under the heading of a form that asks for the steps to the fault are empty."""
+    steps = False
+    for line, text in zip(lines, texts, strict=True):
+        if _FORM_HEADING.match(line.text):
+            steps = _TO_REPRODUCE.match(line.text) is not None
+        yield "" if steps else text
 
 
 def _not_of_commands(lines: tuple[Line, ...]) -> Iterator[Line]:
