@@ -41,6 +41,27 @@ def test_a_catalogue_of_faults_complains_of_none() -> None:
     assert problems(f"{page}## Symptom:\n{KEY}\n") == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This guide explains how the driver reaches a node.\n\nWhat it is\n",
+        "A deep dive into drivers\n\nWhy it matters\n",
+        "\u672c\u6587\u65e8\u5728\u5206\u6790\u95ee\u9898\u3002\n\n\u6982\u8ff0\n",  # this article analyses; overview
+        "NVIDIA \u5e38\u89c1\u95ee\u9898\u6392\u67e5\n\n\u524d\u8a00\n",  # usual problems; foreword
+    ],
+)
+def test_an_article_says_what_it_is(words: str) -> None:
+    assert problems(f"{words}{MISMATCH}\n") == []
+    assert problems(f"{words}{MISMATCH}\n\u6211\u7684\u663e\u5361\n") == ["driver-lib-mismatch"]  # my GPU
+    assert problems(f"Some words.\n{MISMATCH}\n") == ["driver-lib-mismatch"]
+
+
+def test_the_question_of_a_lesson_is_nobodys() -> None:
+    lesson = f"What is it?\nA check tells you what your GPU can do.\nYour code sees:\n{MISMATCH}\n"
+    assert problems(lesson) == []
+    assert problems(lesson.replace("What is it?", "What now?")) == ["driver-lib-mismatch"]
+
+
 @pytest.mark.parametrize("title", ["docs(gpu): ", "README: ", "docs: "])
 def test_a_change_of_a_manual_complains_of_nothing(title: str) -> None:
     assert problems(f"# {title}tell what to do about {MISMATCH}\n") == []

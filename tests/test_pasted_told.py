@@ -416,3 +416,23 @@ def test_steps_that_lead_to_a_fault_are_no_remedy() -> None:
     step = "I had to install nvidia-container-toolkit on the host.\n"
     assert problems(f"The container does not see the GPU.\n\n## Fix\n{step}") == ["container-toolkit-missing"]
     assert problems(f"The container does not see the GPU.\n\n## Steps to reproduce\n{step}") == []
+
+
+@pytest.mark.parametrize(
+    ("attribute", "said", "slug"),
+    [
+        (
+            "The driver has to have a branch-matched fabric manager on the GPU node.",
+            "I had to match the fabric manager with the driver of the GPU.",
+            "fabric-manager-not-running",
+        ),
+        (
+            "The check tells if torch can use the GPU instead of just the CPU.",
+            "Here torch runs on just the CPU, not on the GPU.",
+            "torch-cpu-only",
+        ),
+    ],
+)
+def test_words_that_only_describe_are_no_complaint(attribute: str, said: str, slug: str) -> None:
+    assert problems(f"{attribute}\n") == []
+    assert problems(f"{said}\n") == [slug]
