@@ -62,10 +62,16 @@ def test_the_question_of_a_lesson_is_nobodys() -> None:
     assert problems(lesson.replace("What is it?", "What now?")) == ["driver-lib-mismatch"]
 
 
-@pytest.mark.parametrize("title", ["docs(gpu): ", "README: ", "docs: "])
-def test_a_change_of_a_manual_complains_of_nothing(title: str) -> None:
+@pytest.mark.parametrize("title", ["docs(gpu): ", "README: ", "docs: ", "NOTICE: ", "[PSA] "])
+def test_a_change_of_a_manual_and_a_notice_complain_of_nothing(title: str) -> None:
     assert problems(f"# {title}tell what to do about {MISMATCH}\n") == []
     assert problems(f"# {title}tell what to do about {MISMATCH}\nI see it, too.\n") == ["driver-lib-mismatch"]
+
+
+def test_a_change_tells_what_it_adds() -> None:
+    change = f"add troubleshooting guide for the driver\n\nAdds the page that explains {MISMATCH}\n"
+    assert problems(change) == []
+    assert problems(change.replace("Adds the page that explains", "Here:")) == ["driver-lib-mismatch"]
 
 
 def test_the_lines_of_a_patch_are_no_complaint() -> None:

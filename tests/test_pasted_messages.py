@@ -465,6 +465,20 @@ def test_the_source_file_of_a_message_tells_whose_code_is_missing(source: str, s
     assert problems(f"{title}\n\n{said}\n") == [slug]
 
 
+def test_a_message_of_hip_alone_tells_that_torch_is_no_build_for_cuda() -> None:
+    form = "PyTorch Version: 1.8\nGPU: RX 470\n"
+    assert problems(form) == ["cuda-torch-on-amd"]
+    said = "hipErrorNoBinaryForGpu: Coudn't find binary for current devices!"
+    assert problems(f"{form}{said}\n") == ["torch-rocm-no-arch-for-gpu"]
+    assert problems(f"torch==1.8.0+cu111\nGPU: RX 470\n{said}\n") == ["cuda-torch-on-amd"]  # that one says its build
+
+
+def test_parts_of_hsa_that_are_loaded_if_they_are_there() -> None:
+    said = "LoadLib(libhsa-amd-aqlprofile64.so) failed: libhsa-amd-aqlprofile64.so: cannot open shared object file"
+    assert problems(f"{said}\n") == []
+    assert problems(f"{said.replace('amd-aqlprofile', 'other')}\n") != []
+
+
 def test_ollama_that_finds_no_nvidia_smi() -> None:
     said = "routes.go:915: warning: check that you have installed GPU drivers: nvidia-smi command failed"
     assert problems(f"{said}\n") == ["program-on-cpu"]

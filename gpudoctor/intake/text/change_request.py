@@ -8,7 +8,7 @@ from gpudoctor.intake.text.lines import Line
 
 _TITLE = re.compile(
     r"\s*#?\s*(?:(?:fix|feat|docs?|chore|refactor|tests?|ci|perf|build|style|revert)(?:\([^)\n]{1,60}\))?!?: \S"
-    r"|(?:Add|Document|Explain|Mention|Update|Improve)\b.{0,60}\b(?:note|section|docs?|documentation|troubleshooting"
+    r"|(?:[Aa]dd|[Dd]ocument|[Ee]xplain|[Mm]ention|[Uu]pdate|[Ii]mprove)\b.{0,60}\b(?:note|section|docs?|documentation|troubleshooting"
     r"|readme|FAQ)\b)"
 )
 """As people write the first line of a commit."""
@@ -17,7 +17,8 @@ _SIGNS = re.compile(
     r"|\bthis (?:pr|pull request|commit|patch)\b|^(?:closes|fixes|resolves):? #\d"
     r"|\b(?:before|after) this pr\b|contributor licen[cs]e agreement|^pull request #\d"
     r"|\badr-\d{3,4}\b|^#{0,4} {0,3}(?:decision|consequences|considered (?:options|alternatives))$"
-    r"|^(?:this|it) (?:adds|fixes|changes|removes|implements|introduces|moves)\b|\bthis implementation\b"
+    r"|^(?:this|it) (?:adds|fixes|changes|removes|implements|introduces|moves)\b|(?-i:^Adds\b)"
+    r"|\bthis implementation\b"
 )
 _MOST_BEFORE = 5
 """Lines before the title."""

@@ -182,6 +182,8 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("torch cuda", f"{said['cuda'][:2]}.{said['cuda'][2]}", number, "program")
             if said["major"]:
                 facts.gpus.append(NamedGpu(number, "program", arch=f"sm_{said['major']}{said['minor']}"))
+        if "hipErrorNoBinaryForGpu" in text:
+            facts.say("hip printed", "yes", number, "program")
         for kind, pattern in _KINDS if _KIND_SIGNS.search(text) else ():
             if pattern.search(text):
                 facts.say("torch kind", kind, number, "program")

@@ -17,9 +17,10 @@ _OF_FAULTS = re.compile(
 """Headings under which messages stand that a reader may see."""
 _TITLE = re.compile(
     r"(?i)(?:#{1,6} )?(?:(?:trouble-?shooting|frequently asked questions|FAQ)\b"
-    r"|(?:docs?|documentation|readme(?:\.md)?)(?:\([^)\n]{1,40}\))?: \S)"
+    r"|(?:docs?|documentation|readme(?:\.md)?)(?:\([^)\n]{1,40}\))?: \S"
+    r"|(?:\[(?:notice|psa|announcement)\]|(?:notice|psa|announcement):) )"
 )
-"""Of a chapter, or of a change of one."""
+"""Of a chapter, of a change of one, or of an announcement."""
 _SYMPTOM = re.compile(r"(?i)symptoms?$")
 _OF_ADVICE = re.compile(
     r"(?i)(?:introduction|overview|pre-?requisites|requirements|conclusion|quick ?start|getting started|usage"
@@ -50,7 +51,7 @@ _OF_A_REPORT = re.compile(
 _OF_A_PERSON = re.compile(
     r"\bI\b(?!/)|\b(?:my|me|mine)\b|(?:^|[.!?:] )My\b|\b[Pp]lease (?:help|advise)|\b[Tt]hanks?\b"
     r"|(?<!What is it)\?\s*$|我(?!们)|我们(?:的|遇|用|使用|公司)|请问|求助|怎么办|吗[?\uff1f]"
-    r"|\b[Ww]e (?:have|see|got|use|run)\b",
+    r"|\b[Ww]e (?:have(?! (?:determined|identified))|see|got|use|run)\b",
     re.M,
 )
 """Words of somebody who tells of a fault of their own, or asks."""
