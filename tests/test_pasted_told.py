@@ -436,3 +436,22 @@ def test_steps_that_lead_to_a_fault_are_no_remedy() -> None:
 def test_words_that_only_describe_are_no_complaint(attribute: str, said: str, slug: str) -> None:
     assert problems(f"{attribute}\n") == []
     assert problems(f"{said}\n") == [slug]
+
+
+@pytest.mark.parametrize(
+    ("remedy", "helped"),
+    [
+        ("Adding --device=/dev/kfd fixed it.", True),
+        ("I had to uncomment the /dev/kfd line of docker-compose.yml.", True),
+        ("Fixed by adding runtime: nvidia to the compose file.", True),
+        ("Adding --gpus all did not help.", False),
+        ("Adding --gpus all worked until the last update.", False),
+        ("I run it with --gpus all, and it worked before.", False),
+    ],
+)
+def test_a_container_that_was_given_the_gpu(remedy: str, *, helped: bool) -> None:
+    assert problems(f"In docker the GPU was not found.\n{remedy}\n") == (["container-no-gpu"] if helped else [])
+
+
+def test_a_device_node_is_given_to_containers_only() -> None:
+    assert problems("The GPU was not found.\nAdding --device=/dev/kfd fixed it.\n") == []
