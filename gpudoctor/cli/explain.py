@@ -117,11 +117,14 @@ def _messages_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
 
 
 def _told_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
-    """The complaints of a person, where no program's message is known."""
+    """What a text says in other words, where no program's message is known: what torch answered, or a complaint."""
     from gpudoctor.intake.text.reading import read_text
     from gpudoctor.matrix.errors import Message
 
-    pasted = read_text(text.encode(), matrix).pasted
+    machine = read_text(text.encode(), matrix)
+    if answered := matrix.messages_in("\n".join(machine.errors)):
+        return answered
+    pasted = machine.pasted
     rows = {row.id: row for row in matrix.tables.told_circumstances}
     told = pasted.told if pasted else ()
     return tuple(Message(rows[one.circumstance], one.text, one.line) for one in told if one.complains)

@@ -28,6 +28,7 @@ from gpudoctor.machine import (
     AmdStack,
     DeviceNode,
     Distribution,
+    FrameworkFiles,
     Frameworks,
     Gpu,
     ImportTrial,
@@ -54,6 +55,7 @@ from gpudoctor.situation.driver_choice import (
     flavours_serving,
     newest_release,
 )
+from gpudoctor.situation.frameworks import InstalledFramework, installed_frameworks
 from gpudoctor.situation.healthy_driver import amd_stack, driver_libraries, nvidia_stack
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
     if not description.gpus:
         raise InputError("describe at least one GPU: --gpu NAME (`gpudoctor matrix show nvidia_gpus` lists names)")
     machine = described_machine(healthy(variables), description, matrix)
-    open_facts = {"kernel": description.kernel, "torch": description.torch}
+    open_facts = {"kernel": description.kernel, "no torch": description.torch}
     left = [name for name, value in open_facts.items() if not value]
     if not description.python_version:
         environment = machine.environment.value
@@ -279,7 +281,22 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
         names = {package.name for package in packages}
         others = (one for one in environment.distributions.value or () if one.name not in names)
         environment = replace(environment, distributions=known((*others, *packages), SOURCE))
+        environment = _with_named_frameworks(environment, matrix)
     return replace(machine, environment=known(environment, SOURCE), assumed=(*machine.assumed, *assumed))
+
+
+def _with_named_frameworks(environment: PythonEnvironment, matrix: Matrix) -> PythonEnvironment:
+    """The environment with those frameworks beside torch of which only the packages were named."""
+    read = environment.frameworks
+    names = {one.name for one in read.others}
+    named = (one for one in installed_frameworks(environment, matrix) if one.name not in names)
+    others = (*read.others, *(_as_named(one) for one in named))
+    return replace(environment, frameworks=replace(read, others=others))
+
+
+def _as_named(framework: InstalledFramework) -> FrameworkFiles:
+    build = framework.build.package if framework.build else ""
+    return FrameworkFiles(name=framework.name, version=framework.version, build=build)
 
 
 def _with_errors(machine: Machine, errors: tuple[str, ...]) -> Machine:

@@ -101,7 +101,8 @@ def frameworks(environment: PythonEnvironment) -> Iterator[tuple[str, str]]:
     elif not others:
         yield "torch", "not installed"
     for one in others:
-        yield one.name, f"{one.version} ({one.build or 'CPU build'})"
+        build = "" if one.build == one.name else f" ({one.build or 'CPU build'})"
+        yield one.name, f"{one.version}{build}"
 
 
 def equal_gpus(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:

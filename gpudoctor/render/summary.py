@@ -152,6 +152,8 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
         command = "whatif" if kind == "whatif" else "check"
         return f"`gpudoctor {command} -v` shows what was read.", ("gpudoctor", command, *again, *look.require, "-v")
     computed = _computed_on_gpu(report)
+    if not computed and _is_described(report) and other_frameworks(report):
+        return "`gpudoctor check` tells what is really there.", _THERE
     if not computed and report.machine.torch is None and other_frameworks(report):
         return "`gpudoctor snapshot` keeps this state, to compare with later.", ("gpudoctor", "snapshot", *again)
     gpus = () if computed else usable(report)

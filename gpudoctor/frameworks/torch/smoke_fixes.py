@@ -5,6 +5,8 @@ Holds no checks itself.
 
 from __future__ import annotations
 
+import shlex
+
 from gpudoctor.finding import (
     AddContainerFlags,
     Fix,
@@ -124,6 +126,8 @@ def _found_out(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     alone = f"gpudoctor smoke --level {level}"
     if device and kernel.name != LISTING:
         alone += f" --kernel {kernel.name} --device {device}"
+    if situation.environment and situation.environment.prefix:
+        alone += f" --python {shlex.quote(situation.environment.prefix)}"
     again = (
         f"Run it again alone: `{alone}`. If it sometimes passes, the fault comes and goes: check heat, "
         "power supply and overclocking, and `dmesg`."

@@ -66,6 +66,10 @@ def _torch(
         pypi = matrix.pypi_build(public, machine.system.platform)
         origin: TorchOrigin = "conda" if conda else "pypi" if build == pypi else "unknown"
         return _plain(public, origin, build, cuda, hip, source(said)), ()
+    if not local_version(text) and decided(
+        facts, "hip printed"
+    ):  # no build for CUDA prints it; which ROCm, nobody tells
+        return replace(_plain(text, "unknown", None, None, "unknown", source(said)), rocm=None), ()
     unsaid = facts_foreign(facts) or (said.by == "prose" and _about_amd(facts, machine))
     if not local_version(text) and (unsaid or re.search(r"[a-z]", public_version(text).replace("post", ""))):
         return replace(_plain(text, "unknown", None, cuda, hip, source(said)), has_cuda_libraries=None), ()
