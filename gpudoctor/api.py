@@ -49,7 +49,7 @@ def diagnose(
     """
     from gpudoctor.command_line.arguments import Examined, Shown
     from gpudoctor.command_line.examined import from_file, surveyed, with_description, with_installers
-    from gpudoctor.command_line.reporting import judged, judgement_of
+    from gpudoctor.command_line.reporting import judgement_of, report_of
     from gpudoctor.engine import FailOn
     from gpudoctor.intake.description import Description
     from gpudoctor.machine import Level
@@ -87,7 +87,7 @@ def diagnose(
     def complete(survey: Survey) -> Survey:
         return survey if snapshot is not None else with_installers(survey, examined, variables, description, rows)
 
-    report, _ = judged(survey, subject, rows, shown, required, complete)
+    report, _ = report_of(survey, subject, rows, shown, required, complete)
     return report
 
 

@@ -15,8 +15,8 @@ VALUES = 50_000
 TEXT = 16 << 20
 """Values of a file and their characters, aliases followed."""
 DIGITS = 18
-"""Of a whole number; a longer one stays a text, or is refused where a document is plain. Shorter ones are quick to
-read, to print, and to find as a key."""
+"""The most digits of a whole number. A longer one stays a text, or is refused where a document is plain. Shorter ones
+are quick to read, to print, and to find as a key."""
 
 _TOO_DEEP = f"nested more than {DEPTH} deep"
 _SCALARS = ("binary", "bool", "float", "int", "null", "timestamp")
@@ -30,7 +30,7 @@ class YamlError(Exception):
         self.line = line
 
 
-class Document(NamedTuple):
+class YamlDocument(NamedTuple):
     """What a text says, and the nodes that say it: these know their lines."""
 
     value: Any
@@ -39,7 +39,7 @@ class Document(NamedTuple):
     """Values in it, aliases followed; 0 where it was trusted."""
 
 
-def read_yaml(text: str, *, plain: bool = False, trusted: bool = False) -> Document:
+def read_yaml(text: str, *, plain: bool = False, trusted: bool = False) -> YamlDocument:
     """The one document of a text. `plain` refuses anchors and tags, behind which values hide; `trusted` looks for
     no bounds in a file of our own. Raises YamlError."""
     import yaml
@@ -49,7 +49,7 @@ def read_yaml(text: str, *, plain: bool = False, trusted: bool = False) -> Docum
         loader = _loader(plain)(text)
         try:
             node = loader.get_single_node()
-            return Document(loader.construct_document(node) if node is not None else None, node, size)
+            return YamlDocument(loader.construct_document(node) if node is not None else None, node, size)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -66,7 +66,7 @@ def _said(problem: str) -> str:
 
 
 class _Size(NamedTuple):
-    """Of a value with all that is in it."""
+    """How large a value is, with all that is in it."""
 
     values: float
     text: int = 0
@@ -118,7 +118,7 @@ class _Tally:
 
 
 def _look_through(text: str, plain: bool) -> int:
-    """How many values there are; refuses what would cost more than its length, before anything is made of it."""
+    """Count the values, and refuse what would cost more than its length, before anything is built from it."""
     import yaml
 
     if found := re.search(r"^%TAG", text, re.MULTILINE):  # the parser compares each with all the others

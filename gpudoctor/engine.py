@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from gpudoctor.check import Check, Need
 from gpudoctor.finding import Finding, NotJudged, Verdict, can_be_foreseen
 from gpudoctor.host import InputError
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.symptoms import drop_fallbacks, join_symptoms, name_absence_causes, name_causes, settle_questions
 
@@ -31,7 +32,7 @@ _SEVERITIES = ("error", "warning", "note")
 _REQUIREMENT = "requirement-not-met"
 
 _MOST_OF_A_KIND, _LONGEST = 50, 5000
-"""Of the problems of a recipe: of one kind, and the characters of each of its texts."""
+"""The most problems of one kind in a recipe, and the most characters in each of their texts."""
 
 _OWN_FAULTS = ("GPD901", "GPD902")
 """A check, a probe that crashed."""
@@ -211,7 +212,7 @@ def judge_recipe(
 
 
 def readable(findings: Iterable[Finding]) -> list[Finding]:
-    """No more problems of one kind than a person reads, the worst of them, and the rest told in one."""
+    """At most as many problems of one kind as a person reads, the worst first; one more finding counts the rest."""
     kinds: dict[str, list[Finding]] = {}
     for finding in sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)):
         kinds.setdefault(finding.id, []).append(_cut(finding))
@@ -221,7 +222,7 @@ def readable(findings: Iterable[Finding]) -> list[Finding]:
 def _rest(found: list[Finding]) -> Iterable[Finding]:
     if not (rest := found[_MOST_OF_A_KIND:]):
         return ()
-    places = ", ".join(finding.subject for finding in rest[:_MOST_OF_A_KIND])
+    places = enumeration([finding.subject for finding in rest], _MOST_OF_A_KIND)
     message = f"{len(rest):,} more problems of this kind are not listed one by one."
     return (replace(rest[0], message=message, saw=places[:_LONGEST], fixes=(), evidence=()),)
 
@@ -339,7 +340,7 @@ def _run(check: Check[J], subject: J) -> tuple[tuple[Finding, ...], tuple[NotJud
 
 
 def _under_its_cause(finding: Finding, check: Check[J], suite: Suite[J]) -> Finding:
-    """A finding that names another cause than its check's: as if the check that judges that had found it."""
+    """A finding that names another cause than its check's, as if that cause's own check had found it."""
     if finding.slug == check.slug:
         return finding
     other = next((other for other in suite if other.slug == finding.slug), None)

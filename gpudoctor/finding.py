@@ -307,7 +307,7 @@ def can_be_foreseen(findings: Iterable[Finding]) -> bool:
 
 
 class NotJudged(Struct, frozen=True):
-    """A question that could not be answered. It `matters` if a usable GPU hangs on it."""
+    """A question that could not be answered. It `matters` if it decides about a usable GPU."""
 
     why: str
     matters: bool = False

@@ -167,7 +167,7 @@ def _gfx(name: str, modes: dict[str, str], code: str, generics: Collection[str])
 
 
 def _default_modes(name: str) -> dict[str, str]:
-    """How a GPU stands that does not say, unless somebody changed it: ECC of the registers on, xnack off."""
+    """The modes of a GPU that states none, unless somebody changed them: ECC of the registers on, xnack off."""
     return {"sramecc": "+", "xnack": "+" if name.startswith("gfx125") else "-"}
 
 

@@ -22,9 +22,9 @@ def sentence(text: str) -> str:
 
 
 def enumeration(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are: "a, b, 3 more"."""
+    """The first names, and how many more there are: "a, b and 3 more"."""
     more = len(names) - most
-    return ", ".join((*names[:most], f"{more} more") if more > 0 else names)
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def without_controls(text: str, instead: str = "?") -> str:
@@ -33,7 +33,7 @@ def without_controls(text: str, instead: str = "?") -> str:
 
 
 def without_workflow_commands(text: str, number: str = "\\x") -> str:
-    """The text, with one sign written as its number in what a CI would take for a command."""
+    """The text, with one character of what a CI would take for a command written as its number."""
     if "::" not in text and "##" not in text:
         return text
     return re.sub(_WORKFLOW_COMMAND, lambda found: f"{found[0][0]}{number}{ord(found[0][0]):02x}", text)

@@ -46,7 +46,7 @@ def refuse_clashes(checks: Iterable[Check[Any]]) -> None:
         seen |= {check.id: check, check.slug: check}
 
 
-def described(name: str) -> str:
+def with_distribution(name: str) -> str:
     """A plugin with its distribution: "fans (gpudoctor-fans 1.0)"."""
     distribution, _ = _entry_point(name)
     return f"{name} ({distribution.metadata['Name']} {distribution.version})"

@@ -52,7 +52,7 @@ class ReportedFinding(Struct, frozen=True):
 
 
 class ReportedQuestion(Struct, frozen=True):
-    """A question that was not answered, and whether a usable GPU hangs on it."""
+    """A question that was not answered, and whether it decides about a usable GPU."""
 
     id: str
     why: str

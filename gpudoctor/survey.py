@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from gpudoctor.situation.usable_gpus import standings, why_busy
 
 if TYPE_CHECKING:
     from gpudoctor.host import Host
-    from gpudoctor.machine import ImportTrial, ProcessLimits, Program
+    from gpudoctor.machine import ImportTrial, ModuleImport, ProcessLimits, Program
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.probes.pci import PciDevice
     from gpudoctor.smoke.plan import Request, SmokeLevel
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DRIVER_SECONDS = 20.0
+COMPILED_FOR_TORCH = ("torchvision", "torchaudio")
+"""Packages whose import is tried beside that of torch."""
 _DEPTH: tuple[Level, ...] = ("static", "driver", "quick", "standard", "full")
 
 
@@ -71,6 +74,7 @@ def survey(
     level: Level | None = None,
     drivers: bool = True,
     kernels: bool = True,
+    imports: bool = True,
     request: Request | None = None,
     framework: str = "torch",
     progress: Progress | None = None,
@@ -79,10 +83,10 @@ def survey(
     """Probe a host. Without a level, `quick` where a usable GPU and a torch are, else `driver`, and torch
     is started once where there is one; a host that is not live is always read at level static.
 
-    `drivers` false: no driver is asked. `kernels` false: no smoke kernel is run, however deep the level. With another
-    `framework` than torch, that one computes instead. `request`
-    names kernels, devices and limits
-    (the rest of it is filled in here); `progress` is told of each kernel, `stage` of what begins.
+    `drivers` false: no driver is asked. `kernels` false: no smoke kernel is run, however deep the level. `imports`
+    false: where torch is imported, nothing else is. With another `framework` than torch, that one computes instead.
+    `request` names kernels, devices and limits (the rest of it is filled in here); `progress` is told of each kernel,
+    `stage` of what begins.
     Raises InputError on another system than Linux, if `python` is no Python environment, or for a device that torch
     does not see.
     """
@@ -105,7 +109,11 @@ def survey(
         asked = level is not None
         stage("importing torch")
         run = Smoke(level=cast("SmokeLevel", depth), asked=asked) if kernels and _reaches(depth, "quick") else None
-        machine = _start_torch(host, machine, run, request, progress, probing)
+        beside = COMPILED_FOR_TORCH if imports else ()
+        machine = _start_torch(host, machine, run, request, beside, progress, probing)
+        if imports:
+            machine = _import_others(host, matrix, machine, probing, stage)
+            machine = _with_emptied_files(host, matrix, machine, probing)
     return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
 
 
@@ -287,11 +295,13 @@ def _start_torch(
     machine: Machine,
     run: Smoke | None,
     request: Request | None,
+    compiled_for_it: Iterable[str],
     progress: Progress | None,
     probing: _Probing,
 ) -> Machine:
-    """Import torch once, in a child of the examined interpreter, and run the kernels of `run`'s level there."""
-    from gpudoctor.machine import ProcessLimits
+    """Import torch once, in a child of the examined interpreter, run the kernels of `run`'s level there, and import
+    what is compiled for torch."""
+    from gpudoctor.machine import ModuleImport, ProcessLimits
     from gpudoctor.probes.process_limits import process_limits
     from gpudoctor.smoke import session
 
@@ -301,8 +311,10 @@ def _start_torch(
     environment = machine.environment.value
     if environment is None or machine.torch is None:
         return machine if run is None else replace(machine, smoke=replace(run, why=_no_torch(machine)))
+    beside = [one for name in compiled_for_it if (one := environment.distribution(name)) is not None]
     whole = replace(
         chosen,
+        beside=tuple(one.name for one in beside),
         level=run.level if run else None,
         asked=run.asked if run else False,
         cpu_instead=not _usable(machine),
@@ -319,10 +331,80 @@ def _start_torch(
     if trial.value is not None and not trial.value.ok:
         trial = probing("failed import", lambda: _with_suspects(host, environment, trial, before), trial)
     machine = replace(_with_torch(machine, trial=trial), smoke=performed.smoke)
+    imports = (
+        ModuleImport(one.name, one.name, one.version, "torch", found)
+        for one, found in zip(beside, performed.beside, strict=False)
+    )
+    machine = _with_imports(host, machine, imports, before, probing)
     if trial.value is not None and trial.value.variables:
         machine = replace(machine, variables=_as_started(machine.variables, trial.value))
     computed = any(kernel.status != "skipped" for kernel in performed.smoke.kernels) if performed.smoke else False
     return replace(machine, level=run.level) if run and computed else machine
+
+
+def _import_others(
+    host: Host, matrix: Matrix, machine: Machine, probing: _Probing, stage: Callable[[str], None]
+) -> Machine:
+    """Import each installed framework beside torch once, in a child of the examined interpreter."""
+    environment = machine.environment.value
+    if environment is None or not environment.interpreter or not environment.distributions.value:
+        return machine
+    there = {one.name: one for one in environment.distributions.value if one.path}
+    installed = [
+        (row, there[next(name for name in row.packages if name in there)])
+        for row in matrix.tables.frameworks
+        if row.module and not there.keys().isdisjoint(row.packages)
+    ]
+    if not installed:
+        return machine
+    from gpudoctor.machine import ModuleImport, ProcessLimits
+    from gpudoctor.probes.process_limits import process_limits
+    from gpudoctor.smoke.imports import try_module
+
+    before = probing("limits", lambda: process_limits(host), ProcessLimits())
+    imports = []
+    for row, one in installed:
+        stage(f"importing {row.module}")
+        crashed: Fact[ImportTrial] = unknown("the import crashed", f"import {row.module}")
+        attempt = partial(try_module, host, environment.interpreter, row.module)
+        found = probing(f"{row.module} import", attempt, crashed)
+        imports.append(ModuleImport(row.module, one.name, one.version, row.framework, found))
+    return _with_imports(host, machine, imports, before, probing)
+
+
+def _with_imports(
+    host: Host, machine: Machine, imports: Iterable[ModuleImport], before: ProcessLimits, probing: _Probing
+) -> Machine:
+    """The machine with imports of modules beside torch, and the files that failed ones point at."""
+    environment = machine.environment.value
+    assert environment is not None
+    whole = []
+    for one in imports:
+        trial = one.trial
+        if trial.value is not None and not trial.value.ok:
+            trial = probing("failed import", partial(_with_suspects, host, environment, trial, before), trial)
+        whole.append(replace(one, trial=trial))
+    if not whole:
+        return machine
+    frameworks = replace(environment.frameworks, imports=(*environment.frameworks.imports, *whole))
+    after = replace(environment, frameworks=frameworks)
+    return replace(machine, environment=replace(machine.environment, value=after))
+
+
+def _with_emptied_files(host: Host, matrix: Matrix, machine: Machine, probing: _Probing) -> Machine:
+    """The machine with all files of its GPU packages, and of what they require, in which nothing is left."""
+    environment = machine.environment.value
+    if environment is None or not environment.distributions.value:
+        return machine
+    from gpudoctor.dependencies import closure, marker_environment
+    from gpudoctor.probes.emptied_files import with_emptied_files
+
+    roots = {name for row in matrix.tables.frameworks for name in row.packages} | matrix.gpu_packages
+    markers = marker_environment(environment.python.value, machine.system.arch.value or "x86_64")
+    required = {one.what.name for one in closure(sorted(roots), environment.distribution, markers)}
+    find = partial(with_emptied_files, host, environment, roots | required)
+    after = probing("emptied files", find, environment)
+    return replace(machine, environment=replace(machine.environment, value=after))
 
 
 def _as_started(variables: dict[str, str], trial: ImportTrial) -> dict[str, str]:

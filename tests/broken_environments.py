@@ -25,6 +25,7 @@ from tests.support.broken_environments import (
     controls,
     frameworks,
     healthy_frameworks,
+    imports_beside_torch,
     owners,
     requirements,
     shadowing,
@@ -45,6 +46,7 @@ CATALOGUES = (
     controls.CATALOGUE,
     frameworks.CATALOGUE,
     healthy_frameworks.CATALOGUE,
+    imports_beside_torch.CATALOGUE,
 )
 ENTRIES: tuple[Entry, ...] = tuple(entry for catalogue in CATALOGUES for entry in catalogue.entries)
 

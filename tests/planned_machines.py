@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from gpudoctor.host import InputError
-from gpudoctor.intake.described import described
+from gpudoctor.intake.described import described_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.intake.text.reading import read_text
 from gpudoctor.machine import Machine
@@ -68,7 +68,10 @@ def recordings(folder: Path) -> Iterator[tuple[str, Machine]]:
             continue
         if machine.gpus:
             for build in _BUILDS:
-                yield f"{path.relative_to(folder)} {build}", described(machine, Description(torch=build), matrix())
+                yield (
+                    f"{path.relative_to(folder)} {build}",
+                    described_machine(machine, Description(torch=build), matrix()),
+                )
 
 
 def main(words: list[str]) -> int:

@@ -18,7 +18,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
-from gpudoctor.planner.repair import Allowed
+from gpudoctor.planner.planned_steps import Allowed
 from gpudoctor.step import ManualStep
 from tests.support.judging import finding, judged, plan_of, questions, remedies, told
 from tests.support.machines import nvidia_machine, torch, with_environment, with_torch

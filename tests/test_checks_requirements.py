@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import DamagedFile, Fact, ImportTrial, known
 from gpudoctor.planner.plan import fixes_for
-from gpudoctor.planner.repair import Allowed
+from gpudoctor.planner.planned_steps import Allowed
 from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.record import damage

@@ -225,6 +225,27 @@ def test_an_import_that_fails_for_another_reason_stands_beside_the_damage(failed
     assert [slug for slug, _ in told(machine)] == ["torch-install-damaged", "torch-import-fails"]
 
 
+WORKS = known(ImportTrial(ok=True), "import torch in /venv/bin/python")
+
+
+@pytest.mark.parametrize(
+    ("name", "needs", "imported", "expected"),
+    [
+        ("libgomp.so.1", (), False, [("torch-install-damaged", "warning")]),
+        ("libgomp.so.1", ("libgomp.so.1",), False, [("torch-install-damaged", "error")]),
+        ("libgomp.so.1", (), True, []),
+        ("libtorch_cuda_linalg.so", (), False, [("torch-install-damaged", "error")]),
+        ("libtorch_cuda_linalg.so", (), True, [("torch-install-damaged", "warning")]),
+    ],
+)
+def test_a_lost_library_counts_as_far_as_something_needs_it(name, needs, imported, expected):
+    machine = with_torch(nvidia_machine(), damaged=(_cut(name, "missing"),), needs_libraries=needs)
+    machine = with_torch(machine, trial=WORKS) if imported else machine
+    assert told(machine) == expected
+    if expected == [("torch-install-damaged", "warning")] and not imported:
+        assert finding(machine, "torch-install-damaged").confidence == "likely"
+
+
 def test_a_library_of_torchs_own_that_is_gone_is_one_fault_also_unproved():
     gone = (_cut("libc10.so", "missing"),)
     assert told(with_torch(nvidia_machine(), needs_libraries=("libc10.so",), damaged=gone)) == [

@@ -56,8 +56,12 @@ def test_a_fault_is_told_with_saw_want_and_command(broken: Host):
 
 def test_a_report_meets_the_schema(broken: Host):
     printed = gpudoctor("schema")
-    report = gpudoctor("check", "--root", str(broken.root), "--format", "json")
-    jsonschema.validate(json.loads(report.stdout), json.loads(printed.stdout))
+    schema = json.loads(printed.stdout)
+    report = json.loads(gpudoctor("check", "--root", str(broken.root), "--format", "json").stdout)
+    jsonschema.validate(report, schema)
+    for wrong in ({"verdict": "fine"}, {"findings": [{}]}, {"exit_code": "1"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(report | wrong, schema)
 
 
 def test_stdout_holds_only_the_json_report(broken: Host):

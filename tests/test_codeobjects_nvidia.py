@@ -28,7 +28,7 @@ def test_share_counts_containers_not_entries() -> None:
     assert code.share == {"sm_80": 1.0, "sm_90": 0.25, "sm_90a": 0.25}
     assert code.containers == 4
     assert code.registered == 4
-    assert code.carried(0.5) == ("sm_80",)
+    assert code.architectures(0.5) == ("sm_80",)
 
 
 def test_code_for_the_device_linker_is_kept_apart() -> None:
@@ -140,4 +140,4 @@ def test_a_sample_tells_what_a_library_is_built_for_and_says_that_it_is_one() ->
     code = read_code(cuda_library(*containers), sample=Sample(containers=64, bundles=1))
     assert code.sass == ("sm_80", "sm_90")
     assert (code.containers, code.sampled) == (640, 64)
-    assert code.carried(least=0.5) == ("sm_80", "sm_90")
+    assert code.architectures(least=0.5) == ("sm_80", "sm_90")

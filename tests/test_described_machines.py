@@ -414,3 +414,10 @@ def test_nvidias_wheels_for_a_jetson_are_named_with_their_python(release: str, p
     report = whatif(f"--gpu Jetson~AGX~Orin --kernel {release} --torch 2.3.0 --python-version 3.10")
     text = report["findings"][0]["fixes"][0]["steps"][0]["text"]
     assert f"and Python {python}" in text
+
+
+def test_another_framework_is_not_told_to_install_torch() -> None:
+    arguments = ["whatif", "--gpu", "RTX 4090", "--package", "tensorflow==2.19.0"]
+    screen = CliRunner().invoke(gpudoctor, arguments, standalone_mode=False).stdout
+    assert screen.startswith("No problem found") and "tensorflow 2.19.0" in screen
+    assert "pip install" not in screen and screen.rstrip().endswith("Next, on that machine: gpudoctor check")

@@ -98,7 +98,7 @@ def test_every_command_that_is_typed_starts(page: Path) -> None:
     """Those without a screen: none ends as a wrong command line does."""
     for line in pages.typed_without_screen(page):
         if line.startswith(("gpudoctor ", "eval ")):
-            screen("anywhere", line)
+            assert "Traceback" not in screen("anywhere", line), line
 
 
 @every_page
@@ -106,7 +106,7 @@ def test_every_requirement_can_be_read(page: Path) -> None:
     for words in pages.command_lines(page):
         for option, value in pairwise(words):
             if option == "--require" and value != "EXPR":
-                parse(value)
+                assert parse(value), value
 
 
 @every_page

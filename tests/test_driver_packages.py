@@ -14,7 +14,7 @@ from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import BlockedModule, Gpu, InstalledModule, LoadPath, Machine, Os, absent, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.place import place
-from gpudoctor.planner.plan import fixes_for, steps_for
+from gpudoctor.planner.plan import fixes_for, steps_together
 from gpudoctor.probes.os_packages import package_version
 from gpudoctor.probes.system import probe_system
 from gpudoctor.situation import Situation
@@ -46,7 +46,7 @@ def without_driver(os: Os, *gpus: Gpu, kept: str = "2.9.1+cpu", **parts: Any) ->
 
 
 def shown(machine: Machine, remedy: Any) -> str:
-    steps = steps_for(remedy, place(machine), Situation(machine, MATRIX))
+    steps = steps_together((remedy,), place(machine), Situation(machine, MATRIX))
     return "\n".join(" ".join(step.argv) if isinstance(step, RunStep) else step.text for step in steps)
 
 
@@ -112,7 +112,7 @@ def test_no_package_manager_runs_where_it_would_not_help(os: Os, told: str) -> N
     machine = without_driver(os, PASCAL)
     driver = driver_to_install(Situation(machine, MATRIX))
     assert driver is not None
-    steps = steps_for(driver, place(machine), Situation(machine, MATRIX))
+    steps = steps_together((driver,), place(machine), Situation(machine, MATRIX))
     assert all(isinstance(step, ManualStep) for step in steps)
     assert told in shown(machine, driver)
 

@@ -58,8 +58,10 @@ def test_the_plugins_parts_fit_together() -> None:
 
 def test_the_manifests_meet_their_schema() -> None:
     validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate has the schemas")
-    for document in yaml.safe_load_all(PLUGIN.read_text()):
+    documents = list(yaml.safe_load_all(PLUGIN.read_text()))
+    for document in documents:
         validate.validate(document, "1.33", strict=True)
+    assert [document["kind"] for document in documents] == ["ConfigMap", "DaemonSet"]
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 70])

@@ -93,3 +93,9 @@ def test_a_sentence_without_any_message_is_explained_by_what_it_tells() -> None:
     (match,) = matches("Since the notebook woke up from sleep CUDA does not find the GPU")
     assert match["causes"] == ["nvidia-uvm-after-suspend"]
     assert match["ask"]
+
+
+@pytest.mark.parametrize("said", ["False", "returns False", "= False", "is False"])
+def test_what_torch_answers_is_understood_as_people_write_it(said: str) -> None:
+    done = gpudoctor("explain", f"torch.cuda.is_available() {said}")
+    assert done.returncode == 0 and done.stdout.startswith("# torch-not-available")

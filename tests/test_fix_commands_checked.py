@@ -25,7 +25,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import InstalledModule, Machine, Os, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.place import place
-from gpudoctor.planner.plan import steps_for
+from gpudoctor.planner.plan import steps_together
 from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep
 from tests.support.machines import nvidia_machine, system, with_stack
@@ -74,7 +74,7 @@ def commands(program: str) -> list[tuple[str, ...]]:
     for name in SYSTEMS:
         for machine in (on(name), on(name, secure_boot=known(True, "efivars"))):
             for remedy in REMEDIES:
-                for step in steps_for(remedy, place(machine), Situation(machine, MATRIX)):
+                for step in steps_together((remedy,), place(machine), Situation(machine, MATRIX)):
                     if isinstance(step, RunStep):
                         for argv in (step.argv, *step.undo):
                             if argv[0] == program:
@@ -170,7 +170,7 @@ def test_pacman_understands_its_commands(tmp_path: Path) -> None:
 
 
 def installs(machine: Machine, remedy: AnyRemedy) -> str:
-    steps = steps_for(remedy, place(machine), Situation(machine, MATRIX))
+    steps = steps_together((remedy,), place(machine), Situation(machine, MATRIX))
     return "\n".join(" ".join(s.argv) if isinstance(s, RunStep) else s.text for s in steps if s.risk != "reboot")
 
 
@@ -222,7 +222,9 @@ def test_modules_that_ubuntu_built_are_installed_for_the_running_kernel() -> Non
 
 def test_the_container_toolkit_is_made_known_to_the_engines() -> None:
     machine = on("ubuntu 24.04")
-    steps = steps_for(InstallSystemPackage("nvidia-container-toolkit"), place(machine), Situation(machine, MATRIX))
+    steps = steps_together(
+        (InstallSystemPackage("nvidia-container-toolkit"),), place(machine), Situation(machine, MATRIX)
+    )
     assert isinstance(steps[-1], ManualStep)
     assert "nvidia-ctk runtime configure --runtime=docker" in steps[-1].text
     assert "nvidia-ctk cdi generate" in steps[-1].text

@@ -27,7 +27,8 @@ from gpudoctor.planner.effects import effect
 from gpudoctor.planner.effects.packages import installed_by
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
-from gpudoctor.planner.repair import Allowed, Repair
+from gpudoctor.planner.planned_steps import Allowed
+from gpudoctor.planner.repair import Repair
 from gpudoctor.situation import Situation
 from gpudoctor.step import RunStep
 from tests.support.judging import plan_of

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gpudoctor.machine import CodeArchs, Jetson, Machine, known
-from gpudoctor.planner.repair import Allowed, Repair
+from gpudoctor.planner.planned_steps import Allowed
+from gpudoctor.planner.repair import Repair
 from gpudoctor.step import ManualStep, RunStep
 from tests.support.judging import plan_of
 from tests.support.machines import nvidia_gpu, nvidia_machine, torch, with_environment, with_system

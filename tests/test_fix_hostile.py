@@ -26,7 +26,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Distribution, InstalledModule, Machine, Os, TorchAsked, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.place import place
-from gpudoctor.planner.plan import steps_for
+from gpudoctor.planner.plan import steps_together
 from gpudoctor.situation import Situation
 from gpudoctor.step import EnvStep, ManualStep, RunStep
 from tests.support.machines import change, environment, nvidia_machine, system, torch, with_stack
@@ -101,6 +101,8 @@ def remedies(one: str, two: str) -> list[AnyRemedy]:
         ReinstallPackage(name=one, version=two),
         RemovePackage(name=one),
         SetVariable(name=one, value=two),
+        SetVariable(name="CUDA_VISIBLE_DEVICES", value=two),
+        SetVariable(name=one, value="0"),
         UnsetVariable(name=one),
         InstallDriver(branch=one, minimum=two),
         InstallDriver(branch="580"),
@@ -123,7 +125,7 @@ def test_no_text_of_a_machine_becomes_an_option_or_a_shell_word(one: str, two: s
     subject = machine(one, two, lock)
     here = place(subject)
     for remedy in remedies(one, two):
-        for step in steps_for(remedy, here, Situation(subject, MATRIX)):
+        for step in steps_together((remedy,), here, Situation(subject, MATRIX)):
             if isinstance(step, RunStep):
                 for argument in (argument for command in (step.argv, *step.undo) for argument in command):
                     _is_plain(argument)

@@ -7,8 +7,10 @@ from itertools import islice
 import pytest
 
 from gpudoctor.machine import Machine
+from gpudoctor.step import EnvStep, RunStep
 from tests.support.fault_pairs import pairs
 from tests.support.faulty_machines import MACHINES
+from tests.support.judging import plan_of
 from tests.support.plan_rules import outcome
 
 SAMPLE = dict(islice(pairs(), 0, None, 60))
@@ -23,6 +25,15 @@ def test_the_plan_for_one_fault_keeps_the_rules(slug: str) -> None:
 def test_the_plan_for_two_faults_keeps_the_rules(names: tuple[str, str]) -> None:
     """`python -m tests.planned_pairs` tries them all."""
     assert outcome(SAMPLE[names])[1] == []
+
+
+@pytest.mark.parametrize("names", SAMPLE, ids=" + ".join)
+def test_what_is_foreseen_holds_after_the_last_step_that_a_person_does(names: tuple[str, str]) -> None:
+    repair = plan_of(SAMPLE[names])
+    number, _, what = repair.predicted.until.removeprefix("step ").partition(": ")
+    if what in ("a person", "a reboot", "another container"):
+        later = [planned.step for planned in repair.steps[int(number) :]]
+        assert all(isinstance(step, RunStep | EnvStep) and step.risk != "reboot" for step in later)
 
 
 def test_pairs_hold_both_faults() -> None:

@@ -24,7 +24,8 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.machine import Machine, known
-from gpudoctor.planner.repair import Allowed, NoSuchFixError, Predicted, Repair, repair, variables_for
+from gpudoctor.planner.planned_steps import Allowed
+from gpudoctor.planner.repair import NoSuchFixError, Predicted, Repair, repair, variables_for
 from gpudoctor.planner.script import shell_script, variable_lines
 from gpudoctor.situation import Situation
 from gpudoctor.step import EnvStep, ManualStep, RunStep

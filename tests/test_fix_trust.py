@@ -21,7 +21,7 @@ from gpudoctor.fix import put_back
 from gpudoctor.fix.account import account_home
 from gpudoctor.fix.apply import Target, apply
 from gpudoctor.fix.errors import RepairError
-from gpudoctor.fix.journal import listed
+from gpudoctor.fix.journal import read_all
 from gpudoctor.fix.open_folders import OpenFolders
 from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.step_process import environment
@@ -63,9 +63,9 @@ def test_a_tampered_journal_changes_nothing_elsewhere_and_hides_no_other(place: 
     before = picture(place.canary)
     if kind in WHOLE:
         with pytest.raises(RepairError):
-            listed(str(place.state))
+            read_all(str(place.state))
     else:
-        found = listed(str(place.state))
+        found = read_all(str(place.state))
         assert str(place.other) in [run.prefix for run in found.runs]
         for run in (run for run in found.runs if run.prefix == str(place.prefix)):
             try:
@@ -102,7 +102,7 @@ def test_undo_says_that_a_bad_journal_may_be_of_this_environment(place: Place, k
 def test_a_folder_that_is_swapped_for_a_link_in_the_middle_is_not_followed(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = listed(str(place.state)).runs[-1]
+    run = read_all(str(place.state)).runs[-1]
     before, swapped = picture(place.canary), place.site / "mine"
 
     def scan_then_swap(*scope: tuple[bytes, ...]) -> Tree:
@@ -235,7 +235,7 @@ def test_nothing_is_made_below_another_accounts_folder(place: Place) -> None:
 @as_root
 @pytest.mark.parametrize("whose", ["prefix", "site"])
 def test_root_changes_no_environment_of_another_account(place: Place, whose: str) -> None:
-    run = listed(str(place.state)).runs[-1]
+    run = read_all(str(place.state)).runs[-1]
     if whose == "site":  # packages behind a link
         moved = shutil.move(place.site, place.folder / "elsewhere")
         (place.prefix / "lib" / "python3.12" / "site-packages").symlink_to(moved)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from gpudoctor.fleet.pair.capacity import port_rates
 from gpudoctor.fleet.pair.conviction import Judgement, Meeting, judge
 from gpudoctor.fleet.pair.course import Course
+from gpudoctor.fleet.pair.job_rank import JobRank, job_rank
 from gpudoctor.fleet.pair.lead import Lead, Wanted
-from gpudoctor.fleet.pair.place import Place, place_from
 from gpudoctor.fleet.pair.rank import Rank
 from gpudoctor.fleet.pair.report import PairReport
 from gpudoctor.fleet.pair.schedule import round_of, rounds_of
@@ -284,7 +284,7 @@ class Played:
 
 
 def lead_of(member: Played, ranks: int, **wanted: Any) -> Lead:
-    place = Place(0, ranks, 0, "0", "n0", 29500, False, "0", "n0")
+    place = JobRank(0, ranks, 0, "0", "n0", 29500, False, "0", "n0")
     rank = Rank(place, member)  # type: ignore[arg-type]
     return Lead(rank, Wanted(**{"rounds": 3, "seconds": 60.0, **wanted}), lambda stage: None)
 
@@ -515,15 +515,15 @@ TORCHRUN = {
 
 
 def test_the_place_is_read_from_what_torchrun_sets():
-    place = place_from(TORCHRUN)
+    place = job_rank(TORCHRUN)
     assert (place.rank, place.size, place.local_rank, place.name, place.serves) == (3, 8, 1, "gpu07", False)
 
 
 def test_rank_0_has_the_store_where_torchrun_has_none():
-    assert place_from({**TORCHRUN, "RANK": "0", "TORCHELASTIC_USE_AGENT_STORE": "False"}).serves
+    assert job_rank({**TORCHRUN, "RANK": "0", "TORCHELASTIC_USE_AGENT_STORE": "False"}).serves
 
 
 @pytest.mark.parametrize("change", [{"RANK": ""}, {"WORLD_SIZE": "x"}, {"RANK": "9"}])
 def test_outside_of_torchrun_it_is_said_how_to_start_it(change: dict[str, str]):
     with pytest.raises(InputError):
-        place_from({**TORCHRUN, **change})
+        job_rank({**TORCHRUN, **change})

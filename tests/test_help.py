@@ -160,3 +160,28 @@ def test_an_override_is_not_called_safe():
 def test_every_command_is_one_of_ours():
     context = click.Context(gpudoctor)
     assert all(gpudoctor.get_command(context, name) is not None for name in gpudoctor.list_commands(context))
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        (("undo",), "`gpudoctor fix --undo`"),
+        (("whatif", "--gpu", "RTX", "4090"), '--gpu "RTX 4090"'),
+        (("recommend", "jax"), "--framework"),
+        (("whatif", "--gpu", "1060"), "GTX 1060 6GB"),
+        (("whatif", "--gpu", "GTX 1O60"), "GTX 1060"),
+    ],
+)
+def test_what_people_type_is_answered_with_what_they_mean(typed: tuple[str, ...], hint: str):
+    done = program(*typed)
+    assert done.returncode == 2 and hint in done.stderr
+
+
+def test_help_is_a_command_too():
+    assert program("help").stdout == program("--help").stdout
+    assert program("help", "fix").stdout == program("fix", "--help").stdout
+
+
+def test_a_variable_is_explained_by_the_problems_that_name_it():
+    done = program("explain", "HSA_OVERRIDE_GFX_VERSION")
+    assert done.returncode == 0 and "hsa-override-wrong" in done.stdout

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup, Odd, Undecided
 from gpudoctor.machine import Machine, unknown
-from gpudoctor.render.fleet.html import written as fleet_page
+from gpudoctor.render.fleet.html import text_of as fleet_page
 from gpudoctor.render.formats import report_text
 from gpudoctor.render.look import Look
 from gpudoctor.render.smoke import rates_on_paper

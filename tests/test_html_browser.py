@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.machine import Machine
-from gpudoctor.render.fleet.html import written as fleet_page
+from gpudoctor.render.fleet.html import text_of as fleet_page
 from tests.support.faulty_machines import MACHINES
 from tests.support.machines import change, nvidia_gpu, nvidia_machine
 from tests.test_html import fleet, page_of

@@ -352,6 +352,20 @@ def test_the_tool_is_one_that_is_there() -> None:
     assert command(with_tools(with_uv, has_pip=False)).startswith("uv pip install")
 
 
+def test_a_pip_that_does_not_run_makes_way_for_a_new_one() -> None:
+    gone = ("/venv/lib/python3.12/site-packages/pip", "/venv/lib/python3.12/site-packages/pip-24.0.dist-info")
+    here = Installers(programs=known((), "PATH"), ensurepip=known(True, "x"))
+    here = change(here, pip_fails="ImportError: x", pip_files=gone)
+    first, second, last = steps(with_tools(here), OTHERS)
+    assert isinstance(first, RunStep) and isinstance(second, RunStep) and isinstance(last, RunStep)
+    assert first.argv == ("rm", "-rf", *gone)
+    assert second.argv == ("/venv/bin/python", "-m", "ensurepip")
+    assert last.argv[:4] == ("/venv/bin/python", "-m", "pip", "install")
+    assert "no working pip" in by_hand(with_tools(change(here, ensurepip=known(False, "x"))))
+    with_uv = change(here, programs=known(("uv",), "PATH"))
+    assert command(with_tools(with_uv)).startswith("uv pip install")
+
+
 def test_nothing_is_run_where_the_environment_cannot_be_changed() -> None:
     closed = Installers(writable=known(False, "/venv/lib/python3.12/site-packages"))
     assert "/venv/lib/python3.12/site-packages cannot be written to" in by_hand(with_tools(closed))
@@ -417,7 +431,7 @@ class Patient:
     def environment(self) -> PythonEnvironment:
         found = probe_environment(self.host, str(self.prefix), {}).value
         assert found is not None
-        return change(found, installers=probe_installers(self.host, found, ("torch",)))
+        return change(found, installers=probe_installers(self.host, found, ("torch",), commands=True))
 
     def repair(self, remedy: ReplaceTorch) -> None:
         machine = change(nvidia_machine(nvidia_gpu()), environment=known(self.environment(), "test"))
@@ -484,7 +498,7 @@ def test_a_machine_without_problems_is_not_asked_how_it_would_install(
     asked: list[str] = []
     monkeypatch.setattr(
         "gpudoctor.probes.installers.probe_installers",
-        lambda host, environment, packages: asked.append(environment.prefix) or Installers(),
+        lambda host, environment, packages, commands: asked.append(environment.prefix) or Installers(),
     )
     prefix = make_venv_with_pip(tmp_path / "venv").parent.parent
     arguments = ("--python", str(prefix), "--level", "static", "--format", "json")
@@ -540,3 +554,43 @@ def test_a_dry_run_in_pips_settings_is_read(tmp_path: Path, text: str) -> None:
     assert found.dry_run
     assert found.sources["dry_run"] == ("/venv/pip.conf, line 2" if text else "PIP_DRY_RUN")
     assert not pip(tmp_path / "other", {"/venv/pip.conf": text}, PIP_DRY_RUN="0").dry_run
+
+
+def test_pip_without_its_files_is_made_anew(tmp_path: Path, base: str) -> None:
+    patient = venv(tmp_path, base, PIP_INDEX_URL=f"{base}/pypi", PATH="/usr/bin:/bin")
+    assert not patient.environment().installers.pip_fails
+    (vendored,) = patient.prefix.glob("lib/python*/site-packages/pip/_vendor")
+    shutil.rmtree(vendored)
+    assert "pip._vendor" in patient.environment().installers.pip_fails
+    patient.repair(FROM_PYPI)
+    assert patient.version() == "2.13.0"
+
+
+def test_a_pip_that_only_its_configuration_stops_is_left_as_it_is(tmp_path: Path, base: str) -> None:
+    patient = venv(tmp_path, base)
+    (patient.prefix / "pip.conf").write_text("no section\n")
+    assert not patient.environment().installers.pip_fails
+
+
+def test_a_link_that_leads_nowhere_is_removed_before_its_package_comes_again(tmp_path: Path, base: str) -> None:
+    patient = venv(tmp_path, base, PIP_INDEX_URL=f"{base}/pypi", PATH="/usr/bin:/bin")
+    patient.repair(FROM_PYPI)
+    (folder,) = patient.prefix.glob("lib/python*/site-packages/torch")
+    shutil.rmtree(folder)
+    folder.symlink_to(tmp_path / "gone")
+    again = ReinstallPackage("torch", "2.13.0", index_url=f"{base}/pypi")
+    machine = change(nvidia_machine(nvidia_gpu()), environment=known(patient.environment(), "test"))
+    for step in steps(machine, again):
+        assert isinstance(step, RunStep), step
+        patient.run(step.argv)
+    assert folder.is_dir()
+    assert not folder.is_symlink()
+
+
+def test_level_static_starts_no_pip(tmp_path: Path, base: str) -> None:
+    patient = venv(tmp_path, base)
+    (vendored,) = patient.prefix.glob("lib/python*/site-packages/pip/_vendor")
+    shutil.rmtree(vendored)
+    where = ("--python", str(patient.prefix), "--gpu", "RTX 4090", "--driver", "580.95.05")
+    assert "ensurepip" not in gpudoctor("check", *where, "--level", "static").stdout
+    assert "ensurepip" in gpudoctor("check", *where, PATH="/usr/bin:/bin").stdout

@@ -158,7 +158,10 @@ def test_a_ray_worker_on_a_bad_node_raises_the_cause() -> None:
 
 def test_a_ray_worker_on_a_good_node_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # as Ray sets it for a worker that asks for no GPU
-    first_step()("shm>=0")
+    refuse_bad_gpu = first_step()
+    assert refuse_bad_gpu("shm>=0") is None
+    with pytest.raises(RuntimeError, match="requirement-not-met"):
+        refuse_bad_gpu("shm>=8999TiB")
 
 
 # --- systemd and dev containers --------------------------------------------------------------------------------

@@ -382,3 +382,149 @@ RuntimeError: CUDA error: no kernel image is available for execution on the devi
 @pytest.mark.parametrize(("listed", "gpus"), [("0,2", 2), ("0-3", 4), ("0-2-4", 5)])
 def test_gpus_of_one_line_are_counted_whatever_stands_between_their_numbers(listed: str, gpus: int) -> None:
     assert len(read_text(f"GPU {listed}: NVIDIA A100-SXM4-40GB\n".encode(), matrix()).gpus) == gpus
+
+
+# --- the program that printed it -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"# ollama: {TORCHS_OWN}\n\n{GGML}\n",
+        f"With ollama 0.11 I see {TORCHS_OWN}\nGPU: NVIDIA GeForce GTX 1080\n",
+        "lib/memory_ops.cu:71, code: 209, reason: no kernel image is available for execution\nGPU: Tesla K80\n",
+    ],
+)
+def test_a_program_with_cuda_code_of_its_own_is_no_torch(text: str) -> None:
+    assert findings(text)[0].slug == "ext-built-without-gpu-arch"
+    assert "torch" not in steps(text)
+
+
+def test_a_title_that_no_line_repeats_counts() -> None:
+    assert problems(f"# {TORCHS_OWN}\n\nGPU: NVIDIA GeForce RTX 5090\n") == ["torch-no-arch-for-gpu"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "slug"),
+    [("GeForce GTX 1080", "torch-dropped-old-gpu"), ("GeForce RTX 5090", "torch-no-arch-for-gpu")],
+)
+def test_want_of_code_has_the_name_of_an_older_or_a_newer_gpu(gpu: str, slug: str) -> None:
+    assert findings(f"{TORCHS_OWN}\nGPU: NVIDIA {gpu}\n")[0].slug == slug
+
+
+HIP = "hipErrorNoBinaryForGpu: Unable to find code object for all current devices!"
+
+
+def test_a_program_with_hip_code_of_its_own_gets_no_torch() -> None:
+    gpu = "GPU: AMD Radeon RX 5600 XT\n"
+    assert "torch" not in steps(f"I start tensorflow on it.\n{gpu}{HIP}\n")
+    assert "torch" in steps(f"I start ComfyUI on it.\n{gpu}{HIP}\n")
+
+
+def test_the_library_that_a_message_names_is_not_overruled_by_an_override_that_helped() -> None:
+    printed = "rocBLAS error: Could not initialize Tensile host. No such file or directory for GPU arch : gfx1032"
+    assert findings(f"{printed}\nHSA_OVERRIDE_GFX_VERSION=10.3.0 helped me.\n")[0].slug == "rocblas-no-arch"
+
+
+IGNORED = (
+    "Ignoring visible gpu device (device: 0, name: AMD Radeon RX 6700 XT, pci bus id: 0000:03:00.0) with AMDGPU "
+    "version : gfx1031."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("systemd-modules-load[252]: Module 'nvidia_uvm' is deny-listed", "module-blacklisted"),
+        ("error: /usr/lib/aarch64-linux-gnu/libnvinfer.so.7: file too short", "container-no-gpu"),
+        ('Error: failed to stat CDI host device "/dev/dri/renderD129": no such file', "cdi-spec-stale"),
+        ("I got `cudnn ops64_9.dll is not found` error", "cudnn-mismatch"),
+        ("python[42]: segfault at 18 ip 00 sp 00 error 4 in libamdhip64.so.5.4", "torch-rocm-no-arch-for-gpu"),
+        ("RuntimeError: versions_helpers.cc:81: The cuSPARSE library was not found.", "framework-cuda-libs-missing"),
+        (f"{IGNORED} The supported AMDGPU versions are gfx1030, gfx1100.", "torch-rocm-no-arch-for-gpu"),
+        ("lstat /dev/nvidia-uvm: no such file or directory", "nvidia-uvm-missing"),
+    ],
+)
+def test_messages_that_name_their_cause(text: str, slug: str) -> None:
+    assert problems(text) == [slug]
+
+
+@pytest.mark.parametrize(
+    ("source", "slug"),
+    [
+        ("/src/third_party/flash-attention/hopper/flash_fwd_launch_template.h:167", "ext-built-without-gpu-arch"),
+        (
+            "/src/aten/src/ATen/native/transformers/cuda/flash_attn/flash_fwd_launch_template.h:9",
+            "torch-no-arch-for-gpu",
+        ),
+    ],
+)
+def test_the_source_file_of_a_message_tells_whose_code_is_missing(source: str, slug: str) -> None:
+    title = "# RTX 5080: CUDA error: no kernel image is available for execution on the device"
+    said = f"CUDA error ({source}): no kernel image is available for execution on the device"
+    assert problems(f"{title}\n\n{said}\n") == [slug]
+
+
+def test_a_message_of_hip_alone_tells_that_torch_is_no_build_for_cuda() -> None:
+    form = "PyTorch Version: 1.8\nGPU: RX 470\n"
+    assert problems(form) == ["cuda-torch-on-amd"]
+    said = "hipErrorNoBinaryForGpu: Coudn't find binary for current devices!"
+    assert problems(f"{form}{said}\n") == ["torch-rocm-no-arch-for-gpu"]
+    assert problems(f"torch==1.8.0+cu111\nGPU: RX 470\n{said}\n") == ["cuda-torch-on-amd"]  # that one says its build
+
+
+def test_parts_of_hsa_that_are_loaded_if_they_are_there() -> None:
+    said = "LoadLib(libhsa-amd-aqlprofile64.so) failed: libhsa-amd-aqlprofile64.so: cannot open shared object file"
+    assert problems(f"{said}\n") == []
+    assert problems(f"{said.replace('amd-aqlprofile', 'other')}\n") != []
+
+
+def test_ollama_that_finds_no_nvidia_smi() -> None:
+    said = "routes.go:915: warning: check that you have installed GPU drivers: nvidia-smi command failed"
+    assert problems(f"{said}\n") == ["program-on-cpu"]
+    assert findings(f"I run ollama with Docker.\n{said}\n")[0].slug == "container-no-gpu"
+    assert findings(f"I run ollama without Docker.\n{said}\n")[0].slug == "program-on-cpu"
+
+
+def test_the_gpu_that_tensorflow_ignores_is_read() -> None:
+    assert [gpu.arch.value for gpu in read_text(IGNORED.encode(), matrix()).gpus] == ["gfx1031"]
+
+
+def test_a_truncated_library_of_a_wheel_is_no_placeholder() -> None:
+    text = "OSError: /venv/lib/python3.11/site-packages/nvidia/cublas/lib/libcublas.so.12: file too short"
+    assert "container-no-gpu" not in problems(text)
+
+
+def test_torch_that_says_it_was_built_without_cuda() -> None:
+    table = "| NVIDIA-SMI 535.86.10    Driver Version: 535.86.10    CUDA Version: 12.2 |\n"
+    assert problems(f"PyTorch built with CUDA:         False\nCUDA available: False\n{table}") == ["torch-cpu-only"]
+
+
+def test_a_visibility_variable_that_names_another_gpu_than_the_first() -> None:
+    seen = "which makes torch.cuda.is_available() == False"
+    assert problems(f"The service sets CUDA_VISIBLE_DEVICES=1, {seen}.\n") == ["cuda-visible-devices"]
+    assert problems(f"The service sets CUDA_VISIBLE_DEVICES=0, {seen}.\n") == ["torch-cpu-only"]
+    two = "GPU 0: NVIDIA GeForce RTX 3090\nGPU 1: NVIDIA GeForce RTX 3090\n"
+    assert problems(f"{two}The service sets CUDA_VISIBLE_DEVICES=1, {seen}.\n") != ["cuda-visible-devices"]
+
+
+def test_a_variable_that_is_expected_is_not_set() -> None:
+    expected = "### Expected behavior\n\nCUDA_VISIBLE_DEVICES: 0\n"
+    text = f"CUDA_VISIBLE_DEVICES=1\n\n{expected}\n### Environment\nHIP_VISIBLE_DEVICES=2\n"
+    variables = read_text(text.encode(), matrix()).variables
+    assert (variables["CUDA_VISIBLE_DEVICES"], variables["HIP_VISIBLE_DEVICES"]) == ("1", "2")
+
+
+# --- whose GPU it is -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("I have a GeForce GTX 1080.\n\n### GPU\n\nNvidia\n", "GTX 1080"),
+        ("GPU: GTX 1080 (Pascal, Compute Capability 6.1)\n\n### GPU\n\nNvidia\n", "GTX 1080"),
+        ("I have a Radeon RX 6800.\n\n### GPU\n\nNvidia\n", "Nvidia"),
+    ],
+)
+def test_a_form_that_asks_for_the_vendor_hides_no_gpu(text: str, name: str) -> None:
+    assert [gpu.name.removeprefix("GeForce ") for gpu in read_text(text.encode(), matrix()).gpus] == [name]

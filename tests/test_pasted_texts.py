@@ -509,3 +509,15 @@ def test_listings_that_begin_in_one_line_are_not_told_apart() -> None:
     assert several(lines, Facts(gpus=gpus, reports=[1], errors=[lines[2]]), matrix()) == (lines, ())
     apart = several(lines, Facts(gpus=gpus, reports=[1, 3], errors=[lines[2]]), matrix())
     assert apart == (lines[2:], ("NVIDIA GeForce RTX 5090 (lines 3 to 3)", "Tesla V100 (lines 1 to 2)"))
+
+
+@pytest.mark.parametrize(
+    ("driver", "found", "build"), [("535.183.01", "12020", "cu130"), ("470.256.02", "11040", "cu128")]
+)
+def test_the_build_that_nobody_named_is_one_that_the_driver_refuses(driver: str, found: str, build: str) -> None:
+    """Within a CUDA major no driver is too old."""
+    said = machine(
+        f"RTX 3090, driver {driver}, torch 2.9.1\n"
+        f"RuntimeError: The NVIDIA driver on your system is too old (found version {found}).\n"
+    )
+    assert said.torch and said.torch.build == build

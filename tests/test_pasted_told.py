@@ -40,6 +40,7 @@ def test_no_text_keeps_a_pattern_busy(row) -> None:
         ("\u6709\u663e\u5361\uff0c\u4e3a\u4ec0\u4e48\u5374\u53ea\u7528CPU\uff1f", "torch-cpu-only"),
         ("GPU: \u0440\u0430\u0431\u043e\u0442\u0430\u0435\u0442 \u043d\u0430 CPU", "torch-cpu-only"),
         ("nvidia-dkms fails with kernel 6.14", "nvidia-dkms-kernel-mismatch"),
+        ("NVIDIA DKMS fails on kernel 6.14", "nvidia-dkms-kernel-mismatch"),
         ("Installing both `onnxruntime` and `onnxruntime-gpu` breaks the GPU.", "ort-cpu-and-gpu-both"),
         (
             "I found that sudo apt-get install linux-headers-$(uname -r) fixes the driver.",
@@ -110,6 +111,8 @@ def test_what_is_told_ranks_the_causes_of_a_message() -> None:
         ("How can I make it run on my AMD GPU? It never uses my GPU.", "framework-other-vendor"),
         ("My AMD graphics card is not found by HIP; upgrading the kernel fixed it.", "amd-kernel-or-runtime-too-old"),
         ("amdgpu-dkms fails with Ubuntu kernel 6.8.0-44, AMD GPU", "amd-dkms-kernel-mismatch"),
+        ("AMDGPU DKMS fails to build on Linux 6.16. GPU: AMD Radeon RX 9070 XT", "amd-dkms-kernel-mismatch"),
+        ("AMDGPU/ROCm DKMS fails on kernel 6.16", "amd-dkms-kernel-mismatch"),
     ],
 )
 def test_a_text_that_names_no_gpu_tells_whose_it_is_about(text: str, slug: str) -> None:
@@ -216,6 +219,8 @@ def test_in_wsl_no_module_of_the_kernel_keeps_the_driver_away() -> None:
             "amd-firmware-regression",
         ),
         ("My Radeon APU is not supported by ROCm under WSL2.", "rocm-wsl-unsupported"),
+        ("I must run nvidia-smi after each boot, otherwise the container fails.", "nvidia-uvm-missing"),
+        ("ollama lost the GPU. What got it working:\nsudo modprobe nvidia_uvm", "nvidia-uvm-after-suspend"),
     ],
 )
 def test_what_decided_in_the_words_of_a_person(text: str, slug: str) -> None:
@@ -275,3 +280,178 @@ def test_what_others_may_see_is_no_complaint(text: str) -> None:
 def test_what_a_person_saw_counts_beside_what_a_manual_says() -> None:
     seen = "I see it, too:\nFailed to initialize NVML: Driver/library version mismatch\n"
     assert problems(f"The manual says: if you see a version mismatch, reboot.\n{seen}") == ["driver-lib-mismatch"]
+
+
+def test_a_short_text_is_about_one_matter() -> None:
+    sentence = "For some reason secure boot turned on after the update of the BIOS.\n"
+    assert problems(f"The nvidia module is missing\n\nIt worked before.\nI did not look.\n\n{sentence}") == [
+        "secure-boot-module-rejected"
+    ]
+    long = "The rest of the machine is as it was, and nothing else was changed on it since then.\n" * 6
+    assert problems(f"The nvidia module is missing\n\n{long}\n{sentence}") == []
+    assert problems(f"Which nvidia modules are missing?\n\nI ask.\nI read.\n\n{sentence}") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("`lspci | grep -i nvidia` yields no output.", "no-gpu"),
+        ("The GPU of NVIDIA is not even listed in lspci.", "no-gpu"),
+        ("lspci | grep -i nvidia shows the GPU, nvidia-smi prints nothing.", None),
+        ("The pip command gave me a CPU-only version of torch, so no GPU is used.", "torch-cpu-only"),
+        ("How do I install the CPU version of torch?", None),
+        ("With ROCm 7.1 there is a rocblas error on my gfx906.", "rocblas-no-arch"),
+        ("rocblas works on my gfx906.", None),
+        ("The execution providers list only azure and cpu, no cuda.", "ort-cpu-and-gpu-both"),
+        ("providers=['CPUExecutionProvider'] is what I use on my GPU server.", None),
+    ],
+)
+def test_what_is_missing_in_the_words_of_a_person(text: str, slug: str | None) -> None:
+    found = problems(f"{text}\n")
+    assert (found[0] if found else None) == slug
+
+
+# --- the same command without and with sudo --------------------------------------------------------
+
+DENIED = "hsa api call failure at: rocminfo.cc:1102\nHSA_STATUS_ERROR_OUT_OF_RESOURCES\n"
+LISTED = "HSA System Attributes\nRuntime Version: 1.1\nVendor Name: AMD\n"
+
+
+@pytest.mark.parametrize(
+    ("user", "root", "slug"),
+    [
+        (f"$ /opt/rocm/bin/rocminfo\n{DENIED}", f"$ sudo /opt/rocm/bin/rocminfo\n{LISTED}", "amd-device-permission"),
+        (
+            "me@box:~$ clinfo --list\n",
+            "me@box:~$ sudo -u root clinfo --list\nDevice #0: gfx1030\n",
+            "amd-device-permission",
+        ),
+        (
+            "$ nvidia-smi\nFailed to initialize NVML: Insufficient Permissions\n",
+            "$ sudo nvidia-smi\n| NVIDIA-SMI 550.54.14 |\n",
+            "gpu-device-permission",
+        ),
+    ],
+)
+def test_a_command_that_lists_gpus_for_root_only(user: str, root: str, slug: str) -> None:
+    assert first(f"{user}\nand\n\n{root}").slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"$ rocminfo\n{DENIED}\n$ sudo rocminfo\n{DENIED}",  # root sees no more
+        f"$ rocminfo\n{DENIED}\n$ sudo clinfo\n{LISTED}",  # another command
+        f"$ rocminfo\n\n$ sudo rocminfo\n{LISTED}",  # what the user saw is not pasted
+        f"$ rocminfo\n{DENIED}\n$ sudo rocminfo\n{LISTED}\n$ rocminfo\n{LISTED}",  # it works by now
+    ],
+)
+def test_commands_that_do_not_tell_of_rights(text: str) -> None:
+    assert machine(text).pasted.told == ()
+
+
+# --- a crash with a ROCm that has no code for the GPU ----------------------------------------------
+
+CRASH = "tensorflow ends with a segmentation fault on my GPU.\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"GPU: RX 5600 XT\nROCm/MIOpen version: 3.5.0\n{CRASH}",
+        f"I use ROCm 6.4 with a Radeon VII.\n{CRASH}",
+    ],
+)
+def test_a_crash_with_a_rocm_that_has_no_kernels_for_the_gpu(text: str) -> None:
+    assert first(text).slug == "rocblas-no-arch"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"I use ROCm 6.4 with a Radeon RX 6800.\n{CRASH}",  # gfx1030 is in its list
+        f"I have a Radeon VII.\n{CRASH}",  # which ROCm, nobody tells
+        f"I use ROCm 6.4.\n{CRASH}",  # which GPU, nobody tells
+        f"GPU: RX 5600 XT\nROCm version: 6.4\nPyTorch version: 2.7.1+rocm6.3\n{CRASH}",  # torch brings its own
+        f"I upgraded from ROCm 6.4 with a Radeon VII.\n{CRASH}",  # another release than the present one
+        "I use ROCm 6.4 with a Radeon VII, and tensorflow trains on my GPU.\n",
+    ],
+)
+def test_crashes_that_a_gap_of_rocm_does_not_explain(text: str) -> None:
+    assert "crash-without-rocm-code" not in [one.circumstance for one in machine(text).pasted.told]
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("My RX 9070 XT is not recognized. Ubuntu 24.04 with 6.8 kernel.", False),
+        ("Kernel 6.8.0-60-generic doesn't find my RX 9070 XT.", False),
+        ("Kernel 6.14.0 doesn't find my RX 9070 XT.", True),
+        ("Kernel 5.14.0-570.el9.x86_64 doesn't find my RX 9070 XT.", True),  # Red Hat adds newer drivers
+        ("Kernel 6.8.0 doesn't find my RX 9070 XT, with amdgpu-dkms installed.", True),
+        ("Kernel 6.8.0 runs my RX 9070 XT.", True),
+        ("My RX 9070 XT is not recognized.", True),
+    ],
+)
+def test_a_kernel_from_before_the_gpu(text: str, *, known: bool) -> None:
+    assert problems(f"{text}\n") == ([] if known else ["amd-kernel-or-runtime-too-old"])
+
+
+def test_wsl_that_cannot_find_the_gpu() -> None:
+    text = "I installed the driver, and WSL can't find the Radeon RX 9070 XT with rocminfo.\n"
+    assert problems(text) == ["rocm-wsl-unsupported"]
+
+
+def test_a_program_that_runs_in_the_container_is_in_a_container() -> None:
+    failed = "cudaGetDeviceCount returned 30\n-> unknown error\n"
+    assert first(f"When I run the samples in the container, I get:\n{failed}").slug == "nvidia-uvm-missing"
+    assert first(f"When I run the samples on the host, I get:\n{failed}").slug != "nvidia-uvm-missing"
+
+
+def test_what_clinfo_says_in_the_words_of_a_person() -> None:
+    assert problems("In the docker container clinfo reported number of platforms 0.\n") == ["container-no-gpu"]
+
+
+def test_steps_that_lead_to_a_fault_are_no_remedy() -> None:
+    step = "I had to install nvidia-container-toolkit on the host.\n"
+    assert problems(f"The container does not see the GPU.\n\n## Fix\n{step}") == ["container-toolkit-missing"]
+    assert problems(f"The container does not see the GPU.\n\n## Steps to reproduce\n{step}") == []
+
+
+@pytest.mark.parametrize(
+    ("attribute", "said", "slug"),
+    [
+        (
+            "The driver has to have a branch-matched fabric manager on the GPU node.",
+            "I had to match the fabric manager with the driver of the GPU.",
+            "fabric-manager-not-running",
+        ),
+        (
+            "The check tells if torch can use the GPU instead of just the CPU.",
+            "Here torch runs on just the CPU, not on the GPU.",
+            "torch-cpu-only",
+        ),
+    ],
+)
+def test_words_that_only_describe_are_no_complaint(attribute: str, said: str, slug: str) -> None:
+    assert problems(f"{attribute}\n") == []
+    assert problems(f"{said}\n") == [slug]
+
+
+@pytest.mark.parametrize(
+    ("remedy", "helped"),
+    [
+        ("Adding --device=/dev/kfd fixed it.", True),
+        ("I had to uncomment the /dev/kfd line of docker-compose.yml.", True),
+        ("Fixed by adding runtime: nvidia to the compose file.", True),
+        ("Adding --gpus all did not help.", False),
+        ("Adding --gpus all worked until the last update.", False),
+        ("I run it with --gpus all, and it worked before.", False),
+    ],
+)
+def test_a_container_that_was_given_the_gpu(remedy: str, *, helped: bool) -> None:
+    assert problems(f"In docker the GPU was not found.\n{remedy}\n") == (["container-no-gpu"] if helped else [])
+
+
+def test_a_device_node_is_given_to_containers_only() -> None:
+    assert problems("The GPU was not found.\nAdding --device=/dev/kfd fixed it.\n") == []

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.cli import gpudoctor
-from gpudoctor.planner.repair import PlannedStep, Repair
+from gpudoctor.planner.planned_steps import PlannedStep
+from gpudoctor.planner.repair import Repair
 from gpudoctor.planner.script import shell_script
 from gpudoctor.privacy import public_text, without_secrets
 from gpudoctor.probes.variables import probe_variables

@@ -263,8 +263,10 @@ def test_refusals_of_rocminfo(text: str, status: int) -> None:
 
 @given(st.text(max_size=200), st.integers(0, 900))
 def test_no_text_breaks_the_rocminfo_reader(noise: str, cut: int) -> None:
-    parse_rocminfo(ROCMINFO[:cut] + noise)
-    parse_rocminfo(noise + ROCMINFO[cut:])
+    for text in (ROCMINFO[:cut] + noise, noise + ROCMINFO[cut:]):
+        api = parse_rocminfo(text)
+        gpus = [agent for agent in api.agents if agent.kind == "gpu"] if api else []
+        assert [gpu.pci_id for gpu in gpus] in ([], [None], ["1002:7550"])
 
 
 def test_recorded_rocminfo_is_read(tmp_path: Path) -> None:

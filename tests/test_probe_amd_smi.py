@@ -93,9 +93,16 @@ def test_each_form_names_its_gpus(text, gpus):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text(alphabet=st.sampled_from('{}[]":,card0GPU Device ID|x73df\n\t'), max_size=400))
-def test_garbage_is_read_without_an_error(text):
-    assert all(gpu != SmiGpu() for gpu in parse_smi(text))
+@given(
+    st.text(alphabet=st.sampled_from('{}[]":,card0GPU Device ID|x73df\n\t'), max_size=400),
+    st.sampled_from((JSON, AMD_JSON, AMD_LIST, AMD_TABLE, CONCISE)),
+    st.integers(0, 400),
+)
+def test_garbage_is_read_without_an_error_and_is_no_gpu(noise, text, cut):
+    for spoiled in (noise, noise + text[cut:], text[:cut] + noise):
+        found = parse_smi(spoiled)
+        assert SmiGpu() not in found
+        assert {gpu.gfx for gpu in found} <= {gpu.gfx for gpu in parse_smi(text)} | {None}
 
 
 @pytest.mark.parametrize(("tool", "text", "gfx"), [("rocm-smi", JSON, "gfx1031"), ("amd-smi", AMD_TABLE, "gfx942")])

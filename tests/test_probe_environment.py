@@ -223,6 +223,20 @@ def test_headers_of_a_base_that_is_not_recorded_are_unknown(tmp_path: Path) -> N
     assert probe(tmp_path, VIRTUAL_ENV="/srv/venv").python_headers.undecided
 
 
+def test_headers_are_unknown_where_a_copied_python_outlived_the_folder_that_it_was_made_from(tmp_path: Path) -> None:
+    for home in (tmp_path / "gone/bin", Path(sys.base_prefix) / "bin"):
+        root = tmp_path / home.parent.name / "venv"
+        write_venv(root, "3.9", home=str(home))  # of another release than the Python there
+        found = probe_environment(LiveHost(), str(root), {}).value
+        assert found is not None
+        assert found.python_headers.undecided
+    own = tmp_path / "own"
+    write_venv(own, f"{sys.version_info.major}.{sys.version_info.minor}", home=str(Path(sys.base_prefix) / "bin"))
+    found = probe_environment(LiveHost(), str(own), {}).value
+    assert found is not None
+    assert found.python_headers.known
+
+
 def test_debians_python_reads_dist_packages_local_ones_first(tmp_path: Path) -> None:
     packages = write_debian(tmp_path)
     write_distribution(packages, "numpy", "1.24.2", installer="debian")

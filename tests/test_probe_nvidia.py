@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.host.recorded import RecordedHost
-from gpudoctor.machine import Library, LoadPath, NvidiaStack, System, absent, known
+from gpudoctor.machine import Library, LoadPath, NvidiaStack, NvmlDevice, System, absent, known
 from gpudoctor.probes.nvidia import parse_banner, probe_nvidia
 from gpudoctor.probes.nvidia_driver import ask_nvidia
 from gpudoctor.probes.nvidia_smi import parse_smi
@@ -407,10 +407,16 @@ def test_no_devices_is_an_answer_and_rubbish_is_none() -> None:
     assert parse_smi("") is None
 
 
+def devices_of(text: str) -> tuple[NvmlDevice, ...]:
+    api = parse_smi(text)
+    return (api.devices or ()) if api else ()
+
+
 @given(st.text(max_size=300), st.sampled_from([TABLE, QUERY, XML, ""]), st.integers(0, 1800))
 def test_no_text_breaks_the_reader(noise: str, text: str, cut: int) -> None:
-    parse_smi(text[:cut] + noise)
-    parse_smi(noise + text[cut:])
+    whole = {device.bdf for device in devices_of(text)}
+    for part in (text[:cut] + noise, noise + text[cut:]):
+        assert {device.bdf for device in devices_of(part)} <= whole | {""}
 
 
 def test_a_recording_is_read_and_never_run(tmp_path: Path) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import calendar
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from gpudoctor.host import InputError
-from gpudoctor.intake.snapshot import read_snapshot
+from gpudoctor.intake.snapshot import machine_of_document
 from gpudoctor.machine import FORMAT, Machine
 from gpudoctor.render.json import report_data
 from gpudoctor.report import Subject, make_report
@@ -59,7 +58,8 @@ def test_every_check_of_frameworks_packages_and_kernels_names_its_framework():
     that judge every framework beside torch, libraries of any package, or what a person tells."""
     of_any = (
         ".other_frameworks", ".framework_damaged", ".framework_libraries", ".programs", ".gpu_extensions",
-        ".told_circumstance", ".framework_variables", ".other_python", ".locked_programs", ".dangling_links",
+        ".extension_libraries", ".told_circumstance", ".framework_variables", ".other_python", ".locked_programs",
+        ".dangling_links", ".framework_import",
     )  # fmt: skip
     silent = [check.slug for check in machine_checks() if check.layer in ("framework", "packages", "smoke")
               and check.framework is None and check.slug != "rocblas-no-arch"
@@ -87,34 +87,33 @@ def test_a_cause_stands_in_the_report_and_before_its_effect(slug: str):
 # --- the machine's own format ------------------------------------------------------------------------------
 
 
-def written(folder: Path, machine: dict[str, Any]) -> str:
-    path = folder / "snapshot.json"
-    path.write_text(json.dumps({"schema": 1, "gpudoctor": "0.1.0", "machine": machine}))
-    return str(path)
+def read_again(machine: dict[str, Any]) -> Machine:
+    snapshot = {"schema": 1, "gpudoctor": "0.1.0", "machine": machine}
+    return machine_of_document("snapshot.json", json.dumps(snapshot).encode())
 
 
-def test_a_machine_is_written_with_the_number_of_its_format(tmp_path: Path):
+def test_a_machine_is_written_with_the_number_of_its_format():
     machine = nvidia_machine()
     data = msgspec.to_builtins(machine)
     assert (data["format"], reported(machine)["machine"]["format"]) == (FORMAT, FORMAT)
-    assert read_snapshot(written(tmp_path, data)) == machine
+    assert read_again(data) == machine
 
 
-def test_a_machine_without_a_number_is_of_the_first_format(tmp_path: Path):
+def test_a_machine_without_a_number_is_of_the_first_format():
     data = {"nvidia": {"proc_cards": [{"bdf": "0000:01:00.0"}]}, "smoke": {"level": "quick", "card_asked": True}}
-    machine = read_snapshot(written(tmp_path, data))
+    machine = read_again(data)
     assert machine.nvidia.proc_details[0].bdf == "0000:01:00.0"
     assert machine.smoke is not None and machine.smoke.gpu_asked
     assert machine.format == FORMAT
 
 
 @pytest.mark.parametrize("number", [0, -1, FORMAT + 1])
-def test_a_format_that_nobody_wrote_or_that_comes_later_is_told(tmp_path: Path, number: int):
+def test_a_format_that_nobody_wrote_or_that_comes_later_is_told(number: int):
     with pytest.raises(InputError, match=rf"format {number} of the machine is not known .* it reads 1 to {FORMAT}"):
-        read_snapshot(written(tmp_path, {"format": number}))
+        read_again({"format": number})
 
 
 @pytest.mark.parametrize("machine", [{"nvidia": 7}, {"smoke": []}, {"gpus": "none"}])
-def test_a_broken_machine_of_the_first_format_is_one_line(tmp_path: Path, machine: dict[str, Any]):
+def test_a_broken_machine_of_the_first_format_is_one_line(machine: dict[str, Any]):
     with pytest.raises(InputError, match="not a snapshot of gpudoctor"):
-        read_snapshot(written(tmp_path, machine))
+        read_again(machine)

@@ -20,7 +20,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpudoctor.machine import NvidiaApi, known
-from gpudoctor.render.layout import Line, broken
+from gpudoctor.plain_text import enumeration
+from gpudoctor.render.layout import Line, wrap
 from gpudoctor.render.look import PLAIN
 from gpudoctor.render.summary import headline, next_lines
 from gpudoctor.report import Subject, make_report
@@ -227,7 +228,7 @@ def examined(folder: Path, **variables: str) -> str:
 def test_a_command_is_broken_between_the_words_of_a_shell(width: int):
     argv = ["/opt/my venv/bin/python", "-m", "pip", "install", "--index-url", "https://example.org/whl/cu128", "a b"]
     line: Line = [("    pip   ", "dim"), (shlex.join(argv), "command")]
-    lines = ["".join(text for text, _ in part) for part in broken(line, width)]
+    lines = ["".join(text for text, _ in part) for part in wrap(line, width)]
     joined = "\n".join(lines).removeprefix("    pip   ").replace("\\\n", "")
     assert shlex.split(joined) == argv
     assert all(len(line) <= width for line in lines if " " in line.strip().removesuffix("\\").strip())
@@ -235,7 +236,7 @@ def test_a_command_is_broken_between_the_words_of_a_shell(width: int):
 
 def test_text_hangs_below_itself_and_no_word_is_broken():
     line: Line = [("  System   ", "dim"), ("a kernel " * 20, "")]
-    lines = ["".join(text for text, _ in part) for part in broken(line, 40)]
+    lines = ["".join(text for text, _ in part) for part in wrap(line, 40)]
     assert all(part.startswith(" " * 11) and len(part) <= 40 for part in lines[1:])
     assert " ".join(lines).split() == ["System", *(["a", "kernel"] * 20)]
 
@@ -255,3 +256,10 @@ def test_what_was_seen_is_said_once(tmp_path: Path):
     screen = " ".join(piped("check", "--from", str(tmp_path / "report.txt")).split())
     assert screen.count("What was seen:") == 1
     assert "not compatible" in screen and "no kernel image" in screen
+
+
+@pytest.mark.parametrize(
+    ("names", "text"), [("", ""), ("a", "a"), ("abc", "a, b, c"), ("abcde", "a, b, c and 2 more")]
+)
+def test_a_shortened_list_says_how_many_it_leaves_out(names: str, text: str):
+    assert enumeration(list(names), 3) == text

@@ -10,7 +10,7 @@ import pytest
 
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Distribution, ImportTrial, SuspectFile, known
-from gpudoctor.planner.repair import Allowed
+from gpudoctor.planner.planned_steps import Allowed
 from gpudoctor.probes.python_environment import probe_environment
 from tests.support.environments import shared_library, write_distribution, write_venv
 from tests.support.judging import finding, plan_of, told

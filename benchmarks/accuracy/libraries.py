@@ -137,7 +137,7 @@ def compare(file: Path, tools: Tools, folder: Path, counts: Compared) -> Iterato
     if sorted(links) != sorted(told := _told(tools.links(file))):
         yield f"links: {links}, readelf {told}"
     cuda, hip = tools.cuda(file), tools.hip(file, folder)
-    counts.with_code += bool(cuda or hip or code.carried() or code.relocatable)
+    counts.with_code += bool(cuda or hip or code.architectures() or code.relocatable)
     counts.untold += cuda is None or hip is None
     if cuda is not None and cuda != (read := _cuda(code)):
         yield f"CUDA code: {sorted(read)}, cuobjdump {sorted(cuda)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.network import Selected, active_ports, all_ports, setting, uses_own_transport
 
@@ -40,7 +41,7 @@ def rdma_memlock_small(situation: Situation) -> Verdicts:
     meant = asked is not None or any(one.port.link_layer == "InfiniBand" or one.device.is_efa for one in ports)
     severity: Severity = "warning" if meant else "note"
     size = _size(limits.value.locked_memory)
-    names = ", ".join(one.name for one in ports[:4])
+    names = enumeration([one.name for one in ports], 4)
     yield Finding(
         severity=severity,
         message=f"Programs may lock {size} of memory here (`ulimit -l`), which is too little for RDMA ({names}). "

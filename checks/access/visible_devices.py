@@ -13,6 +13,7 @@ from gpudoctor.finding import (
     Manual,
     NotJudged,
     SetVariable,
+    Severity,
     UnsetVariable,
     gpu_subject,
 )
@@ -133,7 +134,7 @@ def mig_confusion(situation: Situation) -> Verdicts:
         )
         off = f"As root, with no program on the GPU: `nvidia-smi -i {index} -mig 0` (some GPUs need a reset)."
         yield Finding(
-            severity="error" if len(bare) == len(gpus) and situation.framework_vendor != "amd" else "note",
+            severity=_severity(situation, bare),
             message=f"MIG mode is on for {gpu.name}, but it has no slices: no program can use it.",
             saw="MIG on, no slice",
             want="a slice, or MIG off",
@@ -213,13 +214,12 @@ def compute_mode_prohibited(situation: Situation) -> Verdicts:
     ## Fix safety
     The mode is set for this GPU only. Somebody may have closed the GPU to programs on purpose.
     """
-    gpus = situation.usable_of("nvidia")
-    closed = [gpu for gpu in gpus if _closed(gpu)]
+    closed = [gpu for gpu in situation.usable_of("nvidia") if _closed(gpu)]
     for gpu in closed:
         index = gpu.nvml.index if gpu.nvml else 0
         text = f"As root: `nvidia-smi -i {index} -c DEFAULT`, unless somebody closed the GPU to programs on purpose."
         yield Finding(
-            severity="error" if len(closed) == len(gpus) and situation.framework_vendor != "amd" else "note",
+            severity=_severity(situation, closed),
             message=f"The compute mode of {gpu.name} is Prohibited: no program may compute on it.",
             saw="compute mode Prohibited",
             want="compute mode Default",
@@ -233,3 +233,9 @@ def compute_mode_prohibited(situation: Situation) -> Verdicts:
 
 def _closed(gpu: Gpu) -> bool:
     return gpu.nvml is not None and gpu.nvml.compute_mode == "prohibited"
+
+
+def _severity(situation: Situation, gpus: list[Gpu]) -> Severity:
+    """How much it weighs that programs cannot use these GPUs: a note where another GPU of NVIDIA's is usable."""
+    left = len(situation.usable_of("nvidia")) - len(gpus)
+    return "note" if left or situation.framework_vendor == "amd" else "error"

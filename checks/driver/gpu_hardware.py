@@ -28,7 +28,7 @@ _UNCONTAINED = (64, 95, 140)
 """Xids after which the GPU computes nothing until it is reset."""
 _RESET = "GPU requires reset"
 _NO_IMAGE = "nvidia-gsp-image-missing"
-"""The driver's own word; the line about a file may come from the initial ramdisk."""
+"""The driver itself says so; the kernel's line about a missing file may come from the initial ramdisk."""
 _INIT_FAILED = ("nvidia-init-mapping", "nvidia-init-gsp", "nvidia-init-failed")
 
 

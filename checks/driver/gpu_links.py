@@ -7,8 +7,9 @@ from collections import Counter
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, gpu_subject
 from gpudoctor.machine import Gpu
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import called, finding, together
+from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.network import active_ports
 
 _ENOUGH = 3
@@ -42,14 +43,14 @@ def pcie_acs_redirects(situation: Situation) -> Verdicts:
     text = (
         "Where no device is passed through to a virtual machine, switch ACS off in the firmware setup, or "
         "after each boot with `sudo setpci -s BRIDGE ECAP_ACS+0x6.w=0000` for these bridges: "
-        f"{', '.join(bridges.value[:8])}. Measure before and after, for example with nvbandwidth."
+        f"{enumeration(bridges.value, 8)}. Measure before and after, for example with nvbandwidth."
     )
     yield finding(
         "note",
         gpus,
         message=f"ACS is on in {len(bridges.value)} PCI bridges above the GPUs: direct transfers go through the "
         "processor.",
-        saw=f"request or completion redirect in {', '.join(bridges.value[:4])}",
+        saw=f"request or completion redirect in {enumeration(bridges.value, 4)}",
         want="ACS off in the bridges above GPUs",
         confidence="possible",
         evidence=(Evidence.of("system.acs", bridges), Evidence.of("system.iommu", system.iommu)),
@@ -84,7 +85,7 @@ def nvlink_down(situation: Situation) -> Verdicts:
     A reset or reboot ends every program on the GPUs. Checking seats and bridges means opening the machine.
     """
     linked = (gpu for gpu in situation.usable_of("nvidia") if gpu.nvml and not gpu.nvml.mig)
-    models = together((gpu for gpu in linked if gpu.board.links_up is not None), lambda gpu: gpu.name)
+    models = group_by((gpu for gpu in linked if gpu.board.links_up is not None), lambda gpu: gpu.name)
     switched = bool(situation.machine.nvidia.fabric.switches.value)
     for gpus in models.values():
         usual, most = Counter(gpu.board.links_up or 0 for gpu in gpus).most_common(1)[0]

@@ -24,7 +24,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import called, finding, together
+from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.issue_findings import firmware_in_question, of_slug
 from gpudoctor.situation.kernel_modules import (
     blocked,
@@ -40,7 +40,7 @@ from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd, wo
 from gpudoctor.situation.nvidia_driver import refusal
 
 _MODULES = {"NovaCore": "nova_core", "nova-core": "nova_core"}
-"""The module of a kernel driver, where modprobe knows it by another name than the bus."""
+"""The name that modprobe knows a module by, where the bus has another name for its driver."""
 
 
 @check("GPD110", "nouveau-conflict", "driver")
@@ -345,7 +345,7 @@ def amd_firmware_regression(situation: Situation) -> Verdicts:
 def _needs_driver_package(situation: Situation) -> Iterator[Finding]:
     """Described GPUs that the described kernel's own amdgpu does not support."""
     kernel = situation.machine.system.kernel
-    for group in together(newer_than_described_kernel(situation), lambda gpu: gpu.name).values():
+    for group in group_by(newer_than_described_kernel(situation), lambda gpu: gpu.name).values():
         first = kernel_too_old(situation, group[0])
         yield finding(
             "error",

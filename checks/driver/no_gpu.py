@@ -16,7 +16,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
-from gpudoctor.situation.gpu_groups import together
+from gpudoctor.situation.gpu_groups import group_by
 
 
 @check("GPD101", "no-gpu", "driver")
@@ -96,8 +96,8 @@ def no_gpu(situation: Situation) -> Verdicts:
 
 
 def _kept_from_use(situation: Situation) -> Iterator[Finding]:
-    """What keeps GPUs from use that nothing here needs, unless another check says it."""
-    for why, standings in together(situation.standings, lambda standing: standing.why).items():
+    """GPUs that nothing here needs and that something keeps from use, unless another check says it."""
+    for why, standings in group_by(situation.standings, lambda standing: standing.why).items():
         gpus = tuple(standing.gpu for standing in standings)
         names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
         yield Finding(

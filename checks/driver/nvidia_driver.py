@@ -176,7 +176,7 @@ def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, .
 
 
 def _weight(situation: Situation, severity: Weight, gpus: tuple[Gpu, ...]) -> Weight:
-    """Of GPUs that a person named to use together, none is there by the way."""
+    """An error where a person described these GPUs to be used together, and one driver could support them all."""
     from gpudoctor.situation.driver_choice import driver_options
 
     named = all(gpu.source == situation.machine.buses.source for gpu in situation.machine.gpus)
@@ -236,8 +236,8 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
 def _last_branch(last: str | None) -> Fix:
     """The driver for a GPU that no torch build supports: it may still serve the screen and other programs."""
     text = (
-        f"Install the NVIDIA driver of branch {last}, with a kernel that it supports. It serves the screen and other "
-        "programs: no released torch has code for this GPU."
+        f"Install the NVIDIA driver of branch {last}, with a kernel that it supports. Only the screen and other "
+        "programs can use the GPU then: no released torch has code for it."
     )
     return Fix(f"Install the NVIDIA driver of branch {last}", (Manual(text, risk="reboot"),))
 

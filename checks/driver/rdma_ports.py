@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import together
+from gpudoctor.situation.gpu_groups import group_by
 from gpudoctor.situation.network import (
     Selected,
     active_ports,
@@ -20,7 +21,7 @@ from gpudoctor.situation.network import (
 )
 
 _ENOUGH = 4
-"""So many ports of one kind tell which of them is the odd one."""
+"""The fewest ports of one kind among which the odd one can be told."""
 
 
 def _names(ports: Sequence[Selected]) -> str:
@@ -82,7 +83,7 @@ def _named(situation: Situation) -> tuple[Selected, ...]:
 
 def _odd_ones(ports: list[Selected]) -> Iterator[tuple[Selected, int]]:
     """Each port that alone is down among the ports of its board, with the number of the others."""
-    kinds = together(ports, lambda one: (one.device.driver, one.device.board, one.port.link_layer))
+    kinds = group_by(ports, lambda one: (one.device.driver, one.device.board, one.port.link_layer))
     for (_, board, _), group in kinds.items():
         down = [one for one in group if not one.port.active]
         if board and len(group) >= _ENOUGH and len(down) == 1 and down[0].port.physical != "Disabled":
@@ -154,7 +155,7 @@ def rdma_mtu_differs(situation: Situation) -> Verdicts:
     hcas = read_filter(value_of(machine, "NCCL_IB_HCA"))
     listed = bool(hcas.entries) and not hcas.excludes
     ports = [one for one in active_ports(machine) if one.port.link_layer == "Ethernet" and one.port.interface in mtus]
-    kinds = together(ports, lambda one: (one.port.rate, *(() if listed else (one.device.driver, one.device.board))))
+    kinds = group_by(ports, lambda one: (one.port.rate, *(() if listed else (one.device.driver, one.device.board))))
     for group in kinds.values():
         counts = Counter(mtus[one.port.interface] for one in group)
         (usual, most), *others = counts.most_common()
@@ -168,7 +169,7 @@ def _other_mtu(
 ) -> Finding:
     shown = {one.port.interface: mtus[one.port.interface] for one in group}
     odd = [one for one in group if mtus[one.port.interface] != usual]
-    listed = ", ".join(f"{name} {mtu}" for name, mtu in list(shown.items())[:8])
+    listed = enumeration([f"{name} {mtu}" for name, mtu in shown.items()], 8)
     text = (
         "Set one MTU for all of them, in the configuration of the network (netplan, NetworkManager), and with "
         f"`ip link set dev {odd[0].port.interface} mtu {usual}` for now; the switches must allow it."

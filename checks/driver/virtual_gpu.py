@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import called, finding, together
+from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.kernel_log import log_evidence
 from gpudoctor.situation.no_kernel_driver import because
 from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers
@@ -33,7 +33,7 @@ def vgpu_without_cuda(situation: Situation) -> Verdicts:
     if cuda_status(situation) == 0:
         return
     alone = len(graphics) == len(usable) and situation.expected_vendor == "nvidia"
-    for group in together(graphics, lambda gpu: gpu.name).values():
+    for group in group_by(graphics, lambda gpu: gpu.name).values():
         row = series[group[0].key]
         text = (
             "Ask the hypervisor's administrator for a vGPU of the series C or Q, or for the whole GPU (pass-through)."
@@ -151,7 +151,7 @@ def vgpu_unlicensed(situation: Situation) -> Verdicts:
     A licence changes no program and no file of the environment.
     """
     gpus = tuple(gpu for gpu in situation.usable_of("nvidia") if gpu.nvml and gpu.nvml.licensed is False)
-    for group in together((gpu for gpu in gpus if is_vgpu(gpu)), lambda gpu: gpu.name).values():
+    for group in group_by((gpu for gpu in gpus if is_vgpu(gpu)), lambda gpu: gpu.name).values():
         text = (
             "Give this machine its licence: put the client token into /etc/nvidia/ClientConfigToken (or the licence "
             "server into /etc/nvidia/gridd.conf), then `sudo systemctl restart nvidia-gridd`. `nvidia-smi -q | grep "

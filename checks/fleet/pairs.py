@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Finding, Fix, Manual, NotJudged, Severity
 from gpudoctor.fleet.pair.conviction import Blame
-from gpudoctor.fleet.pair.result import PairResult, listed
+from gpudoctor.fleet.pair.result import PairResult, in_words
 
 _MUCH_LESS = 4
 """Healthy nodes reach more than half of what their links carry."""
@@ -103,7 +103,7 @@ def link_fails(result: PairResult) -> Verdicts:
     Nothing is changed. A switch, a cable, a firewall or an address that both have may be the cause.
     """
     for pair in result.judgement.failed.links:
-        one, other = result.named(pair)
+        one, other = result.names_of(pair)
         bad = [met for met in result.between(pair) if met.part.status != "right"]
         yield Finding(
             severity="error",
@@ -128,7 +128,7 @@ def link_slow(result: PairResult) -> Verdicts:
     Nothing is changed.
     """
     for pair in result.judgement.slow.links:
-        one, other = result.named(pair)
+        one, other = result.names_of(pair)
         yield Finding(
             severity="warning",
             message=f"{one} and {other} are slow only with each other: {result.speed(result.between(pair))}.",
@@ -259,7 +259,7 @@ def _undecided(result: PairResult, blame: Blame, severity: Severity) -> Verdicts
         what = f"failed together ({result.worst_detail(bad)})"
     yield Finding(
         severity=severity,
-        message=f"{listed(names)} {what}. {_why_undecided(result)}",
+        message=f"{in_words(names)} {what}. {_why_undecided(result)}",
         nodes=names,
         fixes=(_by_hand(_what_decides(result, len(names))),),
     )

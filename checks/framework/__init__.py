@@ -5,6 +5,7 @@ from gpudoctor.situation import needs
 NEEDS = {
     "environment_broken": needs.start_faults,
     "environment_unreadable": needs.unreadable_environment,
+    "framework_import": needs.imports,
     "framework_damaged": needs.damaged_packages,
     "framework_libraries": needs.other_frameworks,
     "framework_variables": needs.framework_variables,

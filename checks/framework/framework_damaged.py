@@ -10,6 +10,7 @@ from gpudoctor.finding import Evidence, Finding
 from gpudoctor.frameworks.others import installed_again, sharing_frameworks
 from gpudoctor.frameworks.torch.requirements import unmet
 from gpudoctor.machine import DamagedFile, Distribution
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
 
@@ -26,7 +27,8 @@ def framework_install_damaged(situation: Situation) -> Verdicts:
     The RECORD of the package names files that are missing, empty, or end before what their own header promises. Only
     the first files of packages and libraries are compared. Where two packages own the same files, that is told
     instead. A library of which there are several does not count if it is deleted; if it is cut short, it is still
-    the one that is loaded. It is an error with a usable GPU, else a warning.
+    the one that is loaded. It is an error with a usable GPU, else a warning. Where the import was tried and works,
+    a lost Python file is a warning: it is imported later. There all files are looked at for emptied ones.
 
     ## Fix safety
     Installs the same version of that package again.
@@ -57,18 +59,19 @@ def _damaged(
     situation: Situation, package: Distribution, lost: list[DamagedFile], one: InstalledFramework | None
 ) -> Finding:
     site = posixpath.dirname(package.path)
-    named = [file.path.removeprefix(f"{site}/") for file in lost[:3]]
-    files = ", ".join(named) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
+    later = situation.imported(package.name) and all(file.path.endswith(".py") for file in lost)
+    files = enumeration([file.path.removeprefix(f"{site}/") for file in lost], 3)
     return Finding(
-        severity="error" if situation.usable else "warning",
-        message=f"Files of {package.name} {package.version} are missing or cut short: {files}.",
+        severity="error" if situation.usable and not later else "warning",
+        message=f"Files of {package.name} {package.version} are missing or cut short: {files}."
+        + (" The import does without them, and what needs them fails." if later else ""),
         saw=files,
         want=f"a whole {package.name} {package.version}",
         subject=f"{one.title} {one.version}" if one else f"{package.name} {package.version}",
         framework=one.name if one else "torch",
         evidence=tuple(Evidence(package.name, file.problem, file.path) for file in lost[:5]),
         fixes=(installed_again(package),),
-        supersedes=("framework-cuda-libs-missing", "framework-cpu-only"),
+        supersedes=("framework-import-fails", "framework-cuda-libs-missing", "framework-cpu-only"),
     )
 
 

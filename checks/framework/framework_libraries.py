@@ -20,7 +20,7 @@ from gpudoctor.machine import Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
-from gpudoctor.situation.gpu_groups import finding, together
+from gpudoctor.situation.gpu_groups import finding, group_by
 
 # --- libraries that are not there ----------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ def framework_rocblas_no_arch(situation: Situation) -> Verdicts:
         from gpudoctor.frameworks.torch.system_rocblas import lacks_kernels
 
         lacking = (gpu for gpu in situation.usable_of("amd") if lacks_kernels(situation, have, gpu))
-        for (name, arch), gpus in together(lacking, lambda gpu: (gpu.name, gpu.arch.value)).items():
+        for (name, arch), gpus in group_by(lacking, lambda gpu: (gpu.name, gpu.arch.value)).items():
             libraries = situation.machine.installed("rocm-sdk-libraries")
             release = f"=={libraries.version}" if libraries else ""
             text = f"Install rocm-sdk-device-{arch}{release} from the index that the rocm-sdk packages came from."

@@ -45,7 +45,7 @@ def framework_variable(situation: Situation) -> Verdicts:
             evidence=(Evidence(row.variable, value, "environment"), Evidence(row.framework, one.version, one.source)),
             fixes=(Fix(f"Unset {row.variable}", (UnsetVariable(row.variable, why=f"{one.title} chooses itself"),)),),
             refs=(row.source,),
-            supersedes=("torch-import-fails",) if row.framework == "torch" else (),
+            supersedes=("torch-import-fails",) if row.framework == "torch" else ("framework-import-fails",),
         )
 
 
@@ -73,7 +73,7 @@ def _counts(situation: Situation, row: FrameworkVariable, one: _Installed) -> bo
     beside = situation.machine.installed(row.package) if row.package else None
     if row.package and (beside is None or not package_matches(row.package_version or "", beside.version)):
         return False
-    if row.without and situation.machine.installed(row.without) is not None:
+    if row.without and any(re.fullmatch(row.without, one.name) for one in situation.machine.packages):
         return False
     if row.builds == "any":
         return True

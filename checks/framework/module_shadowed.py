@@ -6,6 +6,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import WORKING_FOLDER, ImportTrial, ShadowingModule
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 
 _SHOWN = 3
@@ -50,8 +51,7 @@ def _of_framework(situation: Situation, framework: str, shadows: tuple[Shadowing
             "warning",
             "possible",
         )
-    torch = situation.torch if framework == "torch" else None
-    trial = torch.trial.value if torch else None
+    trial = _trial(situation, framework)
     blamed = _blamed(situation, trial) if trial else None
     others = tuple(shadow for shadow in shadows if shadow not in here)
     if blamed is not None:
@@ -63,6 +63,14 @@ def _of_framework(situation: Situation, framework: str, shadows: tuple[Shadowing
         yield _finding(
             situation, left, _in_place_of(left[0]), "warning", "likely" if left[0].standard else "possible"
         )
+
+
+def _trial(situation: Situation, framework: str) -> ImportTrial | None:
+    """What the import of a framework did, if it was tried."""
+    if framework == "torch":
+        return situation.torch.trial.value if situation.torch else None
+    tried = situation.environment.frameworks.imports if situation.environment else ()
+    return next((one.trial.value for one in tried if one.framework == framework), None)
 
 
 def _blamed(situation: Situation, trial: ImportTrial) -> ShadowingModule | None:
@@ -80,9 +88,7 @@ def _in_place_of(shadow: ShadowingModule) -> str:
 
 
 def _names(shadows: tuple[ShadowingModule, ...]) -> str:
-    names = [shadow.path.rpartition("/")[2] for shadow in shadows]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return enumeration([shadow.path.rpartition("/")[2] for shadow in shadows], _SHOWN)
 
 
 def _finding(
@@ -107,7 +113,7 @@ def _finding(
         confidence=confidence,
         evidence=tuple(Evidence("environment.shadows", f"{one.name} ({one.via})", one.path) for one in shadows[:5]),
         fixes=(Fix(f"Rename {_names(shadows)}", (Manual(text, risk="safe"),)),),
-        supersedes=("torch-import-fails", "no-gpu") if severity == "error" else (),
+        supersedes=("torch-import-fails", "framework-import-fails", "no-gpu") if severity == "error" else (),
     )
 
 

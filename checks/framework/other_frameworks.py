@@ -19,7 +19,7 @@ from gpudoctor.situation.no_kernel_driver import computes
 
 
 def _gpus_to_use(situation: Situation) -> tuple[Gpu, ...]:
-    """The usable GPUs without the graphics of a processor; NVIDIA's integrated GPUs are there to compute."""
+    """The usable GPUs, without the graphics of a processor; NVIDIA's integrated GPUs are for computing."""
     return tuple(gpu for gpu in situation.usable if gpu.vendor == "nvidia" or not gpu.integrated)
 
 

@@ -16,7 +16,7 @@ from gpudoctor.machine import Gpu, Program, ProgramBackend
 from gpudoctor.matrix.rows import GpuProgram
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import called, finding, together
+from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
 
 _KINDS = {"nvidia": "cuda", "amd": "hip"}
@@ -24,7 +24,7 @@ _NAMES = {"nvidia": "NVIDIA", "amd": "AMD"}
 
 Cause = Literal["no-library", "no-code", "libraries", "driver"]
 _NEAREST = ("driver", "libraries", "no-code", "no-library")
-"""Of several libraries, the one that is nearest to working gives the reason."""
+"""Where there are several libraries, the one nearest to working gives the reason."""
 
 
 class _Reason(Struct, frozen=True):
@@ -62,7 +62,7 @@ def program_on_cpu(situation: Situation) -> Verdicts:
         gpus = tuple(gpu for gpu in situation.usable if not gpu.integrated or _by_itself(row, gpu))
         answers = [(gpu, _reason(situation, program, row, gpu)) for gpu in gpus]
         used = any(reason is None for _, reason in answers)
-        for (_, reason), group in together(answers, lambda answer: (answer[0].name, answer[1])).items():
+        for (_, reason), group in group_by(answers, lambda answer: (answer[0].name, answer[1])).items():
             if reason is not None:
                 equal = tuple(gpu for gpu, _ in group)
                 yield _finding(situation, program, row, reason, equal, used=used)

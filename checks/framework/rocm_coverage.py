@@ -85,7 +85,7 @@ def _without_gfx(situation: Situation, torch: Torch, group: tuple[Fit, ...], all
 
 
 def _meaningless(situation: Situation, fit: Fit) -> bool:
-    """Whether an override names no target: that ends every HIP program and is a problem of its own."""
+    """Whether an override names no target: every HIP program then fails, which is a problem of its own."""
     return any(
         situation.variable(name) is not None
         and situation.matrix.gfx_of_override(situation.variable(name) or "") is None

@@ -17,7 +17,7 @@ from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
-from gpudoctor.situation.told import fix_of, told
+from gpudoctor.situation.told import fix_of, told_circumstances
 
 _SHOWN, _AROUND = 200, 60
 _QUOTES = " `\"'\u2018\u2019\u201c\u201d"
@@ -44,22 +44,24 @@ _OF_VENDORS = {
     ),
     "amd": ("amd-", "rocm-", "hsa-", "rocblas-", "hipblaslt-", "miopen-"),
 }  # fmt: skip
-"""How the slugs begin that are about the GPUs of one vendor only."""
+"""Beginnings of slugs that are about the GPUs of one vendor only."""
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
 _OF_A_MODULE = (
     "nvidia-dkms-kernel-mismatch", "secure-boot-module-rejected", "nouveau-conflict", "module-blacklisted",
     "driver-installed-no-reboot", "nvidia-driver-dropped-gpu", "open-module-unsupported-gpu", "blackwell-open-module",
 )  # fmt: skip
-"""Of a kernel module, which WSL does not have."""
+"""Messages of a kernel module, which WSL does not have."""
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
-"""What the same text refutes with a rocminfo that lists a GPU, as another user perhaps."""
+"""Causes that the same text refutes, if its rocminfo lists a GPU; perhaps another user ran that."""
 _NO_GPU_GIVEN = "container-no-gpu"
 _CPU_BUILD, _CUDA_ON_AMD, _INTEGRATED = "torch-cpu-only", "cuda-torch-on-amd", "amd-igpu-interferes"
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
 _HIDDEN = "cuda-visible-devices"
+_NEWER, _OLDER, _FIRST_OF_ALL_BUILDS = "torch-no-arch-for-gpu", "torch-dropped-old-gpu", 75
+"""Want of code for a GPU that is newer than the build, or older, as each before Turing (7.5) is."""
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 _NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
-"""Causes of messages that say no more than that no GPU is found."""
+"""Causes of messages that only say that no GPU was found."""
 _GIVE_GPUS = Fix(
     "Give the container the GPUs",
     (
@@ -114,7 +116,7 @@ _GIVEN = {
     _CUDA_ON_AMD: _BUILD_FOR_AMD,
     _INTEGRATED: _HIDE_INTEGRATED,
 }
-"""What is done where the place, and not the message, tells the cause."""
+"""Fixes where the circumstances tell the cause, and not the message."""
 
 
 @check("GPD442", "error-seen", "framework")
@@ -152,7 +154,8 @@ def error_seen(situation: Situation) -> Verdicts:
 
 
 def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
-    """Whether a message that names no cause by itself has only causes for want of code, and no code is wanting."""
+    """Whether all causes of a message are missing code, and torch has code for the GPUs. The message itself names no
+    cause."""
     causes = {slug for slug in row.also if slug != "hsa-override-wrong" or situation.variable(_OVERRIDE)}
     gpus = _gpus(situation, row)
     if row.slug != CRASH or not causes or not causes.issubset({*NO_CODE, _BLAS}) or not _has_code(situation, gpus):
@@ -168,25 +171,32 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
 
     gpus, line = _gpus(situation, row), _line(text, situation, row)
     vendor = vendor_of_messages(situation) or vendor_named(text)
-    fault = Fault(slug=row.slug, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,), vendor=vendor)
     harmless, elsewhere = row.severity == "note", row.slug in NO_CODE and _has_code(situation, gpus)
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
-    first = _EXTENSION if elsewhere else row.slug
+    named = _OLDER if row.slug == _NEWER and _OLDER in row.also and _are_old(gpus) else row.slug
+    first = _EXTENSION if elsewhere else named
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
     causes = _by_place(situation, row, causes, vendor)
-    circumstances = tuple(one for one, _ in told(situation) if not harmless and _tells_of(one, row, causes))
-    causes = tuple(dict.fromkeys((*(one.slug for one in circumstances), *causes)))
+    circumstances = tuple(
+        one for one, _ in told_circumstances(situation) if not harmless and _tells_of(one, row, causes)
+    )
+    told_causes = tuple(one.slug for one in circumstances)
+    if row.slug in NO_CODE and set(told_causes) <= set(NO_CODE):  # the message tells the library more exactly
+        told_causes = ()
+    causes = tuple(dict.fromkeys((*told_causes, *causes)))
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
     given = tuple(_GIVEN[slug] for slug in causes[:1] if slug in _GIVEN and slug != row.slug)
     if vendor == "amd":
         given = tuple(_GIVE_AMD_GPUS if fix is _GIVE_GPUS else fix for fix in given)
-    of_program = row.slug in NO_CODE and row.slug != _EXTENSION == causes[0]  # no build of torch mends that
+    # No build of torch mends a program with libraries of its own.
+    of_program = row.slug in NO_CODE and (causes[0] == _EXTENSION or not all(one.of_torch for one in circumstances))
     place = f"On {called(gpus)}: " if gpus else ""
     set_here = _hiding(situation) if causes[:1] == (_HIDDEN,) else ""
     # A message that names the same cause knows more of it, but not what a person tried.
     better = tuple(one for one in circumstances if one.of_message or one.slug != row.slug)
     ask = circumstances[0].ask if circumstances else row.ask
     meaning = f"It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{_ranked(ask, causes)}"
+    fault = Fault(slug=named, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,), vendor=vendor)
     parts = {
         "message": f"{place}{sentence(line)} {meaning}",
         "saw": line,
@@ -200,11 +210,24 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         "refs": tuple(ref.strip() for ref in row.source.split(";")),
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,
-        "slug": causes[0] if open_ or elsewhere else "" if row.slug == CRASH else row.slug,
+        "slug": causes[0] if open_ or elsewhere else "" if row.slug == CRASH else named,
     }
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
     return Finding(severity=severity(situation, fault), subject="a program", **parts)  # type: ignore[arg-type]
+
+
+def _names_another_gpu(situation: Situation) -> bool:
+    """Whether a visibility variable names only GPUs after the first, and the machine has no second one."""
+    values = (situation.variable(name) for name in _VISIBILITY)
+    numbers = [value.split(",") for value in values if value and re.fullmatch(r"\d{1,3}(?:,\d{1,3})*", value)]
+    return len(situation.machine.gpus) <= 1 and any("0" not in listed for listed in numbers)
+
+
+def _are_old(gpus: tuple[Gpu, ...]) -> bool:
+    """Whether each of these GPUs is older than all that some build of the last years left out."""
+    archs = [(gpu.arch.value or "").removeprefix("sm_") for gpu in gpus]
+    return bool(archs) and all(arch.isdigit() and int(arch) < _FIRST_OF_ALL_BUILDS for arch in archs)
 
 
 def _hiding(situation: Situation) -> str:
@@ -215,7 +238,10 @@ def _hiding(situation: Situation) -> str:
 
 
 def _tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[str, ...]) -> bool:
-    """Whether a circumstance is about this message: it names one of its causes, or why no GPU is found."""
+    """Whether a circumstance is about this message: it names one of its causes, or why no GPU is found. That a
+    program has libraries of its own tells what to install where code is missing, and nothing of other faults."""
+    if not circumstance.of_torch:
+        return row.slug in NO_CODE and row.of_torch
     if circumstance.slug in causes:
         return True
     open_ = row.slug == CRASH or row.slug in _NO_GPU_FOUND
@@ -224,19 +250,20 @@ def _tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[s
 
 
 def _of_person(circumstances: tuple[ToldCircumstance, ...]) -> str:
-    return "".join(f" What the text tells besides points to this: {one.meaning}." for one in circumstances[:1])
+    return "".join(f" Something else in the text points to this: {one.meaning}." for one in circumstances[:1])
 
 
 def _by_place(
     situation: Situation, row: ErrorPattern, causes: tuple[str, ...], vendor: Vendor | None
 ) -> tuple[str, ...]:
-    """The causes of a message that names none by itself, or no driver: first those of the place where it was printed,
-    and an override that is set there; last what rocminfo refutes, and those of WSL where it is not WSL."""
+    """The causes of a message that names none, or no driver. First come those of the place where it was printed, and
+    an override that is set there; last come those that rocminfo refutes, and those of WSL outside WSL."""
     in_wsl, first = situation.machine.system.wsl.known, list[str]()
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
     of_cuda = vendor == "amd" and _CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
     first += (_CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
+    first += (_HIDDEN,) * _names_another_gpu(situation)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
         return tuple(sorted(causes, key=lambda slug: slug not in first))
     if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
@@ -299,7 +326,7 @@ def _gpus(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
 
 
 def _line(text: str, situation: Situation | None = None, row: ErrorPattern | None = None) -> str:
-    """The line of a text that its row matches, else its last one; of a long one the part around the match."""
+    """The line of a text that its row matches, else its last line; of a long line the part around the match."""
     lines = [line.strip(_QUOTES) for line in text.splitlines() if line.strip(_QUOTES)] or [text.strip(_QUOTES)]
     if situation and row:
         vendor = vendor_of_messages(situation)

@@ -7,7 +7,7 @@ from gpudoctor.finding import Evidence, Finding
 from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
 from gpudoctor.situation.seen_errors import tells_a_fault
-from gpudoctor.situation.told import fix_of, told
+from gpudoctor.situation.told import fix_of, told_circumstances
 
 
 @check("GPD447", "circumstance-told", "framework")
@@ -28,7 +28,7 @@ def circumstance_told(situation: Situation) -> Verdicts:
     text = situation.machine.pasted
     if text is None or text.works or tells_a_fault(situation):
         return
-    for row, said in told(situation):
+    for row, said in told_circumstances(situation):
         if not said.complains or row.of_message:
             continue
         yield Finding(

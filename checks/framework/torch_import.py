@@ -84,7 +84,7 @@ def _unloadable(situation: Situation, torch: Torch) -> ImportFault | None:
         return None
     from gpudoctor.frameworks.torch.file_faults import of_file
 
-    faults = (of_file(situation, torch, file) for file in torch.unloadable)
+    faults = (of_file(situation, file) for file in torch.unloadable)
     return next((fault for fault in faults if fault), None)
 
 

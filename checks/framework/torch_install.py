@@ -17,19 +17,12 @@ from gpudoctor.finding import (
 )
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import better_torch
-from gpudoctor.machine import Torch, TorchCopy
+from gpudoctor.machine import DamagedFile, Torch, TorchCopy
 from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import WHEEL_RUNTIME
 
-_TRACES = (
-    "left-over dist-info",
-    "dist-info without files",
-    "conda record",
-    "interrupted uninstall",
-    "left-over files",
-    "working folder",
-)
-"""`TorchCopy.via` of copies that cannot be imported, or only by a program started in that folder."""
+_OWN_LIBRARIES = ("libtorch", "libc10", "libcaffe2", "libshm")
+_OPENED_LATER = ("libtorch_cuda_linalg.so", "libcaffe2_nvrtc.so")
 
 _AHEAD = ("PYTHONPATH", "user site", ".pth")
 """Places that can put another torch before the one that is installed in the environment."""
@@ -121,11 +114,11 @@ def torch_shadowed(situation: Situation) -> Verdicts:
     torch = situation.torch
     if torch is None:
         return
-    importable = tuple(copy for copy in torch.copies if copy.via not in _TRACES)
+    importable = tuple(copy for copy in torch.copies if not copy.is_trace)
     here = next((copy for copy in torch.copies if copy.via == "working folder"), None)
     if here is not None:
         yield _in_working_folder(torch, here)
-    traces = tuple(copy for copy in torch.copies if copy.via in _TRACES and copy is not here)
+    traces = tuple(copy for copy in torch.copies if copy.is_trace and copy is not here)
     first, others = importable[:1], importable[1:]
     if first and first[0].path.endswith("/torch.py"):
         yield _shadowed(situation, torch, first[0], others)
@@ -247,7 +240,8 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
     gpudoctor compares the files that torch cannot do without with the sizes in the installer's RECORD. Headers, tests
     and other parts that images leave out to save room do not count; edited files are not damage. It is an error.
     Where the import was tried and works, a lost library was not needed, and a lost Python file is a warning: it is
-    imported later, by torch.compile for example.
+    imported later, by torch.compile for example. So is a lost library that torch opens later. Where nothing was
+    imported, and the loader finds another copy of the only library that is lost (libgomp), it is a likely warning.
 
     ## Fix safety
     Installs the same version again.
@@ -264,21 +258,38 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
     record = situation.machine.installed("torch")
     imported = situation.torch_imported
     if imported:
-        damaged = tuple(file for file in damaged if file.path.endswith(".py") and "/testing/" not in file.path)
+        damaged = tuple(file for file in damaged if _is_used_later(file.path))
     if not damaged or (record is not None and record.unlinked):
         return
     from gpudoctor.frameworks.torch.reinstall import installed_again
 
     more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+    replaced = not imported and all(_is_elsewhere(torch, file) for file in damaged)
     later = " `import torch` does without it, and what needs it fails." if imported else ""
+    later = " The loader finds another one, which may do." if replaced else later
     yield Finding(
-        severity="warning" if imported else "error",
+        severity="warning" if imported or replaced else "error",
         message=f"The installed torch {torch.version} is damaged: {damaged[0].path} is {damaged[0].problem}{more}."
         f"{later}",
         saw=f"{damaged[0].problem}: {damaged[0].path}",
         want="all files as installed",
         subject=f"torch {torch.version}",
+        confidence="likely" if replaced else "certain",
         evidence=tuple(Evidence("torch.damaged", file.problem, file.path) for file in damaged[:5]),
         fixes=(installed_again(situation, torch),),
         supersedes=("torch-import-fails", "no-gpu"),
     )
+
+
+def _is_used_later(path: str) -> bool:
+    """Whether code that runs after `import torch` needs a file."""
+    if path.endswith(".py"):
+        return "/testing/" not in path
+    return posixpath.basename(path) in _OPENED_LATER
+
+
+def _is_elsewhere(torch: Torch, file: DamagedFile) -> bool:
+    """Whether a lost library is none of torch's own, and the loader finds one of its name all the same."""
+    name = posixpath.basename(file.path)
+    foreign = ".so" in name and "/torch/lib/" in file.path and not name.startswith(_OWN_LIBRARIES)
+    return foreign and file.problem == "missing" and name not in torch.needs_libraries

@@ -89,7 +89,8 @@ def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
 
 
 def _as_its_index_names_it(situation: Situation, trace: TorchCopy) -> str:
-    """The version that remains tell; "" if none. Files say "2.9.1+cu128" also of the package index's own build."""
+    """The version that the remains state; "" if none. Files say "2.9.1+cu128" also of the package index's own
+    build."""
     version = trace.version or ""
     rows = situation.matrix.builds(situation.platform)
     own = any(row.origin == "pypi" and f"{row.version}+{row.build}" == version for row in rows)

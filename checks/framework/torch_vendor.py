@@ -72,9 +72,9 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
 def _whichever_gpu(torch: Torch) -> Finding:
     return Finding(
         severity="note",
-        message=f"{build_name(torch)} is a CPU build: it uses no GPU, whichever there is.",
+        message=f"{build_name(torch)} is a CPU build: it cannot use any GPU.",
         saw="CPU build",
-        want="CUDA build or ROCm build, if a GPU is to compute",
+        want="CUDA build or ROCm build, to compute on a GPU",
         subject=f"torch {torch.version}",
         evidence=(Evidence("torch.version", torch.version, torch.source),),
     )
@@ -173,7 +173,7 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
         severity="error",
         message=f"{build_name(torch)} was imported and sees no GPU, although {names} could be used"
         f"{f': {said}' if said else ''}.",
-        saw="torch.cuda.device_count() is 0",
+        saw=f"torch.cuda.{'is_available() is False' if situation.machine.pasted else 'device_count() is 0'}",
         want=f"{len(gpus)} or more",
         subject=f"torch {torch.version}",
         confidence="likely",

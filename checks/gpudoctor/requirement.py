@@ -190,7 +190,7 @@ def _peers(situation: Situation) -> tuple[bool, str, str]:
         or not devices
         or any(d.peers is None for d in devices)
     ):
-        raise _Unknown("whether the GPUs reach each other's memory is unknown (libcuda tells, from level driver)")
+        raise _Unknown("whether the GPUs reach each other's memory is unknown (libcuda knows it: --level driver)")
     alone = [d for d in devices if len(d.peers or ()) < len(devices) - 1]
     saw = ", ".join(f"GPU {device.index} reaches {len(device.peers or ())} others" for device in alone)
     return not alone, saw, "libcuda"
@@ -215,7 +215,7 @@ def _version_holds(requirement: Requirement, have: str) -> bool:
 
 
 def _raise_if_too_rough(requirement: Requirement, have: str) -> None:
-    """Of some builds only the major of their CUDA is known: 12 says nothing of 12.4."""
+    """Raise _Unknown where only the major of a build's CUDA is known: 12 says nothing of 12.4."""
     wanted, found = requirement.values[0].split("."), have.split(".")
     if requirement.field.kind == "build" and 0 < len(found) < len(wanted) and wanted[: len(found)] == found:
         raise _Unknown(f"of its release only {have} is known")
@@ -260,7 +260,7 @@ def _driver(situation: Situation, name: str) -> tuple[str, str, str]:
             served = situation.matrix.cuda_served(version) or ""
             if not served:
                 raise _Unknown(
-                    f"the CUDA that driver {version} supports is unknown (libcuda tells, from level driver)"
+                    f"the CUDA that driver {version} supports is unknown (libcuda knows it: --level driver)"
                 )
         if served:
             return served, f"a driver that supports CUDA {served}", stack.module.source

@@ -28,7 +28,7 @@ def base_removed(recipe: Recipe) -> Verdicts:
         if found is None:
             continue
         row, name = found
-        place = image.at(image.base_line)
+        place = image.place(image.base_line)
         yield Finding(
             severity="error",
             confidence="likely",

@@ -65,12 +65,12 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
             message=f"{image.base} contains CUDA {facts.cuda}: driver {recipe.driver} {fails}.",
             saw=f"driver {recipe.driver}",
             want=f"driver {floor} or newer",
-            subject=image.at(image.base_line),
+            subject=image.place(image.base_line),
             evidence=(line_of(image, image.base_line, f"FROM {image.base}"),),
             fixes=(
                 change(
                     "Use an older base image",
-                    f"{image.at(image.base_line)}: FROM an image with a CUDA for that driver",
+                    f"{image.place(image.base_line)}: FROM an image with a CUDA for that driver",
                 ),
             ),
         )
@@ -169,9 +169,9 @@ def _not_for(image: Image, gpu: Gpu, text: str, saw: str, want: str) -> Finding:
         message=text,
         saw=saw,
         want=want,
-        subject=image.at(image.base_line),
+        subject=image.place(image.base_line),
         evidence=(line_of(image, image.base_line, f"FROM {image.base}"),),
-        fixes=(change("Use another base image", f"{image.at(image.base_line)}: FROM an image for {gpu.name}"),),
+        fixes=(change("Use another base image", f"{image.place(image.base_line)}: FROM an image for {gpu.name}"),),
     )
 
 
@@ -215,12 +215,12 @@ def extension_archs(recipe: Recipe) -> Verdicts:
                 f"{compiled.command.line} compiles does not run there.",
                 saw=f"TORCH_CUDA_ARCH_LIST={setting.value}",
                 want=dotted(sm),
-                subject=image.at(setting.line),
+                subject=image.place(setting.line),
                 evidence=(
                     line_of(image, setting.line, f"ENV TORCH_CUDA_ARCH_LIST={setting.value}"),
                     line_of(image, compiled.command.line, compiled.command.text),
                 ),
-                fixes=(change(f"Add {dotted(sm)}", f'{image.at(setting.line)}: TORCH_CUDA_ARCH_LIST="{longer}"'),),
+                fixes=(change(f"Add {dotted(sm)}", f'{image.place(setting.line)}: TORCH_CUDA_ARCH_LIST="{longer}"'),),
             )
 
 

@@ -123,12 +123,12 @@ def breaks_system_packages(recipe: Recipe) -> Verdicts:
                     message="torch is installed over the distribution's Python packages.",
                     saw="--break-system-packages",
                     want="a virtual environment",
-                    subject=image.at(step.command.line),
+                    subject=image.place(step.command.line),
                     evidence=(line_of(image, step.command.line, step.command.text),),
                     fixes=(
                         change(
                             "Use a virtual environment",
-                            f"{image.at(step.command.line)}: before it",
+                            f"{image.place(step.command.line)}: before it",
                             "RUN python3 -m venv /opt/venv",
                             "ENV PATH=/opt/venv/bin:$PATH",
                         ),

@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.commands import Command, in_turn
 from gpudoctor.dockerfile.compat import compat_cuda, named_folders
-from gpudoctor.dockerfile.image import Image, Setting
+from gpudoctor.dockerfile.image import Image, ImageVariable
 from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.dockerfile.proposals import setting_finding
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
@@ -226,5 +226,5 @@ def compat_library(recipe: Recipe) -> Verdicts:
         )
 
 
-def _paths(setting: Setting | None) -> list[str]:
+def _paths(setting: ImageVariable | None) -> list[str]:
     return (setting.value or "").split(":") if setting else []

@@ -65,7 +65,7 @@ def framework_libraries_missing(recipe: Recipe) -> Verdicts:
                 message=f"{one.text} needs {' and '.join(missing)}, and {has}: it does not use the GPU.",
                 saw=have,
                 want=", ".join(missing),
-                subject=image.at(one.line),
+                subject=image.place(one.line),
                 framework=one.row.framework,
                 evidence=(line_of(image, one.line, one.package.step.command.text),),
                 fixes=tuple(_ways_to_libraries(recipe, image, one, one.build)),
@@ -101,14 +101,14 @@ def _torch_brings(recipe: Recipe, image: Image, build: FrameworkBuild) -> bool:
 
 
 def _ways_to_libraries(recipe: Recipe, image: Image, one: ImageFramework, build: FrameworkBuild) -> Iterator[Fix]:
-    place = image.at(one.line)
+    place = image.place(one.line)
     for row in recipe.matrix.builds_of(one.row.framework):
         if row.install == one.package.name == row.package and row.newest and _fits(row, image):
             text = f"{place}: RUN {_tool(one)} {row.install}=={row.newest}"
             yield change(f"Use a release for CUDA {row.cuda}", text)
             break
     needs = " and ".join(missing_libraries(image, one, recipe.matrix))
-    base = change("Use another base image", f"{image.at(image.base_line)}: FROM an image with {needs}")
+    base = change("Use another base image", f"{image.place(image.base_line)}: FROM an image with {needs}")
     wanted = f"'{build.install}[{build.extra}]{f'=={one.version}' if one.version else ''}'"
     own = change("Install the libraries with it", f"{place}: RUN {_tool(one)} {wanted}")
     if not (build.extra and build.install):
@@ -164,18 +164,18 @@ def framework_other_vendor(recipe: Recipe) -> Verdicts:
                 f"{own}: it finds no GPU.",
                 saw=one.build.package,
                 want=f"a {needed} build",
-                subject=image.at(one.line),
+                subject=image.place(one.line),
                 framework=one.row.framework,
                 evidence=(line_of(image, one.line, one.package.step.command.text),),
                 fixes=_build_for(recipe, image, one, needed)
-                or (change("Use another base image", f"{image.at(image.base_line)}: FROM an image for {own}"),),
+                or (change("Use another base image", f"{image.place(image.base_line)}: FROM an image for {own}"),),
             )
 
 
 def _build_for(recipe: Recipe, image: Image, one: ImageFramework, kind: str) -> tuple[Fix, ...]:
     """The line that installs the best build of that kind; none if no index has one."""
     return tuple(
-        change(f"Install the {kind} build", f"{image.at(one.line)}: RUN {_tool(one)} '{_install(row)}'")
+        change(f"Install the {kind} build", f"{image.place(one.line)}: RUN {_tool(one)} '{_install(row)}'")
         for row in _builds_for(recipe, image, one)[:1]
     )
 
@@ -238,7 +238,7 @@ def _overwriting(
     surely = len(together) == 1 and last not in gpu
     names = " and ".join(one.name for one in ordered)
     others = [one for one in ordered if one is not gpu[-1]]
-    advice = ", ".join(dict.fromkeys(f"{image.at(one.step.command.line)}: leave out {one.name}" for one in others))
+    advice = ", ".join(dict.fromkeys(f"{image.place(one.step.command.line)}: leave out {one.name}" for one in others))
     yield Finding(
         severity=worst if surely else "warning",
         confidence="likely",
@@ -250,7 +250,7 @@ def _overwriting(
         ),
         saw=names,
         want=f"{gpu[-1].name} alone",
-        subject=image.at(last.step.command.line),
+        subject=image.place(last.step.command.line),
         evidence=tuple(line_of(image, one.step.command.line, one.step.command.text) for one in ordered),
         fixes=(change(f"Install {gpu[-1].name} alone", f"{advice}."),),
     )
@@ -298,7 +298,7 @@ def framework_cpu_only(recipe: Recipe) -> Verdicts:
                 message=f"{image.base} is made for {kind}, and {one.text} is a CPU build: it does not use the GPU.",
                 saw="a CPU build",
                 want=f"a {kind} build",
-                subject=image.at(one.line),
+                subject=image.place(one.line),
                 framework=one.row.framework,
                 evidence=(line_of(image, one.line, one.package.step.command.text),),
                 fixes=_build_for(recipe, image, one, kind),

@@ -8,7 +8,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.proposals import index_of, install_line, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
-from gpudoctor.dockerfile.torch import Asked, asked_for, outrun, python_of, wheels_for
+from gpudoctor.dockerfile.torch import TorchRequest, asked_for, outrun, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix
 from gpudoctor.matrix.versions import figures
 
@@ -47,13 +47,13 @@ def without_index(recipe: Recipe) -> Verdicts:
                 yield from _outrun(recipe, image, asked)
 
 
-def _image_satisfies(recipe: Recipe, image: Image, asked: Asked) -> bool:
+def _image_satisfies(recipe: Recipe, image: Image, asked: TorchRequest) -> bool:
     """Whether the base image already has exactly that build."""
     held = recipe.torch(image)
     return held is not None and held.source == "base" and held.build == asked.local and held.version == asked.pinned
 
 
-def _outrun(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
+def _outrun(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Finding]:
     """An extra index whose newest torch is older than the package index's."""
     held, facts = recipe.torch(image), image.facts
     if recipe.gpus:
@@ -105,7 +105,7 @@ def backend_auto(recipe: Recipe) -> Verdicts:
             of_gpus = bool(names & compiled) or (bool(image.facts and image.facts.vendor) and "torch" in names)
             if backend != "auto" or not of_gpus:
                 continue
-            place = image.at(step.command.line)
+            place = image.place(step.command.line)
             yield Finding(
                 severity="warning",
                 confidence="likely",
@@ -159,14 +159,14 @@ def no_wheel(recipe: Recipe) -> Verdicts:
             yield from _missing(recipe, image, asked)
 
 
-def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
+def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Finding]:
     python = python_of(image)
     if image.facts is not None and image.facts.musl:
         glibc = f"python:{python or '3.12'}-slim"
         yield torch_finding(
             image, asked, "error",
             f"{image.base} is Alpine with musl, for which no torch wheel exists.", "musl", "glibc",
-            (change("Use a base image with glibc", f"{image.at(image.base_line)}: FROM {glibc}"),),
+            (change("Use a base image with glibc", f"{image.place(image.base_line)}: FROM {glibc}"),),
         )  # fmt: skip
         return
     wanted, of_platform = asked.local or asked.build, recipe.matrix.builds(image.platform)
@@ -211,7 +211,7 @@ def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
                 install_line(recipe, image, asked.line, newer.version, build.build, recipe.matrix.index_url(build)),
             ))  # fmt: skip
         if nearest:
-            base = f"{image.at(image.base_line)}: FROM a base with Python {nearest}"
+            base = f"{image.place(image.base_line)}: FROM a base with Python {nearest}"
             fixes.append(change("Use another Python", base))
         yield torch_finding(
             image, asked, "error",

@@ -11,8 +11,8 @@ from gpudoctor.dockerfile.installs import Requirement
 from gpudoctor.dockerfile.proposals import install_line, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.torch import (
-    Asked,
     Held,
+    TorchRequest,
     asked_for,
     companion_torch,
     cuda_of,
@@ -98,7 +98,8 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
     assert facts is not None and facts.cuda is not None and asked is not None
     fixes = [
         change(
-            "Use a base image with the wheel's CUDA", f"{image.at(image.base_line)}: FROM an image with CUDA {wheel}"
+            "Use a base image with the wheel's CUDA",
+            f"{image.place(image.base_line)}: FROM an image with CUDA {wheel}",
         )
     ]
     build = _build_within(recipe, image, held, facts.cuda)
@@ -179,7 +180,7 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         row = _of_vendor(recipe, image, held)
         keep = "leave torch out of the command; the base image has one." if facts.has_torch else ""
         fixes = (
-            (change("Keep the base image's torch", f"{image.at(held.line)}: {keep}"),)
+            (change("Keep the base image's torch", f"{image.place(held.line)}: {keep}"),)
             if keep
             else (
                 change(
@@ -257,7 +258,7 @@ def torch_replaced(recipe: Recipe) -> Verdicts:
             advice = "leave torch out of the command."
             if asked.by:
                 advice = f"install {asked.by}, which requires that torch, into a virtual environment of its own."
-            keep = change("Keep the base image's torch", f"{image.at(held.line)}: {advice}")
+            keep = change("Keep the base image's torch", f"{image.place(held.line)}: {advice}")
             yield torch_finding(
                 image, asked, "error" if facts.origin == "jetson" else "warning", text, new,
                 f"the torch of {image.base}", (keep,), certain=False,
@@ -297,7 +298,7 @@ def not_for_jetson(recipe: Recipe) -> Verdicts:
             image, asked, "error",
             f"{image.base} is for Jetson, and torch {held.version}{by} {made} on aarch64: it finds no GPU.",
             f"torch {held.version} ({held.build}) of the {_place(held)}", f"a torch for Jetson Linux {line}",
-            (change("Install the torch for Jetson", f"{image.at(held.line)}: {advice}"),), certain=False,
+            (change("Install the torch for Jetson", f"{image.place(held.line)}: {advice}"),), certain=False,
         )  # fmt: skip
 
 
@@ -306,7 +307,7 @@ _SERVER_STACK = (38,)
 """From this L4T on (JetPack 7) Jetson has the CUDA of Arm servers, and their wheels start on it."""
 
 
-def _pins_torch(image: Image, asked: Asked) -> bool:
+def _pins_torch(image: Image, asked: TorchRequest) -> bool:
     """Whether the NGC image's own constraints hold for a command: since 25.03, for pip, unless the file takes them
     back."""
     release = image.facts.release if image.facts else None
@@ -363,14 +364,14 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
             )  # fmt: skip
 
 
-def _in_one_command(recipe: Recipe, image: Image, asked: Asked, package: Requirement, torch: str) -> Fix:
+def _in_one_command(recipe: Recipe, image: Image, asked: TorchRequest, package: Requirement, torch: str) -> Fix:
     """The fix that lets pip find a solution: the companion of the torch, or the torch that the package requires."""
     release = _companion(recipe, asked.pinned, package.name)
     if release:
         local = f"+{asked.local}" if asked.local else ""
-        text = f"{image.at(asked.line)}: {package.name}=={release}{local}"
+        text = f"{image.place(asked.line)}: {package.name}=={release}{local}"
         return change(f"Ask for {package.name} {release}", text)
-    return change(f"Ask for torch {torch.removeprefix('==')}", f"{image.at(asked.line)}: torch{torch}")
+    return change(f"Ask for torch {torch.removeprefix('==')}", f"{image.place(asked.line)}: torch{torch}")
 
 
 def _companion(recipe: Recipe, torch: str, name: str) -> str | None:
@@ -379,12 +380,12 @@ def _companion(recipe: Recipe, torch: str, name: str) -> str | None:
     return {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(name) if row else None
 
 
-def _with_its_companion(recipe: Recipe, image: Image, before: Asked, later: Asked) -> Fix:
+def _with_its_companion(recipe: Recipe, image: Image, before: TorchRequest, later: TorchRequest) -> Fix:
     """The fix that leaves one torch: the companion of the torch before, or the torch that the package requires."""
     name = later.by.partition(" ")[0]
     release = _companion(recipe, before.pinned, name)
     if release:
         index = f"--index-url {before.index_url} " if before.index_url else ""
-        own = f"{image.at(later.line)}: {index}{name}=={release}"
+        own = f"{image.place(later.line)}: {index}{name}=={release}"
         return change(f"Install {name} {release}, which is for torch {before.pinned}", own)
-    return change(f"Install torch {later.pinned} at once", f"{image.at(before.line)}: torch=={later.pinned}")
+    return change(f"Install torch {later.pinned} at once", f"{image.place(before.line)}: torch=={later.pinned}")

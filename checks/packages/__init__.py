@@ -5,6 +5,7 @@ from gpudoctor.situation import needs
 NEEDS = {
     "bitsandbytes": needs.bitsandbytes,
     "dangling_links": needs.unlinked_packages,
+    "extension_libraries": needs.computing_packages,
     "gpu_extensions": needs.computing_packages,
     "installed_twice": needs.packages_installed_twice,
     "locked_programs": needs.locked_programs,

@@ -11,8 +11,6 @@ from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import package_matches, public_version
 from gpudoctor.situation import Situation, needs
 
-_TORCH_PIN = r"torch\s*\(?==\s*([\d.]+)(?:\.\*)?"
-
 # --- NumPy -----------------------------------------------------------------------------------------
 
 
@@ -168,9 +166,9 @@ def _dependent(situation: Situation, name: str, refs: tuple[str, ...], compiled:
     if lacking and wanted and package_matches(wanted, release):
         wanted = ""  # what it says of itself does not hold
     rival = _rival(situation, name, wanted)
-    beside = f" {rival.name} {rival.version} requires another torch than that, too." if rival else ""
+    beside = f" {rival.name} {rival.version} also requires another torch." if rival else ""
     built = f"torch {wanted.removeprefix('==')}" if wanted else "another torch"
-    symbol = f": it needs {lacking[0].undefined[0]}, which that does not define" if lacking else ""
+    symbol = f": it needs {lacking[0].undefined[0]}, which this torch does not define" if lacking else ""
     yield Finding(
         severity=severity,
         message=f"{name} {installed.version} was built for {built}, and torch {torch.version} is installed{symbol}."

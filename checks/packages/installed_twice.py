@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from gpudoctor.check import Verdicts
+from gpudoctor.dependencies import applying, marker_environment
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, RemovePackage, Severity
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.requirements import Effect, effect_of, required_here
@@ -43,7 +44,8 @@ def package_installed_twice(situation: Situation) -> Verdicts:
 
 def _mixed(situation: Situation, one: Distribution, effect: Effect) -> Finding:
     versions = (one.version, *(twin.version for twin in one.twins))
-    kept, index = _of_this_torch(situation, one.name) or (_admitted(situation, one.name, versions), "")
+    fitting = tuple(each.version for each in (one, *one.twins) if _finds_what_it_requires(situation, each))
+    kept, index = _of_this_torch(situation, one.name) or (_admitted(situation, one.name, (*fitting, *versions)), "")
     again = ReinstallPackage(one.name, kept, index_url=index, why="one release, whole")
     severity = _severity(situation, one, effect)
     fails = f": {effect.text}" if severity == "error" else ""
@@ -63,8 +65,19 @@ def _mixed(situation: Situation, one: Distribution, effect: Effect) -> Finding:
                 (RemovePackage(one.name, why=why), again),
             ),
         ),
-        supersedes=("torch-import-fails", *((f"{one.name}-mismatch",) if one.name in _COMPANIONS else ())),
+        supersedes=(
+            "torch-import-fails",
+            "framework-import-fails",
+            *((f"{one.name}-mismatch",) if one.name in _COMPANIONS else ()),
+        ),
     )
+
+
+def _finds_what_it_requires(situation: Situation, one: Distribution) -> bool:
+    """Whether the installed packages are in the ranges that a release asks for."""
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    found = ((what, situation.machine.installed(what.name)) for what in applying(one, markers))
+    return all(there is None or what.admits(there.version) for what, there in found)
 
 
 def _admitted(situation: Situation, name: str, versions: tuple[str, ...]) -> str:
@@ -87,7 +100,7 @@ def _of_this_torch(situation: Situation, name: str) -> tuple[str, str] | None:
 
 def _severity(situation: Situation, one: Distribution, effect: Effect) -> Severity:
     lines = {figures(each.version)[:2] for each in (one, *one.twins)}
-    works = effect.package == "torch" and situation.torch_imported
+    works = situation.imported(effect.package)
     small = works or effect.breaks not in ("import", "gpu")
     if len(lines) == 1:
         return "note" if small else "warning"

@@ -75,7 +75,7 @@ def _only(situation: Situation, own: Distribution, others: list[Distribution]) -
     removed: tuple[AnyRemedy, ...] = tuple(
         RemovePackage(one.name, why="it shares the folder triton/ with torch's own") for one in others
     )
-    again = ReinstallPackage(own.name, own.version, index_url=url, why="the other package had its files")
+    again = ReinstallPackage(own.name, own.version, index_url=url, why="the other package owned the same files")
     return Fix(f"Remove {', '.join(one.name for one in others)}, then install {own.name} again", (*removed, again))
 
 
@@ -114,7 +114,7 @@ def _misfit(situation: Situation, missing: MissingSymbols) -> Finding:
         severity="error",
         message=f"{name} looks up {missing.symbols[0]}, which {missing.path} does not have: `import torch` fails.",
         saw=name,
-        want=f"amdsmi {release}" if release else "an amdsmi of the ROCm that its library is of",
+        want=f"amdsmi {release}" if release else "the amdsmi of the ROCm that its library came with",
         subject=name,
         evidence=(
             Evidence("needed by", missing.needed_by, missing.needed_by),

@@ -14,7 +14,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.import_order import from_pythonpath
 
 _MOST_NAMED = 5
-_EFFECTS = ("torch-import-fails", "python-dev-missing", "no-gpu")
+_EFFECTS = ("torch-import-fails", "framework-import-fails", "python-dev-missing", "no-gpu")
 
 
 @check("GPD432", "requirements-incomplete", "packages")
@@ -94,7 +94,7 @@ def _fixes(situation: Situation, problems: tuple[Unmet, ...]) -> tuple[Fix, ...]
 
 
 def _newer_requirers(problems: tuple[Unmet, ...]) -> tuple[Fix, ...]:
-    """Where no version is in the range of all that require a package, one of them has to go with the times."""
+    """The fix where no version of a package is in the range of all that require it: newer releases of those."""
     torn = [one for one in problems if one.torn]
     names = tuple(dict.fromkeys(one.by.name for one in torn if one.by.name != "torch"))
     if not names:

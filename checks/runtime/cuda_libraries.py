@@ -148,7 +148,7 @@ def _lacking(situation: Situation, missing: MissingSymbols) -> Finding:
 
 
 def _other_wheel(situation: Situation, *names: str) -> str | None:
-    """Which of these libraries is from a wheel in another version than torch requires."""
+    """The library that is from a wheel in another version than torch requires."""
     for base in filter(None, map(distribution_of, names)):
         pin = pin_of(situation, base)
         versions = [d.version for d in wheels_of(situation, base)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, LoadModule, Manual, Severity
 from gpudoctor.situation import Situation
-from gpudoctor.situation.network import Setting, active_ports, setting, uses_own_transport, value_of
+from gpudoctor.situation.network import NcclVariable, active_ports, setting, uses_own_transport, value_of
 
 _NEVER = ("", "LOC", "0")
 _PEER_MEMORY = ("nvidia_peermem", "nv_peer_mem")
@@ -71,7 +71,7 @@ def _load(situation: Situation) -> Fix:
     return Fix("Load nvidia_peermem", (LoadModule("nvidia_peermem", why="it gives RDMA devices the GPUs' memory"),))
 
 
-def _asked(situation: Situation) -> Setting | None:
+def _asked(situation: Situation) -> NcclVariable | None:
     """The variable that asks for GPUDirect."""
     level = setting(situation.machine, "NCCL_NET_GDR_LEVEL")
     if level is not None and level.value not in _NEVER:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, UnsetVariable
 from gpudoctor.machine import Interface
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.network import (
     NameFilter,
+    NcclVariable,
     Selected,
-    Setting,
     active_ports,
     all_ports,
     read_filter,
@@ -30,7 +31,7 @@ _PICKS_WITH_TORCH = {"nvidia": (2, 5), "amd": (2, 7)}
 """From this torch on, wheels bring such an NCCL or RCCL."""
 
 
-def _removed(found: Setting, why: str) -> Fix:
+def _removed(found: NcclVariable, why: str) -> Fix:
     """Take a variable away where it is set."""
     if found.in_file:
         text = f"Remove the line {found.name}={found.value} from {found.source}."
@@ -39,8 +40,7 @@ def _removed(found: Setting, why: str) -> Fix:
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more if names else "none"
+    return enumeration(names, _MOST_NAMED) or "none"
 
 
 # --- interfaces --------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def nccl_interface_missing(situation: Situation) -> Verdicts:
         yield _no_interface(situation, found, names, interfaces)
 
 
-def _named_interfaces(situation: Situation) -> Iterator[tuple[Setting, NameFilter]]:
+def _named_interfaces(situation: Situation) -> Iterator[tuple[NcclVariable, NameFilter]]:
     nccl = setting(situation.machine, "NCCL_SOCKET_IFNAME")
     if nccl is not None and len(nccl.value) > 1:  # NCCL ignores a single character
         yield nccl, read_filter(nccl.value)
@@ -80,11 +80,11 @@ def _named_interfaces(situation: Situation) -> Iterator[tuple[Setting, NameFilte
         value = situation.variable(name)
         if value:
             entries = tuple((entry, None) for entry in value.split(",") if entry)
-            yield Setting(name, value, "environment"), NameFilter(excludes=False, exact=True, entries=entries)
+            yield NcclVariable(name, value, "environment"), NameFilter(excludes=False, exact=True, entries=entries)
 
 
 def _no_interface(
-    situation: Situation, found: Setting, names: NameFilter, interfaces: tuple[Interface, ...]
+    situation: Situation, found: NcclVariable, names: NameFilter, interfaces: tuple[Interface, ...]
 ) -> Finding:
     down = [one.name for one in interfaces if names.selects(one.name)]
     here = [one.name for one in interfaces if one.state not in _DOWN and one.name != "lo"]
@@ -155,7 +155,7 @@ def nccl_rdma_device_missing(situation: Situation) -> Verdicts:
         )
 
 
-def _no_port(situation: Situation, found: Setting, hcas: NameFilter) -> Finding:
+def _no_port(situation: Situation, found: NcclVariable, hcas: NameFilter) -> Finding:
     machine = situation.machine
     chosen = selected_ports(machine)
     usable = [one.name for one in working(all_ports(machine))]
@@ -186,20 +186,20 @@ def _no_port(situation: Situation, found: Setting, hcas: NameFilter) -> Finding:
     )
 
 
-def _reachable(situation: Situation, found: Setting) -> Fix:
+def _reachable(situation: Situation, found: NcclVariable) -> Fix:
     if situation.in_container:
         text = "Start the container with the RDMA devices of the host (`--device /dev/infiniband`), or unset " + (
-            f"{found.name} where TCP is meant."
+            f"{found.name} if NCCL should use TCP."
         )
         return Fix("Give the container the RDMA devices", (Manual(text),))
     text = (
         "Look at the ports with `ibstat` (or `rdma link`), and bring them up: load the driver of the adapter "
-        f"(`mlx5_ib` for ConnectX), check cable and switch. Unset {found.name} where TCP is meant."
+        f"(`mlx5_ib` for ConnectX), check cable and switch. Unset {found.name} if NCCL should use TCP."
     )
     return Fix("Bring up the RDMA ports", (Manual(text, risk="root"),))
 
 
-def _port_evidence(situation: Situation, found: Setting) -> tuple[Evidence, ...]:
+def _port_evidence(situation: Situation, found: NcclVariable) -> tuple[Evidence, ...]:
     rdma = situation.machine.network.rdma
     states = [f"{one.name} {one.port.state or 'unknown'}" for one in all_ports(situation.machine)]
     seen = Evidence("network.rdma", _listed(states), rdma.source) if states else Evidence.of("network.rdma", rdma)
@@ -281,7 +281,7 @@ def _indexes(ports: tuple[Selected, ...]) -> str:
     return _numbers(tuple(sorted(shared))) if shared else "they differ between the ports"
 
 
-def _right_gid(situation: Situation, found: Setting) -> Fix:
+def _right_gid(situation: Situation, found: NcclVariable) -> Fix:
     if _finds_the_gid(situation):
         return _removed(found, "NCCL 2.21 and newer find the index for each port")
     text = (
@@ -292,7 +292,8 @@ def _right_gid(situation: Situation, found: Setting) -> Fix:
 
 
 def _finds_the_gid(situation: Situation) -> bool:
-    """Whether the NCCL or RCCL of the environment finds the index itself; torch tells where there is no wheel."""
+    """Whether the NCCL or RCCL of the environment finds the index itself; where there is no wheel, torch's version
+    decides."""
     torch = situation.torch
     versions = [one.version for one in situation.machine.packages if re.fullmatch(r"nvidia-nccl(-cu\d+)?", one.name)]
     if versions:

@@ -15,7 +15,7 @@ from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Examination, Look
-    from gpudoctor.cli.fix_options import Asked
+    from gpudoctor.cli.fix_options import FixRequest
     from gpudoctor.command_line.arguments import Shown
     from gpudoctor.fix.apply import Applied
     from gpudoctor.fix.journal import Run
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 # --- before anything is run ---------------------------------------------------------------------------
 
 
-def will_run(plan: Repair, asked: Asked, shown: Shown) -> bool:
-    """Whether this call can come to running something: it was told yes, or there is somebody to ask."""
-    if not plan.to_run or asked.dry_run:
+def will_run(plan: Repair, request: FixRequest, shown: Shown) -> bool:
+    """Whether this call may run something: with --yes, or where there is somebody to ask."""
+    if not plan.to_run or request.dry_run:
         return False
-    return asked.yes or (shown.style == "text" and sys.stdin.isatty() and sys.stdout.isatty())
+    return request.yes or (shown.style == "text" and sys.stdin.isatty() and sys.stdout.isatty())
 
 
 def why_dry(shown: Shown) -> str:
@@ -42,7 +42,7 @@ def why_dry(shown: Shown) -> str:
 
 
 def confirmed(plan: Repair) -> bool:
-    """Ask; no is the answer of whoever just presses Enter."""
+    """Ask. Just pressing Enter means no."""
     numbers = [str(at) for at, planned in enumerate(plan.steps, 1) if planned.state == "will run"]
     what = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {', '.join(numbers)}"
     return click.confirm(f"Apply {what}?", default=False)
@@ -56,10 +56,10 @@ def show(
     *,
     outcome_follows: bool,
     asks: bool,
-    install: str | None = None,
+    request: FixRequest,
 ) -> None:
-    """Print the plan; as JSON only where it is not printed at the end of a run, with its outcome. Who is asked sees
-    it, quiet or not."""
+    """Print the plan. As JSON it is printed only if no run follows: after a run it comes with the outcome. A person
+    who is asked sees it even with -q."""
     from gpudoctor.render.plan import Around, plan_data, print_plan
 
     if shown.style == "json":
@@ -72,17 +72,23 @@ def show(
             subject=f"{where}{examination.subject}",
             here=examination.here,
             place=place_of(look.machine),
-            next=() if asks or outcome_follows else _next(plan, look, examination, install),
+            next=() if asks or outcome_follows else _next(plan, look, examination, request),
         )
         print_plan(plan, look.judgement.findings, around, sys.stdout, color=not shown.no_color)
         sys.stdout.flush()
 
 
-def _next(plan: Repair, look: Look, examination: Examination, install: str | None) -> tuple[str, ...]:
+def _next(plan: Repair, look: Look, examination: Examination, request: FixRequest) -> tuple[str, ...]:
     """What to type after a plan that is only shown."""
     if plan.to_run:
-        return ("gpudoctor", "fix", *(("--install", install) if install else ()), *examination.again)
-    return ("gpudoctor", "check", *(place_of(look.machine) if examination.here else examination.again))
+        return ("gpudoctor", "fix", *request.of_the_plan, *examination.same_target)
+    return ("gpudoctor", "check", *_same(look, examination))
+
+
+def _same(look: Look, examination: Examination) -> tuple[str, ...]:
+    """The options with which `check` judges this machine and environment again."""
+    described = not examination.sources.description.empty
+    return examination.same_target if described or not examination.here else place_of(look.machine)
 
 
 # --- the run ----------------------------------------------------------------------------------------------
@@ -164,8 +170,8 @@ def _conclude(
     else:
         from gpudoctor.render.plan import print_outcome
 
-        place = place_of(before.machine)
-        print_outcome(outcome.applied, outcome.proof, sys.stdout, color=not shown.no_color, place=place)
+        place, same = place_of(before.machine), _same(before, examination)
+        print_outcome(outcome.applied, outcome.proof, sys.stdout, color=not shown.no_color, place=place, same=same)
     return outcome.exit_code
 
 

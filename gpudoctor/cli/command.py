@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from itertools import takewhile
+from typing import Any, NoReturn
 
 import click
 
@@ -17,6 +18,17 @@ _SECTIONS = {
     "Output": ("style", "report_file", "private", "quiet", "verbose", "no_color"),
 }
 """Headings of the options that commands share, by the name of their parameter."""
+
+
+_MEANT = {
+    "diagnose": "check",
+    "doctor": "check",
+    "history": "fix --history",
+    "install": "fix --install torch",
+    "repair": "fix",
+    "undo": "fix --undo",
+}
+"""What people type for a command that has another name."""
 
 
 class Command(click.Command):
@@ -36,6 +48,28 @@ class Command(click.Command):
                 with formatter.section(heading):
                     formatter.write_dl(records)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words. Where one is too many, the error tells how a name with blanks is written."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            hint = _hint(error.message, given, {parameter.name for parameter in self.params})
+            if not hint:
+                raise
+            raise click.UsageError(f"{error.message}{hint}", ctx) from None
+
+
+def _hint(error: str, given: Sequence[str], parameters: Collection[str | None]) -> str:
+    if not error.startswith("Got unexpected extra argument"):
+        return ""
+    for option in ("--gpu", "--error"):
+        rest = given[given.index(option) + 1 :] if option in given else []
+        words = list(takewhile(lambda word: not word.startswith("-"), rest))
+        if len(words) > 1:
+            return f'; a text with blanks is quoted: {option} "{" ".join(words)}"'
+    return "; a framework is named by --framework" if "framework" in parameters else ""
+
 
 class Group(click.Group):
     """A group that lists its commands with their whole first sentences."""
@@ -53,11 +87,18 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command of that name; for a name that is none, the near ones are told."""
+        """The command of that name. For an unknown name, the error has the near ones."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
-            ctx.fail(f"no command {name!r}{did_you_mean(name, self.list_commands(ctx))}")
+            if name == "help":
+                return super().resolve_command(ctx, [*args[1:2], "--help"]) if args[1:] else self._help(ctx)
+            hint = f": did you mean `gpudoctor {_MEANT[name]}`?" if name in _MEANT and ctx.parent is None else ""
+            ctx.fail(f"no command {name!r}{hint or did_you_mean(name, self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
+
+    def _help(self, ctx: click.Context) -> NoReturn:
+        click.echo(ctx.get_help())
+        ctx.exit()
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

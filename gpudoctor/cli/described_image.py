@@ -107,14 +107,14 @@ def _in_the_file(recipe: Recipe, image: Image, line: int, fix: Fix) -> Fix:
     packages = [text for remedy in fix.remedies for text in _package_words(remedy)]
     if not packages or len(packages) != len(fix.remedies):
         return fix
-    return change(fix.title, *(f"{image.at(line)}: {text}" for text in packages))
+    return change(fix.title, *(f"{image.place(line)}: {text}" for text in packages))
 
 
 def _unset(recipe: Recipe, image: Image, name: str) -> str:
     """Where to leave out a variable: the ENV of the image, or the service that sets it."""
     setting = image.settings.get(name)
     if setting is not None:
-        return f"{image.at(setting.line)}: leave out {name}"
+        return f"{image.place(setting.line)}: leave out {name}"
     services = (started.service for started in recipe.services if started.image is image)
     service = next((one for one in services if name in one.environment), None)
     return f"{service.place}: leave out {name} in the environment of {service.name}" if service else f"unset {name}"
@@ -133,7 +133,7 @@ def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch,
     """The fix that writes another torch into the file: where it is installed, or where its base image is named."""
     build = f"{remedy.version}+{remedy.build}"
     if line == image.base_line:
-        text = f"{image.at(line)}: FROM an image with torch {build}"
+        text = f"{image.place(line)}: FROM an image with torch {build}"
         return change(f"Use a base image with torch {build}", text, *also)
     text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
     return change(f"Install torch {build}", text, *also)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from gpudoctor.engine import FailOn, Judgement
     from gpudoctor.finding import NotJudged
     from gpudoctor.machine import Machine
-    from gpudoctor.planner.repair import Allowed, Repair
+    from gpudoctor.planner.planned_steps import Allowed
+    from gpudoctor.planner.repair import Repair
     from gpudoctor.report import Subject
     from gpudoctor.survey import Survey
 
@@ -137,7 +138,7 @@ class Examination:
             raise InputError(str(error)) from None
 
     @property
-    def again(self) -> tuple[str, ...]:
+    def same_target(self) -> tuple[str, ...]:
         """The options that name this machine and environment to another command."""
         given = self.sources
         return words(
@@ -167,7 +168,7 @@ class Examination:
 
     def allowed(self, look: Look, *, system: bool) -> Allowed:
         """What may be run: packages in a live environment outside any root; system steps here and as root."""
-        from gpudoctor.planner.repair import Allowed
+        from gpudoctor.planner.planned_steps import Allowed
 
         elsewhere = self._elsewhere(look.machine)
         if system and (elsewhere or not self.here or not self.sources.description.empty):
@@ -185,7 +186,7 @@ class Examination:
         """Why the examined environment is not one of the running system; "" where it is."""
         given = self.sources
         if given.snapshot is not None:
-            return "A snapshot is of another machine: the plan is shown, not run."
+            return "It is another machine: the plan is shown, not run."
         if given.description.torch or given.description.python_version:
             return "The torch or Python is only described: the plan is shown, not run."
         if given.description.packages:

@@ -12,6 +12,7 @@ import click
 from gpudoctor.cli.command import command
 from gpudoctor.cli.completion import checks
 from gpudoctor.cli.options import data_option, matrix_option, plugin_option
+from gpudoctor.plain_text import enumeration
 from gpudoctor.render.lines import printable
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def explain(name: str, style: str | None, overlays: tuple[str, ...], plugins: tu
     messages = matrix.messages_named(name) or _messages_in(text, matrix) or matrix.messages_like(text)
     messages = messages or _told_in(text, matrix)
     if not messages and name != "-" and re.fullmatch(r"[\w.-]+", name):
+        if naming := [check for check in suite if re.search(rf"\b{re.escape(name)}\b", check.explanation)]:
+            return _tell_naming(name, naming, style)
         suite.named(name)  # raises: what is near to it
     return _tell_messages(text, messages, suite, style)
 
@@ -69,8 +72,8 @@ def _named(name: str, suite: Suite[Situation]) -> list[Check[Any]]:
         return []
     found = [check for check in named if check.id in (name.upper(), f"GPD{name}") or name == check.slug]
     if not found:
-        ids = ", ".join(check.id for check in named[:6])
-        raise InputError(f"{name!r} names several checks ({ids} ...): give one id or slug")
+        ids = enumeration([check.id for check in named], 6)
+        raise InputError(f"{name!r} names several checks ({ids}): give one id or slug")
     return found
 
 
@@ -94,11 +97,19 @@ def _tell_checks(found: list[Check[Any]], style: str | None) -> int:
     return 0
 
 
+def _tell_naming(name: str, found: list[Check[Situation]], style: str | None) -> int:
+    """The checks whose explanation has a word, such as a variable."""
+    if style == "json":
+        return _tell_checks(found, style)
+    click.echo("\n".join((f"{name} is named by:", *(f"  {one.id} {one.slug}: {one.title}" for one in found))))
+    return 0
+
+
 # --- messages ---------------------------------------------------------------------------------------
 
 
 def _messages_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
-    """The known messages in the order of the text. A line of the kernel log is told as such."""
+    """The known messages in the order of the text; a line of the kernel log is marked as one."""
     logged = matrix.log_messages_in(text)
     numbers = {message.number for message in logged}
     errors = (message for message in matrix.messages_in(text) if message.number not in numbers)
@@ -106,11 +117,14 @@ def _messages_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
 
 
 def _told_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
-    """The complaints of a person, where no program's message is known."""
+    """What a text says in other words, where no program's message is known: what torch answered, or a complaint."""
     from gpudoctor.intake.text.reading import read_text
     from gpudoctor.matrix.errors import Message
 
-    pasted = read_text(text.encode(), matrix).pasted
+    machine = read_text(text.encode(), matrix)
+    if answered := matrix.messages_in("\n".join(machine.errors)):
+        return answered
+    pasted = machine.pasted
     rows = {row.id: row for row in matrix.tables.told_circumstances}
     told = pasted.told if pasted else ()
     return tuple(Message(rows[one.circumstance], one.text, one.line) for one in told if one.complains)
@@ -158,7 +172,7 @@ def message_explained(message: Message, titles: dict[str, str]) -> str:
 
 
 def _unknown(text: str, suite: Suite[Situation]) -> str:
-    """That no message is known, and the checks whose names share most with the text: a rare word weighs more."""
+    """A text for an unknown message, with the checks whose names share most with it: a rare word weighs more."""
     having = Counter(word for check in suite for word in _words(check.slug))
     words = _words(text) & having.keys()
     shared = {check: sum(1 / having[word] for word in words & _words(check.slug)) for check in suite}

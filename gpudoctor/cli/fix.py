@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpudoctor.cli.command import command
-from gpudoctor.cli.fix_options import Asked, check_modes, fix_options
+from gpudoctor.cli.fix_options import FixRequest, check_modes, fix_options
 from gpudoctor.cli.options import (
     description_options,
     machine_options,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @matrix_option
 @repair_options
 def fix(
-    asked: Asked,
+    request: FixRequest,
     examined: Examined,
     variables: dict[str, str],
     snapshot_file: str | None,
@@ -61,49 +61,49 @@ def fix(
       gpudoctor fix --install torch    install the best PyTorch build
       gpudoctor fix --undo             undo the last fix of this environment
     """
-    check_modes(asked)
+    check_modes(request)
     if snapshot_file is None:
         require_linux()
     from gpudoctor.cli import journal, undo
     from gpudoctor.cli.examination import Examination, Sources
 
     sources = Sources(examined, variables, snapshot_file, description, overlays)
-    if asked.history:
+    if request.history:
         return journal.history(shown)
-    if asked.forget is not None:
-        return journal.forget(asked.forget, shown, yes=asked.yes, dry_run=asked.dry_run, force=asked.force)
-    if asked.undo:
-        return undo.undo_last(sources, shown, yes=asked.yes, dry_run=asked.dry_run)
+    if request.forget is not None:
+        return journal.forget(request.forget, shown, yes=request.yes, dry_run=request.dry_run, force=request.force)
+    if request.undo:
+        return undo.undo_last(sources, shown, yes=request.yes, dry_run=request.dry_run)
     examination = Examination(sources, shown)
-    return _repair(examination, asked, shown)
+    return _repair(examination, request, shown)
 
 
-def _repair(examination: Examination, asked: Asked, shown: Shown) -> int:
+def _repair(examination: Examination, request: FixRequest, shown: Shown) -> int:
     from gpudoctor.cli import apply, install, journal
 
     look = examination.look()
     recorded = examination.sources.snapshot is not None  # nothing of that machine was ever fixed from here
-    cut_off = None if recorded and not asked.resume else journal.cut_off(look.machine, needed=asked.resume)
-    if asked.resume:
+    cut_off = None if recorded and not request.resume else journal.cut_off(look.machine, needed=request.resume)
+    if request.resume:
         return apply.go_on(examination, look, cut_off, shown)
     plan = examination.plan(
         look,
-        only=asked.only,
-        alternative=asked.alternative,
-        system=asked.system,
-        also=install.wanted(asked, look.machine, look.judgement.findings, shown),
+        only=request.only,
+        alternative=request.alternative,
+        system=request.system,
+        also=install.wanted(request, look.machine, look.judgement.findings, shown, examination.same_target),
     )
-    if asked.script:
+    if request.script:
         _print_script(plan, examination)
         return look.exit_code
-    runs = apply.will_run(plan, asked, shown)
+    runs = apply.will_run(plan, request, shown)
     if cut_off is not None:
         tell_cut_off(cut_off)
-        if not asked.dry_run:
+        if not request.dry_run:
             return 1  # nothing is begun on top of half a change
-    asks = runs and not asked.yes
-    apply.show(plan, look, shown, examination, outcome_follows=runs, asks=asks, install=asked.install)
-    if not plan.to_run or asked.dry_run:
+    asks = runs and not request.yes
+    apply.show(plan, look, shown, examination, outcome_follows=runs, asks=asks, request=request)
+    if not plan.to_run or request.dry_run:
         return look.exit_code
     if not runs:
         tell(apply.why_dry(shown))

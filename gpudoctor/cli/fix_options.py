@@ -6,10 +6,10 @@ import click
 from msgspec import Struct
 
 from gpudoctor.cli.completion import checks
-from gpudoctor.cli.options import gathered
+from gpudoctor.cli.options import option_group
 
 
-class Asked(Struct, frozen=True):
+class FixRequest(Struct, frozen=True):
     """What `fix` is to do, and of what."""
 
     dry_run: bool = False
@@ -25,10 +25,22 @@ class Asked(Struct, frozen=True):
     install: str | None = None
     force: bool = False
 
+    @property
+    def of_the_plan(self) -> tuple[str, ...]:
+        """The options that make it this plan, as a command line says them."""
+        only = tuple(word for name in self.only for word in ("--only", name))
+        number = ("--alternative", str(self.alternative)) if self.alternative != 1 else ()
+        return (
+            *(("--install", self.install) if self.install else ()),
+            *only,
+            *number,
+            *(("--system",) if self.system else ()),
+        )
 
-fix_options = gathered(
-    "asked",
-    Asked,
+
+fix_options = option_group(
+    "request",
+    FixRequest,
     click.option("--dry-run", is_flag=True, help="Show the plan and change nothing."),
     click.option("-y", "--yes", is_flag=True, help="Do not ask. Without it and without a terminal nothing changes."),
     click.option(
@@ -52,23 +64,23 @@ fix_options = gathered(
 )
 
 
-def check_modes(asked: Asked) -> None:
+def check_modes(request: FixRequest) -> None:
     """Refuse what does not go together. Raises click.UsageError."""
     modes = {
-        "--undo": asked.undo,
-        "--continue": asked.resume,
-        "--history": asked.history,
-        "--forget": asked.forget is not None,
-        "--shell": asked.script,
+        "--undo": request.undo,
+        "--continue": request.resume,
+        "--history": request.history,
+        "--forget": request.forget is not None,
+        "--shell": request.script,
     }
     given = [name for name, wanted in modes.items() if wanted]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} do not go together")
-    if given and (asked.only or asked.alternative != 1) and not asked.script:
+    if given and (request.only or request.alternative != 1) and not request.script:
         raise click.UsageError(f"--only and --alternative choose a fix; {given[0]} makes none")
-    if asked.install and (asked.only or given) and not asked.script:
+    if request.install and (request.only or given) and not request.script:
         raise click.UsageError(f"--install does not go with {given[0] if given else '--only'}")
-    if asked.yes and (asked.dry_run or asked.script):
-        raise click.UsageError(f"--yes does not go with {'--dry-run' if asked.dry_run else '--shell'}")
-    if asked.force and asked.forget is None:
+    if request.yes and (request.dry_run or request.script):
+        raise click.UsageError(f"--yes does not go with {'--dry-run' if request.dry_run else '--shell'}")
+    if request.force and request.forget is None:
         raise click.UsageError("--force goes with --forget only")

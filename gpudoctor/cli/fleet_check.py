@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpudoctor.fleet.engines.order import Order
 
 _NOT_OF_A_NODE = ("style", "report_file", "quiet", "verbose", "no_color", "fail_on")
-"""Options of check that say how one report is told."""
+"""Options of `check` for the form of a single report."""
 
 _LINGER = 1.0
 

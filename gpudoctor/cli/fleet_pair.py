@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from gpudoctor.cli.command import command
-from gpudoctor.cli.options import DATA_STYLES, gathered, option
+from gpudoctor.cli.options import DATA_STYLES, option, option_group
 from gpudoctor.command_line import options
 from gpudoctor.command_line.arguments import Shown
 from gpudoctor.command_line.running import say
@@ -31,7 +31,7 @@ def _positive(context: click.Context, option: click.Parameter, number: float | N
     return number
 
 
-shown_options = gathered(
+shown_options = option_group(
     "shown",
     Shown,
     option(options.form(DATA_STYLES)),
@@ -91,12 +91,12 @@ def pair(
           -m gpudoctor fleet pair
     """
     from gpudoctor.fleet.pair.job import take_part
+    from gpudoctor.fleet.pair.job_rank import job_rank
     from gpudoctor.fleet.pair.lead import Wanted
     from gpudoctor.fleet.pair.member import MemberError
-    from gpudoctor.fleet.pair.place import place_from
     from gpudoctor.render.progress import progress_line
 
-    place = place_from(os.environ)
+    place = job_rank(os.environ)
     interpreter = _interpreter(python)
     if place.size == 1:
         say("this job has one rank: there is nobody to pair it with, and nothing was tested")

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor.command_line.running import tell
+from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
-    from gpudoctor.cli.fix_options import Asked
+    from gpudoctor.cli.fix_options import FixRequest
     from gpudoctor.command_line.arguments import Shown
     from gpudoctor.finding import Finding
     from gpudoctor.machine import Machine
@@ -17,20 +18,24 @@ if TYPE_CHECKING:
 _MISSING = "torch-missing"
 
 
-def wanted(asked: Asked, machine: Machine, findings: Sequence[Finding], shown: Shown) -> tuple[str, ...]:
-    """The id of the note whose fix installs torch, where that is wanted. Raises InputError where --install asks for
-    what cannot be installed."""
+def wanted(
+    request: FixRequest, machine: Machine, findings: Sequence[Finding], shown: Shown, target: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The id of the note whose fix installs torch, if a person wants that; `target` are the options that name this
+    machine. Raises InputError where --install asks for what cannot be installed."""
     missing = next((one for one in findings if one.slug == _MISSING), None)
     can = missing is not None and any(fix.remedies for fix in missing.fixes)
-    if asked.install:
-        _check(asked.install, machine, can=can)
+    if request.install:
+        _check(request.install, machine, can=can)
     if missing is None or not can:
         return ()
     asks = sys.stdin.isatty() and sys.stdout.isatty() and shown.style == "text"
-    if asked.install or missing.severity != "note" or (asks and not (asked.dry_run or asked.yes or asked.only)):
+    may_ask = asks and not (request.dry_run or request.yes or request.only)
+    if request.install or missing.severity != "note" or may_ask:
         return (missing.id,)
-    if not asked.only:
-        tell("PyTorch is not installed: `gpudoctor fix --install torch` installs the best build.")
+    if not request.only:
+        command = command_line(("gpudoctor", "fix", "--install", "torch", *target))
+        tell(f"PyTorch is not installed: `{command}` installs the best build.")
     return ()
 
 

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def kept_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
-    """All runs that can be read, newest last; those that cannot are told, and whether they may be of `places`.
+    """All runs that can be read, newest last. Says which ones cannot, and whether they may be fixes of `places`.
 
     InputError where the journal is not this account's.
     """
     from gpudoctor.fix.errors import RepairError
-    from gpudoctor.fix.journal import listed
+    from gpudoctor.fix.journal import read_all
     from gpudoctor.host import InputError
 
     try:
         home = journal_home()
-        found = listed(home)
+        found = read_all(home)
     except RepairError as error:
         raise InputError(str(error)) from None
     _tell_other_home(home)
@@ -39,8 +39,8 @@ def kept_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
 
 
 def unhelpful(machine: Machine) -> dict[str, frozenset[tuple[str, ...]]]:
-    """By the id of a problem: the commands that a fix ran for it in vain. What was changed in the environment since
-    may make them help."""
+    """The commands that a fix ran without success, by the id of the problem. They count only while the packages of
+    the environment are those that the fix left."""
     from gpudoctor.fix.errors import RepairError
     from gpudoctor.fix.journal import runs as readable
 
@@ -71,10 +71,8 @@ def _tell_other_home(journal: str) -> None:
 
 
 def cut_off(machine: Machine, *, needed: bool) -> Run | None:
-    """The run of this environment, or of the system, that was cut off.
-
-    A plan can be shown without it: where it is not `needed`, a journal that is not this account's is only told.
-    """
+    """The run of this environment, or of the system, that was cut off. Where it is not `needed`, a journal that
+    belongs to another account is only reported: a plan can be shown without it."""
     from gpudoctor.fix.journal import first_unfinished
     from gpudoctor.host import InputError
 
@@ -116,7 +114,7 @@ def forget(name: str, shown: Shown, *, yes: bool, dry_run: bool, force: bool) ->
     if shown.style == "text" and not shown.quiet:
         print_kept(run, sys.stdout, color=not shown.no_color)
         sys.stdout.flush()
-    if dry_run or not asked_for("Forget it?", "fix --forget RUN", shown, yes=yes):
+    if dry_run or not asked_for("Forget it?", ("gpudoctor", "fix", "--forget", name), shown, yes=yes):
         return 0
     try:
         freed = give_up(run, half_changed=force)

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.cli.command import Command
 from gpudoctor.cli.completion import COMPLETED
 from gpudoctor.command_line import options
-from gpudoctor.command_line.arguments import Examined, Shown, shown
-from gpudoctor.command_line.arguments import gathered as as_record
+from gpudoctor.command_line.arguments import Examined, Shown, as_record, shown
 from gpudoctor.command_line.project_settings import project_settings
 from gpudoctor.command_line.reading import CommandLine, Given, Option, add_variables
 from gpudoctor.host import InputError
@@ -67,7 +66,7 @@ def option(row: Option, read: Callable[[Any], Any] | None = None) -> Decorator:
     return click.option(*row.names, row.key, **_attributes(row), callback=value_of)
 
 
-def gathered(
+def option_group(
     parameter: str, record: type[Struct], *given: Decorator, make: Callable[[Given], Struct] | None = None
 ) -> Decorator:
     """A decorator: these options reach the command as one record, in one parameter; of what is not said, `make` has
@@ -96,10 +95,10 @@ def _shown(given: Given) -> Shown:
     return shown(given, project_settings())
 
 
-machine_options = gathered("examined", Examined, *map(option, options.MACHINE))
+machine_options = option_group("examined", Examined, *map(option, options.MACHINE))
 
 # What computes does so on the running system: below a root nothing is run.
-computing_options = gathered(
+computing_options = option_group(
     "examined",
     Examined,
     option(
@@ -111,13 +110,13 @@ computing_options = gathered(
     option(replace(options.ROOT, hidden=True)),
 )
 
-description_options = gathered("description", Description, *map(option, options.DESCRIPTION))
+description_options = option_group("description", Description, *map(option, options.DESCRIPTION))
 
-report_options = gathered("shown", Shown, *map(option, options.report()), make=_shown)
+report_options = option_group("shown", Shown, *map(option, options.report()), make=_shown)
 
 # A repair is no report: it is shown as a text, or as the steps of its contract.
 DATA_STYLES = ("text", "json")
-repair_options = gathered("shown", Shown, *map(option, options.report(DATA_STYLES)), make=_shown)
+repair_options = option_group("shown", Shown, *map(option, options.report(DATA_STYLES)), make=_shown)
 
 data_option = option(options.form(DATA_STYLES))
 matrix_option = option(options.MATRIX)

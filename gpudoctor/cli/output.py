@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor.command_line.running import tell
+from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import Shown
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_json(data: dict[str, Any], shown: Shown) -> None:
-    """To stdout and the report file."""
+    """Print JSON to stdout and into the report file."""
     from gpudoctor.render.json import to_json
     from gpudoctor.render.report_file import write_report_file
 
@@ -37,12 +38,13 @@ def place_of(machine: Machine) -> tuple[str, ...]:
     return ("--python", environment.prefix if own else environment.interpreter or environment.prefix)
 
 
-def asked_for(question: str, command: str, shown: Shown, *, yes: bool) -> bool:
-    """Whether it is to be done: --yes, or a person who says so. No is the answer of whoever just presses Enter."""
+def asked_for(question: str, command: tuple[str, ...], shown: Shown, *, yes: bool) -> bool:
+    """Whether to do it: with --yes, or if a person says so. Just pressing Enter means no. `command` is what does it
+    where there is no terminal."""
     if yes:
         return True
     if shown.style != "text" or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        tell(f"Nothing was changed: there is nobody to ask. `gpudoctor {command} --yes` does it.")
+        tell(f"Nothing was changed: there is no terminal to ask on. Run: {command_line((*command, '--yes'))}")
         return False
     if click.confirm(question, default=False):
         return True

@@ -134,16 +134,16 @@ def machine_to_serve(
     host = host_of(examined.root, variables)
     level = cast("Level", examined.level or "static")
     found = survey(host, matrix, python=examined.python, level=level, kernels=False, stage=stage)
-    machine = with_installers(found, examined, variables, description, matrix).machine
+    machine = with_installers(found, examined, variables, description, matrix, commands=False).machine
     if not description.empty:
-        from gpudoctor.intake.described import described
+        from gpudoctor.intake.described import described_machine
 
         if description.python_version and not examined.python:
             machine = replace(machine, environment=unknown("another environment is described"))
-        return described(machine, description, matrix)
+        return described_machine(machine, description, matrix)
     if examined.level is None and examined.root is None and _files_are_silent(machine):
         found = survey(host, matrix, python=examined.python, level="driver", stage=stage)
-        return with_installers(found, examined, variables, description, matrix).machine
+        return with_installers(found, examined, variables, description, matrix, commands=False).machine
     return machine
 
 

@@ -114,6 +114,7 @@ def smoke(
             matrix,
             python=examined.python,
             level=level,
+            imports=False,
             request=request,
             framework=framework,
             progress=progress,

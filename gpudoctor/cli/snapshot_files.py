@@ -72,7 +72,7 @@ def _surveyed(host: Host, matrix: Matrix, examined: Examined | None = None) -> S
 
 
 def _complete(host: Host, found: Survey, matrix: Matrix) -> Machine:
-    """With what a fix asks: all requirements, and what installers meet."""
+    """Read what a fix also asks for: all requirements, and what installers meet."""
     from gpudoctor.probes.distributions import all_opened
     from gpudoctor.probes.installers import probe_installers
 
@@ -81,7 +81,7 @@ def _complete(host: Host, found: Survey, matrix: Matrix) -> Machine:
         return found.machine
     opened = replace(environment.distributions, value=all_opened(host, environment.distributions.value))
     environment = replace(environment, distributions=opened)
-    probe_installers(host, environment, matrix.gpu_packages)
+    probe_installers(host, environment, matrix.gpu_packages, commands=False)
     return found.machine
 
 

@@ -35,8 +35,11 @@ def undo_last(sources: Sources, shown: Shown, *, yes: bool, dry_run: bool) -> in
     if shown.style == "text" and not shown.quiet:
         print_undo_plan(run, sys.stdout, color=not shown.no_color)
         sys.stdout.flush()
-    if dry_run or not asked_for("Undo it?", "fix --undo", shown, yes=yes):
+    if dry_run:
         return 0
+    of_it = ("--python", run.prefix) if run.prefix else ()
+    if not asked_for("Undo it?", ("gpudoctor", "fix", "--undo", *of_it), shown, yes=yes):
+        return 1
     try:
         told = undo(run, say=teller(shown))
     except (RepairError, OSError) as error:
@@ -58,7 +61,8 @@ def _nothing(elsewhere: list[Run]) -> str:
 
 
 def _prefix(sources: Sources) -> str:
-    """The examined environment's folder; a repair may have left it in a state in which it is none."""
+    """The examined environment's folder; a fix that was cut off may have left it without what makes it an
+    environment."""
     from gpudoctor.host import InputError, LiveHost
     from gpudoctor.probes.python_environment import probe_environment
     from gpudoctor.probes.variables import probe_variables

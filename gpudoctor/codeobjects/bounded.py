@@ -72,7 +72,7 @@ class Bounded:
             raise NotReadable(f"truncated: it became shorter than {self.size} bytes while it was read")
         return self._window[:length]
 
-    def beside(self) -> Bounded:
+    def second_window(self) -> Bounded:
         """The same file with a window of its own, for reading in two places in turn."""
         return Bounded(self._window if self._pread is None else self._handle)
 

@@ -97,7 +97,7 @@ class Elf:
 
     def __init__(self, file: Bounded) -> None:
         self.file = file
-        self._names = file.beside()
+        self._names = file.second_window()
         ident = file.read(0, 16)
         if ident[:4] != MAGIC:
             raise NotReadable("not an ELF file")

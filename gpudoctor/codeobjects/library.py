@@ -32,7 +32,7 @@ class Code(Struct, frozen=True):
     reason: str | None = None
     """Why it could not be read, or not to its end."""
 
-    def carried(self, least: float = 0.0) -> tuple[str, ...]:
+    def architectures(self, least: float = 0.0) -> tuple[str, ...]:
         """Architectures whose share of the containers is at least `least`."""
         return tuple(arch for arch in (*self.sass, *self.ptx, *self.gfx) if self.share[arch] >= least)
 

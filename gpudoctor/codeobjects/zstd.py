@@ -24,11 +24,9 @@ _INPUT_LIMIT = 8 << 20
 
 
 def first_bytes(file: Bounded, start: int, end: int, wanted: int) -> bytes:
-    """At most `wanted` bytes of the content of the frame that lies from `start` to `end` of the file.
-
-    The library holds what it returns and a block, whatever the frame states: a window of more than 128 MiB it
-    refuses, and of a smaller one it touches what it writes.
-    """
+    """At most `wanted` bytes of the content of the frame that lies from `start` to `end` of the file. Memory stays
+    bounded whatever the frame states: the library refuses a window of more than 128 MiB, and of a smaller one it
+    touches only what it writes."""
     if file.read(start, min(len(_MAGIC), end - start)) != _MAGIC:
         raise NotReadable("malformed: not a zstd frame")
     decompressor, content = ZstdDecompressor(), bytearray()

@@ -56,14 +56,14 @@ class Shown(Struct, frozen=True):
         return (*self.ignore, *self.project_ignore)
 
 
-def gathered(record: type[R], given: Given) -> R:
+def as_record(record: type[R], given: Given) -> R:
     """What was given as a record, which has a default for all else."""
     return record(**{name: given[name] for name in record.__struct_fields__ if name in given})
 
 
 def shown(given: Given, project: Settings, required: tuple[Requirement, ...] = ()) -> Shown:
-    """How a report is to be given: the project's files want so for whatever machine, unless the command line says
-    otherwise. What they ask of a machine (`level`, `require`, `wait`) is asked of the running one alone."""
+    """How a report is given: as the project's files say, unless the command line says otherwise. `level`, `require`
+    and `wait` of those files hold for the running machine alone."""
     wanted = {
         "project_select": () if given.get("select") else project.selected,
         "project_ignore": () if given.get("ignore") else project.rules,
@@ -72,4 +72,4 @@ def shown(given: Given, project: Settings, required: tuple[Requirement, ...] = (
         "fail_on": fail_on(project, given.get("fail_on"), required),
         "plugins": project.with_plugins(given.get("plugins", ())),
     }
-    return gathered(Shown, {**wanted, **given, **decided})
+    return as_record(Shown, {**wanted, **given, **decided})

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from gpudoctor.command_line.arguments import Examined, gathered, shown
+from gpudoctor.command_line.arguments import Examined, as_record, shown
 from gpudoctor.command_line.cut_off import tell_if_cut_off
 from gpudoctor.command_line.examined import from_file, is_this_machine, probed, with_description, with_installers
-from gpudoctor.command_line.options import WHERE, named_values
+from gpudoctor.command_line.options import REQUIRE, WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import Given, words
 from gpudoctor.command_line.reporting import judgement_of, present
@@ -19,7 +19,7 @@ from gpudoctor.survey import Survey
 
 def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
     """Judge the machine that was asked for and print the report; its exit code. Raises InputError."""
-    examined, description = gathered(Examined, given), gathered(Description, given)
+    examined, description = as_record(Examined, given), as_record(Description, given)
     variables = named_values(given.get("variables", ()))
     snapshot = given.get("snapshot_file")
     project = project_settings()
@@ -40,5 +40,5 @@ def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
 
     if snapshot is None and (examined.root is None or examined.python is not None):
         tell_if_cut_off(survey.machine)
-    again = words(WHERE, given)
-    return present(survey, subject, matrix, how, required=needs, again=again, complete=complete)
+    again, require = words(WHERE, given), words((REQUIRE,), given)
+    return present(survey, subject, matrix, how, required=needs, again=again, require=require, complete=complete)

@@ -77,9 +77,16 @@ def surveyed(
 
 
 def with_installers(
-    survey: Survey, examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix
+    survey: Survey,
+    examined: Examined,
+    variables: dict[str, str],
+    description: Description,
+    matrix: Matrix,
+    *,
+    commands: bool = True,
 ) -> Survey:
-    """The survey with what install commands meet in the examined environment. Only what fixes something asks this."""
+    """The survey with what install commands meet in the examined environment. Only what fixes something asks this.
+    Without `commands`, and at level static and driver, pip itself is not tried."""
     environment = survey.machine.environment
     if environment.value is None or description.torch or description.python_version:
         return survey
@@ -88,7 +95,8 @@ def with_installers(
     from gpudoctor.probes.installers import probe_installers
 
     host = host_of(None if examined.python is not None else examined.root, variables)
-    found = probe_installers(host, environment.value, matrix.gpu_packages)
+    commands = commands and examined.level not in ("static", "driver")
+    found = probe_installers(host, environment.value, matrix.gpu_packages, commands=commands)
     known = replace(environment, value=replace(environment.value, installers=found))
     return replace(survey, machine=replace(survey.machine, environment=known))
 
@@ -125,11 +133,11 @@ def with_description(
         return survey
     from msgspec.structs import replace
 
-    from gpudoctor.intake.described import described
+    from gpudoctor.intake.described import described_machine
     from gpudoctor.intake.described_gpus import unambiguous
 
     def make(one: Description) -> Machine:
-        return described(survey.machine, one, matrix)
+        return described_machine(survey.machine, one, matrix)
 
     machine = unambiguous(description, make, lambda machine: answer(judge(machine)))
     return replace(survey, machine=machine)

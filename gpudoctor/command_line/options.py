@@ -133,11 +133,11 @@ MATRIX = Option(
 
 
 WHERE = (PYTHON, ROOT, ENV, snapshot_file(""), *DESCRIPTION, MATRIX)
-"""The options that say which machine and environment is meant: another command for the same one repeats them."""
+"""The options that choose the machine and the environment: another command for the same one repeats them."""
 
 
 def fail_on(help: str) -> Option:
-    """From which verdict on a run fails."""
+    """The option for the verdict from which on a run fails."""
     choices = ("error", "warning", "never")
     return Option(
         ("--fail-on",), "fail_on", f"{help} [default: error]", choices=choices, variable="GPUDOCTOR_FAIL_ON"
@@ -162,7 +162,7 @@ PLUGIN = Option(
 
 
 def form(styles: tuple[str, ...] = FORMATS, help: str = "Form of what is printed.") -> Option:
-    """In which form the answer is given."""
+    """The option for the form of the answer."""
     return Option(("--format",), "style", f"{help} [default: text]", choices=styles, variable="GPUDOCTOR_FORMAT")
 
 
@@ -171,7 +171,7 @@ REPORT_FILE = Option(
     metavar="PATH", variable="GPUDOCTOR_REPORT_FILE",
 )  # fmt: skip
 PRIVATE = Option(
-    ("--private",), "private", "Keep home folders, user names, serial numbers and UUIDs in what programs read.",
+    ("--private",), "private", "Include home folders, user names, serial numbers, UUIDs: do not publish the output.",
     flag=True, variable="GPUDOCTOR_PRIVATE",
 )  # fmt: skip
 

@@ -100,7 +100,7 @@ def add_variables(options: Iterable[Option], given: Given, environ: Mapping[str,
 
 
 def words(options: Iterable[Option], given: Given) -> tuple[str, ...]:
-    """What was given for these options, as a command line says it; nothing of the keys in `but`."""
+    """What was given for these options, as a command line says it."""
     said: list[str] = []
     for option in options:
         value = given.get(option.key)

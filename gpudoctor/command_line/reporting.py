@@ -34,20 +34,23 @@ def present(
     required: tuple[Requirement, ...] = (),
     about: Literal["machine", "kernels"] = "machine",
     again: tuple[str, ...] = (),
+    require: tuple[str, ...] = (),
     complete: Callable[[Survey], Survey] | None = None,
 ) -> int:
     """Judge, print the report to stdout (and to the report file), and give its exit code.
 
     `about` "kernels": a text has of the machine only what the smoke kernels did. `again`: the options that name
-    this machine and environment to other commands; `complete`: as `judged` takes it.
+    this machine and environment to other commands; `require`: those that state requirements; `complete`: as `judged`
+    takes it.
     """
-    report, judgement = judged(survey, subject, matrix, shown, required, complete)
+    report, judgement = report_of(survey, subject, matrix, shown, required, complete)
     for_people = shown.style in ("text", "html") and not shown.quiet
     look = Look(
         about=about,
         table=_table(survey.machine, matrix, about == "kernels" or shown.verbose),
         rates=_rates(survey.machine, matrix) if shown.style == "html" else {},
         again=again,
+        require=require,
         best=_best(report, matrix) if for_people else None,
         note=_note(report, again) if for_people else "",
     )
@@ -82,7 +85,7 @@ def judgement_of(
     )
 
 
-def judged(
+def report_of(
     survey: Survey,
     subject: Subject,
     matrix: Matrix,
@@ -141,6 +144,8 @@ def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
     environment = machine.environment.value
     if environment is None or not environment.torch.absent or not usable(report) or environment.frameworks.others:
         return None
+    if environment.start_faults:
+        return None  # its Python cannot install anything
     from gpudoctor.recommend import recommend
     from gpudoctor.render.recommend import best_command
     from gpudoctor.situation import Situation

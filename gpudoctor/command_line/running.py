@@ -61,7 +61,7 @@ def open_streams() -> None:
 
 
 def say(text: str) -> None:
-    """One line in the name of the program to whoever started it, if anybody listens."""
+    """Print one line for whoever started the program, if stderr is open."""
     tell(f"gpudoctor: {text}")
 
 
@@ -73,7 +73,7 @@ def tell(text: str) -> None:
 
 
 def settle_streams() -> None:
-    """What cannot be written must not fail once more when Python ends: that would be exit code 120."""
+    """Keep an unwritable stream from failing once more when Python ends, which would make the exit code 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

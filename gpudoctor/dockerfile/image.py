@@ -34,7 +34,7 @@ Read = Callable[[str], "str | None"]
 """Reads a file of the build context; None if that is not possible."""
 
 
-class Setting(Struct, frozen=True):
+class ImageVariable(Struct, frozen=True):
     """A variable that the image sets. `value` is None if it depends on something unknown."""
 
     name: str
@@ -74,12 +74,12 @@ class Image(Struct, frozen=True, eq=False):
     facts: BaseImage | None
     platform: str
     """linux-x86_64 or linux-aarch64, as torch wheels name it."""
-    settings: dict[str, Setting] = {}
+    settings: dict[str, ImageVariable] = {}
     steps: tuple[Step, ...] = ()
     copied: tuple[Copied, ...] = ()
     user: str = ""
 
-    def at(self, line: int) -> str:
+    def place(self, line: int) -> str:
         """A place in the file: "Dockerfile:12"."""
         return f"{self.file}:{line}"
 
@@ -233,7 +233,7 @@ class _Build:
         self._given, self._read, self._bounds = given, read, bounds
         self.general: dict[str, str] = {}
         """Every ARG before the first FROM."""
-        self.settings: dict[str, Setting] = {}
+        self.settings: dict[str, ImageVariable] = {}
         self.steps: list[Step] = []
         self.copied: list[Copied] = []
         self.folder, self.user, self.machine = "/", "", "x86_64"
@@ -283,7 +283,7 @@ class _Build:
             self._declared.update(self.declare(one, self.arguments))
         elif one.name == "ENV":
             for name, value in self._pairs(one.text):
-                self.settings[name] = Setting(name, self._setting(name, value), one.line)
+                self.settings[name] = ImageVariable(name, self._setting(name, value), one.line)
         elif one.name == "WORKDIR":
             self.folder = path(posixpath.join(self.folder, self._expanded(one.text.strip())))
         elif one.name == "USER":
@@ -342,7 +342,7 @@ class _Build:
 class _Values(Mapping[str, str]):
     """The known values of settings. ENV takes precedence over ARG."""
 
-    def __init__(self, settings: Mapping[str, Setting]) -> None:
+    def __init__(self, settings: Mapping[str, ImageVariable]) -> None:
         self._settings = settings
 
     def __getitem__(self, name: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpudoctor.dockerfile.image import Image, Setting
+from gpudoctor.dockerfile.image import Image, ImageVariable
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
-from gpudoctor.dockerfile.torch import Asked, asked_for
+from gpudoctor.dockerfile.torch import TorchRequest, asked_for
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.wanted import quoted, torch_and_companions
 
@@ -14,10 +14,10 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     command stay in a command of their own. A package that requires its torch has to be another release."""
     held = recipe.torch(image)
     if held is not None and held.asked is not None and held.asked.by and held.line == line:
-        return f"{image.at(line)}: another release of {held.asked.by}, for torch {version}+{build}"
+        return f"{image.place(line)}: another release of {held.asked.by}, for torch {version}+{build}"
     if any(asked.locked for asked in asked_for(image) if asked.line == line):
         wanted = f"take torch {version} from {url or 'the package index'} in pyproject.toml ([tool.uv.sources])"
-        return f"{image.at(line)}: {wanted}, and run `uv lock`"
+        return f"{image.place(line)}: {wanted}, and run `uv lock`"
     tool = next((step.pip.tool for step in image.steps if step.pip and step.command.line == line), "pip")
     words = ["uv pip install" if tool == "uv" else "pip install"]
     words += [f"--index-url {url}"] if url else []
@@ -34,7 +34,7 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     )
     words.append(quoted(torch_and_companions(remedy, image.platform.partition("-")[2])))
     words += [name for name in beside if not matching[name]]
-    return f"{image.at(line)}: RUN {' '.join(words)}"
+    return f"{image.place(line)}: RUN {' '.join(words)}"
 
 
 def index_of(recipe: Recipe, build: str) -> str:
@@ -50,7 +50,7 @@ def index_of(recipe: Recipe, build: str) -> str:
 
 def torch_finding(
     image: Image,
-    asked: Asked,
+    asked: TorchRequest,
     severity: Severity,
     message: str,
     saw: str,
@@ -69,14 +69,14 @@ def torch_finding(
         message=message,
         saw=saw,
         want=want,
-        subject=image.at(asked.line),
+        subject=image.place(asked.line),
         evidence=tuple(where),
         fixes=fixes,
     )
 
 
 def setting_finding(
-    image: Image, setting: Setting, severity: Severity, message: str, want: str, instead: str = ""
+    image: Image, setting: ImageVariable, severity: Severity, message: str, want: str, instead: str = ""
 ) -> Finding:
     """A finding about a variable of the image. `instead` is the line to write in its place; "" removes it."""
     written = f"{setting.name}={setting.value}"
@@ -86,7 +86,7 @@ def setting_finding(
         message=message,
         saw=written,
         want=want,
-        subject=image.at(setting.line),
+        subject=image.place(setting.line),
         evidence=(line_of(image, setting.line, f"ENV {written}"),),
-        fixes=(change(f"Change line {setting.line}", f"{image.at(setting.line)}: {advice}."),),
+        fixes=(change(f"Change line {setting.line}", f"{image.place(setting.line)}: {advice}."),),
     )

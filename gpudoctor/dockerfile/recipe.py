@@ -63,7 +63,7 @@ class Recipe:
 
 def line_of(image: Image, line: int, text: str) -> Evidence:
     """The line that a finding is based on."""
-    return Evidence("instruction", text, image.at(line))
+    return Evidence("instruction", text, image.place(line))
 
 
 def change(title: str, *lines: str, why: str = "") -> Fix:

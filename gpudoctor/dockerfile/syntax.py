@@ -45,7 +45,7 @@ class RecipeError(Exception):
     """A file that no builder accepts, or of another kind; the text says where and why."""
 
 
-class Document(Struct, frozen=True):
+class HereDocument(Struct, frozen=True):
     """A here-document of an instruction: its body, and the line where the body begins."""
 
     line: int
@@ -62,7 +62,7 @@ class Instruction(Struct, frozen=True):
     """`--from=builder`, `--mount=...`, without the words after them."""
     argv: tuple[str, ...] | None = None
     """The words of the exec form."""
-    documents: tuple[Document, ...] = ()
+    documents: tuple[HereDocument, ...] = ()
 
     def flag(self, name: str) -> str | None:
         """Value of a flag such as "from"; None if it is not given."""
@@ -120,7 +120,7 @@ def _instructions(lines: list[str], escape: str) -> Iterator[Instruction]:
             if not continued.search(line):
                 break
         name, rest = _name(" \n".join(parts), first + 1)
-        documents, number = bodies.after(number, rest) if name in _WITH_HEREDOC else ((), number)
+        documents, number = bodies.opened_by(number, rest) if name in _WITH_HEREDOC else ((), number)
         yield _instruction(name, rest, first + 1, documents)
 
 
@@ -138,7 +138,7 @@ class _Bodies:
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
 
-    def after(self, number: int, text: str) -> tuple[tuple[Document, ...], int]:
+    def opened_by(self, number: int, text: str) -> tuple[tuple[HereDocument, ...], int]:
         """The here-documents that an instruction opens, and the number of the line after them."""
         found = []
         for opened in _HEREDOC.finditer(text):
@@ -146,7 +146,7 @@ class _Bodies:
             at = bisect_left(ends, number)
             if at == len(ends):
                 return (), number  # never closed: a shift operator, or a builder without here-documents
-            found.append(Document(line=number + 1, text="\n".join(self._lines[number : ends[at]])))
+            found.append(HereDocument(line=number + 1, text="\n".join(self._lines[number : ends[at]])))
             number = ends[at] + 1
         return tuple(found), number
 
@@ -166,7 +166,7 @@ class _Bodies:
         return found
 
 
-def _instruction(name: str, text: str, line: int, documents: tuple[Document, ...]) -> Instruction:
+def _instruction(name: str, text: str, line: int, documents: tuple[HereDocument, ...]) -> Instruction:
     flags = []
     end = 0
     while found := _FLAG.match(text, end):

@@ -35,7 +35,7 @@ _CONFIGURED = re.compile(r"\bpip[\d.]* config |pip\.conf|uv\.toml")
 Source = Literal["package index", "index", "both", "elsewhere", "base"]
 
 
-class Asked(Struct, frozen=True):
+class TorchRequest(Struct, frozen=True):
     """One install command that requests torch."""
 
     line: int
@@ -73,7 +73,7 @@ class Held(Struct, frozen=True):
     build: str
     line: int
     source: Source
-    asked: Asked | None = None
+    asked: TorchRequest | None = None
     certain: bool = True
     """False if the version is only the newest known one that matches."""
 
@@ -90,7 +90,7 @@ class Held(Struct, frozen=True):
 
 
 @lru_cache
-def asked_for(image: Image) -> tuple[Asked, ...]:
+def asked_for(image: Image) -> tuple[TorchRequest, ...]:
     """Every command of an image that installs torch by pip or uv into the image's own Python."""
     configured = _configured_from(image)
     found = []
@@ -104,7 +104,9 @@ def asked_for(image: Image) -> tuple[Asked, ...]:
     return tuple(found)
 
 
-def _asked(step: Step, install: PipInstall, requirement: Requirement, image: Image, configured: _Configured) -> Asked:
+def _asked(
+    step: Step, install: PipInstall, requirement: Requirement, image: Image, configured: _Configured
+) -> TorchRequest:
     def variable(name: str) -> str:
         setting = image.settings.get(name)
         return step.command.variables.get(name, (setting.value or "?") if setting else "")
@@ -116,7 +118,7 @@ def _asked(step: Step, install: PipInstall, requirement: Requirement, image: Ima
     source, url, build = _source(
         requirement, install, urls, extra, backend, configured.decides(step.command) or strategy
     )
-    return Asked(
+    return TorchRequest(
         line=step.command.line,
         text=step.command.text,
         tool=install.tool,
@@ -229,7 +231,7 @@ def torch_of(image: Image, matrix: Matrix) -> Held | None:
 
 
 @lru_cache
-def required_by(image: Image, matrix: Matrix) -> tuple[Asked, ...]:
+def required_by(image: Image, matrix: Matrix) -> tuple[TorchRequest, ...]:
     """Commands that install a package which requires certain torches (vLLM, xformers, torchvision), after those that
     name torch themselves: pip installs such a torch along."""
     configured = _configured_from(image)
@@ -257,7 +259,7 @@ class _Companions:
         self._image, self._matrix = image, matrix
         self._there: set[str] = set(_COMPANIONS) if image.facts is not None and image.facts.has_torch else set()
 
-    def torch_of(self, requirement: Requirement, asked: Asked) -> str:
+    def torch_of(self, requirement: Requirement, asked: TorchRequest) -> str:
         """The torch that the metadata of a companion requires: "==2.9.1"; "" if pip installs none, or if which one is
         unknown. `asked` says where the command takes its packages from."""
         constrained = {"PIP_CONSTRAINT", "UV_CONSTRAINT"} & self._image.settings.keys()
@@ -317,7 +319,7 @@ def _base_build(image: Image) -> str:
     return f"cu{facts.cuda.replace('.', '')}" if facts.cuda and facts.origin != "ngc" else ""
 
 
-def _satisfied(held: Held, asked: Asked) -> bool:
+def _satisfied(held: Held, asked: TorchRequest) -> bool:
     """Whether pip keeps the installed torch: its version matches, and nothing forces another."""
     if re.search(r"\s(--force-reinstall|--ignore-installed|-I)\b", asked.text):
         return False
@@ -335,7 +337,7 @@ def _satisfied(held: Held, asked: Asked) -> bool:
     return package_matches(asked.requirement.specifier.partition("+")[0], held.version)
 
 
-def _installed_by(image: Image, matrix: Matrix, asked: Asked) -> Held:
+def _installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> Held:
     """The torch that one command installs, as far as gpudoctor can tell."""
     build = asked.local or asked.build
     if wheel := torch_wheel(asked.requirement.specifier.lstrip("@ ")):
@@ -361,7 +363,7 @@ def _installed_by(image: Image, matrix: Matrix, asked: Asked) -> Held:
     return Held("", "", asked.line, asked.source, asked, False)
 
 
-def _of_row(asked: Asked, row: TorchBuild | None, build: str) -> Held:
+def _of_row(asked: TorchRequest, row: TorchBuild | None, build: str) -> Held:
     if row is None:
         return Held(asked.pinned, build if asked.source != "both" else "", asked.line, asked.source, asked, False)
     if asked.source == "both" and asked.pinned:
@@ -370,7 +372,7 @@ def _of_row(asked: Asked, row: TorchBuild | None, build: str) -> Held:
     return Held(row.version, row.build, asked.line, source, asked, bool(asked.pinned))
 
 
-def outrun(image: Image, matrix: Matrix, held: Held, asked: Asked) -> TorchBuild | None:
+def outrun(image: Image, matrix: Matrix, held: Held, asked: TorchRequest) -> TorchBuild | None:
     """The build that an extra index was named for, if pip instead installs a newer torch of the package index."""
     if asked.source != "both" or asked.pinned or held.asked != asked or held.build in ("", asked.build):
         return None

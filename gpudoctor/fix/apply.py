@@ -49,7 +49,7 @@ class Saving(Struct, frozen=True):
 
 class StepStarts(Struct, frozen=True):
     number: int
-    """From 0."""
+    """The number of the step, from 0."""
     of: int
     argv: tuple[str, ...]
     """Without passwords."""
@@ -145,13 +145,15 @@ def resume(run: Run, *, say: Say) -> Applied:
         if not run.is_saved:
             scope = recorded_scope(run)
             return _save_and_run(run, _scanned(scope.everything, scope.without), say)
-        run, later = recording.after(run)
+        run, later = recording.tree_after(run)
         if _all_steps_ended(run):
             return _close(run, None)
-        earlier = recording.before(run)
+        earlier = recording.tree_before(run)
         if gone := recording.missing(run, earlier, later):
-            raise RepairError(f"{len(gone)} kept files are gone from {run.kept}: this fix cannot be continued.")
-        with kept_files(run.kept, earlier) as kept:
+            raise RepairError(
+                f"{len(gone)} kept files are gone from {run.kept_folder}: this fix cannot be continued."
+            )
+        with kept_files(run.kept_folder, earlier) as kept:
             put_back(recorded_scope(run), earlier, later, kept, aside_of(run))
         ended = _system_steps_done(run)
         run = note(run, "again", process=process(os.getpid()))
@@ -164,7 +166,7 @@ def resume(run: Run, *, say: Say) -> Applied:
 def aside_of(run: Run) -> str:
     """The folder for files that somebody changed since the run. It lies beside the kept files: mostly on the
     environment's file system, and it outlives them."""
-    folder = os.path.dirname(run.kept)
+    folder = os.path.dirname(run.kept_folder)
     return f"{run.home if folder == run.folder else folder}/changed-since-{run.id}"
 
 
@@ -193,7 +195,7 @@ def _save_and_run(run: Run, tree: Tree, say: Say) -> Applied:
 
 def drop(run: Run) -> None:
     """Delete a run and all that was kept for it."""
-    discard(run.kept)
+    discard(run.kept_folder)
     discard(run.folder)
 
 
@@ -251,7 +253,7 @@ def _close(run: Run, failure: Applied | None) -> Applied:
         return Applied(ok=True, run=note(run, "done"))
     run = note(run, "failed", step=failure.failed if failure.failed is not None else -1)
     if not changed:
-        discard(run.kept)
+        discard(run.kept_folder)
         run = note(run, "unchanged")
     return replace(failure, run=run)
 

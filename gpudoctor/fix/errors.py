@@ -10,7 +10,7 @@ class RepairError(Exception):
 
 
 def reason(error: RepairError | OSError) -> str:
-    """For a person."""
+    """The reason of an error, for a person."""
     if isinstance(error, RepairError):
         return str(error)
     name = error.filename

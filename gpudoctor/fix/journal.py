@@ -46,13 +46,13 @@ __all__ = [
     "begin",
     "first_unfinished",
     "is_alive",
-    "listed",
     "locked",
     "new_folder",
     "note",
     "open_run",
     "process",
     "read",
+    "read_all",
     "runs",
     "unfinished",
     "write_whole",
@@ -178,7 +178,7 @@ def write_whole(run_folder: str, name: str, content: bytes) -> None:
 # --- reading ---------------------------------------------------------------------------------------
 
 
-def listed(home: str) -> Listing:
+def read_all(home: str) -> Listing:
     """All runs, and those that cannot be read. RepairError where others may write to the journal as a whole. A folder
     without a journal never changed anything and is left out."""
     top = os.path.realpath(home)
@@ -198,7 +198,7 @@ def listed(home: str) -> Listing:
 
 def runs(home: str) -> tuple[Run, ...]:
     """All runs that can be read, newest last."""
-    return listed(home).runs
+    return read_all(home).runs
 
 
 def unfinished(home: str, prefix: str) -> Run | None:
@@ -299,7 +299,7 @@ def _state(run: Run) -> RunState:
 
 @contextmanager
 def locked(home: str, prefix: str) -> Iterator[None]:
-    """Let only one gpudoctor at a time change an environment. RepairError names the one that is at work."""
+    """Lock an environment for one gpudoctor at a time. RepairError names the process that holds it."""
     real = os.path.realpath(prefix) if prefix else ""
     top, name = os.path.realpath(home), hashlib.sha256(os.fsencode(real)).hexdigest()[:24]
     try:

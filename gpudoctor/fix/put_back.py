@@ -51,7 +51,7 @@ def put_back(scope: Scope, before: Tree, after: Tree, kept: KeptFiles, aside: st
         worker.fill()
         worker.set_folder_metadata()
         worker.sync()
-        return worker.told
+        return worker.outcome
 
 
 class _Worker:
@@ -65,7 +65,7 @@ class _Worker:
         self._aside_folders: OpenFolders | None = None
         paths = before.keys() | after.keys()
         self.changed = {path for path in paths if not untouched(before.get(path), after.get(path))}
-        self.told = PutBack()
+        self.outcome = PutBack()
 
     def clear_what_was_cut_off(self) -> None:
         """Remove files that an interrupted undo left half written."""
@@ -80,7 +80,7 @@ class _Worker:
             below = [path for path in self.now if path == root or path.startswith(root + b"/")]
             if root in self.before or all(self._is_as_left(path) or is_bytecode(path) for path in below):
                 continue
-            self.told.stays.append(os.fsdecode(root))
+            self.outcome.stays.append(os.fsdecode(root))
             for path in below:
                 del self.now[path]
             self.changed = {path for path in self.changed if path != root and not path.startswith(root + b"/")}
@@ -92,13 +92,13 @@ class _Worker:
                 try:
                     self._remove_folder(path)
                 except OSError:
-                    self.told.stays.append(os.fsdecode(path))
+                    self.outcome.stays.append(os.fsdecode(path))
                     continue
             elif self._may_go(path):
                 self._unlink(path)
-                self.told.removed += 1
+                self.outcome.removed += 1
             elif path in self.scope.files:
-                self.told.stays.append(os.fsdecode(path))
+                self.outcome.stays.append(os.fsdecode(path))
                 continue
             else:
                 self._move_aside(path)
@@ -114,7 +114,7 @@ class _Worker:
             elif path in self.scope.files and path in self.now and not self._may_go(path):
                 self._lay_beside(path, entry)
             elif entry.kind == "file" and self.kept.written_in_place(entry):
-                self.told.lost.append(os.fsdecode(path))
+                self.outcome.lost.append(os.fsdecode(path))
             elif entry.kind != "other":
                 self._restore(path, entry)
 
@@ -158,7 +158,7 @@ class _Worker:
         return same_file(self.now.get(path), self.after.get(path))
 
     def _may_go(self, path: bytes) -> bool:
-        """Whether it holds nobody's work: it is as the run left it, or Python made it."""
+        """Whether it can be removed: it is as the run left it, or Python wrote it."""
         return self._is_as_left(path) or is_bytecode(path)
 
     def _is_back(self, path: bytes, entry: Entry) -> bool:
@@ -183,7 +183,7 @@ class _Worker:
             else:
                 self.kept.restore(entry, folder, name)
         self.now[path] = entry
-        self.told.restored += 1
+        self.outcome.restored += 1
 
     def _restore_link(self, entry: Entry, folder: int, name: bytes) -> None:
         with suppress(FileNotFoundError):
@@ -209,7 +209,7 @@ class _Worker:
             os.mkdir(name, dir_fd=folder)
         self.folders.forget(path)
         self.now[path] = entry_at(self.folders, path)
-        self.told.restored += 1
+        self.outcome.restored += 1
 
     def _remove_folder(self, path: bytes) -> None:
         folder, name = self.folders.of(path)
@@ -238,8 +238,8 @@ class _Worker:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
             self.kept.copy_to(entry, folder, name)
-        self.told.stays.append(os.fsdecode(path))
-        self.told.earlier.append((os.fsdecode(path), os.fsdecode(self.aside + path + b".before")))
+        self.outcome.stays.append(os.fsdecode(path))
+        self.outcome.earlier.append((os.fsdecode(path), os.fsdecode(self.aside + path + b".before")))
 
     def _move_aside(self, path: bytes) -> None:
         place, number = path, 0
@@ -259,7 +259,7 @@ class _Worker:
                 os.rename(half, new_name, src_dir_fd=aside, dst_dir_fd=aside)
                 os.unlink(name, dir_fd=folder)
         self.folders.forget(path)
-        self.told.aside.append((os.fsdecode(path), os.fsdecode(self.aside + place)))
+        self.outcome.aside.append((os.fsdecode(path), os.fsdecode(self.aside + place)))
 
 
 def _exists(folder: int, name: bytes) -> bool:

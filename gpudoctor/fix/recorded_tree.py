@@ -39,7 +39,7 @@ class Entry(Struct, frozen=True, array_like=True):
 
 
 Tree = dict[bytes, Entry]
-"""By absolute path; a folder always comes before its content."""
+"""Entries by absolute path; a folder always comes before its content."""
 
 
 def scan(roots: Iterable[bytes], without: Collection[bytes] = ()) -> Tree:

@@ -29,7 +29,7 @@ _SINCE = 3_000_000_000
 def save(run: Run, tree: Tree, progress: Callable[[int, int], None]) -> Run:
     """Keep the files of `tree`, then record it. RepairError where this fails; nothing was changed then."""
     try:
-        with kept_files(run.kept, tree) as kept:
+        with kept_files(run.kept_folder, tree) as kept:
             tree = kept.keep(progress)
         write_whole(run.folder, _BEFORE, encoded(tree))
     except NoRoomError as error:
@@ -45,7 +45,7 @@ def save(run: Run, tree: Tree, progress: Callable[[int, int], None]) -> Run:
     return note(run, "saved")
 
 
-def before(run: Run) -> Tree:
+def tree_before(run: Run) -> Tree:
     """The tree before the run."""
     return _read(run, _BEFORE)
 
@@ -58,13 +58,13 @@ def record_after(run: Run) -> Run:
     return note(run, "recorded", packages=packages(tree))
 
 
-def after(run: Run) -> tuple[Run, Tree]:
+def tree_after(run: Run) -> tuple[Run, Tree]:
     """The tree as the run left it. For a run that was cut off, times of change decide, and the result is recorded. A
     change long after the last sign of life counts as somebody else's."""
     if run.has("recorded"):
         return run, _read(run, _AFTER)
     scope = recorded_scope(run)
-    earlier, tree = before(run), scan(scope.everything, scope.without)
+    earlier, tree = tree_before(run), scan(scope.everything, scope.without)
     last = _last_sign_of_life(run)
     for path, entry in list(tree.items()):
         had = earlier.get(path)
@@ -86,10 +86,10 @@ def forget_after(run: Run) -> None:
 
 def keep_only_changed(run: Run) -> bool:
     """Delete the kept files that the run did not change. Returns whether it changed anything."""
-    earlier = before(run)
+    earlier = tree_before(run)
     later = _read(run, _AFTER)
     unchanged = {path for path in earlier.keys() | later.keys() if untouched(earlier.get(path), later.get(path))}
-    with kept_files(run.kept, earlier) as kept:
+    with kept_files(run.kept_folder, earlier) as kept:
         kept.drop(path for path, entry in earlier.items() if path in unchanged and entry.kind == "file")
     return any(not is_bytecode(path) for path in (earlier.keys() | later.keys()) - unchanged)
 
@@ -99,7 +99,7 @@ def missing(run: Run, earlier: Tree, later: Tree) -> list[bytes]:
     changed = [
         path for path, entry in earlier.items() if entry.kind == "file" and not untouched(entry, later.get(path))
     ]
-    with kept_files(run.kept, earlier) as kept:
+    with kept_files(run.kept_folder, earlier) as kept:
         return [path for path in changed if not kept.has(path)]
 
 

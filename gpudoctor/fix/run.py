@@ -149,7 +149,7 @@ class Run(Struct, frozen=True):
 
     @property
     def unhelpful(self) -> dict[str, frozenset[tuple[str, ...]]]:
-        """By the id of a problem that was still there after the run: the commands that were run for it."""
+        """The commands that were run for a problem that was still there after the run, by the id of the problem."""
         left = next((mark.note.split() for mark in reversed(self.marks) if mark.mark == "judged"), [])
         ran = [step.because for step in shape_of(self.plan).steps if step.state == "will run"]
         commands = list(zip(ran, (step.argv for step in self.steps), strict=False))
@@ -169,7 +169,7 @@ class Run(Struct, frozen=True):
         return next((mark.packages for mark in reversed(self.marks) if mark.mark == "recorded"), ())
 
     @property
-    def kept(self) -> str:
+    def kept_folder(self) -> str:
         """Folder of the kept files. Where they lie with the journal, they move with it."""
         with_journal, *others = kept_places(self.folder, self.prefix)
         named = "/" + self.begun.kept.lstrip("/")
@@ -179,7 +179,7 @@ class Run(Struct, frozen=True):
     def kept_bytes(self) -> int:
         """Bytes that only the kept files take up."""
         total = 0
-        with suppress(OSError, RepairError), open_kept(self.kept) as folder, os.scandir(folder) as listing:
+        with suppress(OSError, RepairError), open_kept(self.kept_folder) as folder, os.scandir(folder) as listing:
             for found in listing:
                 status = found.stat(follow_symlinks=False)
                 total += status.st_blocks * 512 if status.st_nlink == 1 else 0

@@ -53,7 +53,7 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
         check_recorded(run)
         end_strays(run)
         if not run.is_saved:
-            discard(run.kept)
+            discard(run.kept_folder)
             note(run, "undone")
             return Undone(ok=True)
         result = PutBack()
@@ -69,7 +69,7 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
             return _undone(result, ok=False, problem=f"{path}: {error.strerror}. Undo it again to go on.")
         if problem:
             return _undone(result, ok=False, problem=problem)
-        discard(run.kept)
+        discard(run.kept_folder)
         note(run, "undone")
         return _undone(result, ok=True)
 
@@ -118,17 +118,17 @@ def _put_back(run: Run) -> tuple[Run, PutBack]:
             f"{run.prefix} is gone: there is nothing to undo. "
             f"`gpudoctor fix --forget {run.id}` deletes its kept files."
         )
-    earlier = recording.before(run)
-    run, later = recording.after(run)
+    earlier = recording.tree_before(run)
+    run, later = recording.tree_after(run)
     if gone := recording.missing(run, earlier, later):
-        raise RepairError(f"{len(gone)} kept files are gone from {run.kept}: this fix cannot be undone.")
+        raise RepairError(f"{len(gone)} kept files are gone from {run.kept_folder}: this fix cannot be undone.")
     if again := _installed_since(earlier, later, scan(scope.everything, scope.without)):
         raise RepairError(
             f"Installed again since the fix: {', '.join(again)}. An undo would mix two installations: uninstall "
             "these first."
         )
     run = note(run, "undoing", process=process(os.getpid()))
-    with kept_files(run.kept, earlier) as kept:
+    with kept_files(run.kept_folder, earlier) as kept:
         result = put_back(scope, earlier, later, kept, aside_of(run))
     return note(run, "restored"), result
 

@@ -178,7 +178,7 @@ def _os(machine: Machine) -> str | None:
 
 
 def _memory(machine: Machine) -> str | None:
-    """In steps of an eighth: firmware and crash kernels take a little of it."""
+    """The size of the memory, rounded to an eighth: firmware and crash kernels take a little of it."""
     size = machine.system.memory.value
     if size is None:
         return None
@@ -285,8 +285,8 @@ def _variable(name: str) -> ComparedFact:
 
 
 def _mtus(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
-    """Of each network interface that is up, but those of RDMA ports, which have a fact of their own: nodes that
-    disagree hang as soon as they send much."""
+    """The MTU of each network interface that is up; RDMA ports have a fact of their own. Nodes that disagree hang as
+    soon as they send much."""
     ports = {port.interface for device in machine.network.rdma.value or () for port in device.ports}
     for one in own_interfaces(machine):
         if one.mtu and one.state != "down" and one.name not in ports:

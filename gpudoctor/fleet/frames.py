@@ -22,7 +22,7 @@ MOST_BYTES = 64 << 20
 _MOST_LINES = MOST_BYTES // WIDTH
 _FRAME = re.compile(r"gpudoctor-node (\S{1,253}) (\d{1,6})/(\d{1,6}) ([A-Za-z0-9+/=]+)\s*$")
 _WORDS = 200
-"""Of other lines, this many characters are kept: a node's last words."""
+"""How many characters of other lines are kept: a node's last words."""
 
 
 def frames(node: str, document: bytes) -> Iterator[str]:

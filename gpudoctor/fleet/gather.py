@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from gpudoctor.fleet.engines.order import Answer
-from gpudoctor.fleet.node import failure, named
+from gpudoctor.fleet.node import document_of, failure
 
 
 def documents(expected: Sequence[str], answers: Iterable[Answer]) -> list[dict[str, Any]]:
@@ -36,4 +36,4 @@ def _document(node: str, answers: list[Answer], expected: Container[str]) -> dic
         return failure(node, f"answered with the name of another node: {answer.claimed}")
     if answer.document is None:
         return failure(node, answer.failure)
-    return named(node, answer.document, answer.claimed)
+    return document_of(node, answer.document, answer.claimed)

@@ -15,7 +15,7 @@ from gpudoctor.fleet.documents import Document, FoundThere
 from gpudoctor.fleet.facts import ComparedFact
 from gpudoctor.fleet.names import natural, short, stem
 from gpudoctor.fleet.nodes import Node, Reader
-from gpudoctor.fleet.norms import LEAST, Norm, Split, beside, majority, norm_of
+from gpudoctor.fleet.norms import LEAST, Norm, Split, golden_norm, majority, norm_of
 from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup, Odd, Undecided
 from gpudoctor.host import InputError
 from gpudoctor.suites import machine_checks
@@ -54,7 +54,7 @@ def merge(
         raise InputError(f"{good.name}: no node has its GPUs ({good.facts.get('gpus', 'unknown')})")
     comparison = Comparison(list(nodes.values()), reader, good)
     told = {node.name: _worse(node, comparison.odd.get(node.name, ())) for node in nodes.values()}
-    groups = _groups(reader.beside(node, comparison.peer_torch.get(node.name, "")) for node in nodes.values())
+    groups = _groups(reader.with_fixes_for(node, comparison.peer_torch.get(node.name, "")) for node in nodes.values())
     place = {name: group.id for group in groups for name in group.nodes}
     rows = [
         FleetNode(
@@ -81,7 +81,7 @@ def merge(
 
 
 def _role(name: str, given: Mapping[str, str]) -> str:
-    """Of a node, which may be given with or without its domain."""
+    """The role of a node, which may be given with or without its domain."""
     return given.get(name) or given.get(short(name), "")
 
 
@@ -101,7 +101,8 @@ def _read(reader: Reader, document: Document) -> Node:
 
 
 def _named_once(found: Iterable[Node]) -> dict[str, Node]:
-    """By name. Of two documents about one name nobody knows which is true: the second gets a row of its own."""
+    """The nodes by name. Where two documents have one name, either may be the true one: the second gets a row of its
+    own."""
     nodes: dict[str, Node] = {}
     met: Counter[str] = Counter()
     for node in found:
@@ -168,7 +169,7 @@ class Comparison:
         return sets
 
     def _golden_value(self, fact: ComparedFact, key: tuple[str, ...]) -> str | None:
-        """What the good node has, for nodes of its kind, whatever their role; of others it says nothing."""
+        """The value of the good node, for nodes of its kind in any role; None for other nodes."""
         good = self.golden
         if good is None or _kind(fact, good.platform, good) != key[1:]:
             return None
@@ -176,7 +177,7 @@ class Comparison:
 
     def _compare(self, fact: ComparedFact, values: dict[str, str], wanted: str | None) -> None:
         name = fact.name
-        found = beside(values, wanted) if wanted is not None else norm_of(values)
+        found = golden_norm(values, wanted) if wanted is not None else norm_of(values)
         if isinstance(found, Norm):
             usual, others = self._usual(node for node in values if node not in found.odd)
             for node, value in found.odd.items():
@@ -188,8 +189,8 @@ class Comparison:
 
     @cached_property
     def peer_torch(self) -> dict[str, str]:
-        """By node, the torch of the good node; else the one that most of those beside it have, if most of these
-        work."""
+        """The torch that each node should have: that of the good node, else the one that most nodes of its kind have,
+        if most of these work."""
         found: dict[str, str] = {}
         fact = self.reader.facts.get("torch.version")
         if fact is None:
@@ -209,7 +210,7 @@ class Comparison:
         return {id for id, count in counts.items() if 2 * count > len(nodes)}, len(nodes)
 
     def _severity(self, fact: ComparedFact, node: str, usual: set[str]) -> Severity:
-        """That of the worst problem which the fact may bring, and which most nodes with the norm do not have."""
+        """The severity of the worst problem that the fact may cause and that most nodes with the norm do not have."""
         problems = self._by_name[node].problems
         brought = [one.severity for one in problems if one.id not in usual and _may_bring(fact, one)]
         return max((*brought, fact.severity), key=_GRADES.index)
@@ -235,8 +236,8 @@ def _absent(fact: str, node: Node) -> str | None:
 
 
 def _kin_by_name(nodes: Iterable[Node]) -> dict[tuple[str, str], Node]:
-    """By role and stem of the name, a node with the GPUs of most of them: one that lost all its GPUs is of their
-    kind."""
+    """An example of the most common kind of node, by role and stem of the name: a node that lost all its GPUs is of
+    their kind."""
     models: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     examples: dict[tuple[str, str, str], Node] = {}
     for node in nodes:

@@ -60,7 +60,7 @@ def failure(node: str, what: str) -> dict[str, Any]:
     return {"schema": SCHEMA, "node": node, "verdict": "unknown", "exit_code": UNKNOWN, "failure": what}
 
 
-def named(node: str, raw: bytes, alias: str = "") -> dict[str, Any]:
+def document_of(node: str, raw: bytes, alias: str = "") -> dict[str, Any]:
     """A report as the document of a node; a failure where it is no report, or another node's. `alias`: the name
     that the node has for itself."""
     try:
@@ -109,7 +109,7 @@ def checked(node: str, argv: Sequence[str], seconds: float, environ: Mapping[str
         return failure(node, f"gpudoctor itself failed{_told(last)}")
     if code not in (0, 1, UNKNOWN):
         return failure(node, f"gpudoctor check ended with exit code {code}{_told(last)}")
-    return named(node, bytes(printed))
+    return document_of(node, bytes(printed))
 
 
 _MOST = 64 << 20

@@ -56,7 +56,7 @@ class Node(Struct, frozen=True):
     lists_packages: bool = False
     why: str = ""
     machine: bytes = b""
-    """By which its reader finds the machine again, where a fix installs another torch."""
+    """The key by which its reader finds the machine again, where a fix installs another torch."""
 
 
 class Reader:
@@ -111,12 +111,12 @@ class Reader:
         )
 
     def _judge(self, machine: Machine, key: bytes) -> Judged:
-        """By the engine. Two machines that are equal but for what no check decides by get one answer."""
+        """Judge a machine. Two machines that differ only in what no check reads get one answer."""
         if key not in self._judged:
             self._judged[key] = judge_machine(machine, self.matrix)
         return self._judged[key]
 
-    def beside(self, node: Node, torch: str) -> Node:
+    def with_fixes_for(self, node: Node, torch: str) -> Node:
         """The same node, with the fixes that it has beside nodes on which this torch works."""
         peer = self._torches.get(torch)
         if not node.machine or peer is None:

@@ -46,11 +46,11 @@ def norm_of(values: Mapping[str, str]) -> Norm | Split | None:
     if len(by_value) < 2:
         return None
     if best := majority(values):
-        return beside(values, best)
+        return golden_norm(values, best)
     return Split({value: tuple(names) for value, names in by_value.items()})
 
 
-def beside(values: Mapping[str, str], wanted: str) -> Norm | None:
+def golden_norm(values: Mapping[str, str], wanted: str) -> Norm | None:
     """The same, beside the value of a node that is known to be good."""
     odd = {name: value for name, value in values.items() if value != wanted}
     return Norm(wanted, odd) if odd else None

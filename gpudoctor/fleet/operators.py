@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fleet.names import folded, natural
 from gpudoctor.fleet.records import FleetReport
+from gpudoctor.plain_text import enumeration
 from gpudoctor.spelling import is_name
 
 
 def ready_lines(report: FleetReport) -> Iterator[tuple[str, str]]:
-    """For whom a line is, and the line. A job does without nodes of which nothing is known; only one with an error is
-    taken out of use, for a lost document is no fault of a node."""
+    """Pairs of a program and a line for it. Jobs exclude nodes with an error and nodes without a document; only a
+    node with an error is taken out of use, because a lost document is no fault of the node."""
     if without := _names(report, "error", "unknown"):
         yield "sbatch, srun", f"--exclude={folded(without)}"
     names = _names(report, "error")
@@ -29,13 +30,13 @@ def ready_lines(report: FleetReport) -> Iterator[tuple[str, str]]:
 
 
 def _names(report: FleetReport, *verdicts: Verdict) -> tuple[str, ...]:
-    """Of the nodes with one of these verdicts. A name that is none of a host is left out."""
+    """The names of the nodes with one of these verdicts. What cannot be the name of a host is left out."""
     found = (node.name for node in report.nodes if node.verdict in verdicts)
     return tuple(sorted(filter(is_name, found), key=natural))
 
 
 def _reason(report: FleetReport) -> str:
-    wrong: Iterable[str] = dict.fromkeys(
+    wrong = dict.fromkeys(
         problem.slug for group in report.groups for problem in group.problems if problem.severity == "error"
     )
-    return f"gpudoctor: {', '.join(list(wrong)[:3]) or 'differs from the others'}"
+    return f"gpudoctor: {enumeration(list(wrong), 3) or 'differs from the others'}"

@@ -30,7 +30,7 @@ def _links(gpu: Gpu) -> str | None:
 
 
 def _throttled(gpu: Gpu) -> str | None:
-    """For heat and power supply."""
+    """Why the GPU is slowed down, as far as heat and power supply are the reason."""
     reasons = gpu.board.throttled
     return None if reasons is None else ", ".join(reason for reason in reasons if reason in _HEAT) or "no"
 
@@ -154,7 +154,7 @@ def _settings(machine: Machine) -> str | None:
 
 
 def _nccl(machine: Machine) -> str | None:
-    """The NCCL that torch loads if variables bring one of their own; the wheel's is compared as a package."""
+    """The NCCL that torch loads, if a variable brings another one than the wheel's; that is compared as a package."""
     environment = machine.environment.value
     if environment is None or environment.libraries.complete.undecided:
         return None

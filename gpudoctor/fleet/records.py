@@ -10,7 +10,7 @@ from gpudoctor.step import PlannedFix
 
 
 class Odd(Struct, frozen=True):
-    """A fact of a node that differs from the norm: what most of the nodes that it is compared with have."""
+    """A fact of a node that differs from the norm: the value of most nodes that it is compared with."""
 
     fact: str
     value: str

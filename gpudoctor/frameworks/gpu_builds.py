@@ -38,7 +38,7 @@ def supports(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
 
 
 def answer(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> Answer:
-    """By which of its code a build with known code runs on a GPU of known architecture."""
+    """Which of its code a build runs on a GPU; both are known."""
     arch = gpu.arch.value or ""
     if build.vendor == "amd":
         return gfx_answer(situation.matrix, arch, build.archs)
@@ -156,7 +156,7 @@ _LINKED = {"nvidia-cusparse", "nvidia-cusolver"}
 
 
 def _linker(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePackage, ...]:
-    """nvJitLink of the newest release, where an installer will choose the newest of what is linked by it."""
+    """nvJitLink in its newest release, if an installer will choose the newest of the libraries that link it."""
     major = figures(build.cuda or "0")[:1]
     listed = situation.machine.packages
     of_nvidia = {without_cuda(one.name): one for one in listed}
@@ -261,7 +261,7 @@ def installs(situation: Situation, framework: InstalledFramework, gpus: tuple[Gp
 def _installs(
     situation: Situation, framework: InstalledFramework, builds: tuple[FrameworkBuild, ...]
 ) -> Iterator[Fix]:
-    """Those that keep the framework's version; if there are none, the best of another version."""
+    """The builds that keep the framework's version; if there are none, the best of another version."""
     ready = [build for build in builds if runs_here(situation, build)]
     installed = public_version(framework.version)
     keeping = [build for build in ready if _keeps(build, _version(framework, build), installed)]
@@ -292,9 +292,9 @@ def target_of(build: FrameworkBuild) -> str:
 def after_installing(
     situation: Situation, environment: PythonEnvironment, name: str, *, version: str = "", extra: str = ""
 ) -> PythonEnvironment:
-    """The environment once a package was installed or removed. Of the frameworks that it concerns, what was read
-    stands only where it came without an extra, for the same build: that opens the same libraries. An extra has
-    brought its build and the libraries."""
+    """The environment after a package was installed or removed. What was read of the frameworks concerned is dropped,
+    unless the package comes without an extra and the build stays the same: then it opens the same libraries. An extra
+    brings its build and the libraries."""
     tables = situation.matrix.tables
     concerned = {row.framework for row in tables.frameworks if name in row.packages}
     concerned |= {row.framework for row in tables.framework_builds if name in (row.package, row.install)}
@@ -313,6 +313,8 @@ def after_installing(
         if row.version is None or row.package != row.install or package_matches(row.version, version)
     ][:1]
     there = {one.name: one for one in environment.distributions.value or ()}
+    # What is there in that version stays as it is, with the damage that it has.
+    brought = [one for one in brought if one.name not in there or there[one.name].version != one.version]
     new = {one.name: one for one in brought if one.name != name or name not in there}
     listed = there | new
     distributions = replace(environment.distributions, value=tuple(listed[one] for one in sorted(listed)))
@@ -338,5 +340,5 @@ def _as_before(
         was, new = before.get(one.name), after.get(one.name)
         if one.name not in concerned:
             yield one
-        elif alone and was and new and was.build and was.build == new.build:
+        elif alone and was and new and was.build == new.build and (was.build or was.version == new.version):
             yield one if was.version == new.version else replace(one, version=new.version, cuda=None)

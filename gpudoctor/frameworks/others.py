@@ -49,7 +49,7 @@ def in_one_folder(situation: Situation, package: str) -> bool:
 
 
 def _sharing(situation: Situation) -> Iterator[tuple[str, list[str]]]:
-    """Each framework of which several installed packages own the same files, and these."""
+    """Frameworks of which several installed packages own the same files, and these packages."""
     for row in situation.matrix.tables.shared_files:
         names = [one.name for one in situation.machine.packages if re.fullmatch(row.packages, one.name)]
         if row.framework and len(names) > 1:
@@ -57,7 +57,7 @@ def _sharing(situation: Situation) -> Iterator[tuple[str, list[str]]]:
 
 
 def written_again(package: Distribution) -> ReinstallPackage:
-    """What brings the files back that went with another package, which owned them, too."""
+    """Fixes that write the files again which went with another package that owned them, too."""
     return ReinstallPackage(package.name, package.version, why="removing the other one takes its files away")
 
 
@@ -69,7 +69,7 @@ def on_the_loaders_path(folders: Iterable[str]) -> Fix:
 
 
 def parts_of(package: Distribution) -> Iterator[str]:
-    """The names of packages that it is one with: those that it pins to its own version (jax-cuda12-pjrt of
+    """Packages that belong to the same release: those that it pins to its own version (jax-cuda12-pjrt of
     jax-cuda12-plugin)."""
     for line in package.requires:
         what = parsed(line)

@@ -18,7 +18,7 @@ class Wanted(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As pip and uv take it."""
+        """The package as pip and uv take it."""
         return f"{self.name}[{self.extra}]{self.spec}" if self.extra else f"{self.name}{self.spec}"
 
 

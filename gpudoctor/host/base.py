@@ -36,8 +36,6 @@ class FileStat(Struct, frozen=True):
     gid: int
     size: int
     device: tuple[int, int] | None = None
-    filesystem: int = 0
-    """Number of its file system: differs from its parent's where something is mounted."""
     modified: float = 0.0
     """Seconds since 1970."""
 
@@ -168,7 +166,6 @@ class Host(ABC):
                 gid=found.st_gid,
                 size=found.st_size,
                 device=(os.major(found.st_rdev), os.minor(found.st_rdev)) if node else None,
-                filesystem=found.st_dev,
                 modified=found.st_mtime,
             ),
             path,

@@ -47,7 +47,7 @@ def run_limited(
 def run_bound(
     program: str, arguments: Sequence[str], seconds: float, *, environ: Mapping[str, str], cwd: str | None = None
 ) -> BoundRun:
-    """Run a program in Python, with its arguments. After `seconds` kill it with all that it started.
+    """Run a Python program with its arguments. After `seconds` it is killed with all that it started.
 
     At most OUTPUT_LIMIT bytes of each stream are kept. The child has the C locale, no standard input and its own
     session. A signal that arrives meanwhile (Ctrl-C, SIGTERM) takes effect when the child is gone.

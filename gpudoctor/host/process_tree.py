@@ -104,7 +104,8 @@ class ProcessTree:
         return True
 
     def _is_alone(self) -> bool:
-        """Whether no descendant is left. A listing may miss one while another ends, so it is made twice."""
+        """Whether no descendant is left. It looks twice, because a listing may miss a process while another one
+        ends."""
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:  # no child at all

@@ -49,7 +49,7 @@ class RecordedPieces(Struct, frozen=True):
     """A file of which only pieces are kept: the file in the folder holds them one after the other."""
 
     size: int
-    """Of the whole file."""
+    """The size of the whole file."""
     at: tuple[tuple[int, int], ...] = ()
     """Offset and length of each piece in the whole file, in order."""
 

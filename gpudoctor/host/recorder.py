@@ -21,7 +21,7 @@ _LOGS = "/var/log/"
 _OWN_PROCESS = ("/proc/self", "/proc/thread-self")
 """Links of a running system that a recording has as folders."""
 _OF_INIT = r"/proc/1/(?:mountinfo|mounts|limits)"
-"""On a running system they are read of the process itself."""
+"""Files of the examined process; on a running system they are read of the process itself."""
 _MOST_LINKS = 40
 
 
@@ -30,7 +30,7 @@ class Reads:
 
     def __init__(self) -> None:
         self.size: int | None = None
-        """Of the file, where its end was seen."""
+        """The size of the file, if its end was seen."""
         self.whole = False
         """Whether it was handed out to be read by other means."""
         self._pieces: dict[int, bytes] = {}
@@ -43,7 +43,7 @@ class Reads:
             self.size = offset + len(content)
 
     def pieces(self) -> list[tuple[int, bytes]]:
-        """In order, those that touch or overlap made one."""
+        """The pieces in order. Pieces that touch or overlap are joined."""
         merged: list[tuple[int, bytearray]] = []
         for offset, content in sorted(self._pieces.items()):
             if merged and offset <= (end := merged[-1][0] + len(merged[-1][1])):
@@ -54,7 +54,7 @@ class Reads:
 
 
 class RecordingHost(Host):
-    """Another host, every answer of which is kept. Paths are kept as they are called once links are followed."""
+    """Wraps a host and keeps every answer. Paths are kept as they are called once links are followed."""
 
     live = False
 
@@ -173,7 +173,7 @@ class RecordingHost(Host):
         return self.reads.setdefault(self._real(path), Reads())
 
     def _note(self, path: str, found: Fact[Any]) -> Fact[Any]:
-        """Keep what is known not to be there, and what is there and refuses to be read."""
+        """Keep which paths are known to be missing, and which exist and refuse to be read."""
         if found.absent:
             place = _absolute(path)
             while (folder := posixpath.dirname(place)) != place and not self.source.exists(folder):

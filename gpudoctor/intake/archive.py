@@ -78,7 +78,7 @@ class _Bounded:
         return self._ahead
 
     def read(self, size: int) -> bytes:
-        """As of a file; less at the end."""
+        """Read up to `size` bytes, fewer only at the end."""
         parts, missing = [self._ahead[:size]], size - len(self._ahead)
         self._ahead = self._ahead[size:]
         while missing > 0 and (block := self._block(min(missing, _BLOCK))):

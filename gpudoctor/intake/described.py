@@ -28,6 +28,7 @@ from gpudoctor.machine import (
     AmdStack,
     DeviceNode,
     Distribution,
+    FrameworkFiles,
     Frameworks,
     Gpu,
     ImportTrial,
@@ -54,6 +55,7 @@ from gpudoctor.situation.driver_choice import (
     flavours_serving,
     newest_release,
 )
+from gpudoctor.situation.frameworks import InstalledFramework, installed_frameworks
 from gpudoctor.situation.healthy_driver import amd_stack, driver_libraries, nvidia_stack
 
 if TYPE_CHECKING:
@@ -74,8 +76,8 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
     """A machine of which only the description is known; all else is healthy."""
     if not description.gpus:
         raise InputError("describe at least one GPU: --gpu NAME (`gpudoctor matrix show nvidia_gpus` lists names)")
-    machine = described(healthy(variables), description, matrix)
-    open_facts = {"kernel": description.kernel, "torch": description.torch}
+    machine = described_machine(healthy(variables), description, matrix)
+    open_facts = {"kernel": description.kernel, "no torch": description.torch}
     left = [name for name, value in open_facts.items() if not value]
     if not description.python_version:
         environment = machine.environment.value
@@ -84,7 +86,7 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
 
 
 def healthy(variables: dict[str, str]) -> Machine:
-    """A machine of which nothing is known but these variables: nothing is wrong with it."""
+    """A healthy machine: only these variables of it are known."""
     job = job_of(variables)
     return Machine(
         system=System(
@@ -108,12 +110,14 @@ def healthy(variables: dict[str, str]) -> Machine:
     )
 
 
-def described(machine: Machine, description: Description, matrix: Matrix) -> Machine:
+def described_machine(machine: Machine, description: Description, matrix: Matrix) -> Machine:
     """The machine with what is described in the place of what was probed.
 
     Raises InputError for a GPU, version or name that means nothing or more than one thing.
     """
     machine = replace(machine, system=described_system(machine.system, description, matrix))
+    if description.os and machine.system.os.value and not matrix.distribution_named(machine.system.os.value.id):
+        machine = replace(machine, assumed=(*machine.assumed, f"nothing of {description.os}, which is not known"))
     if description.kernel_log:
         machine = replace(machine, kernel_log=described_log(description.kernel_log, matrix))
     elif description.gpus:  # a log of this machine is about other GPUs
@@ -175,7 +179,7 @@ def with_gpus(
 
 
 def _with_import_elsewhere(machine: Machine) -> Machine:
-    """What the import here says of a machine with other GPUs. The devices that torch counted are not the described
+    """The machine with an import that ran beside other GPUs: the devices that torch counted are not the described
     ones, and a library of the driver comes with the driver."""
     environment, torch = machine.environment.value, machine.torch
     trial = torch.trial.value if torch else None
@@ -277,7 +281,22 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
         names = {package.name for package in packages}
         others = (one for one in environment.distributions.value or () if one.name not in names)
         environment = replace(environment, distributions=known((*others, *packages), SOURCE))
+        environment = _with_named_frameworks(environment, matrix)
     return replace(machine, environment=known(environment, SOURCE), assumed=(*machine.assumed, *assumed))
+
+
+def _with_named_frameworks(environment: PythonEnvironment, matrix: Matrix) -> PythonEnvironment:
+    """The environment with those frameworks beside torch of which only the packages were named."""
+    read = environment.frameworks
+    names = {one.name for one in read.others}
+    named = (one for one in installed_frameworks(environment, matrix) if one.name not in names)
+    others = (*read.others, *(_as_named(one) for one in named))
+    return replace(environment, frameworks=replace(read, others=others))
+
+
+def _as_named(framework: InstalledFramework) -> FrameworkFiles:
+    build = framework.build.package if framework.build else ""
+    return FrameworkFiles(name=framework.name, version=framework.version, build=build)
 
 
 def _with_errors(machine: Machine, errors: tuple[str, ...]) -> Machine:

@@ -69,8 +69,8 @@ def unambiguous(
     make: Callable[[Description], Machine],
     answer: Callable[[Machine], object],
 ) -> Machine:
-    """The described machine. Where a name stands for several GPUs that all get one answer, it is that of the first,
-    and says so. Raises InputError, as `make` does."""
+    """The described machine. A name may stand for several GPUs that all get one answer: then it is the machine of the
+    first, and says so. Raises InputError, as `make` does."""
     try:
         return make(description)
     except AmbiguousGpuError as error:

@@ -21,9 +21,9 @@ _GIVEN_UP = {"amd": "amdgpu-init-failed", "nvidia": "nvidia-unsupported"}
 
 
 def with_logged_state(machine: Machine) -> Machine:
-    """The machine with the flavour of the module that wrote the log, without a module that the kernel refused, with
-    the driver that has a GPU in NVIDIA's place, and without the driver that gave a GPU up. Nobody saw these GPUs work
-    since."""
+    """The machine as its log shows it: the flavour of the module that wrote the log, no module that the kernel
+    refused, the driver that holds a GPU in place of NVIDIA's, and no driver on a GPU that its driver gave up. Nobody
+    saw these GPUs work since."""
     log = machine.kernel_log.value
     if log is None or machine.system.wsl.known:
         return machine

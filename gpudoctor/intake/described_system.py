@@ -51,6 +51,8 @@ def named_os(text: str, matrix: Matrix) -> Os:
     name, version = (found["name"], found["version"] or found["code"] or "") if found else ("", "")
     if re.match(r"(windows|win\d|macos|mac os|os ?x|darwin)", name):
         raise InputError(f"--os {text!r}: gpudoctor checks Linux and WSL2 (--kernel ...-microsoft-standard-WSL2)")
+    if name.startswith("wsl"):
+        raise InputError(f"--os {text!r}: WSL2 is told by its kernel: --kernel 6.6.87.2-microsoft-standard-WSL2")
     row = matrix.distribution_named(name)
     near = matrix.distributions_near(name) if row is None else ()
     if near or not re.fullmatch(r"[a-z][a-z0-9_-]*", row.id if row else name):

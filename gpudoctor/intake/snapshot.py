@@ -54,11 +54,6 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     machine: Machine
 
 
-def read_snapshot(path: str) -> Machine:
-    """The machine of a snapshot or of a JSON report. Raises InputError with file and place."""
-    return machine_of_document(path, read_content(path))
-
-
 def read_content(path: str) -> bytes:
     """The content of a file that a person names. Raises InputError."""
     try:

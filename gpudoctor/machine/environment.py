@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpudoctor.machine.facts import Fact, Record, unknown
 from gpudoctor.machine.system import Library, LoadPath
-from gpudoctor.machine.torch import DamagedFile, Torch, TorchCopy
+from gpudoctor.machine.torch import DamagedFile, ImportTrial, Torch, TorchCopy
 
 
 class Distribution(Record, frozen=True):
@@ -242,6 +242,12 @@ class Installers(Record, frozen=True):
     """Whether this user may write to the environment's package folder; its path is the source."""
     interpreter: Fact[bool] = unknown("not looked for")
     """Whether the interpreter's file is there: the Python that a venv was made with may be gone."""
+    pip_fails: str = ""
+    """The error with which the environment's own pip ends: files of it are gone or damaged."""
+    pip_files: tuple[str, ...] = ()
+    """The folders of that pip."""
+    links: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Links that lead nowhere in place of folders of a package, by its name: no installer writes through them."""
 
 
 class FrameworkFiles(Record, frozen=True):
@@ -271,12 +277,27 @@ class FrameworkFiles(Record, frozen=True):
     source: str = ""
 
 
+class ModuleImport(Record, frozen=True):
+    """What the import of another module than torch did in a child of the examined interpreter."""
+
+    module: str
+    """ "jax", "torchvision"."""
+    package: str
+    """The distribution that brings it."""
+    version: str
+    framework: str
+    """The framework that it is, or belongs to: "jax"; "torch" for torchvision."""
+    trial: Fact[ImportTrial]
+
+
 class Frameworks(Record, frozen=True):
     """The frameworks of an environment, each as its own files describe it."""
 
     torch: Fact[Torch] = unknown("not read")
     others: tuple[FrameworkFiles, ...] = ()
     """Those beside torch of which files were read."""
+    imports: tuple[ModuleImport, ...] = ()
+    """Of these, and of what is compiled for torch, those whose import was tried."""
 
     def files_of(self, name: str) -> FrameworkFiles:
         """What the files of a framework beside torch tell; nothing if none was read."""
@@ -344,10 +365,15 @@ class PythonEnvironment(Record, frozen=True):
         return self.frameworks.torch
 
     def with_torch(self, torch: Fact[Torch]) -> PythonEnvironment:
-        """The same environment with this torch. What extensions lack beside another one is unknown then."""
+        """The same environment with this torch. What extensions lack beside another one is unknown then, and whether
+        what is compiled for torch can be imported."""
         frameworks, extensions = replace(self.frameworks, torch=torch), self.extensions
         before, after = self.torch.value, torch.value
-        if extensions and (before.version if before else "") != (after.version if after else ""):
+        same = (before.version if before else "") == (after.version if after else "")
+        if frameworks.imports and not same:
+            imports = tuple(one for one in frameworks.imports if one.framework != "torch")
+            frameworks = replace(frameworks, imports=imports)
+        if extensions and not same:
             extensions = tuple(
                 replace(one, missing=(), undefined=()) if one.of_torch else one for one in self.extensions
             )

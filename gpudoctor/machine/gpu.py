@@ -75,7 +75,7 @@ class Gpu(Record, frozen=True):
 
     @property
     def key(self) -> str:
-        """What tells it from the other GPUs of its machine, whatever else was read of it."""
+        """What distinguishes it from the other GPUs of its machine, whatever else was read of it."""
         return f"{self._name} ({self.ordinal})" if self.ordinal else self._name
 
     @property

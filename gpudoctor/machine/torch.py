@@ -13,6 +13,16 @@ class DamagedFile(Record, frozen=True):
     problem: Literal["missing", "truncated", "changed", "not-executable", "unreadable"]
 
 
+_TRACES = (
+    "left-over dist-info",
+    "dist-info without files",
+    "conda record",
+    "interrupted uninstall",
+    "left-over files",
+    "working folder",
+)
+
+
 class TorchCopy(Record, frozen=True):
     """A copy of torch that `import torch` could find, in the order of sys.path: Python imports the first one. Traces
     that cannot be imported come after all copies."""
@@ -22,7 +32,12 @@ class TorchCopy(Record, frozen=True):
     via: str
     """Copies: PYTHONPATH, site, user site, system site (a venv's base), .pth, editable.
     Traces: left-over dist-info (of another version than the files beside it), dist-info without files,
-    conda record (conda installed another version), interrupted uninstall (~orch), left-over files."""
+    conda record (conda installed another version), interrupted uninstall (~orch), left-over files, working folder."""
+
+    @property
+    def is_trace(self) -> bool:
+        """Whether it cannot be imported, or only by a program that is started in that folder."""
+        return self.via in _TRACES
 
 
 class CodeArchs(Record, frozen=True):
@@ -111,6 +126,10 @@ class ImportTrial(Record, frozen=True):
     """The library that was being loaded when the process was lost."""
     suspects: tuple[SuspectFile, ...] = ()
     """Files that the failure points at, what is wrong with one first."""
+    named: tuple[str, ...] = ()
+    """Names of variables that are set there, and that the error names."""
+    empty: tuple[str, ...] = ()
+    """Modules that were only folders there."""
     variables: tuple[StartVariable, ...] = ()
     """What the process had otherwise than it was started with."""
     limits: ProcessLimits = ProcessLimits()

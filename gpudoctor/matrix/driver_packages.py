@@ -149,7 +149,7 @@ def kernel_package(row: DistributionKernel, kernel: str) -> str:
 
 
 def reaches(row: DistributionKernel, kernel: str) -> bool:
-    """Whether it is that kernel or a newer one; of a release that takes on new kernels it will be."""
+    """Whether the release has that kernel or a newer one; a release that takes on new kernels will have it."""
     return row.rolling or (not row.backports and figures(row.kernel) >= figures(kernel))
 
 

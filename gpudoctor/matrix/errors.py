@@ -39,18 +39,18 @@ class Message(Struct, frozen=True):
     row: ErrorPattern | LogPattern | ToldCircumstance
     line: str
     number: int
-    """Of the line, from 1."""
+    """The number of the line, from 1."""
     xid: XidMeaning | None = None
     """What the number of an Xid means."""
 
     @property
     def id(self) -> str:
-        """Of its row in the matrix."""
+        """The id of its row in the matrix."""
         return self.row.id
 
     @property
     def meaning(self) -> str:
-        """In one sentence."""
+        """What the message means, in one sentence."""
         return f"Xid {self.xid.xid}: {self.xid.meaning}" if self.xid else self.row.meaning
 
     @property

@@ -33,9 +33,9 @@ class Identity(Struct, frozen=True):
 
 
 Key = Callable[[str], str]
-"""Of a name: what all its spellings have in common."""
+"""The key of a name: what all its spellings have in common."""
 Names = dict[str, list[tuple[str, Identity]]]
-"""By key: the names that have it, and their GPUs."""
+"""The names and the GPUs by key."""
 
 
 class Gpus:
@@ -150,7 +150,7 @@ class Gpus:
         return tuple({gpu.arch: gpu for found in each for gpu in found}.values())
 
     def _of_parts(self, text: str) -> tuple[Identity, ...]:
-        """The GPU in a name with words that no GPU's name has. What tells one product from another is never left
+        """The GPU in a name that has more words than any GPU's name. Words that tell products apart are never left
         out: there is no RTX 5080 SUPER, and it is no RTX 5080."""
         text = text[:100]
         said = names.telling(text)
@@ -171,7 +171,8 @@ class Gpus:
         return None
 
     def other_name(self, name: str) -> str:
-        """What to say of a name that stands for no GPU that is checked, or for many; "" where the matrix has none."""
+        """A remark about a name that stands for no GPU that gpudoctor checks, or for many; "" if the matrix has
+        none."""
         lower = " ".join(name.lower().replace("(r)", "").split())
         return next((row.says for row in self.tables.other_names if re.search(row.name, lower)), "")
 
@@ -180,15 +181,17 @@ class Gpus:
         from difflib import get_close_matches
 
         asked, maker = names.short_key(name[:100]), _maker(name)
-        known = {
+        asked = re.sub(r"(?<=\d)o|o(?=\d)", "0", asked)
+        named = {
             key: gpu.name
             for key, found in _index(self._named, names.short_key).items()
             for _, gpu in found[:1]
-            # A GPU of quite another number or line is far-fetched, however much of its name is the same.
-            if maker in (None, gpu.vendor) and _resemble(asked, key)
+            if maker in (None, gpu.vendor)
         }
-        near = get_close_matches(asked, known, n=15, cutoff=0.6)
-        return tuple(dict.fromkeys(known[key] for key in near))[:5]
+        whole = sorted((key for key in named if _has_number(key, asked)), key=lambda key: ("mobile" in key, len(key)))
+        # A GPU of quite another number or line is far-fetched, however much of its name is the same.
+        alike = get_close_matches(asked, [key for key in named if _resemble(asked, key)], n=15, cutoff=0.6)
+        return tuple(dict.fromkeys(named[key] for key in (*whole, *alike)))[:5]
 
     def _by_architecture(self, text: str) -> Identity | None:
         lower = text.lower()
@@ -322,6 +325,14 @@ def _closest(
     for _, gpu in sorted(ours, key=lambda one: (len(said ^ set(names.words(one[0]))), len(one[1].name))):
         chosen.setdefault(gpu.arch, gpu)
     return tuple(chosen.values())
+
+
+def _has_number(key: str, asked: str) -> bool:
+    """Whether a name has the number that a person gave: 1060, 7900xtx, gtx1060."""
+    return (
+        re.search(r"\d{3,4}[a-z]{0,3}$", asked) is not None
+        and re.search(rf"(?<!\d){asked}(?!\d(?!\d?gb))", key) is not None
+    )
 
 
 def _resemble(asked: str, key: str) -> bool:

@@ -96,8 +96,8 @@ def says_nothing(name: str) -> bool:
 
 
 def parts(name: str) -> tuple[str, ...]:
-    """What remains of a name without words at its ends, the longest first, down to a product line and a number: a
-    board's maker calls it "MSI RTX 3090 Gaming"."""
+    """Shorter forms of a name, the longest first, down to a product line and a number: a board's maker calls it "MSI
+    RTX 3090 Gaming"."""
     said = words(name)
     lengths = ((length, start) for length in range(len(said) - 1, 0, -1) for start in range(len(said) - length + 1))
     found = (said[start : start + length] for length, start in lengths)

@@ -220,12 +220,15 @@ def _old_builds(row: OldTorchBuilds, matrix: Matrix) -> Iterator[str]:
             yield f"{name!r} is no build"
 
 
-def _distribution(row: Distribution, matrix: Matrix) -> Iterator[str]:
+def _distribution(
+    row: Distribution | DriverPackage | DriverInstruction | AmdgpuDkmsSystem | FirmwarePackage | DistributionKernel,
+    matrix: Matrix,
+) -> Iterator[str]:
     yield from _fits_its_example("distribution", row.distribution, row.example)
 
 
 def _driver_package(row: DriverPackage, matrix: Matrix) -> Iterator[str]:
-    yield from _fits_its_example("distribution", row.distribution, row.example)
+    yield from _distribution(row, matrix)
     if row.branch not in {branch.branch for branch in matrix.tables.driver_branches}:
         yield f"branch {row.branch} is in no row of driver_branches"
     for name in (*row.packages, *row.server, *((row.stream,) if row.stream else ())):
@@ -233,24 +236,12 @@ def _driver_package(row: DriverPackage, matrix: Matrix) -> Iterator[str]:
             yield f"{name!r}: no command can name that package"
 
 
-def _driver_instruction(row: DriverInstruction, matrix: Matrix) -> Iterator[str]:
-    yield from _fits_its_example("distribution", row.distribution, row.example)
-
-
-def _firmware_package(row: FirmwarePackage, matrix: Matrix) -> Iterator[str]:
-    yield from _fits_its_example("distribution", row.distribution, row.example)
-
-
 def _distribution_kernel(row: DistributionKernel, matrix: Matrix) -> Iterator[str]:
-    yield from _fits_its_example("distribution", row.distribution, row.example)
+    yield from _distribution(row, matrix)
     if not is_name(row.package):
         yield f"{row.package!r}: no command can name that package"
     if not is_version(row.kernel):
         yield f"{row.kernel!r}: not a version"
-
-
-def _dkms_system(row: AmdgpuDkmsSystem, matrix: Matrix) -> Iterator[str]:
-    yield from _fits_its_example("distribution", row.distribution, row.example)
 
 
 def _fits_its_example(field: str, pattern: str, example: str) -> Iterator[str]:
@@ -401,9 +392,9 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     RemovedImage: _removed_image,
     Distribution: _distribution,
     DriverPackage: _driver_package,
-    DriverInstruction: _driver_instruction,
-    AmdgpuDkmsSystem: _dkms_system,
-    FirmwarePackage: _firmware_package,
+    DriverInstruction: _distribution,
+    AmdgpuDkmsSystem: _distribution,
+    FirmwarePackage: _distribution,
     DistributionKernel: _distribution_kernel,
     OldTorchBuilds: _old_builds,
     OtherName: _other_name,

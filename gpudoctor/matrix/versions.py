@@ -76,7 +76,7 @@ def package_matches(specifier: str, version: str) -> bool:
 
 
 def is_plain(specifier: str, version: str) -> bool:
-    """Whether both are figures alone, where PEP 440 compares them as `matches` does: most are, and the import of
+    """Whether both are plain numbers, which PEP 440 compares as `matches` does. Most are, and the import of
     packaging.specifiers costs as much as a tenth of a static check."""
     return _are_figures(version) and all(_is_plain_clause(clause) for clause in specifier.split(","))
 

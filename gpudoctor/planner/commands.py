@@ -136,7 +136,7 @@ def _clearing(there: Place, situation: Situation, torch: ReplaceTorch) -> tuple[
 def _argvs(there: Place, situation: Situation, torch: ReplaceTorch) -> list[tuple[str, ...]]:
     """The install commands."""
     argvs = _runs(python_steps.replace_torch(there, situation, torch))
-    return [argv for argv in argvs if "uninstall" not in argv]
+    return [argv for argv in argvs if "uninstall" not in argv and argv[0] != "rm"]
 
 
 def _runs(steps: tuple[Step, ...]) -> list[tuple[str, ...]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from gpudoctor.finding import (
+    AnyRemedy,
     Finding,
     Fix,
     Manual,
@@ -20,6 +21,7 @@ from gpudoctor.finding import (
     ReplaceTorch,
 )
 from gpudoctor.machine import Machine, Torch
+from gpudoctor.matrix.versions import package_matches
 from gpudoctor.planner.effects import Horizon, effect
 from gpudoctor.situation import Situation
 
@@ -30,8 +32,8 @@ Key = tuple[str, str, str]
 _SEVERITIES = ("note", "warning", "error")
 _OF_A_PACKAGE = (ReplacePackage, ReinstallPackage, RemovePackage)
 
-TRIED = "torch.trial"
-"""Evidence of a problem that the import of torch showed."""
+TRIED = ".trial"
+"""How evidence of a problem that an import showed ends: "torch.trial", "jax.trial"."""
 
 
 def key_of(finding: Finding) -> Key:
@@ -86,7 +88,7 @@ class Foresight:
         """The torch of equal machines beside this one."""
         return self._situation.peer_torch
 
-    def after(self, outlook: Outlook, finding: Finding, fix: Fix) -> Outlook:
+    def outlook_after(self, outlook: Outlook, finding: Finding, fix: Fix) -> Outlook:
         """What is left after one fix for a problem."""
         machine, horizon, blind = outlook.machine, outlook.horizon, not fix.remedies
         for remedy in fix.remedies:
@@ -128,16 +130,25 @@ def _was_seen(finding: Finding) -> bool:
 def _still_fails(failed: Finding, finding: Finding, fix: Fix) -> bool:
     """Whether an import that was tried and failed is expected to fail after a fix for another problem. Only trying it
     would tell, so the record does not."""
-    if not any(one.fact == TRIED for one in failed.evidence) or key_of(failed) == key_of(finding):
+    if not any(one.fact.endswith(TRIED) for one in failed.evidence) or key_of(failed) == key_of(finding):
         return False
     own = failed.fixes[0].remedies if failed.fixes else ()
     if any(isinstance(one, Manual) and one.elsewhere for one in own):
         return True
     if _is_effect(failed, finding) or finding.slug in failed.possible_causes:
         return False
-    changed = {one.name for one in fix.remedies if isinstance(one, _OF_A_PACKAGE)}
+    changed = {one.name for one in fix.remedies if isinstance(one, _OF_A_PACKAGE) and not _only_adds(one, own)}
     changed |= {"torch" for one in fix.remedies if isinstance(one, ReplaceTorch)}
-    return changed.isdisjoint({"torch", *(one.name for one in own if isinstance(one, _OF_A_PACKAGE))})
+    about = failed.subject.partition(" ")[0]
+    return changed.isdisjoint({about, failed.framework, *(one.name for one in own if isinstance(one, _OF_A_PACKAGE))})
+
+
+def _only_adds(remedy: AnyRemedy, own: Iterable[AnyRemedy]) -> bool:
+    """Whether it brings an extra for a package that is to be written again in the same release: its files stay."""
+    if not isinstance(remedy, ReplacePackage) or not remedy.extra:
+        return False
+    again = (one for one in own if isinstance(one, ReinstallPackage) and one.name == remedy.name)
+    return any(package_matches(remedy.specifier, one.version) for one in again)
 
 
 def _is_effect(finding: Finding, cause: Finding) -> bool:

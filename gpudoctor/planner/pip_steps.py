@@ -58,7 +58,9 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
         for number, argv in enumerate(commands)
     )
     strays = stray_records(place, situation.machine, (item.name for item in wanted))
-    return (*pip_first(place), *remove((*removed, *strays)), *steps, *_in_the_image(place, wanted, index))
+    links = _without_folder_links(place, situation.machine, wanted)
+    first = (*pip_first(place), *links, *remove((*removed, *strays)))
+    return (*first, *steps, *_in_the_image(place, wanted, index))
 
 
 def reinstall(
@@ -73,7 +75,19 @@ def reinstall(
     argv = over_itself(place, wanted, index, None if remains else machine)
     step = RunStep(argv=argv, env=variables(place), why=why, risk="replaces")
     strays = stray_records(place, machine, (item.name for item in wanted))
-    return (*pip_first(place), *_without_links(place, machine, wanted), *remove((*remains, *strays)), step)
+    links = (*_without_links(place, machine, wanted), *_without_folder_links(place, machine, wanted))
+    return (*pip_first(place), *links, *remove((*remains, *strays)), step)
+
+
+def _without_folder_links(place: Place, machine: Machine, wanted: Iterable[Wanted]) -> tuple[Step, ...]:
+    """Remove links that lead nowhere in place of folders: pip and uv stop at them."""
+    environment = machine.environment.value
+    links = environment.installers.links if environment else {}
+    above = _of_this_place(place, [(path, item.name) for item in wanted for path in links.get(item.name, ())])
+    if above:
+        why = "this link leads nowhere, and no installer writes through it"
+        return (RunStep(argv=("rm", "-f", *dict.fromkeys(path for path, _ in above)), why=why, risk="replaces"),)
+    return ()
 
 
 def _without_links(place: Place, machine: Machine, wanted: Iterable[Wanted]) -> tuple[Step, ...]:
@@ -92,11 +106,15 @@ _WRITTEN_TO = ("bin", "etc", "include", "lib", "share")
 
 
 def pip_first(place: Place) -> tuple[Step, ...]:
-    """Give an environment a pip that has none, where no uv is at hand."""
+    """Give an environment a pip that has none, or none that works, where no uv is at hand."""
     if not place.makes_pip:
         return ()
     argv = (place.python, "-m", "ensurepip")
-    return (RunStep(argv=argv, why="this environment has no pip, and uv is not on PATH"),)
+    if not place.broken_pip:
+        return (RunStep(argv=argv, why="this environment has no pip, and uv is not on PATH"),)
+    why = "files of this pip are gone or damaged: it does not run, and ensurepip would leave it as it is"
+    remove = RunStep(argv=("rm", "-rf", *place.broken_pip), why=why, risk="replaces")
+    return (remove, RunStep(argv=argv, why="makes a pip that works: uv is not on PATH"))
 
 
 def without_record(place: Place, machine: Machine, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -199,7 +217,7 @@ def _set(option: str, settings: InstallerSettings, name: str) -> str:
 
 
 def variables(place: Place) -> dict[str, str]:
-    """Variables of a pip command: an environment that is no venv is meant all the same."""
+    """Variables of a pip command: PIP_REQUIRE_VIRTUALENV is switched off where the environment is no venv."""
     needless = place.tool == "pip" and place.settings.require_virtualenv and bool(place.conda)
     return {"PIP_REQUIRE_VIRTUALENV": "0"} if needless else {}
 

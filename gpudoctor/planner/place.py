@@ -71,7 +71,9 @@ class Place(Struct, frozen=True):
     obstacle: str = ""
     """Why no package of this environment can be changed, as a sentence without full stop."""
     makes_pip: bool = False
-    """There is no pip yet: ensurepip makes one first."""
+    """There is no pip that works: ensurepip makes one first."""
+    broken_pip: tuple[str, ...] = ()
+    """The folders of a pip that does not work: ensurepip would take it for whole."""
     installer: Literal["pip", "uv"] = "pip"
     """What changes the environment itself, whatever project it belongs to."""
     programs: tuple[str, ...] | None = None
@@ -136,6 +138,7 @@ def place(machine: Machine) -> Place:
         obstacle=_obstacle(environment, tool) if environment else "",
         set_in=_set_in(environment),
         makes_pip=environment is not None and installer(environment) == "ensurepip",
+        broken_pip=tuple(filter(is_path, installers.pip_files)),
         installer="uv" if environment is not None and installer(environment) == "uv" else "pip",
         programs=installers.programs.value,
         project_keys=environment.project_keys if environment else (),
@@ -165,7 +168,8 @@ def _obstacle(environment: PythonEnvironment, tool: Tool) -> str:
         return f"{where} cannot be written to by this user: make it writable, or make an environment of your own"
     if tool in ("pip", "uv") and installer(environment) == "none":
         return (
-            "There is no pip, no uv on PATH and no ensurepip in this Python: install uv, or the package python3-venv"
+            f"There is no {'working ' if found.pip_fails else ''}pip, no uv on PATH and no ensurepip in this Python: "
+            "install uv, or the package python3-venv"
         )
     return ""
 

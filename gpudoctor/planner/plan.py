@@ -85,13 +85,8 @@ def command_key(remedy: AnyRemedy) -> object:
     return id(remedy)
 
 
-def steps_for(remedy: AnyRemedy, here: Place, situation: Situation) -> tuple[Step, ...]:
-    """The steps of one remedy, in full: nothing is hidden from the reader."""
-    return steps_together((remedy,), here, situation)
-
-
 def steps_together(remedies: Sequence[AnyRemedy], here: Place, situation: Situation) -> tuple[Step, ...]:
-    """The steps of remedies that have one command."""
+    """The steps of remedies that have one command, in full: nothing is hidden from the reader."""
     return tuple(_readable(step) for step in _steps_of(remedies, here, situation))
 
 

@@ -1,11 +1,9 @@
-"""The plan of a fix: the steps for all problems together, in order, and which of them may run."""
+"""The plan of a fix: the steps for all problems together, what it leaves, and what the checks will find after it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,45 +23,17 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Machine
 from gpudoctor.planner.foresight import Foresight, Judge
 from gpudoctor.planner.place import Place, is_variable, place
-from gpudoctor.planner.plan import command_key, same_step, steps_for_all, steps_together
+from gpudoctor.planner.plan import steps_for_all
+from gpudoctor.planner.planned_steps import Allowed, PlannedStep, is_reboot, planned_steps
 from gpudoctor.planner.requirements import compiled_for_another, pinning_another
 from gpudoctor.planner.search import Plan, Search, installs_a_driver
-from gpudoctor.planner.tasks import CONTAINER, DRIVER, Task, tasks_of
-from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
+from gpudoctor.planner.tasks import tasks_of
+from gpudoctor.step import EnvStep, ManualStep, RunStep
 
 if TYPE_CHECKING:
     from gpudoctor.situation import Situation
 
-State = Literal["will run", "shown only"]
 Variable = SetVariable | UnsetVariable
-
-_VERBS = ("install", "uninstall", "add", "remove")
-
-
-class Allowed(Struct, frozen=True):
-    """What may run here. If nothing may, `why_not` says why in a sentence."""
-
-    packages: bool = False
-    """Package and environment steps: a live environment outside any root."""
-    system: bool = False
-    """Steps for root: gpudoctor is root, and was allowed to change the system."""
-    why_not: str = ""
-    system_why_not: str = "needs root"
-    """Why steps for root do not run, in a few words."""
-
-
-class PlannedStep(Struct, frozen=True):
-    """A step, the ids of the problems that it fixes, and whether it runs or is only shown."""
-
-    step: Step
-    because: tuple[str, ...]
-    state: State
-    why_not: str = ""
-    """Why it is only shown, in a few words."""
-    replaces: tuple[str, ...] = ()
-    """Installed packages that it replaces: "torch 2.13.0+cpu"."""
-    stops: bool = False
-    """A person does this first: later steps depend on it."""
 
 
 class Predicted(Struct, frozen=True):
@@ -141,7 +111,7 @@ def repair(
 
     foresight = Foresight(situation, judge, findings, noted | ids)
     found = Search(foresight, only=ids, chosen=chosen, in_vain=in_vain).plan()
-    steps = _with_states(_steps(tasks_of(found.moves), here, situation), here, allowed)
+    steps = planned_steps(tasks_of(found.moves), here, situation, allowed)
     torch = next((r for move in found.moves for r in move.fix.remedies if isinstance(r, ReplaceTorch)), None)
     plan = Repair(
         steps=steps,
@@ -161,9 +131,13 @@ def _may_be_offered(fixes: Sequence[Fix]) -> bool:
     return any(not fix.by_hand and not installs_a_driver(fix) for fix in fixes)
 
 
+_ASKED_ABOUT = "torch-missing"
+"""`fix` asks whether to install a framework, and names the option that does."""
+
+
 def _of_notes(notes: Iterable[Finding]) -> Iterator[str]:
     """What may be had beyond what is needed."""
-    for note in list(notes)[:1]:
+    for note in [note for note in notes if note.slug != _ASKED_ABOUT][:1]:
         yield f"A note has a fix: `gpudoctor fix --only {note.slug}` ({note.fixes[0].title})."
 
 
@@ -182,13 +156,14 @@ def _packages_named(argv: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for word in argv if "==" in word) or argv
 
 
-def named(finding: Finding) -> str:
+def name_of(finding: Finding) -> str:
     """How a sentence names a problem."""
     return f"{finding.slug} [{finding.id}]"
 
 
 def _meant(findings: Sequence[Finding], ids: frozenset[str], also: frozenset[str] = frozenset()) -> list[Finding]:
-    """Errors and warnings, or the findings that a person named; `also`: and the notes with these ids."""
+    """The findings to plan for: errors and warnings, or those that a person named, and the notes with the ids in
+    `also`."""
     if ids:
         return [finding for finding in findings if finding.id in ids]
     return [finding for finding in findings if finding.severity != "note" or finding.id in also]
@@ -205,17 +180,17 @@ def _chosen(findings: Sequence[Finding], each: bool, alternative: int) -> dict[s
     for finding in asked:
         if not 1 <= alternative <= len(finding.fixes):
             count = f"{len(finding.fixes)} fix{'es' * (len(finding.fixes) > 1)}"
-            raise NoSuchFixError(f"{named(finding)} has {count}: there is no number {alternative}")
+            raise NoSuchFixError(f"{name_of(finding)} has {count}: there is no number {alternative}")
     return {finding.id: alternative for finding in asked}
 
 
 def _not_fixed(finding: Finding, in_vain: Callable[[Finding, Fix], bool]) -> str:
     if any(in_vain(finding, fix) for fix in finding.fixes):
         return (
-            f"{named(finding)}: its fix was applied here and did not help, so it is not proposed again "
+            f"{name_of(finding)}: its fix was applied here and did not help, so it is not proposed again "
             f"(`gpudoctor fix --history`; `--only {finding.slug}` proposes it all the same)."
         )
-    return f"{named(finding)} is not fixed in this run: each of its fixes would break something else."
+    return f"{name_of(finding)} is not fixed in this run: each of its fixes would break something else."
 
 
 def _predicted(found: Plan, steps: Sequence[PlannedStep], questions: Iterable[NotJudged]) -> Predicted:
@@ -237,13 +212,13 @@ _HORIZONS = {"reboot": "a reboot", "person": "a person", "container": "another c
 
 
 def _until(found: Plan, steps: Sequence[PlannedStep]) -> str:
-    """The first step after which only a check tells how the machine is."""
+    """The last step that a person does, or a reboot: what is foreseen holds once it is done."""
     if not found.outlook.horizon:
         return "end"
     if found.outlook.horizon == "files":
         return f"step {len(steps)}: files"
-    for number, planned in enumerate(steps, 1):
-        if planned.step.risk == "reboot" or _is_reboot(planned.step):
+    for number, planned in reversed([*enumerate(steps, 1)]):
+        if planned.step.risk == "reboot" or is_reboot(planned.step):
             return f"step {number}: a reboot"
         if not isinstance(planned.step, (RunStep, EnvStep)):
             return f"step {number}: {_HORIZONS[found.outlook.horizon]}"
@@ -251,7 +226,7 @@ def _until(found: Plan, steps: Sequence[PlannedStep]) -> str:
 
 
 def _names(findings: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(named(finding) for finding in findings))
+    return tuple(dict.fromkeys(name_of(finding) for finding in findings))
 
 
 def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> tuple[Variable, ...]:
@@ -267,109 +242,6 @@ def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> t
                         found.setdefault(remedy.name, remedy)
                 break
     return tuple(found.values())
-
-
-# --- steps ---------------------------------------------------------------------------------------------
-
-
-class _Drawn(Struct, frozen=True):
-    """A step with its origin, before it is known whether it runs."""
-
-    step: Step
-    because: tuple[Finding, ...]
-    stage: int
-    replaces: tuple[str, ...]
-    waits: bool
-    """A reboot at the end of a fix: it comes after the steps of all other fixes of its stage."""
-
-
-def _steps(tasks: Iterable[Task], here: Place, situation: Situation) -> list[_Drawn]:
-    drawn: list[_Drawn] = []
-    for _, group in groupby(tasks, key=lambda task: (task.because, command_key(task.remedy))):
-        together = tuple(group)
-        task = together[-1]
-        steps = steps_together([task.remedy for task in together], here, situation)
-        for number, step in enumerate(steps):
-            waits = task.ends and number == len(steps) - 1 and _is_reboot(step)
-            _draw(drawn, _Drawn(step, task.because, task.stage, _replaces(step, situation.machine), waits))
-    return sorted(drawn, key=lambda one: (one.stage, one.waits))
-
-
-def _draw(drawn: list[_Drawn], new: _Drawn) -> None:
-    """Add a step, or its reasons to the same step on the list. It stays where it is needed first; a reboot moves to
-    where it is needed last."""
-    same = next((at for at, one in enumerate(drawn) if same_step(one.step, new.step)), None)
-    if same is None:
-        drawn.append(new)
-        return
-    old = drawn[same]
-    because = (*old.because, *(finding for finding in new.because if finding not in old.because))
-    last = _is_reboot(new.step)
-    stage = (max if last else min)(old.stage, new.stage)
-    both = _Drawn(old.step, because, stage, old.replaces, old.waits and new.waits)
-    if last:
-        del drawn[same]
-        drawn.append(both)
-    else:
-        drawn[same] = both
-
-
-def _is_reboot(step: Step) -> bool:
-    return isinstance(step, ManualStep) and step.risk == "reboot" and step.text == "Reboot."
-
-
-def _replaces(step: Step, machine: Machine) -> tuple[str, ...]:
-    """The installed packages that a command names after its verb."""
-    if not isinstance(step, RunStep) or step.risk != "replaces":
-        return ()
-    verb = next((at for at, word in enumerate(step.argv) if word in _VERBS), len(step.argv))
-    names = (re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", word) for word in step.argv[verb + 1 :])
-    found = (machine.installed(name[0]) for name in names if name)
-    return tuple(dict.fromkeys(f"{had.name} {had.version}" for had in found if had))
-
-
-# --- states --------------------------------------------------------------------------------------------
-
-
-def _with_states(drawn: Iterable[_Drawn], here: Place, allowed: Allowed) -> tuple[PlannedStep, ...]:
-    """A plan stops at the first step that an error needs and that does not run here: later steps depend on it."""
-    stopped = False
-    planned = []
-    for one in drawn:
-        why_not = _why_not(one.step, here, allowed)
-        if stopped and not why_not:
-            why_not = "comes after the step above, which you do"
-        decides = _decides(one) and any(finding.severity == "error" for finding in one.because)
-        planned.append(
-            PlannedStep(
-                step=one.step,
-                because=tuple(dict.fromkeys(finding.id for finding in one.because)),
-                state="shown only" if why_not else "will run",
-                why_not=why_not,
-                replaces=one.replaces,
-                stops=decides and not isinstance(one.step, RunStep),
-            )
-        )
-        stopped = stopped or (decides and bool(why_not))
-    return tuple(planned)
-
-
-def _why_not(step: Step, here: Place, allowed: Allowed) -> str:
-    """Why a step does not run here; "" if it does."""
-    if isinstance(step, ManualStep):
-        return "by hand"
-    if isinstance(step, EnvStep):
-        return "a variable: see `gpudoctor env`"
-    if step.risk in ("root", "reboot"):
-        return "" if allowed.system else allowed.system_why_not
-    if here.tool in ("managed", "nowhere"):
-        return "makes another environment than the examined one"
-    return "" if allowed.packages else "for the reason below" if allowed.why_not else "nothing runs here"
-
-
-def _decides(one: _Drawn) -> bool:
-    """Whether later steps depend on this one: on the system below the packages, or the container around them."""
-    return one.stage in (DRIVER, CONTAINER) or one.step.risk in ("root", "reboot")
 
 
 def _after(plan: Repair, allowed: Allowed, here: Place) -> Iterable[str]:

@@ -68,8 +68,8 @@ def pinning_another(situation: Situation, version: str) -> list[str]:
 
 
 def compiled_for_another(situation: Situation, remedy: ReplaceTorch) -> list[str]:
-    """Installed packages that were compiled here, or nobody knows for which torch: another release line, or another
-    CUDA or ROCm, needs them compiled again."""
+    """Installed packages that were compiled here, or for a torch that is unknown: for another release line, or
+    another CUDA or ROCm, they must be compiled again."""
     torch, environment = situation.torch, situation.environment
     if torch is None or environment is None or not _other_abi(torch, remedy):
         return []

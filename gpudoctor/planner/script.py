@@ -13,7 +13,8 @@ from typing import Any
 
 from gpudoctor.finding import UnsetVariable
 from gpudoctor.plain_text import without_controls, without_workflow_commands
-from gpudoctor.planner.repair import PlannedStep, Repair, Variable
+from gpudoctor.planner.planned_steps import PlannedStep
+from gpudoctor.planner.repair import Repair, Variable
 from gpudoctor.privacy import SECRET, without_secrets
 from gpudoctor.step import EnvStep, RunStep
 
@@ -116,7 +117,7 @@ def variable_lines(variables: Iterable[Variable], shell: str) -> str:
 
 
 def variable_data(variables: Iterable[Variable]) -> dict[str, Any]:
-    """As JSON: variables to set, and variables to unset."""
+    """The JSON of `env`: variables to set, and variables to unset."""
     chosen = tuple(variables)
     return {
         "schema": 1,

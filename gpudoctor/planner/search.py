@@ -83,9 +83,9 @@ class _Path(Struct, frozen=True):
 
 
 class Search:
-    """One search. `only` names the ids of the problems that are meant; what their fixes break is meant, too.
-    `chosen` holds, by id, the number of the one fix that a person chose for a problem; `in_vain` tells of a fix that
-    did not help here."""
+    """One search. `only` has the ids of the problems to fix; what their fixes break is fixed, too. `chosen` has, by
+    the id of a problem, the number of the fix that a person chose. `in_vain` says whether a fix did not help here
+    before."""
 
     def __init__(
         self,
@@ -129,15 +129,15 @@ class Search:
         for fix, cost in self._fixes(first):
             if self._best is not None and self._foresight.judged >= _MOST_JUDGED:
                 break
-            after = self._foresight.after(path.outlook, first, fix)
+            after = self._foresight.outlook_after(path.outlook, first, fix)
             if after.has(first) or self._returns(after, path.moves):
                 continue
             self._go(_Path(after, (*path.moves, Move(first, fix)), path.given_up, path.cost + cost))
         self._go(_Path(path.outlook, path.moves, (*path.given_up, first), path.cost + self._leaving(first)))
 
     def _meant(self, outlook: Outlook) -> tuple[Finding, ...]:
-        """The problems that the plan is for: those that a person named, and new ones. Whoever chooses a fix takes
-        what comes of it."""
+        """The problems that the plan is for: those that a person named, and new ones. A person who chooses a fix
+        accepts what follows from it."""
         if self._chosen:
             return tuple(
                 one
@@ -184,20 +184,20 @@ class Search:
     def _outlook(self, moves: tuple[Move, ...]) -> Outlook:
         outlook = self._foresight.now
         for move in moves:
-            outlook = self._foresight.after(outlook, move.finding, move.fix)
+            outlook = self._foresight.outlook_after(outlook, move.finding, move.fix)
         return outlook
 
     def _with_clears(self, moves: tuple[Move, ...]) -> Iterator[Move]:
         outlook = self._foresight.now
         for move in moves:
-            after = self._foresight.after(outlook, move.finding, move.fix)
+            after = self._foresight.outlook_after(outlook, move.finding, move.fix)
             gone = tuple(one for one in outlook.problems if not after.has(one))
             yield Move(move.finding, move.fix, gone or (move.finding,))
             outlook = after
 
 
 def _alone(moves: tuple[Move, ...]) -> tuple[Move, ...]:
-    """Where an error leads to another system, nothing that is changed here helps: that step stands alone."""
+    """Only the step that leads to another system, if an error has such a fix: nothing that is changed here helps."""
     for move in moves:
         leads_away = any(isinstance(remedy, Manual) and remedy.elsewhere for remedy in move.fix.remedies)
         if leads_away and move.finding.severity == "error" and not move.finding.device:
@@ -272,7 +272,7 @@ def _ranked(finding: Finding, foresight: Foresight) -> tuple[Fix, ...]:
         if foresight.judged >= _MOST_RANKED:
             good.append((cost, fix))
             continue
-        after = foresight.after(foresight.now, finding, fix)
+        after = foresight.outlook_after(foresight.now, finding, fix)
         if after.has(finding):
             continue
         stays = _WARNING * any(key_of(one) == key_of(finding) for one in after.problems)

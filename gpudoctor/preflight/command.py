@@ -80,9 +80,9 @@ def _check_machine(given: Given, environ: MutableMapping[str, str]) -> Passage:
 
     rules, wait = _rules(given, environ)
     if rules.plugins and not given.get("quiet"):
-        from gpudoctor.plugins import described
+        from gpudoctor.plugins import with_distribution
 
-        say(f"with the checks of the plugins {', '.join(map(described, rules.plugins))}")
+        say(f"with the checks of the plugins {', '.join(map(with_distribution, rules.plugins))}")
     matrix = load_matrix(given.get("overlays", ()))
 
     def probe(level: Level) -> Survey:

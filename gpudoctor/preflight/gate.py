@@ -25,7 +25,7 @@ _OF_THE_NODE = ("gpu", "gpu.model", "gpu.memory", "sm", "gfx", "driver", "driver
 """Requirements that a driver or a device plugin can still meet when it starts late."""
 _REQUIREMENT = "GPD910"
 _NODE: tuple[Layer, ...] = ("driver", "access", "runtime")
-"""Layers whose problems a driver or a device plugin can still fix when it starts late; waiting fixes no other."""
+"""Layers in which a driver or a device plugin can still fix a problem when it starts late; waiting fixes no other."""
 
 Changes = dict[str, str | None]
 """Variables to set, or (None) to unset."""
@@ -73,7 +73,8 @@ class Passage(Struct, frozen=True):
         ]
         slugs = dict.fromkeys(f.slug for f in self.judgement.findings if f.severity != "note")
         verdict = f"{self.judgement.verdict} ({', '.join(slugs)})" if slugs else self.judgement.verdict
-        line = f"{verdict}: {', '.join((*(gpus or ['no GPU']), *torch, *variables))}"
+        none = "no GPU" if slugs else "no GPU, and none is required"
+        line = f"{verdict}: {', '.join((*(gpus or [none]), *torch, *variables))}"
         ignored = [f"{one.id} ({one.why})" if one.why else one.id for one in self.judgement.ignored]
         return f"{line}; ignored: {', '.join(ignored)}" if ignored else line
 

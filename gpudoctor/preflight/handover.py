@@ -62,7 +62,7 @@ def _place(name: str, environ: MutableMapping[str, str]) -> str:
 
 
 def _restore_locale(environ: MutableMapping[str, str]) -> None:
-    """Undo what Python did to LC_CTYPE: it sets it where the locale is "C" (PEP 538), even over a given value."""
+    """Restore LC_CTYPE: Python sets it where the locale is "C" (PEP 538), even over a given value."""
     if environ.get("LC_CTYPE") not in _COERCED:
         return
     try:

@@ -44,6 +44,9 @@ def _refuse(report: Report, given: Given, code: int) -> None:
         from gpudoctor.render.text import print_report
 
         print_report(report, sys.stderr, Look(verbose=True, color=True))
+    from gpudoctor.command_line.options import MATRIX, PYTHON, REQUIRE
+    from gpudoctor.command_line.reading import words
     from gpudoctor.render.refusal import print_refusal
 
-    print_refusal(report, sys.stderr, given["command"], code)
+    again = words((PYTHON, MATRIX, REQUIRE), given)
+    print_refusal(report, sys.stderr, given["command"], code, again)

@@ -91,8 +91,8 @@ def _list_folder(host: Host, folder: Folder) -> Iterator[Distribution]:
 
 
 def _best_record(host: Host, several: list[Distribution]) -> Distribution:
-    """Among several records of one name in one folder the one whose files lie there, else the newest. The other whole
-    ones are its twins, those without RECORD its strays."""
+    """The record whose files lie there, among several of one name in one folder; else the newest one. Other whole
+    records are its twins, those without RECORD its strays."""
     from packaging.version import InvalidVersion, Version
 
     present = {one.path: share_present(host, one.path) for one in several}
@@ -108,7 +108,7 @@ def _best_record(host: Host, several: list[Distribution]) -> Distribution:
     first, *others = sorted(several, key=order, reverse=True)
     whole = (one for one in others if present[one.path] is not None and one.version != first.version)
     strays = tuple(one.path for one in others if present[one.path] is None)
-    return replace(first, twins=tuple(whole), strays=strays)
+    return replace(first, twins=tuple(with_details(host, one) for one in whole), strays=strays)
 
 
 def unrecorded(

@@ -41,8 +41,9 @@ def on_a_variable(environ: Mapping[str, str]) -> bool:
 
 
 def foreign_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk, torch: str) -> LoadPath:
-    """GPU libraries from elsewhere, among the names that torch and its libraries ask for: those that a load-path
-    variable leads to, with `wins` where it is known, and those that are opened late and that no wheel has."""
+    """GPU libraries from outside the environment, among the names that torch and its libraries ask for: those that a
+    load-path variable leads to, with `wins` where that is known, and those that are opened late and that no wheel
+    has."""
     lacking = {a.name for a in walk.asked if a.late and a.path is None and re.match(_GPU_LIBRARY, a.name)}
     if on_a_variable(environ):
         asked = [a.name for a in walk.asked if re.match(_GPU_LIBRARY, a.name)]
@@ -69,8 +70,8 @@ def _is_own(host: Host, library: Library, walk: LibraryWalk) -> bool:
 
 
 def _with_wins(library: Library, walk: LibraryWalk, loaded_by_torch: frozenset[str]) -> Library:
-    """With `wins`: LD_PRELOAD always does; LD_LIBRARY_PATH unless a DT_RPATH leads to the wheel's own copy, or torch
-    has loaded that by its path."""
+    """The library with `wins` set. LD_PRELOAD always wins; LD_LIBRARY_PATH does unless a DT_RPATH leads to the
+    wheel's own copy, or torch has loaded that by its path."""
     asked = walk.of(library.name)
     if library.via == "LD_PRELOAD":
         return replace(library, wins=True)

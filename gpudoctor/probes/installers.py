@@ -6,6 +6,7 @@ Read only where something is to be installed: a healthy environment needs none o
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
@@ -21,15 +22,21 @@ from gpudoctor.probes.uv_settings import uv_settings
 PROGRAMS = (
     "uv", "poetry", "pdm", "hatch", "pixi", "pip-compile", "conda", "mamba", "micromamba",
 )  # fmt: skip
+_OF_PIP = "pip._internal.cli.main, pip._internal.commands.install, pip._internal.commands.uninstall"
+_PIP_SECONDS = 20.0
 _WHEELS = ("torch", "torchvision", "torchaudio")
 _MOST_WHEELS = 500
 
 
-def probe_installers(host: Host, environment: PythonEnvironment, packages: Collection[str]) -> Installers:
-    """What installing `packages`, and what these require, meets in an environment."""
+def probe_installers(
+    host: Host, environment: PythonEnvironment, packages: Collection[str], *, commands: bool
+) -> Installers:
+    """What installing `packages`, and what these require, meets in an environment; with `commands` its pip is
+    tried."""
     environ = host.environ
     folder = environment.project or host.working_folder() or "/"
     names = {*packages, *JUDGED, *_required(environment)}
+    pip_fails = _error_of_pip(host, environment) if commands else ""
     return Installers(
         pip=_with_wheels(host, pip_settings(host, environ, environment.prefix, folder, names), folder),
         uv=_with_wheels(host, uv_settings(host, environ, folder, names), folder),
@@ -37,7 +44,49 @@ def probe_installers(host: Host, environment: PythonEnvironment, packages: Colle
         ensurepip=_ensurepip(host, environment),
         writable=host.may_write(_package_folder(environment)),
         interpreter=_interpreter(host, environment.interpreter),
+        pip_fails=pip_fails,
+        pip_files=_files_of_pip(host, environment) if pip_fails else (),
+        links=_links_to_nowhere(host, environment),
     )
+
+
+def _error_of_pip(host: Host, environment: PythonEnvironment) -> str:
+    """How the import of pip's own modules ends, without what variables and a configuration put in its way."""
+    if not host.live or not environment.has_pip or not environment.interpreter or environment.start_faults:
+        return ""
+    ran = host.run((environment.interpreter, "-I", "-B", "-c", f"import {_OF_PIP}"), _PIP_SECONDS).value
+    said = ran.stderr.strip() if ran is not None and ran.rc == 1 else ""
+    return said.splitlines()[-1].strip() if re.search(r"/pip/|No module named 'pip", said) else ""
+
+
+def _files_of_pip(host: Host, environment: PythonEnvironment) -> tuple[str, ...]:
+    """Only those in the environment's own folder of packages."""
+    folder = _package_folder(environment)
+    names = host.names(folder).value or ()
+    own = (name for name in names if name == "pip" or re.fullmatch(r"pip-[\d.\w]+\.dist-info", name))
+    return tuple(posixpath.join(folder, name) for name in sorted(own))
+
+
+def _links_to_nowhere(host: Host, environment: PythonEnvironment) -> dict[str, tuple[str, ...]]:
+    """For each package of which files are gone, the links above them that lead nowhere."""
+    torch = environment.torch.value
+    gone = {one.name: [file.path for file in one.damaged] for one in environment.distributions.value or ()}
+    gone["torch"] = [*gone.get("torch", ()), *(file.path for file in (torch.damaged if torch else ()))]
+    folder = _package_folder(environment)
+    for name in JUDGED & {one.name for one in environment.distributions.value or ()}:
+        gone.setdefault(name, []).append(posixpath.join(folder, name, "__init__.py"))
+    found = {}
+    for name, paths in gone.items():
+        above = dict.fromkeys(parent for path in paths for parent in _folders_above(path, folder))
+        if links := tuple(path for path in above if host.link(path) and host.stat(path).absent):
+            found[name] = links
+    return found
+
+
+def _folders_above(path: str, folder: str) -> Iterable[str]:
+    """The folders between the folder of packages and a file, the outermost first."""
+    parts = path.removeprefix(f"{folder}/").split("/") if path.startswith(f"{folder}/") else []
+    return (posixpath.join(folder, *parts[:number]) for number in range(1, len(parts)))
 
 
 def _required(environment: PythonEnvironment) -> set[str]:

@@ -1,4 +1,4 @@
-"""What the installed NVIDIA wheels are held against: torch's pins, and the libraries that others open late."""
+"""What the installed NVIDIA wheels are compared with: torch's pins, and the libraries that others open late."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LateLibraries(Struct, frozen=True):
 
     opened: dict[str, tuple[str, ...]]
     dispatchers: dict[str, tuple[str, ...]]
-    """Those whose own functions only call what they open."""
+    """Libraries that only forward calls to the ones that they open."""
 
 
 def late_libraries(rows: Iterable[LateLibrary], distributions: Iterable[Distribution]) -> LateLibraries:

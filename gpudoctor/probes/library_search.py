@@ -124,7 +124,7 @@ class _Search:
         return tuple(dict.fromkeys(lacking))
 
     def _lost_of(self, name: str) -> tuple[str, ...]:
-        """Of one of NVIDIA's libraries and those that it opens from its own folder: what is gone or cut short."""
+        """What is gone or cut short of one of NVIDIA's libraries and of those that it opens from its own folder."""
         if name not in self._lost:
             found = (*self._cut(name), *self._gone(name)) if distribution_of(name) else ()
             self._lost[name] = tuple(dict.fromkeys(found))

@@ -21,7 +21,7 @@ _MOST_NAMED = 3
 def missing_symbols(
     host: Host, walk: LibraryWalk, foreign: LoadPath, mixed: frozenset[str], dispatchers: dict[str, tuple[str, ...]]
 ) -> tuple[MissingSymbols, ...]:
-    """Where a library from elsewhere, or one of the wheels in `mixed`, lacks what others need of it, or the others
+    """Missing symbols: a library from outside, or one of the wheels in `mixed`, lacks what others need of it, or they
     lack what it needs."""
     return tuple(_Symbols(host, walk, foreign, mixed).missing(dispatchers))
 
@@ -73,7 +73,7 @@ class _Symbols:
         return name in self._foreign or distribution_of(name) in self._mixed
 
     def _undispatched(self, name: str, stems: tuple[str, ...]) -> Iterator[MissingSymbols]:
-        """Functions of a dispatcher that none of the libraries has which it would call."""
+        """Functions that a dispatcher would call and that none of the libraries has."""
         called = [each for each in self._chosen if stem_of(each) in stems]
         replaced = [each for each in called if each in self._foreign]
         if not replaced:

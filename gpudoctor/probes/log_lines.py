@@ -35,7 +35,7 @@ class Entry(Struct):
 
     @property
     def joined(self) -> str:
-        """On one line, without the prefix that a driver repeats on each of its lines."""
+        """The lines as one, without the prefix that a driver repeats on each of them."""
         if "\n" not in self.text:
             return self.text
         head, *rest = self.text.split("\n")

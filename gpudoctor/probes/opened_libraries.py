@@ -96,8 +96,8 @@ def _first(folders: Mapping[str, frozenset[str]], name: str) -> str:
 
 
 def _lost(host: Host, path: str, names: frozenset[str], owners: list[Distribution]) -> str:
-    """The library, or one that it opens from its own folder (libcudnn_ops), if its file is cut short, or gone though
-    a wheel lists it. A recording may hold the beginning of a file only."""
+    """The library, or one that it opens from its own folder (libcudnn_ops), if its file is cut short, or is gone
+    although a wheel lists it. A recording may hold only the beginning of a file."""
     folder, name = posixpath.split(path)
     for part in sorted(part for part in names if opens_beside(name, part)):
         if host.live and ends_early(host, posixpath.join(folder, part)):

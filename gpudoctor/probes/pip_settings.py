@@ -28,7 +28,7 @@ _NAMED = (
     "user",
     "dry-run",
 )
-"""Options whose place is told."""
+"""Options that are reported with the file or variable that sets them."""
 
 
 class Setting(tuple[str, str]):
@@ -40,7 +40,8 @@ class Setting(tuple[str, str]):
 def pip_settings(
     host: Host, environ: Mapping[str, str], prefix: str, folder: str, names: Collection[str]
 ) -> InstallerSettings:
-    """What `python -m pip install`, started in `folder`, is told for an environment; constraints of `names` only."""
+    """What the settings tell `python -m pip install`, started in `folder`, for an environment; constraints of `names`
+    only."""
     found = _install_options(host, environ, prefix)
 
     def text(option: str) -> str:

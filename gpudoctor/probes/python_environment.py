@@ -182,9 +182,17 @@ def _externally_managed(host: Host, layout: Layout) -> bool:
     return any(host.exists(posixpath.join(folder, "EXTERNALLY-MANAGED")) for folder in folders)
 
 
+def _has_standard_library(host: Host, layout: Layout) -> bool:
+    folders = (posixpath.join(layout.base_prefix, lib, f"python{layout.python}") for lib in ("lib", "lib64"))
+    return any(host.exists(posixpath.join(folder, "os.py")) for folder in folders)
+
+
 def _headers(host: Host, layout: Layout) -> Fact[bool]:
     if layout.python is None:
         return unknown("the Python version is unknown")
+    if layout.kind == "venv" and host.live and not _has_standard_library(host, layout):
+        # It runs all the same: Python then looks where it was compiled for.
+        return unknown(f"pyvenv.cfg names a folder without Python {layout.python}", layout.base_prefix)
     path = posixpath.join(layout.base_prefix, "include", f"python{layout.python}", "Python.h")
     found = host.stat(path)
     if found.known or found.absent:

@@ -165,8 +165,8 @@ def _of_prefix(host: Host, prefix: str) -> Layout | None:
 
 
 def _has_library(host: Host, prefix: str, interpreter: str) -> bool:
-    """Whether Python lives in a prefix: its library is there. A recording may hold only the packages. Then an
-    interpreter whose name tells the version, or Debian's folder of packages, is enough."""
+    """Whether Python lives in a prefix: its library is there. A recording may hold only the packages; then an
+    interpreter whose name has the version, or Debian's folder of packages, is enough."""
     if lib_folders(host, prefix):
         return True
     named = re.search(_VERSIONED, interpreter) is not None

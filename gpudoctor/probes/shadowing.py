@@ -121,7 +121,7 @@ def _standard_folders(layout: Layout) -> tuple[str, ...]:
 
 
 def _is_own(around: Surroundings, folder: Folder, further: tuple[Folder, ...], name: str) -> bool:
-    """Whether a module of a name that no installed package has is somebody's own: no install, and no checkout of that
+    """Whether a module that no installed package has is somebody's own file: no install, and no checkout of that
     package."""
     installed = any(normalised(one.partition("-")[0]) == normalised(name) for one in folder.names if "-" in one)
     checkout = name in folder.names and not folder.names.isdisjoint(("pyproject.toml", "setup.py"))

@@ -31,7 +31,7 @@ class InstalledTorch(Struct, frozen=True):
 
     torch: Fact[Torch]
     locked: tuple[DamagedFile, ...] = ()
-    """Programs of its that nobody may execute."""
+    """Its programs that nobody may execute."""
     libraries: LoadPath = LoadPath()
     """GPU libraries that LD_LIBRARY_PATH and LD_PRELOAD lead to."""
     missing_symbols: tuple[MissingSymbols, ...] = ()

@@ -16,8 +16,8 @@ _MOST_RECORD = 8 << 20
 
 
 def triton_owner(host: Host, distributions: Iterable[Distribution]) -> str:
-    """Of several installed Tritons the one whose files are there, by the size of the library or the version that the
-    module states. "" if there are not several, or if neither tells."""
+    """The name of the Triton whose files are there, where several are installed. The size of the library decides, or
+    the version that the module states. "" if there are not several, or if neither decides."""
     installed = [one for one in distributions if one.name in TRITONS and one.path]
     if len(installed) < 2:
         return ""

@@ -19,7 +19,7 @@ _TRUE = ("y", "yes", "t", "true", "on", "1")
 
 
 def uv_settings(host: Host, environ: Mapping[str, str], folder: str, names: Collection[str]) -> InstallerSettings:
-    """What `uv pip install`, started in `folder`, is told; constraints of `names` only."""
+    """What the settings tell `uv pip install`, started in `folder`; constraints of `names` only."""
     found = _Found()
     limits: list[Constraint] = []
     for path, text, table in _tables(host, environ, folder):

@@ -29,8 +29,8 @@ _ARCHS = {"i686": "i386", "armv6l": "32-bit ARM", "armv7l": "32-bit ARM", "ppc64
 def with_their_wheels(
     host: Host, layout: Layout, distributions: tuple[Distribution, ...]
 ) -> tuple[Distribution, ...]:
-    """The same distributions. Those of this environment whose wheel is for another Python or platform say for
-    which, and those whose files are links that lead nowhere say so."""
+    """The same distributions, with a mark on those whose wheel is for another Python or platform, and on those whose
+    files are links that lead nowhere."""
     inside = f"{layout.prefix.rstrip('/')}/"
     machine = machine_of(host, host.resolve(layout.interpreter) or "")
     return tuple(

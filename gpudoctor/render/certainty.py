@@ -20,7 +20,7 @@ def _reason(finding: ReportedFinding, report: Report) -> str:
     sources = [evidence.source for evidence in finding.evidence]
     lists = [source for source in sources if source.startswith("compat_matrix")]
     if report.subject.kind == "whatif":
-        return "the machine is described, nothing was read from it"
+        return "concluded from the description alone"
     if report.subject.kind == "text" and not lists:
         return "read from a text, not from the machine"
     if any("derived" in source for source in lists):

@@ -15,7 +15,8 @@ from gpudoctor.fleet.pair.report import PairReport
 from gpudoctor.fleet.records import FleetReport
 from gpudoctor.host.recorded import HostFile
 from gpudoctor.intake.snapshot import Snapshot
-from gpudoctor.planner.repair import Predicted, State
+from gpudoctor.planner.planned_steps import State
+from gpudoctor.planner.repair import Predicted
 from gpudoctor.recommend import Out, Recommended
 from gpudoctor.recommend.variants import Installer, VariantProperty
 from gpudoctor.report import Report

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _is_told(machine: Machine, source: str) -> bool:
-    """Whether a fact of a pasted text stands in it, and is no assumption, which a line of its own names."""
+    """Whether a pasted text states the fact itself. What was only assumed has a line of its own."""
     return machine.pasted is None or source.startswith("text")
 
 
@@ -101,11 +101,12 @@ def frameworks(environment: PythonEnvironment) -> Iterator[tuple[str, str]]:
     elif not others:
         yield "torch", "not installed"
     for one in others:
-        yield one.name, f"{one.version} ({one.build or 'CPU build'})"
+        build = "" if one.build == one.name else f" ({one.build or 'CPU build'})"
+        yield one.name, f"{one.version}{build}"
 
 
 def equal_gpus(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
-    """GPUs that are told by the same words."""
+    """GPUs with the same description."""
     equal: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         equal.setdefault(_gpu(gpu), []).append(gpu)

@@ -27,7 +27,7 @@ def report_data(report: Report, *, private: bool) -> dict[str, Any]:
 
 
 def shareable(report: Report, *, private: bool) -> Report:
-    """The report as it is told in any other form than JSON."""
+    """The report as all forms but JSON show it."""
     return msgspec.convert(map_texts(report_data(report, private=private), without_secrets), Report)
 
 

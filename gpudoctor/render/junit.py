@@ -58,7 +58,7 @@ def _properties(suite: Element, report: Report) -> None:
 
 
 def _case(suite: Element, id: str, slug: str, report: Report) -> None:
-    """One case with one outcome: of several errors of a check the first is its message, the text holds them all."""
+    """One case with one outcome: the first error of a check is its message, the text holds all of them."""
     situation = SubElement(suite, "testcase", name=f"{id} {slug}", classname=f"gpudoctor.{id[:4]}", time="0")
     findings = [finding for finding in report.findings if finding.id == id]
     errors = [finding for finding in findings if finding.severity == "error"]

@@ -22,7 +22,7 @@ _WITH_VALUE = rf" *--[a-z][a-z-]* +(?!-){_SHELL_WORD}"
 _CODE = r"`[^`]{1,60}`"
 
 
-def broken(line: Line, width: int) -> Iterator[Line]:
+def wrap(line: Line, width: int) -> Iterator[Line]:
     """The lines that a line becomes at this width; a single word that is longer stays whole."""
     line = [(re.sub(r"\s", " ", text), style) for text, style in line]
     styles = {style for _, style in line}

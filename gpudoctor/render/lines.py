@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.plain_text import without_workflow_commands
 from gpudoctor.privacy import public_text, without_secrets
-from gpudoctor.render.layout import Line, Span, broken
+from gpudoctor.render.layout import Line, Span, wrap
 
 if TYPE_CHECKING:
     from gpudoctor.report import Report
@@ -48,7 +48,7 @@ def print_lines(
         clear = [(shown(text, style), style) for text, style in line]
         # A program, or a log, takes a command as one line; a person copies it from the screen.
         whole = not terminal and any(style == "command" for _, style in clear)
-        lines += [clear] if whole else broken(clear, width)
+        lines += [clear] if whole else wrap(clear, width)
     if color and colored(out):
         _print_rich(lines, out)
     else:

@@ -21,13 +21,15 @@ class Look(Struct, frozen=True):
     quiet: bool = False
     color: bool = False
     about: Literal["machine", "kernels", "image"] = "machine"
-    """What is told: a machine, only what smoke kernels did there, or an image."""
+    """The subject: a machine, only what smoke kernels did there, or an image."""
     table: tuple[Line, ...] = ()
     """What smoke kernels did, or what an image is built from."""
     rates: Mapping[str, GpuRates] = field(default_factory=dict)
     """What the GPUs that computed reach on paper, by torch's device name."""
     again: tuple[str, ...] = ()
     """Options that name the same machine and environment to `fix` and other commands."""
+    require: tuple[str, ...] = ()
+    """What was required on the command line, as `check` takes it."""
     note: str = ""
     """What a person should know of the environment that is examined."""
     best: tuple[str, str] | None = None

@@ -51,7 +51,7 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def _head_of_comment(report: Report) -> Iterator[str]:
-    """How a comment begins that a maintainer posts below a report. Of the report's text it repeats nothing."""
+    """The head of a comment that a maintainer posts below a report. It repeats nothing of the report's text."""
     errors = sum(finding.severity == "error" for finding in report.findings)
     found = f"{errors or 'no'} problem{'s' * (errors != 1)}" if report.verdict != "unknown" else "more is needed"
     yield f"## gpudoctor on this report: {found}"

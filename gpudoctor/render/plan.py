@@ -15,8 +15,9 @@ from gpudoctor.step import RunStep, Step
 if TYPE_CHECKING:
     from gpudoctor.finding import Finding, Risk
     from gpudoctor.fix.apply import Applied
+    from gpudoctor.planner.planned_steps import PlannedStep
     from gpudoctor.planner.proof import Proof
-    from gpudoctor.planner.repair import PlannedStep, Repair
+    from gpudoctor.planner.repair import Repair
     from gpudoctor.render.documents import SecondLook
 
 _RISKS: dict[Risk, str] = {
@@ -28,7 +29,7 @@ _RISKS: dict[Risk, str] = {
 
 
 def plan_data(plan: Repair) -> dict[str, Any]:
-    """As built-in types, in the order of the contract."""
+    """The plan as built-in types, in the order of the contract."""
     import msgspec
 
     from gpudoctor.render.documents import IN_PLAN, Plan
@@ -44,7 +45,7 @@ def plan_data(plan: Repair) -> dict[str, Any]:
 
 
 class Around(Struct, frozen=True):
-    """What stands around a plan: where it applies, and what to type for the same place."""
+    """The context of a plan: where it applies, and what to type for the same place."""
 
     subject: str
     here: bool
@@ -102,7 +103,8 @@ def _foreseen(plan: Repair, names: dict[str, str]) -> str:
     step, _, what = predicted.until.partition(": ")
     if what == "files":
         return f"Foreseen: {then}, as far as it can be told before {step} brings back files."
-    return f"Foreseen, once {step} ({what}) is done: {then}."
+    when = {"a person": f"once you have done {step}", "a reboot": f"after the reboot of {step}"}
+    return f"Foreseen, {when.get(what, f'once {step} ({what}) is done')}: {then}."
 
 
 def _named(ids: Iterable[str], names: dict[str, str]) -> str:
@@ -137,7 +139,7 @@ def _details(planned: PlannedStep, around: Around) -> Iterator[Line]:
 
 
 def _risk(step: Step) -> str:
-    """Of what replaces no package that is installed."""
+    """The risk of a step that replaces no installed package."""
     override = any(OVERRIDE in word for word in (step.argv if isinstance(step, RunStep) else (str(step),)))
     return "the GPU runs code for another one: unsupported, results can be wrong" if override else _RISKS["replaces"]
 
@@ -190,13 +192,20 @@ def _ids(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def print_outcome(
-    applied: Applied, proof: Proof | None, out: TextIO, *, color: bool, place: tuple[str, ...] = ()
+    applied: Applied,
+    proof: Proof | None,
+    out: TextIO,
+    *,
+    color: bool,
+    place: tuple[str, ...] = (),
+    same: tuple[str, ...] = (),
 ) -> None:
-    """Print how it stands now, what is fixed, what is left and what is new; `place`: options of the environment."""
-    print_lines(_outcome(applied, proof, place), out, color=color, exact_commands=True)
+    """Print how it stands now, what is fixed, what is left and what is new. `place`: options of the environment;
+    `same`: those with which `check` judges the same machine again."""
+    print_lines(_outcome(applied, proof, place, same), out, color=color, exact_commands=True)
 
 
-def _outcome(applied: Applied, proof: Proof | None, place: tuple[str, ...]) -> Iterator[Line]:
+def _outcome(applied: Applied, proof: Proof | None, place: tuple[str, ...], same: tuple[str, ...]) -> Iterator[Line]:
     if not applied.ok:
         yield from _failure(applied)
     if proof is not None:
@@ -206,8 +215,8 @@ def _outcome(applied: Applied, proof: Proof | None, place: tuple[str, ...]) -> I
         yield from _proof(proof)
     if applied.run is not None and not applied.interrupted and not applied.run.has("unchanged"):
         yield [("Undo: ", "dim"), (command_line(("gpudoctor", "fix", "--undo", *place)), "command")]
-    command = ("gpudoctor", "fix", "--continue") if applied.interrupted else ("gpudoctor", "check")
-    yield [("Next: ", "bold"), (command_line((*command, *place)), "command")]
+    command = ("gpudoctor", "fix", "--continue", *place) if applied.interrupted else ("gpudoctor", "check", *same)
+    yield [("Next: ", "bold"), (command_line(command), "command")]
 
 
 def _failure(applied: Applied) -> Iterator[Line]:

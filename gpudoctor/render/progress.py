@@ -17,7 +17,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Told of each stage, and of each kernel before and after it; silent where `out` is no terminal."""
+    """Shows each stage, and each kernel before and after it; silent where `out` is no terminal."""
 
     def __init__(self, out: TextIO, *, wanted: bool = True) -> None:
         self._out = out

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from gpudoctor.recommend import Out, Recommendation, Recommended
 
 _SHOWN_BUILDS = 6
+_WITHOUT_WHEEL = "no wheel for Python"
 
 
 def recommendation_data(answer: Recommendation) -> dict[str, Any]:
-    """As built-in types, in the order of the contract: choices, rejected, then what they rest on."""
+    """The recommendation as built-in types, in the order of the contract: choices, rejected, then what they rest
+    on."""
     import msgspec
 
     from gpudoctor.render.documents import Recommendations
@@ -86,6 +88,10 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
         return [("No GPU found: the best build is one for the CPU.", "bold")]
     if not served:
         for_these = "all of these GPUs" if len(answer.gpus) > 1 else answer.gpus[0].name
+        other_python = next((row.why for row in answer.rejected if row.why.startswith(_WITHOUT_WHEEL)), "")
+        if other_python and not answer.otherwise:
+            has = other_python.replace(_WITHOUT_WHEEL, "has a wheel for Python", 1)
+            return [(f"No {answer.framework} build for {for_these} {has}.", "bold red")]
         return [(f"No {answer.framework} build works with {for_these} as it is.", "bold red")]
     sure = "" if answer.certain else " (a GPU or its driver is unknown)"
     return [(f"Best build: {_title(served[0])}{sure}", "bold green" if answer.certain else "bold yellow")]
@@ -148,7 +154,7 @@ def _title(choice: Recommended) -> str:
 
 
 def _grouped(rejected: Iterable[Out]) -> dict[str, list[Out]]:
-    """By reason, without the details that differ from build to build; the largest group last."""
+    """The rejected builds by reason, without details that differ from build to build; the largest group last."""
     groups: dict[str, list[Out]] = {}
     for row in rejected:
         why = row.why.partition(";")[0]

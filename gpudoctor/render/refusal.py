@@ -6,23 +6,27 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.render.lines import Line, ignored_lines, print_lines
-from gpudoctor.render.steps import fix_lines
+from gpudoctor.render.steps import command_line, fix_lines
 from gpudoctor.render.summary import could_not_check
 
 if TYPE_CHECKING:
     from gpudoctor.report import Report
 
 
-def print_refusal(report: Report, out: TextIO, command: tuple[str, ...], code: int) -> None:
-    """A refusal for a log that a tired person reads; `code` is what gpudoctor exits with."""
-    print_lines(_lines(report, command, code), out, color=True, exact_commands=True)
+def print_refusal(
+    report: Report, out: TextIO, command: tuple[str, ...], code: int, again: tuple[str, ...] = ()
+) -> None:
+    """Print a refusal briefly, for a log; `code` is what gpudoctor exits with, `again` the options with which `check`
+    shows the same."""
+    print_lines(_lines(report, command, code, again), out, color=True, exact_commands=True)
 
 
-def _lines(report: Report, command: tuple[str, ...], code: int) -> Iterator[Line]:
+def _lines(report: Report, command: tuple[str, ...], code: int, again: tuple[str, ...]) -> Iterator[Line]:
     first = report.findings[0] if report.findings else None
     what = f"{command[0]} was not started" if command else "this machine does not pass"
     yield [("gpudoctor: ", "bold"), (f"{what} (exit {code}).", "bold red")]
-    next_step = "`gpudoctor check -v` shows what was read."
+    check = command_line(("gpudoctor", "check", *again))
+    next_step = f"`{check} -v` shows what was read."
     if report.verdict == "unknown":
         for question in report.not_judged:
             if question.matters:
@@ -34,6 +38,6 @@ def _lines(report: Report, command: tuple[str, ...], code: int) -> Iterator[Line
             yield from fix_lines(fix, "Fix")
         more = sum(finding.severity == first.severity for finding in report.findings) - 1
         also = f" and {more} more" if more else ""
-        next_step = f"`gpudoctor check` shows this{also}; `gpudoctor explain {first.id}` tells more."
+        next_step = f"`{check}` shows this{also}; `gpudoctor explain {first.id}` tells more."
     yield from ignored_lines(report)
     yield [("  ", ""), (next_step, "")]

@@ -126,7 +126,7 @@ def _location(alert: Alert) -> Data:
 
 
 def _columns(path: str, line: int) -> dict[str, int]:
-    """From where to where the line says something; nothing if the file is not here."""
+    """The columns between which the line has text; empty if the file is not here."""
     from gpudoctor.host.given_file import read_given
 
     try:

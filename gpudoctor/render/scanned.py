@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from gpudoctor.plain_text import enumeration
 from gpudoctor.render.lines import printable
 from gpudoctor.render.steps import command_line
-from gpudoctor.scan.library import together
+from gpudoctor.scan.library import combined_code
 
 if TYPE_CHECKING:
     from gpudoctor.codeobjects.library import Code
@@ -108,11 +109,11 @@ def _gpu(verdicts: list[Verdict]) -> Iterator[str]:
     for verdict in verdicts:
         if verdict.standing == "carried":
             continue
-        names = ", ".join(library.path.rpartition("/")[2] for library in verdict.libraries[:_MOST_NAMED])
+        names = enumeration([library.path.rpartition("/")[2] for library in verdict.libraries], _MOST_NAMED)
         owner = f"{verdict.libraries[0].owner}: " if verdict.libraries[0].owner else ""
         yield f"  {_MARKS[verdict.standing]} {owner}{names}: {verdict.why}"
         if verdict.standing == "missing":
-            carried = together([library.code for library in verdict.libraries])
+            carried = combined_code([library.code for library in verdict.libraries])
             yield f"      it carries {_archs(carried) or 'nothing'}"
     bad = {verdict.owner for verdict in verdicts if verdict.standing in ("missing", "unknown")}
     fine = {verdict.owner: None for verdict in verdicts if verdict.standing == "carried" and verdict.owner not in bad}

@@ -79,7 +79,7 @@ def smoke_table(smoke: Smoke, rates: Mapping[str, GpuRates]) -> Iterator[Line]:
 
 
 def equal_results(kernels: Iterable[SmokeKernel]) -> Iterator[tuple[SmokeKernel, ...]]:
-    """One kernel's results that tell the same but for the dtype: passes, and those skipped for one reason."""
+    """The results of one kernel that differ only in the dtype: passes, and those skipped for one reason."""
 
     def kind(kernel: SmokeKernel) -> tuple[str, str, str]:
         return kernel.name, kernel.status, said_by(kernel) + str(kernel.measures)
@@ -117,7 +117,7 @@ def worst_error(alike: tuple[SmokeKernel, ...]) -> str:
 
 
 def said_by(kernel: SmokeKernel) -> str:
-    """Signal, detail and the last line of the message of a kernel, those that there are, each once."""
+    """What is known of a kernel: signal, detail and the last line of its message, each once."""
     last = kernel.message.rpartition("\n")[2]
     message = last if last not in kernel.detail else ""
     signal = kernel.signal if kernel.signal not in kernel.detail + message else ""

@@ -12,7 +12,7 @@ from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 _COMMANDS = (
     "RUN", "sudo", "conda", "mamba", "pixi", "uv", "poetry", "unset", "docker", "podman", "python", "python3",
 )  # fmt: skip
-"""How a line begins that a shell (or a Dockerfile) takes, in what a person is told to do; or with Python's path."""
+"""The start of a line that a shell (or a Dockerfile) takes, in what a person should do; or with Python's path."""
 
 
 def telling_steps(fix: PlannedFix) -> tuple[Step, ...]:

@@ -56,15 +56,20 @@ def could_not_check(question: ReportedQuestion) -> str:
 
 
 def _without_problems(report: Report, look: Look) -> Line:
-    """Green only where a GPU and a framework could be used; and no more is said than was done."""
+    """The headline without problems. It is green only where a GPU and a framework could be used, and claims no more
+    than was done."""
     if look.about == "image":
         return [("No problem found", "bold green"), (" in what the image is built from.", "")]
     machine = report.machine
     others = other_frameworks(report)
     if machine.pasted is not None and not machine.pasted.works and machine.torch is None and not others:
         return [("The text tells of no problem with a GPU.", "bold")]
+    unread = _unread_torch(report)
+    if not machine.gpus and unread:
+        return [(f"No GPU found, and PyTorch could not be checked: {unread}.", "bold")]
     if not machine.gpus and machine.torch is None and not others:
-        return [("Nothing to check: no GPU and no PyTorch found.", "bold")]
+        ignored = f" ({len(report.ignored)} ignored)" if report.ignored else ""
+        return [(f"Nothing to check: no GPU and no PyTorch found{ignored}.", "bold")]
     computed = [kernel for kernel in _kernels(report) if kernel.status == "pass"]
     on_gpu = any(kernel.device != "cpu" for kernel in computed)
     gpus = usable(report)
@@ -77,7 +82,15 @@ def _without_problems(report: Report, look: Look) -> Line:
         return [(f"{none} found; {what}.", "bold")]
     if machine.torch is None and not others:
         return [(f"No PyTorch found for {gpus[0].name}: nothing was computed.", "bold")]
-    return [("No problem found", "bold green"), (_scope(report, computed, on_gpu=on_gpu), "")]
+    ignored = f" but {_counted(len(report.ignored), 'ignored problem')}" if report.ignored else ""
+    return [(f"No problem found{ignored}", "bold green"), (_scope(report, computed, on_gpu=on_gpu), "")]
+
+
+def _unread_torch(report: Report) -> str:
+    """Why it is unknown which torch is installed; "" where it is known, or known that there is none."""
+    environment = report.machine.environment.value
+    undecided = environment is not None and environment.torch.undecided and report.subject.kind == "machine"
+    return environment.torch.why if environment and undecided else ""
 
 
 def other_frameworks(report: Report) -> str:
@@ -105,7 +118,7 @@ def _scope(report: Report, computed: list[SmokeKernel], *, on_gpu: bool) -> str:
 
 
 def _driver_started(report: Report) -> bool:
-    """Whether the driver of these GPUs answered. It is not that of a GPU that is only described."""
+    """Whether the driver of these GPUs answered; it did not for a GPU that is only described."""
     nvidia, amd = report.machine.nvidia, report.machine.amd
     answers = (nvidia.nvml, nvidia.cuda, nvidia.smi, amd.hsa, amd.smi)
     return not _is_described(report) and any(answer.known for answer in answers)
@@ -130,14 +143,17 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     if kind == "text" and first is None:
         return "`gpudoctor check` on the machine itself tells more than a text.", _THERE
     if first is not None:
-        return _after_problem(first, report, again)
+        return _after_problem(first, report, look)
     if any(question.matters for question in report.not_judged):
-        if kind == "machine" and report.machine.level == "static":
-            deeper = ("gpudoctor", "check", *again, "--level", "driver")
+        about_the_driver = any(one.matters and one.id[3:4] in "123" for one in report.not_judged)
+        if kind == "machine" and report.machine.level == "static" and about_the_driver and not _is_described(report):
+            deeper = ("gpudoctor", "check", *again, *look.require, "--level", "driver")
             return "`gpudoctor check --level driver` also asks the driver.", deeper
         command = "whatif" if kind == "whatif" else "check"
-        return f"`gpudoctor {command} -v` shows what was read.", ("gpudoctor", command, *again, "-v")
+        return f"`gpudoctor {command} -v` shows what was read.", ("gpudoctor", command, *again, *look.require, "-v")
     computed = _computed_on_gpu(report)
+    if not computed and _is_described(report) and other_frameworks(report):
+        return "`gpudoctor check` tells what is really there.", _THERE
     if not computed and report.machine.torch is None and other_frameworks(report):
         return "`gpudoctor snapshot` keeps this state, to compare with later.", ("gpudoctor", "snapshot", *again)
     gpus = () if computed else usable(report)
@@ -163,14 +179,19 @@ def _is_described(report: Report) -> bool:
     return any(gpu.source == "description" for gpu in report.machine.gpus)
 
 
-def _after_problem(first: ReportedFinding, report: Report, again: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+def _after_problem(first: ReportedFinding, report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     explain, kind = f"`gpudoctor explain {first.id}` tells more.", report.subject.kind
     if not first.fixes or kind in ("whatif", "text"):
         return "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)
     if kind == "machine" and not _runs_something(report):
-        return f"Do what the fix says, then check again; {explain}", ("gpudoctor", "check", *again)
+        return f"Do what the fix says, then check again; {explain}", (
+            "gpudoctor",
+            "check",
+            *look.again,
+            *look.require,
+        )
     does = "shows and applies the fix" if kind == "machine" else "shows the plan"
-    return f"`gpudoctor fix` {does}; {explain}", ("gpudoctor", "fix", *again)
+    return f"`gpudoctor fix` {does}; {explain}", ("gpudoctor", "fix", *look.again)
 
 
 def _runs_something(report: Report) -> bool:

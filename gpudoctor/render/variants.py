@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
+from gpudoctor.plain_text import enumeration
 from gpudoctor.render.lines import Line, print_lines
 
 if TYPE_CHECKING:
@@ -41,10 +42,8 @@ def _lines(answer: Variants) -> Iterator[Line]:
         yield []
         yield [("Properties of wheel variants", "bold")]
     for one_property in answer.properties:
-        shown = ", ".join(one_property.values[:_SHOWN])
-        more = len(one_property.values) - _SHOWN
-        rest = f" ... ({more} more)" if more > 0 else ""
-        yield [(f"    {one_property.namespace} :: {one_property.feature} :: {shown}{rest}", "")]
+        values = enumeration(one_property.values, _SHOWN)
+        yield [(f"    {one_property.namespace} :: {one_property.feature} :: {values}", "")]
     if answer.disagreements:
         yield []
         yield [("Where installers differ", "bold")]

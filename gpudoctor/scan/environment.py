@@ -28,7 +28,7 @@ class Environment(Struct, frozen=True):
     folders: tuple[str, ...]
     distributions: tuple[Distribution, ...]
 
-    def named(self, name: str) -> Distribution | None:
+    def distribution(self, name: str) -> Distribution | None:
         """The distribution of that name, in any spelling."""
         return next((d for d in self.distributions if d.name == normalised(name)), None)
 
@@ -41,7 +41,7 @@ def active(host: Host, python: str | None) -> Environment:
     return _environment(host, layout)
 
 
-def at(host: Host, folder: str) -> Environment | None:
+def environment_in(host: Host, folder: str) -> Environment | None:
     """The environment in a folder: a venv, a prefix or a site-packages; None if it is none of them."""
     layout = layout_of(host, folder)
     if layout is not None:

@@ -122,12 +122,12 @@ def _code_objects(source: Source, names: list[str], progress: Callable[[int], No
             top = folder if folder.startswith("/") else "/".join(folder.split("/")[:_FOLDER_DEPTH])
             groups.setdefault(top or ".", []).append(code)
     return [
-        Library(path=_text(folder), code=together(codes), kind="code objects", files=len(codes))
+        Library(path=_text(folder), code=combined_code(codes), kind="code objects", files=len(codes))
         for folder, codes in groups.items()
     ]
 
 
-def together(codes: list[Code]) -> Code:
+def combined_code(codes: list[Code]) -> Code:
     """Several files taken as one: shares are those of all their containers."""
     containers = sum(code.containers for code in codes) or 1
     share: dict[str, float] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import date
 
 from gpudoctor.frameworks.torch.probes.files import (
-    Setting,
+    OriginFacts,
     VersionFile,
     build_of,
     origin_of,
@@ -17,7 +17,7 @@ from gpudoctor.frameworks.torch.probes.files import (
 )
 from gpudoctor.host import InputError
 from gpudoctor.machine import Distribution
-from gpudoctor.scan.library import Library, arch_key, libraries, together
+from gpudoctor.scan.library import Library, arch_key, combined_code, libraries
 from gpudoctor.scan.places import Wheel
 
 _HALF = 0.5
@@ -37,7 +37,7 @@ def matrix_rows(wheel: Wheel, file_name: str) -> str:
         )
     requires = tuple(head.get("Requires-Dist", ()))
     record = Distribution(name="torch", version=head["Version"][0], installer="pip", requires=requires)
-    origin = origin_of(version, Setting(real_path="", distribution=record))
+    origin = origin_of(version, OriginFacts(real_path="", distribution=record))
     build, carried = build_of(version) or "cpu", libraries(wheel)
     tag = re.search(r"-cp(\d)(\d+)-", file_name)
     number = public_part(version.version)
@@ -74,11 +74,11 @@ def _build(version: VersionFile, build: str, origin: str, platform: str, carried
     if any(code.kpack for code in decides):
         row["note"] = f"device code in distributions of its own; ROCm {rocm_of(version)}"
         return _inline(row)
-    code = together(decides) if decides else None
-    archs = [arch for arch in code.carried(_HALF) if not arch.startswith("compute_")] if code else []
+    code = combined_code(decides) if decides else None
+    archs = [arch for arch in code.architectures(_HALF) if not arch.startswith("compute_")] if code else []
     row["archs"] = sorted(archs, key=arch_key)
-    row["ptx"] = [arch for arch in code.carried(_HALF) if arch.startswith("compute_")] if code else []
-    partial = [arch for arch in code.carried() if code.share[arch] < _HALF] if code else []
+    row["ptx"] = [arch for arch in code.architectures(_HALF) if arch.startswith("compute_")] if code else []
+    partial = [arch for arch in code.architectures() if code.share[arch] < _HALF] if code else []
     if partial:
         row["partial"] = sorted(partial, key=arch_key)
     if linalg:

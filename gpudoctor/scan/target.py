@@ -40,7 +40,7 @@ def scan(given: Sequence[str], host: Host, python: str | None, progress: Progres
 
 
 def _with_wheel_names(scanned: Scanned) -> Scanned:
-    """For several wheels, start the path of each library with its wheel's."""
+    """With several wheels, each library's path starts with its wheel's."""
     if scanned.kind != "wheel":
         return scanned
     own = tuple(replace(library, path=f"{scanned.label}/{library.path}") for library in scanned.libraries)
@@ -58,11 +58,11 @@ def _scan_one(text: str, host: Host, python: str | None, progress: Progress | No
             raise InputError(f"{text}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     if os.path.isdir(path):
         _check_listable(text, path)
-        found = environment.at(host, path)
+        found = environment.environment_in(host, path)
         if found is not None:
             return _scan_environment(found, text, progress)
     if "/" not in text:
-        distribution = environment.active(host, python).named(text) if _is_name(text) else None
+        distribution = environment.active(host, python).distribution(text) if _is_name(text) else None
         if distribution is not None:
             owner = environment.title(distribution)
             read = libraries(Files(environment.files_of(distribution)), progress)

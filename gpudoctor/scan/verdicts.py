@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from gpudoctor.isa import cuda_runs, gfx_runs
 from gpudoctor.machine import Gpu
-from gpudoctor.scan.library import Library, together
+from gpudoctor.scan.library import Library, combined_code
 
 if TYPE_CHECKING:
     from gpudoctor.codeobjects.library import Code
@@ -104,10 +104,10 @@ def _role(library: Library, matrix: Matrix) -> LibraryRole | None:
 def _judge(
     members: list[Library], role: LibraryRole | None, gpu: Gpu, matrix: Matrix, kpack: set[str]
 ) -> tuple[Standing, str]:
-    code = together([library.code for library in members])
+    code = combined_code([library.code for library in members])
     name = role.role if role else ""
     arch = gpu.arch.value or ""
-    runs, by = _runs(code, code.carried(HALF if name == "half" else 0.0), gpu, matrix)
+    runs, by = _runs(code, code.architectures(HALF if name == "half" else 0.0), gpu, matrix)
     if runs == "no" and code.kpack:
         runs, by = _runs(code, tuple(kpack), gpu, matrix)
         if runs == "no" and not kpack:
@@ -125,7 +125,7 @@ def _judge(
         return "beside", f"no code for this GPU, and that is no fault ({note})"
     if _written_for_chosen_gpus(code):
         return "beside", "written for exactly the GPUs that it has code for"
-    partly = _runs(code, code.carried(), gpu, matrix)[0] == "yes" if name == "half" else False
+    partly = _runs(code, code.architectures(), gpu, matrix)[0] == "yes" if name == "half" else False
     return "missing", "only a few of its kernels are for this GPU" if partly else "no code for this GPU"
 
 

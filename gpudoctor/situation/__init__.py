@@ -37,7 +37,7 @@ class Situation:
         self.peer_torch = peer_torch
         """The torch that works on machines of the same kind beside this one: a fix keeps to it where it can."""
         self.answers: dict[object, Any] = {}
-        """Of the questions that `answer_once` marks."""
+        """Answers to the questions that `answer_once` marks."""
 
     def on(self, machine: Machine) -> Situation:
         """The same situation on a changed machine."""
@@ -82,6 +82,13 @@ class Situation:
         """Whether the import of torch was tried, and works."""
         trial = self.torch.trial.value if self.torch else None
         return trial is not None and trial.ok
+
+    def imported(self, package: str) -> bool:
+        """Whether the import of what a package brings was tried, and works."""
+        if package == "torch":
+            return self.torch_imported
+        tried = self.environment.frameworks.imports if self.environment else ()
+        return any(one.package == package and one.trial.value is not None and one.trial.value.ok for one in tried)
 
     @property
     def torch_target(self) -> Vendor | Literal["cpu"] | None:

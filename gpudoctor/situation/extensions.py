@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from gpudoctor.machine import Extension, Vendor
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import together
+from gpudoctor.situation.gpu_groups import group_by
 
 _NVIDIA = ("libcu", "libnv", "libnccl", "libnpp", "libc10_cuda", "libtorch_cuda")
 _NAMED = r"cuda|rocm|gpu|-cu\d\d|migraphx|tensorrt"
@@ -17,13 +17,13 @@ _NAMED = r"cuda|rocm|gpu|-cu\d\d|migraphx|tensorrt"
 def by_package(situation: Situation) -> dict[str, tuple[Extension, ...]]:
     """The extensions of each package."""
     environment = situation.environment
-    return together(environment.extensions if environment else (), lambda one: one.package)
+    return group_by(environment.extensions if environment else (), lambda one: one.package)
 
 
 def alternatives(extensions: Iterable[Extension]) -> dict[str, tuple[Extension, ...]]:
     """Libraries whose paths differ only in numbers are for different releases or GPUs, and one of them is loaded:
     libbitsandbytes_cuda126.so and _cuda130.so, sm90/common_ops.abi3.so and sm100/common_ops.abi3.so."""
-    return together(extensions, lambda one: place_of(one.path))
+    return group_by(extensions, lambda one: place_of(one.path))
 
 
 def place_of(path: str) -> str:
@@ -32,7 +32,8 @@ def place_of(path: str) -> str:
 
 
 def vendor_of(extension: Extension) -> Vendor | None:
-    """Whose GPUs it computes on, by its code, else by the libraries that it needs; None: neither tells."""
+    """The vendor of the GPUs that it computes on, by its code, else by the libraries that it needs; None if neither
+    decides."""
     if extension.sass or extension.ptx:
         return "nvidia"
     if extension.gfx:

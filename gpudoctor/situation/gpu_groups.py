@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 
 
-def together(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, tuple[Item, ...]]:
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, tuple[Item, ...]]:
     """The items in groups, in their order: eight equal GPUs are one finding."""
     groups: dict[Key, tuple[Item, ...]] = {}
     for item in items:

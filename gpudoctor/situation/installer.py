@@ -13,16 +13,17 @@ if TYPE_CHECKING:
     from gpudoctor.situation import Situation
 
 Installer = Literal["pip", "uv", "ensurepip", "none"]
-"""ensurepip: there is neither, and the interpreter can make itself a pip; none: not even that."""
+"""ensurepip: there is neither that works, and the interpreter can make itself a pip; none: not even that."""
 
 
 def installer(environment: PythonEnvironment) -> Installer:
     """uv for what it made and where there is no pip; pip where uv is not on PATH."""
     programs = environment.installers.programs
     has_uv = programs.value is None or "uv" in programs.value
-    if has_uv and (environment.uv_managed or not environment.has_pip):
+    has_pip = environment.has_pip and not environment.installers.pip_fails
+    if has_uv and (environment.uv_managed or not has_pip):
         return "uv"
-    if environment.has_pip:
+    if has_pip:
         return "pip"
     return "none" if environment.installers.ensurepip.value is False else "ensurepip"
 
@@ -40,7 +41,7 @@ def settings(environment: PythonEnvironment) -> InstallerSettings:
 def refusal(situation: Situation, name: str, version: str) -> str:
     """Why the installer's configuration excludes a version of a package; "" if it does not."""
     if constraint := excluding(situation, name, version):
-        return f"the constraint {told(constraint)} excludes it"
+        return f"the constraint {with_place(constraint)} excludes it"
     environment = situation.environment
     configured = settings(environment) if environment else None
     if configured is None or not configured.no_index or configured.wheels is None:
@@ -62,7 +63,7 @@ def excluding(situation: Situation, name: str, version: str) -> Constraint | Non
     return next((one for one in mine if not _admits(one.specifier, version)), None)
 
 
-def told(constraint: Constraint) -> str:
+def with_place(constraint: Constraint) -> str:
     """A constraint and its place: "torch<=2.14.1 (/etc/pip/constraints.txt, line 2)"."""
     return f"{constraint.name}{constraint.specifier} ({constraint.source})"
 

@@ -63,8 +63,8 @@ def _matches(situation: Situation, when: IssueCondition) -> bool:
 
 
 def _version(situation: Situation, package: str) -> str | None:
-    """Version of an installed package. Beside a torch that is only named, and has no files, are the Triton and the
-    ROCm that it pins."""
+    """The version of an installed package. A torch that is only named, without files, counts as having the Triton and
+    the ROCm that it pins."""
     torch = situation.torch
     if package in ("triton", "rocm-sdk-core") and torch is not None and not torch.path:
         return version_beside(situation, torch, package)

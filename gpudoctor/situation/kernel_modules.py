@@ -122,9 +122,14 @@ def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
 
 
 def newer_than_described_kernel(situation: Situation) -> tuple[Gpu, ...]:
-    """Described GPUs that the described kernel's own amdgpu does not support, if the description names no driver."""
+    """Described GPUs that the described kernel's own amdgpu does not support, if the description names no driver. A
+    text that names both may well tell that they work together."""
     kernel = situation.machine.system.kernel
-    if "amdgpu driver" not in situation.machine.assumed or has_backports(kernel.value or ""):
+    if (
+        situation.machine.pasted
+        or "amdgpu driver" not in situation.machine.assumed
+        or has_backports(kernel.value or "")
+    ):
         return ()
     described = (gpu for gpu in situation.usable_of("amd") if gpu.source == kernel.source)
     return tuple(gpu for gpu in described if kernel_too_old(situation, gpu))

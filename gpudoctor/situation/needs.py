@@ -154,6 +154,11 @@ def other_frameworks(situation: Situation) -> bool:
     return bool(situation.others)
 
 
+def imports(situation: Situation) -> bool:
+    """The import of another module than torch was tried."""
+    return situation.environment is not None and bool(situation.environment.frameworks.imports)
+
+
 def framework_variables(situation: Situation) -> bool:
     """A variable is set that the matrix judges."""
     rows = situation.matrix.tables.framework_variables

@@ -49,13 +49,13 @@ def read_filter(value: str) -> NameFilter:
 
 
 def _port(text: str) -> int | None:
-    """As atoi reads it; an empty field and -1 stand for every port."""
+    """The number of a port as atoi reads it; an empty field and -1 stand for every port."""
     digits = re.match(r"\s*([+-]?\d{1,9})", text)
     number = int(digits[1]) if digits else 0
     return None if not text or number == -1 else number
 
 
-class Setting(Struct, frozen=True):
+class NcclVariable(Struct, frozen=True):
     """A variable that NCCL will read, and where it is set: "environment", or one of NCCL's files."""
 
     name: str
@@ -67,14 +67,14 @@ class Setting(Struct, frozen=True):
         return self.source != "environment"
 
 
-def setting(machine: Machine, name: str) -> Setting | None:
+def setting(machine: Machine, name: str) -> NcclVariable | None:
     """A variable of NCCL or RCCL: the environment takes precedence over their files. None if nobody sets it."""
     if name in machine.variables:
-        return Setting(name, machine.variables[name], "environment")
+        return NcclVariable(name, machine.variables[name], "environment")
     rccl = bool(machine.gpus) and all(gpu.vendor == "amd" for gpu in machine.gpus)
     for file in machine.network.settings:
         if name in file.values and ("rccl" in file.path.rpartition("/")[2]) is rccl:
-            return Setting(name, file.values[name], file.path)
+            return NcclVariable(name, file.values[name], file.path)
     return None
 
 
@@ -126,6 +126,6 @@ def working(ports: Iterable[Selected]) -> tuple[Selected, ...]:
 
 
 def active_ports(machine: Machine) -> tuple[Selected, ...]:
-    """The ports that NCCL is meant to use: all active ones where NCCL_IB_HCA is mistaken and leaves none."""
+    """The ports that NCCL should use: all active ones where NCCL_IB_HCA is mistaken and leaves none."""
     mistaken = not read_filter(value_of(machine, "NCCL_IB_HCA")).excludes
     return working(selected_ports(machine)) or (working(all_ports(machine)) if mistaken else ())

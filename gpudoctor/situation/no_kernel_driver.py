@@ -10,7 +10,7 @@ from typing import Literal
 from gpudoctor.finding import Fix
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
-from gpudoctor.situation.gpu_groups import older, together
+from gpudoctor.situation.gpu_groups import group_by, older
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import (
     blocked,
@@ -141,7 +141,7 @@ def worthwhile(situation: Situation, gpus: tuple[Gpu, ...], fixes: tuple[Fix, ..
 
 def equal_gpus(situation: Situation, gpus: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
     """GPUs of one name and severity together."""
-    groups = together(gpus, lambda gpu: (weight(situation, gpu), gpu.name))
+    groups = group_by(gpus, lambda gpu: (weight(situation, gpu), gpu.name))
     return [(severity, group) for (severity, _), group in groups.items()]
 
 

@@ -8,7 +8,8 @@ from gpudoctor.situation import Situation, answer_once
 
 
 def vendor_of_messages(situation: Situation) -> Vendor | None:
-    """Whose GPUs printed them: those that torch is built for, all that are here, or those that a text is about."""
+    """The vendor whose GPUs the messages are about: the one that torch is built for, that of all GPUs here, or the
+    one that the text names."""
     if situation.built_for:
         return situation.built_for
     vendors = {gpu.vendor for gpu in situation.machine.gpus}

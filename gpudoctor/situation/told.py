@@ -9,7 +9,7 @@ from gpudoctor.matrix.rows import ToldCircumstance
 from gpudoctor.situation import Situation
 
 
-def told(situation: Situation) -> tuple[tuple[ToldCircumstance, Told], ...]:
+def told_circumstances(situation: Situation) -> tuple[tuple[ToldCircumstance, Told], ...]:
     """The circumstances that a pasted text tells and that concern the GPUs it is about."""
     pasted = situation.machine.pasted
     if pasted is None or not pasted.told:
@@ -20,8 +20,8 @@ def told(situation: Situation) -> tuple[tuple[ToldCircumstance, Told], ...]:
 
 
 def _concerned(situation: Situation, row: ToldCircumstance, said: Told) -> bool:
-    """Whether it is about the GPUs of its vendor: those that the text names, else those that its words are about.
-    Most people who name neither have one of NVIDIA's."""
+    """Whether the circumstance concerns the GPUs of the row's vendor: those that the text names, else those that its
+    words are about. Most people who name neither have an NVIDIA GPU."""
     vendors = {gpu.vendor for gpu in situation.machine.gpus}
     if situation.built_for:
         vendors.add(situation.built_for)

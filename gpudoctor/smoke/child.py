@@ -22,7 +22,9 @@ from gpudoctor.host.interrupts import Interruptions
 from gpudoctor.host.process_tree import kill
 from gpudoctor.smoke.shared_memory import SharedMemory
 
-_BOOTSTRAP = serving("gpudoctor_smoke", 'int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5] == "count"')
+_BOOTSTRAP = serving(
+    "gpudoctor_smoke", 'int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5] == "count", sys.argv[6]'
+)
 
 _CACHES = (
     "XDG_CACHE_HOME", "CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_HOME",
@@ -117,9 +119,10 @@ class Child:
         kernels: Path,
         interruptions: Interruptions,
         *,
-        count: bool,
+        count: bool = False,
+        module: str = "torch",
     ) -> None:
-        """The child may write into `folder`; with `count` it counts torch's devices after the import."""
+        """The child imports `module`, and may write into `folder`; with `count` it counts torch's devices then."""
         self._trace = folder / f"trace-{secrets.token_hex(4)}"
         self._kernels = kernels
         self._shared_memory = SharedMemory()
@@ -128,17 +131,22 @@ class Child:
         self._tails = {"stdout": b"", "stderr": b""}
         self._garbled = self._closed = self._ready = False
         self._beat = time.monotonic()
-        self._start(interpreter, environ, folder, interruptions, count)
+        self._start(interpreter, environ, folder, interruptions, "count" if count else "", module)
 
     def _start(
-        self, interpreter: str, environ: Mapping[str, str], folder: Path, interruptions: Interruptions, count: bool
+        self,
+        interpreter: str,
+        environ: Mapping[str, str],
+        folder: Path,
+        interruptions: Interruptions,
+        *words: str,
     ) -> None:
         cwd, caches = folder / f"cwd-{secrets.token_hex(4)}", folder / "caches"
         cwd.mkdir()
         caches.mkdir(exist_ok=True)
         commands, self._commands = os.pipe()
         self._events, events = os.pipe()
-        arguments = (self._kernels, commands, events, self._trace, "count" if count else "")
+        arguments = (self._kernels, commands, events, self._trace, *words)
         own = {"PYTHONDONTWRITEBYTECODE": "1", **_in_english(environ)}
         try:
             self._child = BoundChild(
@@ -164,6 +172,12 @@ class Child:
         """Send the child a message. `receive` notices if it is gone."""
         with suppress(OSError):
             send(self._commands, message)
+
+    @property
+    def said(self) -> str:
+        """The last lines that it printed."""
+        self._drain()
+        return self._said()
 
     def forget_words(self) -> None:
         """Forget the output so far: it belongs to an earlier step."""

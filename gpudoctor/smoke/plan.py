@@ -42,6 +42,8 @@ class Request(Struct, frozen=True):
     cpu_instead: bool = False
     """If no devices are named: compute on the CPU when torch sees no GPU."""
     blocked: dict[str, str] = {}
+    beside: tuple[str, ...] = ()
+    """Modules that are compiled for torch: they are imported after the kernels."""
 
     @property
     def gpu_asked(self) -> bool:
@@ -53,12 +55,12 @@ class Limits(Struct, frozen=True):
     """Seconds that a step may take. A running kernel is never cut below its own limit."""
 
     importing: float = 90.0
-    """From a cold network disk torch's libraries take a minute."""
+    """torch's libraries take a minute to load from a cold network disk."""
     counting: float = 30.0
     listing: float = 60.0
     """CUDA starts eight GPUs that nothing keeps awake in half a minute."""
     beginning: float = 30.0
-    """From the command to the first sign of the kernel."""
+    """The time from the command to the first sign of the kernel."""
     quick: float = 60.0
     standard: float = 300.0
     full: float = 1800.0
@@ -67,7 +69,7 @@ class Limits(Struct, frozen=True):
     """Share of a level's seconds that each device after the first adds."""
 
     def in_all(self, request: Request, devices: int) -> float:
-        """For all kernels of a request together."""
+        """The seconds for all kernels of a request together."""
         assert request.level is not None
         of_level: float = getattr(self, request.level)
         base = of_level * (1 + self.further_device * max(0, devices - 1))

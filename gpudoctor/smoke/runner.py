@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from gpudoctor.frameworks.torch.kernels.channel import Message
-from gpudoctor.machine import SmokeKernel
+from gpudoctor.machine import Fact, ImportTrial, SmokeKernel, unknown
 from gpudoctor.smoke.child import Child, Lost
 from gpudoctor.smoke.plan import Job, Limits
 from gpudoctor.smoke.trial import try_import
@@ -99,7 +99,7 @@ class Runner:
             except OSError as error:
                 self.why = f"no new process could be started: {error}"
                 continue
-            trial, _ = try_import(child, self._interpreter, self._limits, count=False)
+            trial, _ = try_import(child, self._interpreter, self._limits)
             if trial.value is not None and trial.value.ok:
                 self._failed_starts = 0
                 return child
@@ -107,6 +107,18 @@ class Runner:
             self.why = f"torch was imported before, and now its import fails: {said}"
             self.drop()
         return self._child
+
+    def try_module(self, name: str) -> Fact[ImportTrial]:
+        """Import a module beside torch. If the child is lost, it is dropped."""
+        child = self.ready()
+        if child is None:
+            return unknown(self.why)
+        child.forget_words()
+        child.send({"do": "import", "module": name})
+        trial, lost = try_import(child, self._interpreter, self._limits, module=name, serving=True)
+        if lost is not None:
+            self.drop()
+        return trial
 
     def run(self, jobs: Sequence[Job], seconds: float, progress: Progress) -> tuple[SmokeKernel, ...]:
         """Every job in order; none starts after `seconds`."""

@@ -36,6 +36,8 @@ class Performed(Struct, frozen=True):
 
     trial: Fact[ImportTrial]
     smoke: Smoke | None = None
+    beside: tuple[Fact[ImportTrial], ...] = ()
+    """Of the modules beside torch, in their order; nothing if torch itself cannot be imported."""
 
 
 def ignore(_: SmokeKernel | Starting) -> None:
@@ -63,7 +65,7 @@ def perform(
     if refusal:
         return _not_run(unknown(refusal), request, refusal)
     performed: Performed | None = None
-    seconds = limits.importing + (limits.in_all(request, 1) if request.level else 0.0)
+    seconds = limits.importing * (1 + len(request.beside)) + (limits.in_all(request, 1) if request.level else 0.0)
     with deferred() as interruptions, supervising(seconds), ExitStack() as stack:
         try:
             folder = stack.enter_context(temporary_folder("smoke"))
@@ -134,9 +136,8 @@ class _Session:
             if trial.value is None or not trial.value.ok:
                 said = trial.why if trial.value is None else trial.value.signal or trial.value.error
                 return _not_run(trial, self._request, f"torch cannot be imported: {said}")
-            if self._request.level is None:
-                return Performed(trial)
-            return Performed(trial, self._smoke(runner, trial.value, lost))
+            smoke = self._smoke(runner, trial.value, lost) if self._request.level else None
+            return Performed(trial, smoke, tuple(map(runner.try_module, self._request.beside)))
 
     def _no_child(self, error: Exception) -> Performed:
         """The interpreter's own fault, or one of this system at this moment."""

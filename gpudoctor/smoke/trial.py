@@ -1,4 +1,4 @@
-"""What `import torch` did in a child: the first thing that every child does."""
+"""What an import did in a child: that of torch is the first thing that a child for kernels does."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gpudoctor.smoke.child import Child, Lost
 from gpudoctor.smoke.plan import Limits
 
 _ERROR_LIMIT = 600
+_PRINTED_ERROR = r"^\w*Error: .+"
 _PROGRESS_SECONDS = 20.0
 """An import that began to load another library this recently is slow and does not hang."""
 
@@ -26,6 +27,8 @@ class _Report(Struct):
     error: str = ""
     root: str = ""
     files: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
     module: str = ""
     seconds: float = 0.0
     version: str = ""
@@ -38,12 +41,18 @@ class _Report(Struct):
 
 
 def try_import(
-    child: Child, interpreter: str, limits: Limits, *, count: bool
+    child: Child,
+    interpreter: str,
+    limits: Limits,
+    *,
+    count: bool = False,
+    module: str = "torch",
+    serving: bool = False,
 ) -> tuple[Fact[ImportTrial], Lost | None]:
     """Follow a child through the import and, with `count`, the counting of devices. Also returns what happened to a
-    lost child: it may be lost after an import that worked."""
-    source = f"import torch in {interpreter}"
-    report, loading = _Report(event=""), _Loading()
+    lost child: it may be lost after an import that worked. With `serving` the child has run Python already."""
+    source = f"import {module} in {interpreter}"
+    report, loading = _Report(event="importing" if serving else ""), _Loading()
     trial, lost = _tried(child, report, loading, limits, source, count=count)
     if trial.value is not None and loading.variables:
         trial = replace(trial, value=replace(trial.value, variables=loading.variables))
@@ -60,7 +69,7 @@ def _tried(
     except Lost as lost:
         return _lost(lost, report if report.event else loading.report, loading, limits, source), lost
     if report.event == "raised":
-        return known(_raised(report), source), None
+        return known(_raised(report, child.said), source), None
     return known(_imported(report, report.device_error), source), None
 
 
@@ -89,14 +98,18 @@ def _finished_import(child: Child, report: _Report, loading: _Loading, seconds: 
     return report
 
 
-def _raised(report: _Report) -> ImportTrial:
+def _raised(report: _Report, said: str) -> ImportTrial:
+    # What a compiled module prints, and raises without a word: NumPy's own error is told only there.
+    printed = re.findall(_PRINTED_ERROR, said, flags=re.M) if ":" not in report.error else []
     return ImportTrial(
         ok=False,
         error=report.error[:_ERROR_LIMIT],
         seconds=report.seconds,
-        root=report.root[:_ERROR_LIMIT],
+        root=(report.root or (printed[-1] if printed else ""))[:_ERROR_LIMIT],
         module=report.module,
         files=report.files,
+        named=report.named,
+        empty=report.empty,
     )
 
 
@@ -124,7 +137,8 @@ def _lost(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source
     if lost.how == "silent":
         return _gave_no_answer(lost, report, loading, limits, source)
     if lost.how == "stopped":
-        return unknown(f"import torch could not be tried: {lost.sentence(limits.importing)}", source)
+        what = source.partition(" in ")[0]
+        return unknown(f"{what} could not be tried: {lost.sentence(limits.importing)}", source)
     said = (lost.last_line or (lost.place and f"at {lost.place}"))[:_ERROR_LIMIT]
     signal = ""
     if not report.event:
@@ -151,7 +165,8 @@ def _lost(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source
 def _gave_no_answer(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source: str) -> Fact[ImportTrial]:
     """A hang is a fault. A process that still loads libraries is only slow: from a cold network disk, say."""
     if loading.path and time.monotonic() - loading.since < min(_PROGRESS_SECONDS, limits.importing / 2):
-        why = f"import torch still loaded libraries after {limits.importing:g} s, the last one {loading.path}"
+        what = source.partition(" in ")[0]
+        why = f"{what} still loaded libraries after {limits.importing:g} s, the last one {loading.path}"
         return unknown(why, source)
     own = ", called from "  # a line of gpudoctor's
     error = ("" if report.event else f"{NOT_STARTED}: ") + lost.sentence(limits.importing).partition(own)[0]

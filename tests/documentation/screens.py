@@ -47,7 +47,7 @@ def snapshot(folder: Path) -> dict[str, str]:
 def image(folder: Path) -> dict[str, str]:
     """A container whose torch is old. Only what is required of it is judged: the rest of the machine is real."""
     write_torch(write_venv(folder / ".venv"), version="2.4.1+cu124", cuda="12.4", python="3.12")
-    return {"GPUDOCTOR_PYTHON": ".venv", "GPUDOCTOR_LEVEL": "static", "GPUDOCTOR_SELECT": "requirement-not-met"}
+    return {"GPUDOCTOR_LEVEL": "static", "GPUDOCTOR_SELECT": "requirement-not-met"}
 
 
 def project(folder: Path) -> dict[str, str]:

@@ -30,6 +30,7 @@ from gpudoctor.machine import (
     MigDevice,
     MissingLibrary,
     MissingSymbols,
+    ModuleImport,
     NvidiaApi,
     NvmlDevice,
     Program,
@@ -39,6 +40,7 @@ from gpudoctor.machine import (
     SmokeDevice,
     SmokeKernel,
     StartFault,
+    SuspectFile,
     TorchCopy,
     User,
     absent,
@@ -540,6 +542,43 @@ MACHINES: dict[str, Machine] = {
                 ),
             ),
             "/venv",
+        ),
+    ),
+    "framework-import-fails": with_environment(
+        nvidia_machine(torch=None),
+        distributions=known(
+            (
+                Distribution(
+                    name="onnxruntime-gpu", version="1.31.1", path=f"{SITE}/onnxruntime_gpu-1.31.1.dist-info"
+                ),
+            ),
+            "/venv",
+        ),
+        frameworks=Frameworks(
+            torch=absent("/venv"),
+            imports=(
+                ModuleImport(
+                    "onnxruntime",
+                    "onnxruntime-gpu",
+                    "1.31.1",
+                    "onnxruntime",
+                    known(
+                        ImportTrial(
+                            ok=False,
+                            error="SyntaxError: invalid syntax (__init__.py, line 1)",
+                            suspects=(
+                                SuspectFile(
+                                    f"{SITE}/onnxruntime/__init__.py",
+                                    owner="onnxruntime-gpu",
+                                    version="1.31.1",
+                                    problem="changed",
+                                ),
+                            ),
+                        ),
+                        "import onnxruntime in /venv/bin/python",
+                    ),
+                ),
+            ),
         ),
     ),
     "framework-rocblas-no-arch": with_environment(

@@ -23,7 +23,8 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Machine
 from gpudoctor.matrix.versions import figures, package_matches
-from gpudoctor.planner.repair import Allowed, Repair, repair
+from gpudoctor.planner.planned_steps import Allowed
+from gpudoctor.planner.repair import Repair, repair
 from gpudoctor.situation import Situation
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import matrix

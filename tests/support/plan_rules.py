@@ -54,7 +54,7 @@ class _Step:
 def _moves_with_effects(foresight: Foresight, plan: Plan) -> Iterator[_Step]:
     outlook = foresight.now
     for move in plan.moves:
-        after = foresight.after(outlook, move.finding, move.fix)
+        after = foresight.outlook_after(outlook, move.finding, move.fix)
         yield _Step(move, after.trusted != outlook.trusted)
         outlook = after
 
@@ -88,7 +88,7 @@ def _needless(foresight: Foresight, plan: Plan) -> Iterator[str]:
         outlook = foresight.now
         for other in plan.moves:
             if other is not move:
-                outlook = foresight.after(outlook, other.finding, other.fix)
+                outlook = foresight.outlook_after(outlook, other.finding, other.fix)
         if _weights(outlook.problems) <= left:
             yield f"needless: {move.fix.title} (for {move.finding.slug})"
 
@@ -102,7 +102,7 @@ def _brought(foresight: Foresight, plan: Plan) -> Iterator[str]:
     before = {key_of(one) for one in foresight.now.problems}
     outlook = foresight.now
     for move in plan.moves:
-        outlook = foresight.after(outlook, move.finding, move.fix)
+        outlook = foresight.outlook_after(outlook, move.finding, move.fix)
         if outlook.horizon in ("", "person"):
             before |= set() if outlook.horizon == "" else set(map(key_of, outlook.problems))
         else:

@@ -20,7 +20,7 @@ class Engine(Protocol):
         """What `run` would start, as a person would type it."""
 
     def run(self, order: Order) -> tuple[Answer, ...] | None:
-        """Start it, and wait for the answers until `order.deadline`. None: this is not the process that tells."""
+        """Start it, and wait for the answers until `order.deadline`. None: another process prints the report."""
 
 
 def engine_of(name: str) -> Engine:

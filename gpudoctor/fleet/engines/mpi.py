@@ -48,6 +48,6 @@ def _mpiexec(order: Order, nodes: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _open_mpi() -> bool:
-    """Whether it is Open MPI, whose options are others than those of MPICH and Intel MPI."""
+    """Whether it is Open MPI, which has other options than MPICH and Intel MPI."""
     said = run_limited(("mpiexec", "--version"), 10).value
     return said is not None and any(name in said.stdout for name in ("Open MPI", "OpenRTE", "PRRTE"))

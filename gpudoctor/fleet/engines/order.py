@@ -33,7 +33,7 @@ class Order(Struct, frozen=True, kw_only=True):
     """Options of the engine's own program."""
     image: str = ""
     resources: tuple[str, ...] = ()
-    """Of a container: "nvidia.com/gpu=8"."""
+    """The resources of a container: "nvidia.com/gpu=8"."""
     selectors: tuple[str, ...] = ()
     """Labels of Kubernetes nodes: "pool=train"."""
     began: float = field(default_factory=time.monotonic)

@@ -45,7 +45,7 @@ def run(order: Order) -> tuple[Answer, ...]:
 
 
 def _taken_along(came: Sequence[Answer], waiting: Sequence[str], out: Mapping[str, str]) -> list[str]:
-    """The nodes that have no answer because of another node, which has none either."""
+    """Nodes without an answer that another node without an answer took along."""
     mute = [each for each in came if not each.document]
     killed = {each.node for each in mute if _KILLED.match(each.failure)}
     with_all = len(mute) == len(came) and any(node in out for node in waiting)

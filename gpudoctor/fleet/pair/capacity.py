@@ -38,7 +38,8 @@ def between_nodes(units: Sequence[Unit], hellos: Mapping[int, Mapping[str, Any]]
 
 
 def between_gpus(hellos: Mapping[int, Mapping[str, Any]], matrix: Matrix) -> Capacity | None:
-    """That of the GPUs of one machine, if all are of one model that the matrix has."""
+    """The share of each rank in the links between the GPUs of one machine, if the matrix has their model and all are
+    equal."""
     names = {str(hello.get("gpu") or "") for hello in hellos.values()}
     row = matrix.interconnect_of(names.pop()) if len(names) == 1 else None
     one_machine = len({hello["agent"] or hello["name"] for hello in hellos.values()}) == 1

@@ -40,11 +40,11 @@ class Blame(Struct, frozen=True):
     """What pairings say about one kind of fault."""
 
     nodes: tuple[int, ...] = ()
-    """To blame, the worst first."""
+    """Those to blame, the worst first."""
     links: tuple[Pair, ...] = ()
     """Went wrong although both nodes did well with others."""
     undecided: tuple[Pair, ...] = ()
-    """Went wrong, and it cannot be told which of the two is to blame."""
+    """Pairs that went wrong, where either of the two may be to blame."""
 
 
 class Judgement(Struct, frozen=True):
@@ -161,7 +161,7 @@ class _Record:
         return self._partners
 
     def bad(self, node: int) -> int:
-        """With how many partners it went wrong."""
+        """The number of partners with which this node failed."""
         return self._bad[node]
 
     def share(self, node: int, without: int | None = None) -> Fraction | None:
@@ -189,7 +189,8 @@ class _Record:
         return witnesses >= (2 if met_all else WITNESSES)
 
     def _witness(self, partner: int, node: int, most: bool) -> bool:
-        """It does better without the node, if that went wrong with most; else only one that does well with all."""
+        """Whether this partner bears witness against the node: it does better without the node. If the node did not
+        go wrong with `most`, the partner must do well with all others."""
         theirs, own = self.share(partner, node), self.share(node, partner)
         if theirs is None or own is None:
             return False

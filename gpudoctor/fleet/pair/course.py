@@ -27,7 +27,7 @@ class Course:
 
     @property
     def rounds(self) -> int:
-        """Of the schedule, so far."""
+        """How many rounds of the schedule are done."""
         return self._done
 
     @property

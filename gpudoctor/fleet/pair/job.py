@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from gpudoctor.fleet.pair.job_rank import JobRank
 from gpudoctor.fleet.pair.lead import Lead, Progress, Wanted
 from gpudoctor.fleet.pair.member import Member
-from gpudoctor.fleet.pair.place import Place
 from gpudoctor.fleet.pair.rank import Rank
 from gpudoctor.fleet.pair.trials import Trials
 from gpudoctor.host.interrupts import deferred
@@ -18,7 +18,7 @@ _FAULT = 70
 
 
 def take_part(
-    place: Place, interpreter: str, wanted: Wanted, tell: Callable[[Trials], int], progress: Progress
+    place: JobRank, interpreter: str, wanted: Wanted, tell: Callable[[Trials], int], progress: Progress
 ) -> int:
     """Take part in the job; its exit code. Rank 0 leads it: `tell` prints what was measured and gives that code.
     Raises MemberError where this rank cannot go on."""

@@ -47,7 +47,7 @@ class Lead:
         self._lost: set[int] = set()
 
     def test(self) -> Trials:
-        """Let all units meet as it is wanted, then all together that are not to blame."""
+        """Let the units meet as the schedule says, then all together that are not to blame."""
         self._progress("waiting for all ranks")
         hellos = self._gather("hello", range(self._rank.place.size), JOINING_SECONDS)
         present = {rank: hello for rank, hello in hellos.items() if hello is not None}
@@ -168,7 +168,8 @@ def _own_failure(unit: Unit, hellos: Mapping[int, Mapping[str, Any]]) -> Part | 
 
 
 def _lane(one: Part, other: Part) -> Part:
-    """What became of two ranks together. Who comes late computes in the true time, who waits for it in more."""
+    """What became of two ranks together. The rank that came last has the true time; the other one's includes
+    waiting."""
     if one.status == other.status == "right":
         return min(one, other, key=lambda part: part.seconds)
     return worst([part for part in (one, other) if part.status != "right"])

@@ -17,7 +17,7 @@ class Unit(Struct, frozen=True):
 
     name: str
     ranks: tuple[int, ...]
-    """By their local number: those of the same place are paired."""
+    """Ranks by their local number: those of the same place are paired."""
 
 
 def units_of(hellos: Mapping[int, Hello], between: Between | None) -> tuple[tuple[Unit, ...], Between]:

@@ -79,7 +79,7 @@ def _ending(answer: dict[str, Any], limit: float) -> str:
 
 
 def _telling_part(error: str) -> str:
-    """An error of torch without the place in its source and the advice of Gloo; of NCCL's the last one alone."""
+    """An error of torch without its place in the source and without Gloo's advice; for NCCL only the last line."""
     kind, _, text = error.partition(": ")
     text = re.sub(r"\[(enforce fail at )?/?[\w/.-]+\.(cc|cpp|h):\d+\] ?", "", text)
     text = text.partition(" This is typically caused by")[0].rpartition("Last error: ")[2]

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from gpudoctor.fleet.pair.job_rank import JobRank
 from gpudoctor.fleet.pair.member import Answer, Member, MemberError
 from gpudoctor.fleet.pair.outcome import LOOK_SECONDS
-from gpudoctor.fleet.pair.place import Place
 from gpudoctor.fleet.pair.trials import Trial
 
 JOIN_SECONDS = 600.0
@@ -49,7 +49,7 @@ def _ports() -> list[float]:
 class Rank:
     """One rank, and its member."""
 
-    def __init__(self, place: Place, member: Member) -> None:
+    def __init__(self, place: JobRank, member: Member) -> None:
         self.place, self.member = place, member
 
     def introduce(self) -> None:

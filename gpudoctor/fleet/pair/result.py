@@ -13,6 +13,7 @@ from gpudoctor.fleet.pair.nodes import rank_name
 from gpudoctor.fleet.pair.outcome import Part, worst
 from gpudoctor.fleet.pair.schedule import Pair
 from gpudoctor.fleet.pair.trials import Met, Trials
+from gpudoctor.plain_text import enumeration
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -37,7 +38,7 @@ class PairResult:
 
     @cached_property
     def out(self) -> Mapping[int, Part]:
-        """Nodes that failed without others. If all did, it is no fault of each of them."""
+        """Nodes that failed by themselves. If all did, the fault is not in each of them."""
         out = self.trials.out
         return {} if len(out) == len(self.names) else dict(sorted(out.items()))
 
@@ -95,7 +96,7 @@ class PairResult:
 
     # --- words ---
 
-    def named(self, pair: Pair) -> tuple[str, str]:
+    def names_of(self, pair: Pair) -> tuple[str, str]:
         """The names of a pair."""
         return self.names[pair[0]], self.names[pair[1]]
 
@@ -120,9 +121,9 @@ class PairResult:
         return f"{part.detail}, {rank_name(self.trials.hellos[part.rank])} of {unit.name}"
 
 
-def listed(names: Iterable[str]) -> str:
+def in_words(names: Iterable[str]) -> str:
     """ "n1, n2 and n3"; of many, the first ones."""
     names = list(names)
     if len(names) > _MOST_NAMES:
-        return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} others"
+        return enumeration(names, _MOST_NAMES)
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

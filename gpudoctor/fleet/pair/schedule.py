@@ -31,7 +31,7 @@ def _opposite(number: int, turning: int) -> Iterable[Pair]:
 
 
 def round_of(pairs: Iterable[Pair]) -> Round:
-    """As many of these pairs as can meet at the same time, the first ones first."""
+    """A round with as many of these pairs as can meet at the same time, the first ones first."""
     chosen: list[Pair] = []
     busy: set[int] = set()
     for pair in pairs:

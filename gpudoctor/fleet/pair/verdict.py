@@ -109,7 +109,7 @@ def _pairing(result: PairResult, met: Met) -> Pairing:
     right = part.status == "right"
     return Pairing(
         round=met.round,
-        nodes=result.named(met.nodes),
+        nodes=result.names_of(met.nodes),
         status=part.status,
         gb_per_s=result.bandwidth(part.seconds) if right else None,
         seconds=part.seconds if right else None,

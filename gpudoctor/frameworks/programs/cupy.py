@@ -9,7 +9,7 @@ Rows = List[List[float]]
 
 
 def version() -> str:
-    """Of the framework."""
+    """The version of the framework."""
     return str(cupy.__version__)
 
 

@@ -17,7 +17,7 @@ FLOAT = 1
 
 
 def version() -> str:
-    """Of the framework."""
+    """The version of the framework."""
     return str(onnxruntime.__version__)
 
 

@@ -11,7 +11,7 @@ Image = List[Rows]
 
 
 def version() -> str:
-    """Of the framework."""
+    """The version of the framework."""
     return str(tensorflow.__version__)
 
 

@@ -51,7 +51,7 @@ def _releases(situation: Situation) -> Iterator[str]:
 
 
 def _judged(situation: Situation, release: str, other: str) -> Iterator[tuple[bool, bool]]:
-    """Of each compiled package: whether it works with this torch, and with another."""
+    """For each compiled package: whether it works with this torch, and whether with the other."""
     for _, wanted in _compiled(situation):
         yield package_matches(wanted, release), package_matches(wanted, other)
     for name in get_args(_Companion):
@@ -65,7 +65,7 @@ def _judged(situation: Situation, release: str, other: str) -> Iterator[tuple[bo
 
 
 def _compiled(situation: Situation) -> Iterator[tuple[str, str]]:
-    """Packages that state the torch that they were compiled for, or that the matrix knows it of."""
+    """Packages for which the torch that they were compiled for is known: they state it, or the matrix does."""
     for name in sorted({row.package for row in situation.matrix.tables.torch_dependents}):
         installed = situation.machine.installed(name)
         wanted, _ = built_for(situation, installed) if installed else ("", "")

@@ -262,7 +262,8 @@ def _chosen(
     standing: Standing = "supported",
     linalg: Runs = "unknown",
 ) -> Choice:
-    why = [f"has code for {carries}" if carries else "runs without a GPU"]
+    runs_older = " runs its " in carries
+    why = [carries if runs_older else f"has code for {carries}" if carries else "runs without a GPU"]
     if carries and row.basis in ("derived", "unknown"):
         why[0] += " (list not read from the wheel)"
     if row.cuda:

@@ -20,6 +20,9 @@ from gpudoctor.situation.extensions import alternatives
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchDependent
 
+PACKAGES_WITH_OWN_CHECKS = ("torchvision", "torchaudio", "xformers", "flash-attn", "vllm", "torchcodec")
+"""Packages that have a check of their own for the torch that they were compiled against."""
+
 
 def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
     """The torch that a package was compiled for, as a specifier, and where that was read; ("", "") if unknown."""
@@ -129,8 +132,8 @@ def _same_cuda(situation: Situation, row: TorchDependent, torch: Torch) -> bool:
 
 @answer_once
 def unloadable(situation: Situation, package: str) -> tuple[Extension, ...]:
-    """Libraries of a package that need symbols which this torch does not define. Of several that are made for one
-    place, all must lack some."""
+    """Libraries of a package that need symbols which this torch does not define. Where several are made for one
+    place, all of them must lack some."""
     environment = situation.environment
     own = [one for one in (environment.extensions if environment else ()) if one.package == package and one.of_torch]
     groups = alternatives(own).values()

@@ -9,12 +9,13 @@ import shlex
 
 from msgspec import Struct
 
-from gpudoctor.finding import AnyRemedy, Fix, Manual, ReinstallPackage, ReplacePackage
-from gpudoctor.frameworks.torch.reinstall import installed_again
-from gpudoctor.machine import EMPTY, SuspectFile, Torch
+from gpudoctor.finding import Fix, Manual, ReplacePackage
+from gpudoctor.frameworks.torch.reinstall import all_again, installed_again
+from gpudoctor.machine import EMPTY, Distribution, SuspectFile
 from gpudoctor.situation import Situation
 
 REQUIREMENTS, DAMAGED = "requirements-incomplete", "torch-install-damaged"
+FRAMEWORK_DAMAGED = "framework-install-damaged"
 OTHER_PYTHON = "packages-for-another-python"
 UNLINKED = "package-links-lead-nowhere"
 
@@ -38,7 +39,7 @@ class ImportFault(Struct, frozen=True):
     causes: tuple[str, ...] = ()
 
 
-def of_file(situation: Situation, torch: Torch, suspect: SuspectFile) -> ImportFault | None:
+def of_file(situation: Situation, suspect: SuspectFile) -> ImportFault | None:
     """What a file's problem means; None if nothing is wrong with it."""
     if suspect.problem == "not-installed":
         return _not_installed(suspect)
@@ -56,13 +57,14 @@ def of_file(situation: Situation, torch: Torch, suspect: SuspectFile) -> ImportF
         why = f"{suspect.path} lies on a file system that is mounted noexec: no library can be loaded from there."
         return ImportFault(why, (by_hand("Use a file system without noexec", text),))
     if suspect.problem in ("other-python", "other-processor"):
-        return _for_another(situation, torch, suspect)
+        return _for_another(situation, suspect)
     if not suspect.owner:
         return None
     gone = suspect.problem == "missing" or suspect.detail == EMPTY
-    causes = (DAMAGED if suspect.owner == "torch" else REQUIREMENTS, UNLINKED) if gone else ()
+    owners = (DAMAGED,) if suspect.owner == "torch" else (REQUIREMENTS, FRAMEWORK_DAMAGED)
+    causes = (*owners, UNLINKED) if gone else ()
     state = f"is {suspect.detail or suspect.problem}" if gone else "is not the file that was installed"
-    return ImportFault(f"{suspect.path}{whose} {state}.", (_again(situation, torch, suspect),), causes)
+    return ImportFault(f"{suspect.path}{whose} {state}.", (_again(situation, suspect),), causes)
 
 
 def _not_installed(suspect: SuspectFile) -> ImportFault:
@@ -71,7 +73,7 @@ def _not_installed(suspect: SuspectFile) -> ImportFault:
     return ImportFault(why, (Fix(f"Install {suspect.owner}", (package,)),), (REQUIREMENTS,))
 
 
-def _for_another(situation: Situation, torch: Torch, suspect: SuspectFile) -> ImportFault:
+def _for_another(situation: Situation, suspect: SuspectFile) -> ImportFault:
     """A file that was made for another Python or processor: whatever came with it has to be installed by this one."""
     python = situation.environment.python.value if situation.environment else None
     here = f"Python {python}" if suspect.problem == "other-python" else situation.machine.system.arch.value
@@ -79,15 +81,15 @@ def _for_another(situation: Situation, torch: Torch, suspect: SuspectFile) -> Im
     if not suspect.owner:
         return ImportFault(why, (CREATE_AGAIN,))
     causes = (OTHER_PYTHON, *((DAMAGED,) if suspect.owner == "torch" else ()))
-    return ImportFault(why, (_again(situation, torch, suspect),), causes)
+    return ImportFault(why, (_again(situation, suspect),), causes)
 
 
-def _again(situation: Situation, torch: Torch, suspect: SuspectFile) -> Fix:
-    """The owner of a file once more."""
-    if suspect.owner == "torch":
-        return installed_again(situation, torch)
-    remedy: AnyRemedy = ReinstallPackage(suspect.owner, suspect.version, why="its files are not as installed")
-    return Fix(f"Install {named(suspect)} again", (remedy,))
+def _again(situation: Situation, suspect: SuspectFile) -> Fix:
+    """The owner of a file once more: the same version, and nothing that it requires."""
+    if suspect.owner == "torch" and situation.torch is not None:
+        return installed_again(situation, situation.torch)
+    package = Distribution(suspect.owner, suspect.version)
+    return Fix(f"Install {named(suspect)} again", all_again(situation, (package,), "its files are not as installed"))
 
 
 def by_hand(title: str, text: str, *, replaces: bool = False) -> Fix:

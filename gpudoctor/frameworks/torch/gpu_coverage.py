@@ -27,7 +27,7 @@ from gpudoctor.frameworks.torch.installed_build import better_torch, build_name
 from gpudoctor.machine import Gpu, Torch
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import runs_some_build
-from gpudoctor.situation.gpu_groups import finding, together
+from gpudoctor.situation.gpu_groups import finding, group_by
 from gpudoctor.situation.nvidia_driver import refusal
 from gpudoctor.situation.usable_gpus import in_process_order, runtime_order, select
 
@@ -90,7 +90,7 @@ def _for_the_screen(situation: Situation, gpu: Gpu) -> bool:
 
 def equal_fits(some: tuple[Fit, ...]) -> tuple[tuple[Fit, ...], ...]:
     """Groups of fits with the same GPU name and the same answer."""
-    return tuple(together(some, lambda fit: (fit.gpu.name, fit.gpu.arch.value, fit.carried)).values())
+    return tuple(group_by(some, lambda fit: (fit.gpu.name, fit.gpu.arch.value, fit.carried)).values())
 
 
 def finding_about(group: tuple[Fit, ...], severity: Severity, **parts: Any) -> Finding:
@@ -135,7 +135,7 @@ def torch_for_all(situation: Situation) -> tuple[Fix, ...]:
 
 
 def without_variable(fix: Fix, name: str) -> Fix:
-    """The fix, which now also unsets a variable, unless it sets or unsets it already."""
+    """The fix with the variable unset as well, unless it sets or unsets that already."""
     if any(isinstance(remedy, SetVariable | UnsetVariable) and remedy.name == name for remedy in fix.remedies):
         return fix
     return Fix(fix.title, (*fix.remedies, UnsetVariable(name, why="the GPU's own target then counts")))
@@ -152,7 +152,7 @@ def spoiled(situation: Situation, fit: Fit) -> bool:
 
 
 def misled(fit: Fit) -> bool:
-    """Whether an override takes the GPU for one of another generation: that is a problem of its own."""
+    """Whether an override makes the GPU run code of another generation: that is a problem of its own."""
     return fit.carried.rule == "override-out-of-generation"
 
 

@@ -1,4 +1,4 @@
-"""From a failed `import torch` to its reason and its fix.
+"""From a failed import, of torch or of another framework, to its reason and its fix.
 
 The error names a file, and the file has an owner: that one is repaired. torch is installed again only where its own
 files are wrong. Limits, mounts and rights are nobody's files. What tells nothing is said to be unknown, with the step
@@ -33,17 +33,35 @@ from gpudoctor.frameworks.torch.file_faults import (
 )
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of
-from gpudoctor.frameworks.torch.reinstall import installed_again
+from gpudoctor.frameworks.torch.reinstall import all_again, installed_again
 from gpudoctor.frameworks.torch.required_packages import missing_pins, out_of_range, wrong_pins
-from gpudoctor.machine import NOT_STARTED, WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile, Torch
-from gpudoctor.matrix.versions import figures
+from gpudoctor.machine import (
+    NOT_STARTED,
+    WORKING_FOLDER,
+    Distribution,
+    ImportTrial,
+    ModuleImport,
+    ShadowingModule,
+    SuspectFile,
+    Torch,
+)
+from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.import_order import from_pythonpath
 
-SHADOWED = "module-shadowed"
+SHADOWED, VARIABLE = "module-shadowed", "framework-variable"
 
 INTERRUPTED = "torch-install-interrupted"
 _OF_TORCH = r"lib(?:torch|c10|caffe2|shm)(?:_\w+)?\.so"
+_COMPILED_FOR_TORCH = ("torchvision", "torchaudio")
+_OF_ANOTHER_TORCH = (
+    r"undefined symbol|operator torch(?:vision|audio)::\w+ does not exist|different CUDA versions|"
+    r"lib(?:torch|c10)\w*\.so: cannot open"
+)
+_OF_TORCHS_MODULES = ("torch-module-missing", "module-missing")
+"""Rows of the matrix that speak of modules which torch needs."""
+_OFTEN_NAMED = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "ROCM_HOME", "VIRTUAL_ENV")
+"""Messages advise to set these; that they are set is no fault."""
 _NO_MEMORY = r"MemoryError|[Cc]annot allocate memory|std::bad_alloc"
 _NO_THREADS = (
     r"can't start new thread|[Tt]hread creation failed|pthread_create failed|Resource temporarily unavailable"
@@ -55,8 +73,15 @@ _LARGE = 64 << 30
 
 class _Case(Struct, frozen=True):
     situation: Situation
-    torch: Torch
     trial: ImportTrial
+    module: str
+    """What was imported: "torch", "jax"."""
+    path: str
+    """Its folder."""
+    torch: Torch | None = None
+    """If torch itself was imported."""
+    package: Distribution | None = None
+    """If another module was: what brings it."""
 
     @property
     def text(self) -> str:
@@ -66,8 +91,20 @@ class _Case(Struct, frozen=True):
 
 def explain(situation: Situation, torch: Torch, trial: ImportTrial) -> ImportFault:
     """The first rule that knows the failure answers."""
-    case = _Case(situation, torch, trial)
+    return _explained(_Case(situation, trial, "torch", torch.path, torch))
+
+
+def explain_other(situation: Situation, module: ModuleImport, trial: ImportTrial) -> ImportFault:
+    """The same for a module beside torch."""
+    installed = situation.machine.installed(module.package)
+    site = posixpath.dirname(installed.path) if installed and installed.path else ""
+    path = posixpath.join(site, module.module.replace(".", "/")) if site else ""
+    return _explained(_Case(situation, trial, module.module, path, package=installed))
+
+
+def _explained(case: _Case) -> ImportFault:
     fault = next(fault for rule in _RULES if (fault := rule(case)) is not None)
+    trial = case.trial
     for path in {file.path for file in trial.suspects if file.path and file.path in trial.error}:
         fault = replace(fault, why=fault.why.replace(path, posixpath.basename(path)))
     return fault
@@ -155,15 +192,16 @@ def _incomplete_python(case: _Case) -> ImportFault | None:
 def _put_first(case: _Case) -> ImportFault | None:
     """A file outside of the environment, which a variable or a start file puts before its packages."""
     files = [file for file in case.trial.suspects if not file.standard and file.path]
-    first = next((file for file in files if file.path in case.text), files[0] if files else None)
+    innermost = next((file for file in files if file.problem or file.path in case.trial.files[:1]), None)
+    first = next((file for file in files if file.path in case.text), innermost or (files[0] if files else None))
     if first is None:
         return None
-    if from_pythonpath(case.situation, first.path) and not from_pythonpath(case.situation, case.torch.path):
+    if from_pythonpath(case.situation, first.path) and not from_pythonpath(case.situation, case.path):
         why = f"PYTHONPATH puts {first.path} before the packages of this environment."
         unset = UnsetVariable("PYTHONPATH", why="it leads to other packages than the installed ones")
         return ImportFault(why, (Fix("Unset PYTHONPATH", (unset,)),), (REQUIREMENTS, "torch-shadowed"))
     folder = posixpath.dirname(first.path)
-    if first.put_first and not case.torch.path.startswith(f"{folder}/"):
+    if first.put_first and not case.path.startswith(f"{folder}/"):
         text = f"Take {folder} out of {first.put_first}, or remove that file, if nothing else needs it."
         why = f"{first.put_first} makes Python look into {folder}, where it finds {first.path}."
         return ImportFault(why, (by_hand(f"Take the folder out of {posixpath.basename(first.put_first)}", text),))
@@ -175,9 +213,10 @@ def _illegal_instruction(case: _Case) -> ImportFault | None:
         return None
     flags = case.situation.machine.system.cpu_flags.value
     lacking = " This processor has no AVX2." if flags and "avx2" not in flags else ""
+    build = "an older processor-neutral build of torch (conda-forge's)" if case.torch else "an older build"
     text = (
-        "Use an older processor-neutral build of torch (conda-forge's), or a machine whose processor has AVX2; in a "
-        "virtual machine pass the host's processor through (cpu host-passthrough)."
+        f"Use {build}, or a machine whose processor has AVX2; in a virtual machine pass the host's processor through "
+        "(cpu host-passthrough)."
     )
     why = f"The build uses an instruction that this processor does not know.{lacking}"
     return ImportFault(why, (by_hand("Use a processor with AVX2, or another build", text),))
@@ -186,9 +225,12 @@ def _illegal_instruction(case: _Case) -> ImportFault | None:
 def _static_tls(case: _Case) -> ImportFault | None:
     if "static TLS" not in case.text:
         return None
-    text = "Import torch before other libraries, or start with LD_PRELOAD set to the library that the error names."
+    text = (
+        f"Import {case.module} before other libraries, or start with LD_PRELOAD set to the library that the error "
+        "names."
+    )
     why = "The process has no room left for thread-local data of this library."
-    return ImportFault(why, (by_hand("Import torch first", text),))
+    return ImportFault(why, (by_hand(f"Import {case.module} first", text),))
 
 
 def _out_of_memory(case: _Case) -> ImportFault | None:
@@ -198,7 +240,7 @@ def _out_of_memory(case: _Case) -> ImportFault | None:
     said = re.search(_NO_MEMORY, case.text) is not None
     if narrow and space is not None and (said or case.trial.signal in _CRASHES or "map segment" in case.text):
         text = "Run `ulimit -v unlimited` before the program, or remove the limit where it is set (limits.conf, job)."
-        why = f"`ulimit -v` limits the address space to {_size(space)}, and torch reserves more."
+        why = f"`ulimit -v` limits the address space to {_size(space)}, and {case.module} reserves more."
         return ImportFault(why, (by_hand("Lift the limit of the address space", text),))
     if case.trial.signal != "SIGKILL" and not said:
         return None
@@ -227,7 +269,7 @@ def _out_of_threads(case: _Case) -> ImportFault | None:
 
 
 def _c_library(case: _Case) -> ImportFault | None:
-    if cannot_load(case.situation, case.torch):
+    if case.torch and cannot_load(case.situation, case.torch):
         fixes = better_torch(case.situation)[:1] or (_find_out(case),)
         return ImportFault("This torch is built for another C library than this system has.", fixes)
     if re.search(r"version .GLIBC_[\d.]+. not found", case.text) is None:
@@ -253,13 +295,13 @@ def _variable(case: _Case) -> ImportFault | None:
 def _wrong_file(case: _Case) -> ImportFault | None:
     """One of the files that the failure points at cannot be what it should be."""
     path = case.situation.variable("PYTHONPATH") or ""
-    for suspect in (*case.trial.suspects, *case.torch.unloadable):
+    for suspect in (*case.trial.suspects, *(case.torch.unloadable if case.torch else ())):
         foreign = suspect.problem in ("other-python", "other-processor")
         if foreign and any(suspect.path.startswith(f"{one.rstrip('/')}/") for one in path.split(":") if one):
             why = f"{suspect.path} is for {suspect.detail}, and PYTHONPATH makes this Python import it."
             unset = UnsetVariable("PYTHONPATH", why="it leads to packages of another Python")
             return ImportFault(why, (Fix("Unset PYTHONPATH", (unset,)),), ("torch-shadowed",))
-        fault = of_file(case.situation, case.torch, suspect)
+        fault = of_file(case.situation, suspect)
         if fault is not None:
             return fault
     return None
@@ -267,7 +309,7 @@ def _wrong_file(case: _Case) -> ImportFault | None:
 
 def _damaged_torch(case: _Case) -> ImportFault | None:
     """Damaged files of torch explain an error that names one of them or a module of torch, and a crash."""
-    if not case.torch.damaged:
+    if case.torch is None or not case.torch.damaged:
         return None
     damaged = {posixpath.basename(file.path) for file in case.torch.damaged}
     libraries = re.findall(r"[\w.+-]+\.so\b[\w.]*", case.text)
@@ -282,16 +324,25 @@ def _damaged_torch(case: _Case) -> ImportFault | None:
     return ImportFault("", (installed_again(case.situation, case.torch),), causes) if explained else None
 
 
+def _for_another_torch(case: _Case) -> ImportFault | None:
+    """What is compiled for one torch fails with another in the loader, or where it registers its operators."""
+    if case.torch or case.module not in _COMPILED_FOR_TORCH or not re.search(_OF_ANOTHER_TORCH, case.text):
+        return None
+    text = f"Install the {case.module} that was built for this torch, from the index that torch came from."
+    fix = by_hand(f"Install the {case.module} of this torch", text, replaces=True)
+    return ImportFault(f"This {case.module} was built for another torch.", (fix,), (f"{case.module}-mismatch",))
+
+
 def _missing_library(case: _Case) -> ImportFault | None:
     name = re.search(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", case.text)
     if name is None:
         return None
-    if re.match(_OF_TORCH, name[1]):
+    why = f"The loader cannot find the library {name[1]}."
+    if case.torch is not None and re.match(_OF_TORCH, name[1]):
         why = f"{name[1]} is a part of torch, and is not there."
         return ImportFault(why, (installed_again(case.situation, case.torch),), (DAMAGED, INTERRUPTED))
-    why = f"The loader cannot find the library {name[1]}."
-    pins = missing_pins(case.situation, case.torch, (name[1],))
-    if pins is None and distribution_of(name[1]):
+    pins = missing_pins(case.situation, case.torch, (name[1],)) if case.torch else None
+    if case.torch is not None and pins is None and distribution_of(name[1]):
         pins = wrong_pins(case.situation, case.torch)  # the library of another release has another name
         causes = ("cudnn-mismatch",) if family_of(name[1]) == family_of("libcudnn.so") else ()
         if pins:
@@ -312,7 +363,7 @@ def _undefined_symbol(case: _Case) -> ImportFault | None:
     row = case.situation.matrix.cause_of(case.text, case.situation.built_for)
     causes = (REQUIREMENTS, *((row.slug, *row.also) if row else ()))
     why = "Two libraries are not of the same release."
-    pins = wrong_pins(case.situation, case.torch)
+    pins = wrong_pins(case.situation, case.torch) if case.torch else None
     return ImportFault(why, (pins or _find_out(case),), causes)
 
 
@@ -358,29 +409,61 @@ def _bad_bytecode(case: _Case) -> ImportFault | None:
 def _known_text(case: _Case) -> ImportFault | None:
     """A text that the matrix knows."""
     row = case.situation.matrix.cause_of(case.text, case.situation.built_for)
-    if row is None or row.about != "environment":
+    if row is None or row.about != "environment" or (case.torch is None and row.id in _OF_TORCHS_MODULES):
         return None
     meaning = row.meaning[:1].upper() + row.meaning[1:]
     return ImportFault(f"{meaning}.", (by_hand("Follow the workaround", row.workaround),), (row.slug, *row.also))
+
+
+def _not_there(case: _Case) -> ImportFault | None:
+    """A package has its record, and Python does not find its module."""
+    name = case.module.partition(".")[0]
+    if case.package is None or re.search(rf"No module named '{re.escape(name)}'", case.text) is None:
+        return None
+    package = case.package
+    if package.direct_url.startswith("file:"):
+        folder = package.direct_url.removeprefix("file://")
+        release = f"{package.name}=={public_version(package.version)}"
+        text = f"Restore {folder}, or install a release: pip install --force-reinstall --no-deps {release}"
+        why = f"{package.name} {package.version} was installed from {folder}, and its modules are not found there."
+        return ImportFault(why, (by_hand("Restore the folder that it was installed from", text, replaces=True),))
+    why = f"{package.name} {package.version} is recorded as installed, and its modules are not there."
+    again = all_again(case.situation, (package,), "its modules are not there")
+    return ImportFault(why, (Fix(f"Install {package.name} {package.version} again", again),))
 
 
 def _missing_module(case: _Case) -> ImportFault | None:
     module = re.search(r"No module named '([\w.]+)'", case.text)
     if module is None:
         return None
-    top = module[1].partition(".")[0]
+    top, _, inner = module[1].partition(".")
+    parent = case.trial.files[0] if inner and case.trial.files else ""
+    brought = next((file.owner for file in case.trial.suspects if file.owner and f"/{top}/{inner}" in file.path), "")
+    if brought and parent.endswith(f"/{module[1].rpartition('.')[0].replace('.', '/')}/__init__.py"):
+        why = f"Python takes {parent} for {top}, and that has no {inner}: {brought} brings it."
+        return ImportFault(why, (by_hand(f"Rename {parent}", f"Rename or remove {parent}."),))
     asking = next((file for file in case.trial.suspects if not file.standard), None)
-    by = f" {asking.path} imports it." if asking and asking.owner != "torch" else ""
+    by = f" {asking.path} imports it." if asking and asking.owner != case.module.partition(".")[0] else ""
     text = f"Install the package that has the module {top}, or remove what imports it."
     why = f"No installed package has the module {top}.{by}"
     causes = () if asking is not None and not asking.owner else (REQUIREMENTS,)
     return ImportFault(why, (by_hand(f"Install the module {top}", text),), causes)
 
 
+def _numpy_of_another_major(case: _Case) -> ImportFault | None:
+    """A module that was compiled with NumPy 1 finds nothing where NumPy 2 has its interface."""
+    numpy = case.situation.machine.installed("numpy")
+    if numpy is None or case.torch is not None or "_ARRAY_API not found" not in case.text:
+        return None
+    why = f"{case.module} was compiled for NumPy 1, and NumPy {numpy.version} is installed."
+    older = ReplacePackage("numpy", "<2", why=f"{case.module} was compiled for NumPy 1")
+    return ImportFault(why, (Fix("Install a NumPy before 2", (older,)),))
+
+
 def _another_release(case: _Case) -> ImportFault | None:
     """A package that lacks a name, and is whole: it is of another release than the one that asks needs."""
     lacking = re.search(r"(?:cannot import name '\w+' from|module) '([\w.]+)'", case.text)
-    if lacking is None or lacking[1].partition(".")[0] == "torch":
+    if lacking is None or lacking[1].partition(".")[0] == case.module.partition(".")[0]:
         return None
     top = lacking[1].partition(".")[0].replace("_", "-").lower()
     suspect = next((file for file in case.trial.suspects if file.owner == top), None)
@@ -393,9 +476,9 @@ def _another_release(case: _Case) -> ImportFault | None:
 
 def _out_of_range(case: _Case) -> ImportFault | None:
     """A package that the error passed through is of a release that torch does not want."""
-    for suspect in case.trial.suspects:
+    for suspect in case.trial.suspects if case.torch else ():
         specifier = out_of_range(case.situation, suspect.owner) if suspect.owner else ""
-        if specifier:
+        if specifier and case.torch:
             why = (
                 f"torch {case.torch.version} requires {suspect.owner}{specifier}, and {suspect.version} is installed."
             )
@@ -406,16 +489,44 @@ def _out_of_range(case: _Case) -> ImportFault | None:
 
 def _asking(case: _Case, lacking: SuspectFile) -> str:
     others = (file for file in case.trial.suspects if file.owner and file.owner != lacking.owner)
-    return named(next(others, SuspectFile(path="", owner="torch", version=case.torch.version)))
+    version = case.torch.version if case.torch else ""
+    return named(next(others, SuspectFile(path="", owner=case.module, version=version)))
+
+
+def _keras_backend(case: _Case) -> ImportFault | None:
+    """Keras takes the package that computes for it from a variable, else from a file in the user's home folder."""
+    asked = re.search(r"Unable to import backend : (\S+)", case.text)
+    if asked is None:
+        return None
+    if case.situation.variable("KERAS_BACKEND") == asked[1]:
+        why = f"KERAS_BACKEND={asked[1]} names no backend of this Keras."
+        unset = UnsetVariable("KERAS_BACKEND", why="Keras then takes its own")
+        return ImportFault(why, (Fix("Unset KERAS_BACKEND", (unset,)),), (VARIABLE,))
+    why = f"A settings file names {asked[1]}, which is no backend of this Keras."
+    text = (
+        'In ~/.keras/keras.json (or that of KERAS_HOME) set "backend" to tensorflow, jax or torch, or remove the '
+        "file."
+    )
+    return ImportFault(why, (by_hand("Correct keras.json", text),))
+
+
+def _variable_in_the_error(case: _Case) -> ImportFault | None:
+    """The error speaks of a variable, and it is set."""
+    name = next((name for name in case.trial.named if name not in _OFTEN_NAMED), None)
+    if name is None:
+        return None
+    unset = UnsetVariable(name, why="the error names it")
+    why = f"The error names the variable {name}, which is set here."
+    return ImportFault(why, (Fix(f"Unset {name}", (unset,)),), (VARIABLE,))
 
 
 def _file_of_nobody(case: _Case) -> ImportFault | None:
     """The innermost file of the error that is not Python's own: no package brought it."""
     innermost = next((file for file in case.trial.suspects if not file.standard and file.path), None)
-    own = case.torch.path and innermost is not None and innermost.path.startswith(f"{case.torch.path}/")
+    own = case.path and innermost is not None and innermost.path.startswith(f"{case.path}/")
     if innermost is None or innermost.owner or own or case.trial.signal:
         return None
-    text = f"Repair, rename or remove {innermost.path}: it runs whenever torch is imported here."
+    text = f"Repair, rename or remove {innermost.path}: it runs whenever {case.module} is imported here."
     why = f"The error comes from {innermost.path}, which no installed package brought."
     return ImportFault(why, (by_hand(f"Repair {innermost.path}", text),))
 
@@ -429,7 +540,7 @@ def _unknown(case: _Case) -> ImportFault:
             (f" of {named(file)}" for file in case.trial.suspects if file.path == loading and file.owner), ""
         )
         why = f"It was loading {loading}{owner}; why that fails is not known."
-    elif innermost is not None and innermost.owner not in ("", "torch"):
+    elif innermost is not None and innermost.owner not in ("", case.module.partition(".")[0]):
         text = f"Update or remove {innermost.owner}: the error comes from its code, and its files are as installed."
         why = f"The error comes from {innermost.path} of {named(innermost)}."
         return ImportFault(why, (by_hand(f"Update or remove {innermost.owner}", text),))
@@ -457,12 +568,17 @@ _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
     _wrong_file,
     _damaged_torch,
     _bad_bytecode,
+    _keras_backend,
+    _numpy_of_another_major,
+    _for_another_torch,
     _missing_library,
     _undefined_symbol,
+    _not_there,
     _known_text,
     _missing_module,
     _out_of_range,
     _another_release,
+    _variable_in_the_error,
     _file_of_nobody,
     _unknown,
 )
@@ -475,9 +591,12 @@ def _find_out(case: _Case) -> Fix:
     environment = case.situation.environment
     interpreter = shlex.quote((environment.interpreter if environment else "") or "python3")
     if case.trial.hung:
-        text = f"Run `{interpreter} -X importtime -c 'import torch'`: the last lines name what was imported before."
+        text = f"Run `{interpreter} -X importtime -c 'import {case.module}'`: the last lines name what came before."
     else:
-        text = f"Run `{interpreter} -v -c 'import torch'`: the last lines before the error name the file that fails."
+        text = (
+            f"Run `{interpreter} -v -c 'import {case.module}'`: the last lines before the error name the file that "
+            "fails."
+        )
     return by_hand("Find the file that fails", text)
 
 

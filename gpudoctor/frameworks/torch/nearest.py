@@ -35,9 +35,9 @@ def nearest(situation: Situation, choices: tuple[Choice, ...], keep: Torch | Non
 
 
 def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
-    """The nearest choice without a known fault, with the one that it replaces; else the nearest. A fault of the kept
-    release itself, whatever the GPU, is no reason to leave that release; one of its ROCm builds is no fault of the
-    CUDA build that is kept."""
+    """The nearest choice without a known fault, and the one that it replaces; else the nearest choice. A fault of the
+    kept release itself, on any GPU, is no reason to leave that release; and a fault of one of its ROCm builds is none
+    of the CUDA build that is kept."""
     first = _nearest(matrix, choices, keep)
     same_kind = bool(first and keep and bool(first.rocm) == bool(keep.rocm or keep.hip))
     if first and keep and same_kind and first.fault_of_release and _distance(first, keep) == (0, ()):

@@ -93,7 +93,7 @@ def _variables(
         SetVariable(
             name=name,
             value=value,
-            why=f"{gfx} then runs the code of {matrix.gfx_of_override(value)}: a workaround, not supported by AMD"
+            why=f"{gfx} then runs the code of {matrix.gfx_of_override(value)}, which AMD does not support"
             + (f"; {policy.note}" if policy.note else ""),
         )
         for name, (value, (gfx, policy)) in wanted.items()

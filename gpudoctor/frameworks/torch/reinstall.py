@@ -26,7 +26,8 @@ def installed_again(situation: Situation, torch: Torch) -> Fix:
 
 
 def all_again(situation: Situation, packages: Iterable[Distribution], why: str) -> tuple[AnyRemedy, ...]:
-    """The same versions of several packages, torch first: each from the index that its version names."""
+    """Install the same versions of several packages again, torch first, each from the index that its version
+    names."""
     torch, remedies = situation.torch, list[AnyRemedy]()
     for one in sorted(packages, key=lambda one: one.name != "torch"):
         if one.name == "torch" and torch is not None:

@@ -19,8 +19,6 @@ from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 
-SLUG = "requirements-incomplete"
-
 Breaks = Literal["import", "gpu", "part", "nothing"]
 Problem = Literal["absent", "outside", "damaged"]
 
@@ -42,7 +40,7 @@ class Effect(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As it ends a sentence: "`import torch` fails"."""
+        """The end of a sentence: "`import torch` fails"."""
         if self.breaks == "import":
             return f"`import {self.package.replace('-', '_')}` fails"
         return "GPU work fails" if self.breaks == "gpu" else f"{self.part or self.package} fails"
@@ -63,7 +61,7 @@ class Unmet(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """In a list: "sympy>=1.13.3 (1.12 is installed)"."""
+        """An item of a list: "sympy>=1.13.3 (1.12 is installed)"."""
         if self.problem == "absent":
             return f"{self.name}{self.specifier} (not installed)"
         version = self.found.version if self.found else ""
@@ -135,16 +133,21 @@ def effect_of(situation: Situation, name: str) -> Effect | None:
 
 
 Effects = dict[tuple[str, str], Effect]
-"""By the name of who requires something, and its own."""
+"""Effects by the name of the requiring package and that of the required one."""
 
 
 def _effects(situation: Situation, required: Iterable[Required]) -> Effects:
-    """What breaks without each requirement. What a requirement needs in turn breaks the same."""
+    """What breaks without each requirement. What a requirement needs in turn breaks the same, unless it is known what
+    breaks for the package at the root without it: jaxlib requires SciPy, and JAX does without it."""
     roots, worst, effects = situation.matrix.gpu_packages, dict[str, Effect](), Effects()
     for one in required:
-        use = situation.matrix.use_of(one.what.name, one.by.name, one.by.version)
+        by, use = one.by, situation.matrix.use_of(one.what.name, one.by.name, one.by.version)
+        inherited = worst.get(by.name) if by.name not in roots else None
+        root = situation.machine.installed(inherited.package) if use is None and inherited is not None else None
+        if root is not None and root.name != by.name:
+            by, use = root, situation.matrix.use_of(one.what.name, root.name, root.version)
         if use is not None:
-            effect = Effect(use.breaks, one.by.name, use.part, use.spare)
+            effect = Effect(use.breaks, by.name, use.part, use.spare)
         elif one.by.name in roots or one.by.name not in worst:
             effect = Effect("part", one.by.name)
         else:
@@ -173,8 +176,13 @@ def _judged(
     if found is not None and not _missed(found, effect):
         problem = "outside"
         blamed = [one for one in several if not (one.what.admits(found.version) or _judged_elsewhere(one))]
-        blamed = [one for one in blamed if not _does_as_well(situation, one, found)]
+        # Of two releases in one folder package-installed-twice tells which is to stay, and so what is required.
+        blamed = [one for one in blamed if not (one.by.twins or _does_as_well(situation, one, found))]
         effect = min((effects[one.by.name, name] for one in blamed), key=_weight, default=effect)
+    if effect.breaks == "import" and situation.imported(effect.package):
+        if problem == "outside":
+            return None  # it works; another release may not (JAX 0.4.23 asks for no limit, and fails with NumPy 2.4)
+        effect = Effect("part", effect.package, f"what uses it in {effect.package}", effect.spare)
     if not blamed or (problem != "damaged" and not any(_by_its_records(situation, one.by) for one in blamed)):
         return None
     severity = _severity(situation, problem, effect, found)
@@ -231,7 +239,7 @@ def _by_its_records(situation: Situation, by: Distribution) -> bool:
 def _severity(situation: Situation, problem: Problem, effect: Effect, found: Distribution | None) -> Severity | None:
     torch = situation.torch
     if effect.breaks == "import":
-        return "warning" if effect.package == "torch" and situation.torch_imported else "error"
+        return "error"
     if effect.breaks == "nothing":
         return None
     if effect.breaks == "gpu" and effect.package != "torch":

@@ -120,8 +120,8 @@ def family_in_the_way(situation: Situation, family: str) -> tuple[Library, ...]:
 
 
 def missing_symbols(situation: Situation, family: str | None = None) -> Iterator[MissingSymbols]:
-    """Where one of NVIDIA's libraries, of that family (None: of any but cuDNN's), lacks what another needs. What is
-    needed at the import is not missing where the import worked."""
+    """Symbols that one of NVIDIA's libraries lacks and another needs, in that family (None: in any but cuDNN's).
+    After an import that worked, what the import needs does not count."""
     for one in situation.environment.missing_symbols if situation.environment else ():
         own = family_of(one.library)
         if (own == family if family else own in DISTRIBUTIONS and own != "libcudnn") and (

@@ -13,6 +13,7 @@ from gpudoctor.finding import Evidence, Severity
 from gpudoctor.frameworks.torch.gpu_coverage import aside, fits, weight
 from gpudoctor.machine import LISTING, Gpu, SmokeDevice, SmokeKernel, Vendor
 from gpudoctor.matrix.rows import ErrorPattern
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 
 CRASH, WRONG, BUSY = "smoke-crash", "smoke-wrong-result", "gpu-busy-or-exclusive"
@@ -37,7 +38,7 @@ class Fault(Struct, frozen=True):
     gpus: tuple[Gpu, ...] = ()
     """None: the CPU, the environment, or unknown GPUs."""
     causes: tuple[ErrorPattern, ...] = ()
-    """Rows whose text matched, the first one first."""
+    """Rows with a matching pattern, the first one first."""
     vendor: Vendor | None = None
     """Whose GPUs it is about, where they are not known."""
     mixed: bool = False
@@ -104,11 +105,10 @@ def summary(fault: Fault) -> str:
     if all(kernel.name == LISTING for kernel in fault.kernels):
         return "torch cannot list its devices"
     names = list(dict.fromkeys(_name(kernel) for kernel in fault.kernels))
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     one = fault.ran == 1
     does = ("computes" if one else "compute") + " wrong values" if fault.slug == WRONG else "fails" if one else "fail"
     count = f"{len(fault.kernels)} of {fault.ran} smoke kernel{'' if one else 's'}"
-    return f"{count} {does}: {', '.join(names[:_SHOWN])}{more}"
+    return f"{count} {does}: {enumeration(names, _SHOWN)}"
 
 
 def error_text(situation: Situation, fault: Fault) -> str:

@@ -5,6 +5,8 @@ Holds no checks itself.
 
 from __future__ import annotations
 
+import shlex
+
 from gpudoctor.finding import (
     AddContainerFlags,
     Fix,
@@ -54,7 +56,7 @@ def fixes(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
 
 
 def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
-    """The fixes in the row that the text matched. Inside WSL the driver is Windows'."""
+    """Fixes from the row that matched the text. Inside WSL the driver is Windows'."""
     found = []
     for row in fault.causes[:1]:
         of_driver = not _OF_THE_DRIVER.isdisjoint((row.slug, *row.also))
@@ -67,8 +69,8 @@ def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
 
 
 def _with_code(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
-    """Builds for the GPU, without the one that just failed on it; none where nobody named the GPU, or where another
-    program failed."""
+    """Builds for the GPU, without the one that just failed on it; none if the GPU is unknown, or if another program
+    failed."""
     if not fault.gpus or not all(row.of_torch for row in fault.causes):
         return ()
     all_fits = fits(situation)
@@ -124,6 +126,8 @@ def _found_out(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     alone = f"gpudoctor smoke --level {level}"
     if device and kernel.name != LISTING:
         alone += f" --kernel {kernel.name} --device {device}"
+    if situation.environment and situation.environment.prefix:
+        alone += f" --python {shlex.quote(situation.environment.prefix)}"
     again = (
         f"Run it again alone: `{alone}`. If it sometimes passes, the fault comes and goes: check heat, "
         "power supply and overclocking, and `dmesg`."

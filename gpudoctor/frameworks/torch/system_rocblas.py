@@ -9,7 +9,7 @@ from gpudoctor.frameworks.torch.coverage import OVERRIDE, gfx_answer, override_i
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import minor
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import called, finding, together
+from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.system_rocm import SystemRocm, for_display, system_rocm
 
 _CHOSEN_FOLDER = "ROCBLAS_TENSILE_LIBPATH"
@@ -21,7 +21,7 @@ def rocblas_of_system(situation: Situation) -> Iterator[Finding]:
     if rocm is None or rocm.blas_gfx is None or situation.variable(_CHOSEN_FOLDER):
         return
     lacking = [gpu for gpu in situation.usable_of("amd") if lacks_kernels(situation, rocm.blas_gfx, gpu)]
-    for gpus in together(lacking, lambda gpu: (gpu.name, gpu.arch.value)).values():
+    for gpus in group_by(lacking, lambda gpu: (gpu.name, gpu.arch.value)).values():
         gfx = gpus[0].arch.value or ""
         yield finding(
             "warning",

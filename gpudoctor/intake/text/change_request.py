@@ -8,7 +8,7 @@ from gpudoctor.intake.text.lines import Line
 
 _TITLE = re.compile(
     r"\s*#?\s*(?:(?:fix|feat|docs?|chore|refactor|tests?|ci|perf|build|style|revert)(?:\([^)\n]{1,60}\))?!?: \S"
-    r"|(?:Add|Document|Explain|Mention|Update|Improve)\b.{0,60}\b(?:note|section|docs?|documentation|troubleshooting"
+    r"|(?:[Aa]dd|[Dd]ocument|[Ee]xplain|[Mm]ention|[Uu]pdate|[Ii]mprove)\b.{0,60}\b(?:note|section|docs?|documentation|troubleshooting"
     r"|readme|FAQ)\b)"
 )
 """As people write the first line of a commit."""
@@ -16,7 +16,9 @@ _SIGNS = re.compile(
     r"(?im)^#{1,4} {0,3}(?:summary|test plan|testing|changes|what changed|validation|motivation|related issue)\b"
     r"|\bthis (?:pr|pull request|commit|patch)\b|^(?:closes|fixes|resolves):? #\d"
     r"|\b(?:before|after) this pr\b|contributor licen[cs]e agreement|^pull request #\d"
-    r"|^(?:this|it) (?:adds|fixes|changes|removes|implements|introduces|moves)\b|\bthis implementation\b"
+    r"|\badr-\d{3,4}\b|^#{0,4} {0,3}(?:decision|consequences|considered (?:options|alternatives))$"
+    r"|^(?:this|it) (?:adds|fixes|changes|removes|implements|introduces|moves)\b|(?-i:^Adds\b)"
+    r"|\bthis implementation\b"
 )
 _MOST_BEFORE = 5
 """Lines before the title."""
@@ -27,6 +29,6 @@ _ENOUGH = 2
 
 
 def is_change_request(lines: tuple[Line, ...]) -> bool:
-    """Whether the text is a pull request or the message of a commit."""
+    """Whether the text is a pull request, the message of a commit, or the record of a decision."""
     signs = {sign[0].lower() for sign in _SIGNS.finditer("\n".join(line.text for line in lines[:_MOST_LINES]))}
     return len(signs) >= _ENOUGH or (bool(signs) and any(_TITLE.match(line.text) for line in lines[:_MOST_BEFORE]))

@@ -12,6 +12,7 @@ from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
 
 if TYPE_CHECKING:
+    from gpudoctor.matrix.errors import Message
     from gpudoctor.matrix.questions import Matrix
 
 _EXCEPTION = re.compile(r"\s{0,8}(?:[\w.]{1,80}\.)?[A-Z]\w{2,60}(?:Error|Exception|Warning|Interrupt|Exit|Abort)\b:?")
@@ -55,6 +56,9 @@ _TF_GPU = re.compile(
     r"name: (?P<name>[^,\n]{2,80}), (?:pci bus id: (?P<bdf>[0-9a-f:.]{7,16}), )?compute capability: "
     r"(?P<major>\d{1,2})\.(?P<minor>\d)"
 )
+_TF_AMD = re.compile(
+    r"name: (?P<name>[^,\n]{2,80}), pci bus id: [0-9a-f:.]{7,16}\) with AMDGPU version ?: ?(?P<gfx>gfx\w{3,4})"
+)
 _SERVES = re.compile(r"driver on your system is too old \(found version (?P<version>\d{4,5})\)")
 _HAVE = re.compile(r"PyTorch [\w.+]{3,40} with CUDA \w{1,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
 _BNB = re.compile(
@@ -72,11 +76,17 @@ _KINDS = (
             r"Found no NVIDIA driver on your system|The NVIDIA driver on your system is too old|cudaGetDeviceCount"
         ),
     ),
-    ("cpu", re.compile(r"Torch not compiled with CUDA enabled")),
+    (
+        "cpu",
+        re.compile(
+            r"Torch not compiled with CUDA enabled"
+            r"|(?:[Tt]orch built with CUDA|torch\.backends\.cuda\.is_built\(\)|CUDA built)\s?[:=]\s{0,12}False"
+        ),
+    ),
     ("rocm", re.compile(r"\bHIP error: |No HIP GPUs are available")),
 )
 """What only a torch of one kind prints."""
-_KIND_SIGNS = re.compile(r"NVIDIA driver|cudaGet|not compiled|HIP ")
+_KIND_SIGNS = re.compile(r"NVIDIA driver|cudaGet|not compiled|HIP |built")
 _SMI_HEAD = re.compile(
     r"Driver Version: (?P<driver>\d{3}\.\d{2,3}(?:\.\d{1,2})?)\s{1,30}(?:CUDA Version: (?P<cuda>\d{1,2}\.\d))?"
 )
@@ -96,6 +106,8 @@ def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
 def _unwrapped(lines: tuple[Line, ...]) -> Iterator[Line]:
     """Each line with the next one, as a terminal or a person may have broken it in two."""
     for line, following in pairwise(lines):
+        if is_hypothetical(line.text) or is_hypothetical(following.text):
+            continue
         if following.text[:1] == " " or len(line.text) >= _BROKEN_FROM:
             yield Line(line.number, f"{line.text} {following.text.strip()}")
         if len(line.text) >= _BROKEN_FROM:
@@ -104,18 +116,26 @@ def _unwrapped(lines: tuple[Line, ...]) -> Iterator[Line]:
 
 def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
     """The lines that hold a known message, each message once, in their order. A heading counts only where the line
-    below it names no cause."""
+    below it names no cause, and a title only where no other line holds its message with more that tells."""
     texts = [line.text for line in lines]
     if any("in function ggml_" in text for text in texts):
         texts = [_with_place(text, following) for text, following in zip_longest(texts, texts[1:], fillvalue="")]
     first = {text: place for place, text in reversed(list(enumerate(texts)))}
     messages = matrix.messages_in("\n".join(text if first[text] == place else "" for place, text in enumerate(texts)))
     named = {message.number for message in messages if message.names_cause}
+    title = next((number for number, text in enumerate(texts, 1) if text.strip()), 0)
     return tuple(
         Line(lines[message.number - 1].number, _HEADING.sub("", texts[message.number - 1], count=1).strip())
         for message in messages
-        if message.names_cause or message.number + 1 not in named
+        if (message.names_cause or message.number + 1 not in named)
+        and not (message.number == title and _is_repeated(message, messages, texts))
     )
+
+
+def _is_repeated(title: Message, messages: Iterable[Message], texts: list[str]) -> bool:
+    """Whether the line of another message holds the one of the title, too: that other is the more exact one."""
+    pattern = re.compile(title.row.pattern)
+    return any(other.number != title.number and pattern.search(texts[other.number - 1]) for other in messages)
 
 
 def _with_place(text: str, following: str) -> str:
@@ -147,6 +167,8 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
             )
         if "apability" in text:
             _capability(text, number, facts)
+        if "AMDGPU version" in text and (ignored := _TF_AMD.search(text)):
+            facts.gpus.append(NamedGpu(number, "program", name=ignored["name"].strip(), arch=ignored["gfx"]))
         if "is too old" in text and (serves := _SERVES.search(text)):
             facts.say(
                 "driver cuda",
@@ -160,6 +182,8 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("torch cuda", f"{said['cuda'][:2]}.{said['cuda'][2]}", number, "program")
             if said["major"]:
                 facts.gpus.append(NamedGpu(number, "program", arch=f"sm_{said['major']}{said['minor']}"))
+        if "hipErrorNoBinaryForGpu" in text:
+            facts.say("hip printed", "yes", number, "program")
         for kind, pattern in _KINDS if _KIND_SIGNS.search(text) else ():
             if pattern.search(text):
                 facts.say("torch kind", kind, number, "program")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from msgspec import Struct, field
@@ -9,6 +10,7 @@ from msgspec import Struct, field
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.machine import HsaApi, NvidiaApi, SmiGpu, Told
 
+_VENDOR_ONLY = re.compile(r"(?i)\s*(?:nvidia|amd|radeon|geforce|nvidia geforce|amd radeon)(?: gpus?| cards?)?\.?\s*")
 By = Literal["tool", "program", "report", "list", "shell", "prose"]
 """Who says it: a driver's tool, a running program about itself, a report such as collect_env's, a list of packages, a
 shell, a person."""
@@ -37,6 +39,11 @@ class NamedGpu(Struct, frozen=True):
     memory: int | None = None
     block: int = 0
     """Number of the listing that it stands in: GPUs of one listing are of one machine."""
+
+    @property
+    def vendor_only(self) -> bool:
+        """Whether it is no more than "Nvidia", which is what an issue form asks for."""
+        return not (self.arch or self.pci_id or self.bdf) and _VENDOR_ONLY.fullmatch(self.name) is not None
 
 
 class Facts(Struct):

@@ -31,6 +31,10 @@ def identified(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Iden
     named = gpus_of_best_source(facts)
     if named and named[0].by == "prose":
         return _of_prose(named, matrix)
+    if all(gpu.vendor_only for gpu in named):
+        of_prose, _ = _of_prose(tuple(gpu for gpu in facts.gpus if gpu.by == "prose"), matrix)
+        if of_prose and any(of_prose[0][1].vendor == one.vendor for gpu in named if (one := _of_vendor(gpu))):
+            return of_prose, ()
     found: list[tuple[NamedGpu, Identity]] = []
     unread: list[str] = []
     for gpu in (_completed(one, facts) for one in named[:_MOST]):
@@ -122,7 +126,7 @@ def _by_name(name: str, matrix: Matrix) -> tuple[str, tuple[Identity, ...]]:
     """The GPUs of a name, and the name: people put all they have behind one key, and add remarks."""
     if not name or len(name) >= _LONGEST_NAME:
         return name, ()
-    parts = [part.strip() for part in re.split(r"[,;]\s|\s[|/]\s", name)]
+    parts = [_closed(part.strip()) for part in re.split(r"[,;]\s|\s[|/]\s", name)]
     named = [(part, found) for part in parts if (found := matrix.gpus_by_name(part))]
     if len(named) == 1:
         return named[0]
@@ -130,6 +134,11 @@ def _by_name(name: str, matrix: Matrix) -> tuple[str, tuple[Identity, ...]]:
     if len(inner := [(part, found) for part in within if (found := matrix.gpus_by_name(part))]) == 1:
         return inner[0]
     return name, matrix.gpus_by_name(name) or matrix.gpus_by_name(re.split(r"[,;(]", name)[0].strip())
+
+
+def _closed(part: str) -> str:
+    """ "GTX 1080 (Pascal" of "GTX 1080 (Pascal, 8 GB)" without the remark that was cut."""
+    return part if ")" in part else part.partition("(")[0].strip()
 
 
 def _of_vendor(gpu: NamedGpu) -> Identity | None:

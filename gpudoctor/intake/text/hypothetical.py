@@ -1,4 +1,4 @@
-"""Sentences about messages that others may see, as manuals and the notes of a release hold them."""
+"""Sentences about messages that others may see, as manuals and the notes of a release hold them; or that are past."""
 
 from __future__ import annotations
 
@@ -10,10 +10,20 @@ _IN_A_MANUAL = re.compile(
     r"|\byou (?:may|might|will|would) (?:also |then )?(?:see|get|run into|encounter)\b"
     r"|\bwill (?:most )?likely (?:throw|fail|raise|print|show)\b|\bmeans that you (?:must|have|need)\b"
     r"|\bthe symptom is\b|\b(?:carr(?:y|ies)|ha(?:s|ve)) known\b|\b(?:source|cause) of \S+_ERROR_"
+    r"|\b(?:many|most|some|several) (?:users|people|developers|owners)\b[^.;:!?]{0,60}\b(?:see|get|meet|face|hit"
+    r"|encounter|report|run into|experience)"
+    r"|(?-i:^\W{0,3}If\b(?!.*\b(?:I|my|we|our)\b).*\byour?\b)"
+    r"|(?:\u5f88\u591a|\u8bb8\u591a|\u4e0d\u5c11|\u90e8\u5206|\u4e00\u4e9b)(?:\u5f00\u53d1\u8005|\u7528\u6237|\u540c\u5b66|\u4eba)"
     r"|^\s*[-*+] (?:fix|fixed|feat|docs?)\b:? (?!me\b)|\(#\d{2,6}\)\s*$|\bpytest\.raises\("
+)
+
+"""The Chinese words: many, some developers, users, people."""
+_NOW_SOLVED = re.compile(
+    r"(?i)\b(?:got|had|saw|was getting|used to (?:get|see))\b[^;!?]{0,160}\b(?:now (?:it.s |it is |all )?"
+    r"(?:solved|fixed|resolved|gone)|(?:solved|fixed|resolved) now)\b"
 )
 
 
 def is_hypothetical(text: str) -> bool:
-    """Whether a line tells of a message that nobody saw here: "if you see ..., reboot"."""
-    return _IN_A_MANUAL.search(text) is not None
+    """Whether a line tells of a message that nobody sees here: "if you see ..., reboot", "I got ..., now solved"."""
+    return _IN_A_MANUAL.search(text) is not None or _NOW_SOLVED.search(text) is not None

@@ -57,7 +57,7 @@ _KEYS = {
     "libc": ("libc version",),
     "cudnn": ("cudnn version", "cudnn"),
     "cuda toolkit": ("cuda runtime version", "nvcc", "nvcc version"),
-    "rocm": ("hip runtime version", "rocm version", "rocm"),
+    "rocm": ("hip runtime version", "rocm version", "rocm", "rocm/miopen version"),
 }  # fmt: skip
 _BY_KEY = {key: what for what, keys in _KEYS.items() for key in keys}
 _GPU_KEYS = frozenset((
@@ -67,6 +67,8 @@ _GPU_KEYS = frozenset((
     "gpu info", "device", "cuda_gpu", "accelerator", "pytorch gpu", "gpu 0 name", "gpu_name", "nvidia gpu",
     "amd gpu", "torch.cuda.get_device_name(0)",
 ))  # fmt: skip
+_OF_INVENTORIES = ("Device-", "pci 0x")
+"""What inxi and hwinfo print behind such keys, in a form of their own."""
 _GPU_LINE = re.compile(
     r"\s{0,12}(?:[-*]\s{0,3})?(?:[*_]{2})?GPU\s?(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}(?P<name>[^\n]{2,160})$"
 )
@@ -139,7 +141,7 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
         device = re.match(r"(?:cuda|hip|xpu):?(\d{1,2})?[\s:,-]{1,4}(.*)", name)
         if device:  # ComfyUI: "Device: cuda:0 NVIDIA GeForce RTX 4090 : native"
             name = device[2].partition(" : ")[0]
-        if not _NOTHING.fullmatch(name) and _is_gpu_name(name):
+        if not _NOTHING.fullmatch(name) and _is_gpu_name(name) and not name.startswith(_OF_INVENTORIES):
             index = int(inner[1]) if inner else int(device[1]) if device and device[1] else None
             by: By = "program" if key == "device" else "report"
             facts.gpus.append(NamedGpu(number, by, name=name.strip(), index=index, block=block))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterator
 from itertools import chain, count, islice, pairwise
 from typing import NamedTuple
 
@@ -40,6 +41,7 @@ _PIECE_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{6} - ?")
 """What ComfyUI's log writes before each piece of a line."""
 _SERVICE = re.compile(r"[\w.-]{1,60}\s{1,40}\| ?")
 """What `docker compose` writes before each line: the name of the service."""
+_HUNK = re.compile(r"@@ -\d{1,6}(?:,(?P<before>\d{1,5}))? \+\d{1,6}(?:,(?P<after>\d{1,5}))? @@")
 
 
 class Line(NamedTuple):
@@ -56,8 +58,22 @@ def plain_lines(content: bytes) -> tuple[Line, ...]:
         text = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
     text = _TAG.sub("", text).replace("\t", " " * 8)
     raw = text.split("\n")[:_MOST_LINES]
+    raw = list(_without_changes(raw)) if "\n@@ -" in text else raw
     cleaned = [line.rstrip() if len(line) <= _LONGEST and _PLAIN.fullmatch(line) else _clean(line) for line in raw]
     return tuple(map(Line, chain(range(1, last + 1), count(last + left_out + 1)), _without_prefixes(cleaned)))
+
+
+def _without_changes(lines: list[str]) -> Iterator[str]:
+    """The lines; those of a patch are empty: what it adds or takes away is no state of a machine."""
+    left = 0
+    for line in lines:
+        hunk = _HUNK.match(line)
+        if hunk:
+            left = sum(int(size or 1) for size in hunk.groups())
+        elif line and not line.startswith((" ", "+", "-", "\\")):
+            left = 0
+        yield "" if left else line
+        left -= bool(left and not hunk)
 
 
 def _bounded(text: str) -> tuple[str, int, int]:

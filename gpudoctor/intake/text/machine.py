@@ -13,6 +13,7 @@ from gpudoctor.intake.described_log import with_logged_state
 from gpudoctor.intake.described_system import named_os
 from gpudoctor.intake.described_torch import python_for
 from gpudoctor.intake.text.access import refused
+from gpudoctor.intake.text.borne_out import borne_out
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
 from gpudoctor.intake.text.gpus import assumed_gpu, identified
 from gpudoctor.intake.text.kernel_log import logged
@@ -80,7 +81,9 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     if foreign := _foreign(machine, facts):
         named = Os(name={"windows": "Windows", "macos": "macOS"}[foreign])
         machine = replace(machine, system=replace(machine.system, os=known(named, "text"), kernel=unknown(_SILENT)))
-    return replace(machine, pasted=_pasted(machine, facts, unread, machines, foreign), assumed=_assumed(machine))
+    return replace(
+        machine, pasted=_pasted(machine, facts, matrix, unread, machines, foreign), assumed=_assumed(machine)
+    )
 
 
 def _assumed(machine: Machine) -> tuple[str, ...]:
@@ -315,6 +318,8 @@ def _with_environment(machine: Machine, facts: Facts, matrix: Matrix) -> Machine
         for name, said in sorted(decided_with(facts, "package ").items())
         if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,80}", name) and re.fullmatch(r"\d[\w.+!-]{0,60}", said.value)
     )
+    if torch is not None and not any(package.name == "torch" for package in packages):
+        packages = (Distribution(name="torch", version=torch.version, path=torch.source), *packages)
     environment = replace(environment, distributions=known(packages, "text"))
     if not _lists_packages(facts):
         # A framework's GPU build is a package of its own: that nobody named it does not make it a CPU build.
@@ -361,6 +366,7 @@ def _with_errors(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
 def _pasted(
     machine: Machine,
     facts: Facts,
+    matrix: Matrix,
     unread: tuple[str, ...],
     machines: tuple[str, ...],
     foreign: Literal["", "windows", "macos"],
@@ -387,7 +393,7 @@ def _pasted(
         unread=unread,
         foreign=foreign,
         works=works,
-        told=tuple(facts.told),
+        told=borne_out(facts, machine, matrix),
         wants_cpu=not machine.gpus and decided(facts, "wants cpu") is not None,
         vendor="amd" if decided(facts, "for amd") and not driver_said else None,
         error_lines=tuple(lines[text.strip()] for text in machine.errors),

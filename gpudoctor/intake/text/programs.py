@@ -45,6 +45,7 @@ _PROSE_PACKAGE = re.compile(
     r"^\s{0,8}(?:[-*] )?(?:torch|pytorch|PyTorch)[ =:]{1,3}v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?"
     r"(?:[\w.]{0,12})(?:\+[\w.]{2,40})?)\s*$"
 )
+_REMOVED_BY_UV = re.compile(r" - [\w.-]{1,80}==\S{1,60}\s{0,8}$")
 _PRINTED_VERSION = re.compile(r"torch\.__version__['\"]?\s?[:=]\s?['\"]?(?P<version>\d\.\d{1,2}[\w.+]{0,60})")
 
 _WINDOWS = re.compile(
@@ -145,6 +146,8 @@ def _torch(number: int, text: str, facts: Facts) -> None:
         facts.say("torch", yolo["version"].rstrip("."), number, "program")
         if yolo["name"]:
             facts.gpus.append(NamedGpu(number, "program", name=yolo["name"], index=int(yolo["index"])))
+    elif _REMOVED_BY_UV.match(text):
+        return
     elif plain := _PROSE_PACKAGE.match(text):
         facts.say("torch", plain["version"], number, "list")
     elif (found := _TORCH.search(text)) and not re.search(
@@ -185,6 +188,7 @@ _KERNEL = re.compile(
     r"(?i)\bkernel(?: version)?[\s:=]{1,3}v?(?P<release>[4-9]\.\d{1,2}(?:\.\d{1,3})?(?:-[\w.+-]{1,60})?)(?!\w|\.\d)"
     r"|(?<![\w.])(?P<before>[4-9]\.\d{1,2}(?:\.\d{1,3})?) (?:linux )?kernel\b"
 )
+_ROCM = re.compile(r"(?i)\brocm[ -]?v?(?P<version>[3-9]\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
 _ANOTHER = re.compile(
     r"(?i)grad(?:e|ing)|works?\b|before|after|\btried|latest|requires?|needs?\b|>=|<|instead|older|newer"
     r"|minimum|recommend"
@@ -206,14 +210,16 @@ _WANTS_CPU = re.compile(
     r"(?i)(?<!use )(?<!use ['\"])(?:\bdevice ?= ?[\"']?cpu\b|--(?:device[ =])?cpu\b)|\buse[-_]cpu\b"
     r"|\b(?:want|trying|tried|like|possible|how|can i|try)\b[^.;!?]{0,40}\b(?:run|use|work|train|infer)\w*\b"
     r"[^.;!?]{0,40}\b(?:on|from|with|using) (?:the |my |a )?cpu\b(?! instead)"
-    r"|\bcpu[- ]only (?:machine|server|laptop|setup|mode)\b"
+    r"|\b(?:how (?:to|do I|can I)|want to|happy with)\b[^.;!?]{0,40}\b(?:without (?:(?:a|an|any|the) )?gpu"
+    r"|(?:the )?cpu)\b"
+    r"|\bcpu[- ]only (?:machine|server|laptop|setup|mode)\b|\bonly (?:need|want)s?\b[^.;!?]{0,20}\bcpu\b"
     r"|\bI (?:have no|do ?n.t have (?:a |an )?(?:\w+ )?)gpu\b|\bwithout (?:a |an |any )gpu\b|\bmac ?book\b"
 )
 """What people write who have no GPU, or do not want to use one."""
 
 
 def read_asides(lines: Iterable[Line], facts: Facts) -> None:
-    """The driver and the kernel that a sentence names, whose GPUs it is about, and the Python in whose folder files
+    """Driver, kernel and ROCm that a sentence names, whose GPUs it is about, and the Python in whose folder files
     lie."""
     for number, text in lines:
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
@@ -228,6 +234,8 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             "AMD" in text or "amd" in text or "ocm" in text or "OCm" in text or "OCM" in text or "Radeon" in text
         ) and _FOR_AMD.search(text):
             facts.say("for amd", text.strip()[:200], number, "prose")
+            if (rocm := _ROCM.search(text)) and not _ANOTHER.search(_sentence(text, rocm)):
+                facts.say("rocm", rocm["version"], number, "prose")
 
 
 def _sentence(text: str, found: re.Match[str]) -> str:
@@ -247,8 +255,9 @@ def read_prose(lines: Iterable[Line], facts: Facts) -> None:
     )
     errors = {line.number for line in facts.errors}  # an error may name the target of another GPU than the one meant
     meant = (line for line in lines if line.number not in errors and not _COMPARING.search(line.text))
+    before = len(facts.gpus)
     _gpus_of_sentences(meant, facts)
-    if not facts.gpus:
+    if len(facts.gpus) == before:
         _gpus_of_sentences(lines, facts)
 
 

@@ -63,8 +63,11 @@ def _agree(what: str, one: str, other: str) -> bool:
 
 def gpus_of_best_source(facts: Facts) -> tuple[NamedGpu, ...]:
     """The GPUs that the best source lists; of several listings the last. What the others tell of them is added."""
+    exact = [gpu for gpu in facts.gpus if not gpu.vendor_only]
+    if all(gpu.by == "prose" for gpu in exact):
+        exact = facts.gpus
     for by in _GPU_RANK:
-        listed = [gpu for gpu in facts.gpus if gpu.by == by]
+        listed = [gpu for gpu in exact if gpu.by == by]
         if not listed:
             continue
         if by == "prose":

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpudoctor.intake.text.as_root import read_runs_as_root
 from gpudoctor.intake.text.change_request import is_change_request
 from gpudoctor.intake.text.errors import read_errors, read_messages
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.floods import is_short, telling_lines, without_floods
+from gpudoctor.intake.text.inventories import read_inventories
 from gpudoctor.intake.text.kernel_log import read_kernel_log
 from gpudoctor.intake.text.key_values import read_key_values
 from gpudoctor.intake.text.lines import Line, plain_lines
 from gpudoctor.intake.text.machine import machine_of
+from gpudoctor.intake.text.manual import is_manual
 from gpudoctor.intake.text.packages import read_packages
 from gpudoctor.intake.text.programs import read_asides, read_programs, read_prose
 from gpudoctor.intake.text.several import several
@@ -30,7 +33,7 @@ _MOST_GPUS = 256
 def read_text(content: bytes, matrix: Matrix) -> Machine:
     """The machine that a text tells of."""
     lines = plain_lines(content)
-    if is_change_request(lines):
+    if is_change_request(lines) or is_manual(lines):
         return machine_of(Facts(), matrix, ())
     telling = telling_lines(lines)
     facts, read = _outline(lines, telling, matrix)
@@ -63,11 +66,13 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     read_packages(rest, facts)
     read_messages(lines, facts)
     read_shell(rest, facts, NAMES | matrix.variables)
+    read_inventories(rest, facts)
     two_lines_say(rest, facts)
     read_programs(rest, facts)
     read_asides(rest, facts)
     read_told(rest, facts, matrix)
-    if not facts.gpus:
+    read_runs_as_root(rest, facts, matrix)
+    if all(gpu.vendor_only for gpu in facts.gpus):
         read_prose(rest, facts)
     _shorten(facts)
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from gpudoctor.intake.text.access import read_user
 from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.kernel_log import read_module
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
@@ -23,6 +24,9 @@ _VARIABLE = re.compile(
 _ENVIRON = re.compile(
     r"os\.environ\[['\"](?P<name>[A-Z][A-Z0-9_]{3,60})['\"]\]\s?=\s?['\"](?P<value>[^'\"]{0,300})['\"]"
 )
+_EXPECTED = re.compile(r"(?i)[#*\s]{0,8}expected (?:behaviou?r|result|outcome|output)\b[*:\s]{0,4}$")
+"""The heading below which a person writes how it should be."""
+_LONGEST_HEADING = 40
 _ASKED = re.compile(r"(?:\$|>|#)?\s{0,3}echo \$\{?(?P<name>[A-Z][A-Z0-9_]{3,60})\}?\s*$")
 _ADVICE = re.compile(
     r"(?i)(?:for debugging consider|you can set|please set|try (?:setting|using)|consider|recommend"
@@ -38,7 +42,8 @@ _MOST_TAKEN_IN = 60
 _IN_CONTAINER = re.compile(
     r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:an? |the |my )?(?:root(?:less|ful) )?"
     r"(?P<kind>docker(?! desktop)|podman|kubernetes|k8s|apptainer|singularity|lxc)\b(?: container| image)?"
-    r"|\binside (?:a|the|my) container\b|root@[0-9a-f]{12}:"
+    r"|\b(?:inside (?:a|the|my)|(?:run|runs|ran|running|execute|start)\b[^.;!?]{0,60}\bin (?:a|the|my)) container\b"
+    r"|root@[0-9a-f]{12}:"
     r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin|\b(?:in|inside|run) (?:an?|the|my) pods?\b"
     r"|\b(?:kubernetes|k8s|k0s|k3s|rke2?|microk8s) (?:\w{1,12} )?v?1\.\d)|\bdocker[- ]compose\b|\bdocker exec\b"
     r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d"
@@ -86,7 +91,7 @@ _PCI_ID = re.compile(r"\[(?P<id>(?:10de|1002):[0-9a-fA-F]{4})\]")
 
 _PROMPT = re.compile(r"\s{0,4}(?:>>>|In ?\[\d{0,4}\]:)\s?(?P<code>.{3,300})")
 _PRINTED = re.compile(
-    r"\s{0,6}(?:print\()?['\"]?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.is_available\(\)|cuda\.device_count\(\)|cuda\.get_device_name\(\w{0,12}\)|cuda\.get_arch_list\(\)|cuda\.get_device_capability\(\w{0,12}\)|backends\.cudnn\.version\(\)))['\"]?\)?\s?(?:[:=]{1,2}|->|returns|gives|is|→|,|#)\s{0,3}(?P<value>.{1,400})"
+    r"\s{0,6}(?:print\()?['\"]?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.is_available\(\)|cuda\.device_count\(\)|cuda\.get_device_name\(\w{0,12}\)|cuda\.get_arch_list\(\)|cuda\.get_device_capability\(\w{0,12}\)|backends\.cudnn\.version\(\)))['\"]?\)?\s?(?:[:=]{1,2}|->|returns|gives|is|→|,|#|(?=\s(?:True|False)\b))\s{0,3}(?P<value>.{1,400})"
 )
 _SAID_AVAILABLE = re.compile(
     r"(?i)(?:torch\.)?cuda\.is_av\w{5,9}(?:\(\))?[`'\" ]{0,3}(?:returns?|is|gives|:|=|->|→|shows|says"
@@ -98,11 +103,14 @@ _SAID_AVAILABLE = re.compile(
 def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]) -> None:
     """What the shell and Python prompts of a text say; of the variables only the named ones count."""
     contained = frozenset(lines_with(_CONTAINER_SIGNS, "\n".join(line.text for line in lines).lower()))
+    expected = False
     for place, line in enumerate(lines):
         number, text = line
         if not text:
             continue
-        if "=" in text or ": " in text:
+        if text.startswith(("#", "*")) or len(text) < _LONGEST_HEADING:
+            expected = bool(_EXPECTED.match(text)) or (expected and not text.startswith("#"))
+        if ("=" in text or ": " in text) and not expected:
             _variables(number, text, facts, variables)
         asked = _ASKED.match(text) if "echo" in text else None
         if asked and asked["name"] in variables and (following := _following(lines, place)):
@@ -233,7 +241,7 @@ def _python(number: int, text: str, following: Line | None, facts: Facts) -> Non
         return
     if printed := _PRINTED.search(text):
         _answer(re.sub(r"\(.*", "", printed["name"]), printed["value"].strip(), number, facts)
-    elif (said := _SAID_AVAILABLE.search(text)) and said["value"]:
+    elif (said := _SAID_AVAILABLE.search(text)) and said["value"] and not is_hypothetical(text):
         facts.say("available", said["value"].title(), number, "prose")
 
 

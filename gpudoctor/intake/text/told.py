@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
+from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ToldCircumstance
 
 _ABOUT_GPUS = re.compile(
-    r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|geforce|radeon|[rg]tx"
-    r"|torch|ollama|comfyui|to (?:the )?cpu)\b"
+    r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|nouveau|geforce|radeon"
+    r"|[rg]tx|torch|ollama|comfyui|to (?:the )?cpu)\b"
     r"|显卡|видеокарт|grafikkarte|tarjeta|placa de v|onnxruntime",
     re.ASCII,
 )
@@ -28,9 +29,10 @@ _COMPLAINS = re.compile(
     re.ASCII,
 )
 _HELPED = re.compile(
-    r"\b(?:fix(?:es|ed)?|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|works? (?:again|now|fine|for me)|worked"
-    r"|(?:did|does) the trick|workaround|restor(?:es|ed)|(?<!you )(?:had|have|has|needs?|needed) to|(?<!you )must)\b"
-    r"|解决了|可以了",
+    r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
+    r"|works? (?:again|now|fine|for me)|(?:did|does) the trick|workaround|restor(?:es|ed)"
+    r"|(?<!you )(?:had|have|has|needs?|needed) to|(?<!you )must"
+    r"|got (?:it|this|that|things|everything) (?:working|to work|running))\b|解决了|可以了",
     re.ASCII,
 )
 """What is said of a remedy."""
@@ -42,6 +44,9 @@ _PRINTED = re.compile(
     r"|\[(?!(?i:bug|issue|question|help|feature|request|usage|doc|support)\b)[^\]]{1,60}\] )"
 )
 """What a program prints, or a person types into a shell."""
+_TO_REPRODUCE = re.compile(r"(?i)(?:#{1,6} |\*\*)(?:\d{1,2}\. )?(?:(?:how|(?:exact )?steps) to )?reproduc")
+"""A heading above steps that lead to the fault; none of them is a remedy."""
+_FORM_HEADING = re.compile(r"(?:#{1,6} |\*\*)\S")
 _FEWEST_SPACES = 2
 _WITHOUT_SPACES = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 """Letters of languages that write none."""
@@ -51,17 +56,38 @@ _BESIDE = 6
 """Lines before and behind a remedy in which a person says that it helped."""
 _AROUND = 160
 """Characters beside the match in which the complaint stands."""
+_SHORT = 500
+"""Characters of a text that is about one matter: what it complains of may stand anywhere in it."""
 
 
 def read_told(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The circumstances of the matrix that the lines tell, each once."""
-    texts = [line.text.translate(_MARKS) if _is_sentence(_untitled(line)) else "" for line in lines]
+    texts = [line.text.translate(_MARKS) if _is_sentence(_untitled(line)) else "" for line in _not_of_commands(lines)]
+    advice = list(_not_to_reproduce(lines, texts))
     lowered = "\n".join(texts).lower()
     for row in matrix.tables.told_circumstances:
         places = tuple(lines_with(row.signs, lowered))
-        found = list(_told(row, lines, texts, places[:_MOST_PLACES]))
+        found = list(_told(row, lines, advice if row.remedy else texts, places[:_MOST_PLACES]))
         if found and not (row.unless and re.search(row.unless, lowered)) and re.search(row.beside, lowered):
             facts.told.append(found[-1])
+
+
+def _not_to_reproduce(lines: tuple[Line, ...], texts: list[str]) -> Iterator[str]:
+    """The sentences; those under the heading of a form that asks for the steps to the fault are empty."""
+    steps = False
+    for line, text in zip(lines, texts, strict=True):
+        if _FORM_HEADING.match(line.text):
+            steps = _TO_REPRODUCE.match(line.text) is not None
+        yield "" if steps else text
+
+
+def _not_of_commands(lines: tuple[Line, ...]) -> Iterator[Line]:
+    """The lines; those of a command that backslashes continue are empty. Its options are no advice that helped."""
+    continued = False
+    for line in lines:
+        continues = line.text.endswith("\\")
+        yield Line(line.number, "") if continued or continues else line
+        continued = continues
 
 
 def _untitled(line: Line) -> str:
@@ -72,13 +98,15 @@ def _untitled(line: Line) -> str:
 def _is_sentence(text: str) -> bool:
     """Whether a person may have written the line: a few words, no table, no log."""
     words = text.count(" ") >= _FEWEST_SPACES or _WITHOUT_SPACES.search(text) is not None
-    return words and "   " not in text.strip() and not _PRINTED.match(text)
+    return words and "   " not in text.strip() and not _PRINTED.match(text) and not is_hypothetical(text)
 
 
 def _told(
     row: ToldCircumstance, lines: tuple[Line, ...], texts: list[str], places: tuple[int, ...]
 ) -> Iterator[Told]:
     """Where it is told, up to the first sentence that complains: in one line, or in two as people break sentences."""
+    whole = " ".join(filter(None, texts)).lower()
+    whole = whole if len(whole) <= _SHORT and not _asks(texts) else ""
     pattern = re.compile(row.pattern, re.ASCII)  # letters of Chinese stand beside a word, not within it
     for place in places:
         before, line, after = texts[place - 1] if place else "", texts[place], "".join(texts[place + 1 : place + 2])
@@ -90,10 +118,17 @@ def _told(
         near = around[max(0, found.start() - _AROUND) : found.end() + _AROUND]
         if row.remedy and not _helped(" ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()):
             continue
-        complains = row.remedy or bool(_ABOUT_GPUS.search(near) and (row.alone or _COMPLAINS.search(near)))
+        near = whole or near
+        about = row.where or _ABOUT_GPUS.search(near)  # of the former the facts name the GPU
+        complains = row.remedy or bool(about and (row.alone or _COMPLAINS.search(near)))
         yield Told(row.id, text.strip().lstrip("#-* ")[:300], lines[place].number, complains)
         if complains:
             return
+
+
+def _asks(texts: list[str]) -> bool:
+    """Whether the title is a question: then the text explains something, and complains of nothing."""
+    return next(filter(None, texts), "").rstrip().endswith("?")
 
 
 def _helped(text: str) -> bool:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _NO = re.compile(r"(?:none|n/?a|could not collect|false|-)\.?$", re.IGNORECASE)
 
 
+_TOO_OLD = r"driver on your system is too old \(found version (\d{4,5})\)"
+"""The CUDA of the driver, in torch's own words: 12020 is 12.2."""
 UNKNOWN = "of unknown version"
 
 
@@ -64,11 +66,17 @@ def _torch(
         pypi = matrix.pypi_build(public, machine.system.platform)
         origin: TorchOrigin = "conda" if conda else "pypi" if build == pypi else "unknown"
         return _plain(public, origin, build, cuda, hip, source(said)), ()
+    if not local_version(text) and decided(
+        facts, "hip printed"
+    ):  # no build for CUDA prints it; which ROCm, nobody tells
+        return replace(_plain(text, "unknown", None, None, "unknown", source(said)), rocm=None), ()
     unsaid = facts_foreign(facts) or (said.by == "prose" and _about_amd(facts, machine))
     if not local_version(text) and (unsaid or re.search(r"[a-z]", public_version(text).replace("post", ""))):
         return replace(_plain(text, "unknown", None, cuda, hip, source(said)), has_cuda_libraries=None), ()
     try:
         torch, assumed = torch_of(text, machine, matrix)
+        if not local_version(text) and (refused := _refused_build(torch, facts, machine, matrix)):
+            torch, assumed = torch_of(f"{text}+{refused}", machine, matrix)
         if not local_version(text):
             assumed = (*assumed, f"+{torch.build} build of torch {text}")
         torch = replace(torch, source=source(said))
@@ -80,6 +88,18 @@ def _torch(
     elif torch.origin == "source" and (cuda or hip):
         torch, assumed = replace(torch, cuda=cuda, hip=hip, rocm=hip), ()
     return torch, assumed
+
+
+def _refused_build(torch: Torch, facts: Facts, machine: Machine, matrix: Matrix) -> str:
+    """The build to assume where the driver was too old for torch: within a CUDA major no driver is, so it is one for
+    the next major; "" where nothing speaks against the usual build."""
+    found = next((said for line in facts.errors if (said := re.search(_TOO_OLD, line.text))), None)
+    if found is None or torch.cuda is None or figures(torch.cuda)[0] > int(found[1]) // 1000:
+        return ""
+    builds = {
+        figures(cuda): build for build in _published(torch.version, machine, matrix) if (cuda := cuda_of(build))
+    }
+    return next((build for cuda, build in sorted(builds.items()) if cuda[0] > int(found[1]) // 1000), "")
 
 
 def _about_amd(facts: Facts, machine: Machine) -> bool:

@@ -47,8 +47,6 @@ class NvidiaGpu(Row, frozen=True, kw_only=True):
     capability: str | None = None
     """Set if it differs from the chip's (GK110 etc.)."""
     aliases: tuple[str, ...] = ()
-    ambiguous: tuple[str, ...] = ()
-    """Those of its names and aliases that stand for more than one capability."""
     datacenter: bool = False
     """Eligible for CUDA forward compatibility (data-centre product)."""
 
@@ -117,7 +115,6 @@ class AmdGpu(Row, frozen=True, kw_only=True):
     name: str
     revisions: dict[str, str] = {}
     aliases: tuple[str, ...] = ()
-    ambiguous: tuple[str, ...] = ()
 
 
 class AmdProcessor(Row, frozen=True, kw_only=True):
@@ -138,11 +135,12 @@ class GpuRates(Row, frozen=True, kw_only=True):
     gpus: tuple[str, ...]
     """PCI ids, with the revision after a colon if the id alone stands for several products: "1002:744c:c8"."""
     memory_gib: float
-    """Of the whole GPU: a device with less is a part of one."""
+    """Memory of the whole GPU: a device with less is a part of one."""
     gb_per_s: float
-    """Of its own memory, reading and writing together."""
+    """Bandwidth of its own memory, reading and writing together."""
     tflops: dict[str, float]
-    """By torch's name of the type, "float8" for any of 8 bits: products summed in float32, without sparsity."""
+    """Products per second by torch's name of the type ("float8" for any of 8 bits), summed in float32, without
+    sparsity."""
 
 
 class Interconnect(Row, frozen=True, kw_only=True):
@@ -157,7 +155,7 @@ class Interconnect(Row, frozen=True, kw_only=True):
 
 
 class OtherName(Row, frozen=True, kw_only=True):
-    """Names that stand for no GPU that is checked, or for many: what to say of them."""
+    """Names that stand for no GPU that gpudoctor checks, or for many, with a remark about them."""
 
     id: str
     name: str

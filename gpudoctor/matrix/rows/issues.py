@@ -161,6 +161,11 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     """What helped: it counts where the text beside it says so, and then by itself."""
     of_message: bool = False
     """It counts only beside a message that names `slug` among its causes."""
+    of_torch: bool = True
+    """Whether torch may be what failed; of a program with libraries of its own, no build of torch mends anything."""
+    where: Literal["", "rocm-lacks-kernels", "kernel-before-gpu"] = ""
+    """It counts only where the facts of the text bear it out: the ROCm that it names has no rocBLAS kernels for the
+    GPU and no torch brings its own, or the kernel that it names is older than the first one that supports the GPU."""
     slug: str
     severity: Literal["error", "warning"] = "error"
     meaning: str

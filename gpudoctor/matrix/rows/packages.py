@@ -41,6 +41,8 @@ class Framework(Row, frozen=True, kw_only=True):
     title: str
     packages: tuple[str, ...]
     """Normalised names, those of GPU builds first; the first one that is installed gives the version."""
+    module: str = ""
+    """What a program imports, if that needs no GPU: its import is tried."""
     record: BuildRecord | None = None
     gpu: Literal["always", "usually", "sometimes"]
     """What it is installed for: GPU work alone; GPU work as a rule; or often CPU work beside other things."""
@@ -127,7 +129,7 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     """Only beside this distribution, of the versions that `package_version` names."""
     package_version: str | None = None
     without: str = ""
-    """Only where this distribution is not installed."""
+    """Only where no distribution of such a name is installed: a regular expression."""
     meaning: str
     """A sentence without its full stop: "JAX then uses no GPU"."""
 

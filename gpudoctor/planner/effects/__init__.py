@@ -35,8 +35,8 @@ SOURCE = "as the plan leaves it"
 
 
 class Effect(Struct, frozen=True):
-    """The machine after a remedy. With a horizon it is the best guess, and a `blind` one changed nothing that the
-    record holds: whether it helped is not known beforehand."""
+    """The machine after a remedy. With a horizon it is the best guess. A `blind` effect changes nothing that the
+    record holds: nobody knows beforehand whether it helps."""
 
     machine: Machine
     horizon: Horizon = ""
@@ -50,7 +50,7 @@ def effect(remedy: AnyRemedy, situation: Situation) -> Effect:
     if isinstance(remedy, (SetVariable, UnsetVariable)):
         from gpudoctor.planner.effects import variables
 
-        return Effect(variables.changed(situation, remedy))
+        return Effect(variables.machine_after(situation, remedy))
     if isinstance(remedy, AllowExecution):
         from gpudoctor.planner.effects import packages
 
@@ -58,12 +58,12 @@ def effect(remedy: AnyRemedy, situation: Situation) -> Effect:
     if isinstance(remedy, (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage)):
         from gpudoctor.planner.effects import packages
 
-        after = packages.changed(situation, remedy)
+        after = packages.machine_after(situation, remedy)
         horizon: Horizon = "files" if packages.brings_unread_files(situation, remedy) else ""
         return Effect(after or situation.machine, horizon, blind=after is None)
     from gpudoctor.planner.effects import system
 
-    after = system.changed(situation, remedy)
+    after = system.machine_after(situation, remedy)
     horizon = "system"
     if isinstance(remedy, Reboot):
         horizon = "reboot"

@@ -37,7 +37,7 @@ _AHEAD = ("PYTHONPATH", ".pth")
 _DEVICE_WHEEL = "amd-torch-"
 
 
-def changed(
+def machine_after(
     situation: Situation, remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
 ) -> Machine | None:
     """The machine with the packages of its environment changed; None where that cannot be told beforehand."""
@@ -79,7 +79,7 @@ def _hidden(environment: PythonEnvironment) -> bool:
 def brings_unread_files(
     situation: Situation, remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
 ) -> bool:
-    """Whether the files of a GPU package come back of which none was there: what they need could not be read."""
+    """Whether a GPU package gets its files back after none of them was there: what they need could not be read."""
     environment = situation.environment
     if not isinstance(remedy, ReinstallPackage) or environment is None:
         return False
@@ -211,8 +211,12 @@ def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvi
 def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> PythonEnvironment:
     name = normalised(remedy.name)
     before = environment.distribution(name)
+    if before is not None:  # of two records the one of that release
+        before = next((one for one in (before, *before.twins) if one.version == remedy.version), before)
     again = (
-        replace(before, damaged=(), emptied=False, lacks=(), runtimes=(), made_for="", unlinked=False, strays=())
+        replace(
+            before, damaged=(), emptied=False, lacks=(), runtimes=(), made_for="", unlinked=False, strays=(), twins=()
+        )
         if before
         else None
     )
@@ -244,6 +248,9 @@ def _whole(environment: PythonEnvironment, remedy: ReinstallPackage) -> Torch:
 
 def _without(environment: PythonEnvironment, name: str) -> PythonEnvironment:
     name = normalised(name)
+    before = environment.distribution(name)
+    if before is not None and before.twins:
+        return environment  # an installer removes one record and its files; those of the other are mixed with them
     family = _family(name)
     listed = tuple(
         replace(one, emptied=True) if family and _family(one.name) == family else one

@@ -50,7 +50,7 @@ _ASKED_BEFORE = "asked before the fix"
 _OfAKernel = TypeVar("_OfAKernel", InstalledModule, DkmsModule)
 
 
-def changed(situation: Situation, remedy: AnyRemedy) -> Machine | None:
+def machine_after(situation: Situation, remedy: AnyRemedy) -> Machine | None:
     """The machine after a remedy of the system; None where its record does not hold what that changes."""
     machine = situation.machine
     if isinstance(remedy, InstallDriver):

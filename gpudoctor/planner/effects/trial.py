@@ -1,4 +1,4 @@
-"""What an import of torch that was tried before a change says after it: nothing."""
+"""What an import that was tried before a change says after it: nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from gpudoctor.machine import PythonEnvironment, unknown
 
 
 def imported_anew(environment: PythonEnvironment) -> PythonEnvironment:
-    """The environment, its torch not imported yet."""
+    """The environment, its frameworks not imported yet."""
+    frameworks = environment.frameworks
+    if frameworks.imports:
+        environment = replace(environment, frameworks=replace(frameworks, imports=()))
     torch = environment.torch.value
     if torch is None or not torch.trial.known:
         return environment

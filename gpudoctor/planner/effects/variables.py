@@ -19,7 +19,7 @@ _OF_PYTHON = "PYTHONPATH"
 _OF_THE_IMPORT = (*_OF_THE_LOADER, _OF_PYTHON)
 
 
-def changed(situation: Situation, remedy: SetVariable | UnsetVariable) -> Machine:
+def machine_after(situation: Situation, remedy: SetVariable | UnsetVariable) -> Machine:
     """The machine as a process with that variable finds it."""
     machine = situation.machine
     variables = {name: value for name, value in machine.variables.items() if name != remedy.name}
@@ -47,7 +47,7 @@ def changed(situation: Situation, remedy: SetVariable | UnsetVariable) -> Machin
 
 
 def _stays(name: str, folders: tuple[str, ...]) -> Callable[[str, str], bool]:
-    """Whether what is found by way of a variable at a path is still found when it holds only these folders."""
+    """Whether a file that a variable leads to is still found when the variable holds only these folders."""
     return lambda via, path: via != name or any(path.startswith(f"{folder}/") or path == folder for folder in folders)
 
 

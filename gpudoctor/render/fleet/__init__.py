@@ -22,4 +22,4 @@ def write_fleet(report: FleetReport, style: str, out: TextIO, *, color: bool = F
 
         out.write(to_json(report))
     else:
-        out.write(import_module(f"gpudoctor.render.fleet.{style}").written(report))
+        out.write(import_module(f"gpudoctor.render.fleet.{style}").text_of(report))

@@ -23,7 +23,7 @@ _RANKS = {"error": 0, "unknown": 1, "warning": 2, "note": 3, "ok": 4}
 _MARKS = {"error": "✗", "unknown": "?", "warning": "!", "note": "·", "ok": "✓"}
 
 
-def written(report: FleetReport) -> str:
+def text_of(report: FleetReport) -> str:
     """The document."""
     title = headline(report)
     hurt = [group for group in report.groups if group.problems or group.fixes]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport
 
 
-def written(report: FleetReport) -> str:
+def text_of(report: FleetReport) -> str:
     """The XML, of the form that the xUnit plug-in's schema describes."""
     root = Element("testsuites", name="gpudoctor fleet")
     told = {(group.id, one.id): one for group in report.groups for one in group.problems}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpudoctor.fleet.records import FleetReport
 
 
-def written(report: FleetReport) -> str:
+def text_of(report: FleetReport) -> str:
     """The page."""
     return printable("\n".join(_lines(report)).rstrip("\n") + "\n")
 

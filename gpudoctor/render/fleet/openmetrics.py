@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 VERDICTS: tuple[Verdict, ...] = ("ok", "warning", "error", "unknown")
 
 
-def written(report: FleetReport) -> str:
+def text_of(report: FleetReport) -> str:
     """The metrics, with their end mark."""
     return "\n".join((*_lines(report), "# EOF", ""))
 

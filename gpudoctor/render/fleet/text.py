@@ -66,7 +66,8 @@ def _machines(report: FleetReport) -> Iterator[Line]:
     for (gpu, count, platform, role), nodes in sorted(kinds.items(), key=lambda item: -len(item[1])):
         what = f"{count} x {gpu}" if gpu else "no GPU"
         details = ", ".join(filter(None, (what, platform, role)))
-        yield [(f"  {len(nodes):>5} x  ", "dim"), (details, ""), (f"  {_short(folded(nodes))}", "dim")]
+        number = f"{len(nodes):>5} node{'s' * (len(nodes) != 1)}"
+        yield [(f"  {number:<11}  ", "dim"), (details, ""), (f"  {_short(folded(nodes))}", "dim")]
 
 
 def _differences(report: FleetReport, verbose: bool) -> Iterator[Line]:

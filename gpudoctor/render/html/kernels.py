@@ -30,7 +30,7 @@ _STATES = {"pass": "ok", "skipped": "neutral"}
 
 
 def kernel_plots(smoke: Smoke) -> Iterator[Markup]:
-    """For each device a table: kernel, outcome, error, time."""
+    """A table for each device: kernel, outcome, error, time."""
     for device in dict.fromkeys(kernel.device for kernel in smoke.kernels):
         groups = list(equal_results(kernel for kernel in smoke.kernels if kernel.device == device))
         groups.sort(key=lambda group: _ORDER.index(group[0].status) if group[0].status in _ORDER else -1)

@@ -29,7 +29,7 @@ def escaped(text: str) -> Markup:
 def prose(text: str) -> Markup:
     """A sentence whose `commands` are set as code."""
     pieces = re.split(r"`([^`\n]+)`", text)
-    return together(element("code", piece) if place % 2 else piece for place, piece in enumerate(pieces))
+    return fragment(element("code", piece) if place % 2 else piece for place, piece in enumerate(pieces))
 
 
 def element(name: str, /, *children: Child, **attributes: str | bool | None) -> Markup:
@@ -37,10 +37,10 @@ def element(name: str, /, *children: Child, **attributes: str | bool | None) -> 
     said = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
     if name in _EMPTY:
         return Markup(f"<{name}{said}>" if name in ("br", "link", "meta") else f"<{name}{said}/>")
-    return Markup(f"<{name}{said}>{together(children)}</{name}>")
+    return Markup(f"<{name}{said}>{fragment(children)}</{name}>")
 
 
-def together(children: Iterable[Child]) -> Markup:
+def fragment(children: Iterable[Child]) -> Markup:
     """Texts and elements, one after the other."""
     return Markup("".join(child if isinstance(child, Markup) else escaped(child) for child in children if child))
 

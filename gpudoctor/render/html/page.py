@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from itertools import groupby
 
-from gpudoctor.render.html.markup import Child, Markup, element, prose, together
+from gpudoctor.render.html.markup import Child, Markup, element, fragment, prose
 from gpudoctor.render.layout import Line, Span
 from gpudoctor.render.steps import step_spans, telling_steps
 from gpudoctor.step import EnvStep, PlannedFix
@@ -40,7 +40,7 @@ def page(title: str, *parts: Child, style: str = "") -> str:
 
 def section(title: str, *children: Child, class_: str | None = None) -> Markup:
     """A part of a page with its heading; nothing where it holds nothing."""
-    content = together(children)
+    content = fragment(children)
     return element("section", element("h2", title), content, class_=class_) if content else Markup()
 
 
@@ -76,11 +76,11 @@ def _fix_spans(fix: PlannedFix) -> Iterator[Span]:
 
 def spans(line: Line) -> Markup:
     """A line of the text report, its colours as classes."""
-    return together(_span(text, style) for text, style in line)
+    return fragment(_span(text, style) for text, style in line)
 
 
 def tone(line: Line) -> str:
-    """What a line says by its colour: error, warning, unknown, ok, or nothing ("neutral")."""
+    """The meaning of a line's colour: error, warning, unknown, ok, or none ("neutral")."""
     words = line[0][1].split() if line else []
     return next((_COLORS[word] for word in words if word in _COLORS), "neutral")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from gpudoctor.render.html.markup import Markup, element, together
+from gpudoctor.render.html.markup import Markup, element, fragment
 from gpudoctor.render.inventory import (
     drivers,
     equal_gpus,
@@ -110,7 +110,7 @@ def _link(number: int, finding: ReportedFinding) -> Markup:
     """The problem by name, with what was found and what is needed."""
     facts = [element("span", f"{label}: {value} ", class_="dim") for label, value in found_and_needed(finding)]
     name = element("a", finding.slug, href=f"#problem-{number}")
-    return element("p", name, Markup("<br>") if facts else None, together(facts))
+    return element("p", name, Markup("<br>") if facts else None, fragment(facts))
 
 
 def _parts(report: Report, hurt: set[Layer | None]) -> Iterator[Part]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpudoctor.privacy import pseudonyms, public_text
 from gpudoctor.render.certainty import certainty
 from gpudoctor.render.html.kernels import kernel_plots, rate_plots
-from gpudoctor.render.html.markup import Markup, element, prose, together
+from gpudoctor.render.html.markup import Markup, element, fragment, prose
 from gpudoctor.render.html.page import copied, fix_element, page, section, spans, tone
 from gpudoctor.render.html.picture import picture
 from gpudoctor.render.inventory import system_text
@@ -85,7 +85,7 @@ def _problem(number: int | None, finding: ReportedFinding, report: Report) -> Ma
 
 
 def _folded(title: str, *children: Markup) -> Markup:
-    content = together(children)
+    content = fragment(children)
     return element("details", element("summary", title), content) if content else Markup()
 
 

@@ -108,15 +108,15 @@ def _synchronize(torch: Any, device: Any) -> None:
 
 
 def _agreed_count(store: Any, rank: int, seconds: float) -> int:
-    """How many collectives are timed: the first rank says so, for all must do equally many."""
+    """The number of timed collectives. The first rank decides it, because all must run equally many."""
     if rank == 0:
         store.set("count", str(max(FEWEST, min(MOST, int(SECONDS / max(seconds, 1e-6))))))
     return int(store.get("count"))
 
 
 def _leave_together(store: Any, task: Message) -> None:
-    """Who leaves at once could take along what its partners still wait for. All is measured: a failure means
-    nothing."""
+    """Leave the group together: a rank that leaves first could break what its partners still wait for. Everything is
+    measured by then, so a failure means nothing."""
     try:
         if store.add("left", 1) == task["size"]:
             store.set("all left", "")

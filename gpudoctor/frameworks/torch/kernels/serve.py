@@ -1,4 +1,4 @@
-"""The child's main loop: import torch, count and list the devices, run the requested kernels.
+"""The child's main loop: import torch or another module, count and list the devices, run the requested kernels.
 
 Runs in the examined interpreter, started by gpudoctor.smoke.child. It announces every step that may not return. A
 thread reports that the process still runs Python while a kernel computes.
@@ -11,6 +11,7 @@ import faulthandler
 import gc
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -66,14 +67,15 @@ class Channel:
             self.tell("beat")
 
 
-def main(commands: int, events: int, trace: str, count: bool) -> None:
-    """Serve until the commands end. `trace` is the file for the Python lines of a crash."""
+def main(commands: int, events: int, trace: str, count: bool, module: str = "torch") -> None:
+    """Import `module`, and serve until the commands end; another one than torch knows no kernels. `trace` is the file
+    for the Python lines of a crash."""
     _prepare(trace)
     channel = Channel(commands, events)
     channel.tell("importing", variables=changed_variables())
     with contextlib.suppress(RuntimeError):  # a limit on processes: the import may need no thread
         threading.Thread(target=channel.beat, daemon=True).start()
-    torch = _import_torch(channel)
+    torch = _import(channel, module)
     if torch is not None:
         if count:
             _count(torch, channel)
@@ -107,25 +109,27 @@ def _prepare(trace: str) -> None:
         faulthandler.register(signal.SIGUSR1, handle, all_threads=True)
 
 
-def _import_torch(channel: Channel) -> Any:
-    """torch, or None if the import raised; either is reported."""
+def _import(channel: Channel, name: str) -> Any:
+    """The module, or None if the import raised; either is reported."""
     start = time.monotonic()
     asked: list[str] = []
     try:
         with _library_loads(channel, asked):
-            torch = importlib.import_module("torch")
+            found = importlib.import_module(name)
     except BaseException as error:  # SystemExit and KeyboardInterrupt are failures of an import, too
         seconds = time.monotonic() - start
         module = asked[-1] if asked else ""
         channel.tell("raised", error=_last_line(error), seconds=seconds, module=module, **_origin(error))
         return None
-    if _version(torch) is None:
-        empty = getattr(torch, "__file__", None) is None
-        what = "Python imports an empty folder as torch" if empty else "no torch"
-        channel.tell("raised", error="ImportError: " + what, seconds=time.monotonic() - start)
+    empty = getattr(found, "__file__", None) is None
+    if _version(found) is None if name == "torch" else empty:
+        what = "Python imports an empty folder as " if empty else "no "
+        folders = [name] if empty else []
+        channel.tell("raised", error="ImportError: " + what + name, seconds=time.monotonic() - start, empty=folders)
         return None
-    channel.tell("imported", seconds=time.monotonic() - start, **_describe(torch))
-    return torch
+    about = _describe(found) if name == "torch" else {"version": str(_version(found) or "")}
+    channel.tell("imported", seconds=time.monotonic() - start, **about)
+    return found
 
 
 @contextlib.contextmanager
@@ -159,13 +163,39 @@ def _origin(error: BaseException) -> dict[str, Any]:
             break
         chain.append(earlier)
     first = chain[-1]
-    named = [getattr(each, name, None) for each in reversed(chain) for name in ("path", "filename")]
+    named = [_parent_file(error)]
+    named += [getattr(each, name, None) for each in reversed(chain) for name in ("path", "filename")]
     passed = [file for each in reversed(chain) for file in _traceback_files(each)]
     files = [str(file) for file in (*named, *passed) if file and not str(file).startswith("<frozen")]
+    text = "\n".join(str(each) for each in chain)
     return {
+        "named": [name for name, value in os.environ.items() if _is_named(text, name, value)][:3],
+        "empty": [name for name, module in sorted(sys.modules.items()) if "." not in name and _is_folder(module)],
         "root": _last_line(first) if first is not error else "",
         "files": list(dict.fromkeys(files))[:FILES_LIMIT],
     }
+
+
+def _parent_file(error: BaseException) -> Any:
+    """Of a module that is not found in a package: the file that Python took for that package."""
+    parent, dot, _ = str(getattr(error, "name", None) or "").rpartition(".")
+    is_missing = isinstance(error, ModuleNotFoundError) and dot
+    return getattr(sys.modules.get(parent), "__file__", None) if is_missing else None
+
+
+def _is_named(text: str, name: str, value: str) -> bool:
+    """Whether an error names a variable; in small letters, as frameworks call their own settings, with its value."""
+    if "_" not in name or not name.isupper():
+        return False
+    whole = r"(?<![\w-])" + re.escape(name) + r"(?![\w-])"
+    return re.search(whole, text) is not None or (
+        len(value) > 1 and value in text and re.search(whole, text, re.IGNORECASE) is not None
+    )
+
+
+def _is_folder(module: Any) -> bool:
+    """Whether it is only a folder: what is left of a package whose files are gone looks like that, too."""
+    return getattr(module, "__file__", None) is None and hasattr(module, "__path__")
 
 
 def _traceback_files(error: BaseException) -> list[str]:
@@ -207,7 +237,11 @@ def _count(torch: Any, channel: Channel) -> None:
 
 
 def _obey(command: Message, torch: Any, channel: Channel) -> None:
-    """Carry out one command: list the devices, or run one kernel."""
+    """Carry out one command: list the devices, import another module, or run one kernel."""
+    if command["do"] == "import":
+        channel.tell("importing")
+        _import(channel, command["module"])
+        return
     if command["do"] == "list":
         try:
             channel.tell("devices", devices=list_devices(torch, command["untouched"]))

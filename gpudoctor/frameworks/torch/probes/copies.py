@@ -17,17 +17,6 @@ from gpudoctor.machine import TorchCopy
 from gpudoctor.probes.distributions import CondaPackage, metadata_head
 from gpudoctor.probes.import_path import Folder, ImportPath, editable_torch
 
-TRACES = (
-    "left-over dist-info",
-    "dist-info without files",
-    "conda record",
-    "interrupted uninstall",
-    "left-over files",
-    "working folder",
-)
-"""Values of `TorchCopy.via` for copies that cannot be imported, or only by a program started in that folder; all
-others are places of sys.path."""
-
 
 class Copies(Struct, frozen=True):
     """`importable` in the order of sys.path, then `traces`."""
@@ -47,7 +36,7 @@ def find_copies(host: Host, path: ImportPath, conda: CondaPackage | None) -> Cop
     for folder in path.folders:
         copy = _copy_in(host, folder)
         if copy is not None:
-            (traces if copy.via in TRACES else importable).append(copy)
+            (traces if copy.is_trace else importable).append(copy)
         traces.extend(_records_in(host, folder, copy))
     editable = editable_torch(host, path)
     if editable is not None and host.exists(editable):

@@ -23,7 +23,8 @@ _MOST_NAMED = 3
 def undefined_symbols(
     host: Host, torch: Torch, prefix: str, askers: Iterable[Asker], packages: tuple[Distribution, ...]
 ) -> dict[str, tuple[str, ...]]:
-    """By path of the library. A package that pins this very torch is left out: it was built for it."""
+    """The symbols of torch that a library needs and torch does not define, by the path of the library. A package that
+    pins this very torch is left out: it was built for it."""
     built_for_it = {one.name for one in packages if _pins(one, torch)}
     tables = _Tables(host, torch, prefix)
     suspects = (asker for asker in askers if asker.of_torch and asker.package not in built_for_it)
@@ -64,7 +65,8 @@ class _Tables:
                 return []
 
     def _tables(self) -> list[SymbolHash]:
-        """Of all of torch's libraries, in the wheel or in the prefix of conda; empty if one of them is unreadable."""
+        """The symbols of all of torch's libraries, in the wheel or in the prefix of conda; empty if one of them is
+        unreadable."""
         if self._read is None:
             self._read = []
             for folder in self._folders:

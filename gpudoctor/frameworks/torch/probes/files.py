@@ -15,7 +15,7 @@ from msgspec import Struct
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, TorchOrigin
 
-_ASSIGNED = ("__version__", "cuda", "git_version", "hip", "rocm", "xpu")
+_ASSIGNED = ("__version__", "cuda", "hip", "rocm", "xpu")
 _LONGEST_VALUE = 200
 _VERSION = r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+_-]*$"
 _INSTALLERS = ("pip", "uv", "poetry", "pdm", "rye", "pipx")
@@ -24,14 +24,13 @@ _GPU_PINS = ("nvidia-", "cuda-toolkit", "cuda-bindings")
 
 
 class VersionFile(Struct, frozen=True):
-    """torch/version.py: `version` "2.9.1+rocm6.4", `cuda` "12.8", `hip` "6.4.43482-0f2d60242", `git` a commit."""
+    """torch/version.py: `version` "2.9.1+rocm6.4", `cuda` "12.8", `hip` "6.4.43482-0f2d60242"."""
 
     version: str
     cuda: str | None = None
     hip: str | None = None
     rocm: str | None = None
     xpu: str | None = None
-    git: str = ""
 
 
 def parse_version_file(text: str) -> VersionFile | None:
@@ -51,7 +50,6 @@ def parse_version_file(text: str) -> VersionFile | None:
         hip=values.get("hip") or None,
         rocm=values.get("rocm") or None,
         xpu=values.get("xpu") or None,
-        git=values.get("git_version", ""),
     )
 
 
@@ -118,7 +116,7 @@ def rocm_of(file: VersionFile) -> str | None:
     return number.group() if number else None
 
 
-class Setting(Struct, frozen=True):
+class OriginFacts(Struct, frozen=True):
     """What tells a torch's origin besides its files."""
 
     real_path: str
@@ -131,7 +129,7 @@ class Setting(Struct, frozen=True):
     ngc: bool = False
 
 
-def origin_of(file: VersionFile, setting: Setting) -> TorchOrigin:
+def origin_of(file: VersionFile, setting: OriginFacts) -> TorchOrigin:
     """Who built it. The order matters: a tag of only one builder takes precedence over a place or an installer."""
     local, public = local_part(file.version).lower(), public_part(file.version)
     distribution = setting.distribution
@@ -166,7 +164,7 @@ def _is_alpha(public: str) -> bool:
     return "a" in public and re.search(r"\da\d+$", public) is not None
 
 
-def _owned_by_distribution(setting: Setting) -> bool:
+def _owned_by_distribution(setting: OriginFacts) -> bool:
     if setting.real_path.startswith(("/nix/store/", "/gnu/store/")):
         return True
     installed = setting.distribution is not None and setting.distribution.installer.startswith(_INSTALLERS)

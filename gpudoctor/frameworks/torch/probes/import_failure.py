@@ -23,6 +23,8 @@ _LIBRARY_NAME = r"(?<![\w./-])([\w.+-]+\.so[\w.]*)"
 UNCOMPILED = r"null bytes|(?m:^)EOFError|marshal data|bad magic number"
 """Errors of a file that Python could not turn into a module; they name no file."""
 _NO_MODULE = r"No module named '([\w.]+)'"
+_LACKING_MODULE = r"(?:module|cannot import name '\w+' from) '([\w.]+)'"
+"""What a file that was cut short no longer says, others miss: the error comes from their lines."""
 
 
 def with_suspects(
@@ -30,13 +32,23 @@ def with_suspects(
 ) -> ImportTrial:
     """A failed trial with the files that it points at, and the limits that it ran under."""
     owners = Owners(host, environment.distributions.value or (), environment.python.value, environment.interpreter)
-    found = {suspect.path or suspect.owner: suspect for suspect in _suspects(owners, trial)}
+    suspects = (*_closed_folders(host, environment, trial), *_suspects(owners, trial))
+    found = {suspect.path or suspect.owner: suspect for suspect in suspects}
     outside = _Outside(host, environment.site_packages)
     ordered = sorted(map(outside.placed, found.values()), key=lambda suspect: not suspect.problem)
     kills = None
     if before.memory_kills is not None and after.memory_kills is not None:
         kills = after.memory_kills - before.memory_kills
     return replace(trial, suspects=tuple(ordered), limits=replace(after, memory_kills=kills))
+
+
+def _closed_folders(host: Host, environment: PythonEnvironment, trial: ImportTrial) -> Iterator[SuspectFile]:
+    """Packages that this user may not look into: Python takes them for empty folders."""
+    for module in trial.empty:
+        for site in environment.site_packages:
+            folder = posixpath.join(site, module)
+            if host.names(folder).state == "denied":
+                yield SuspectFile(path=folder, problem="unreadable")
 
 
 class _Outside:
@@ -77,9 +89,13 @@ def _suspects(owners: Owners, trial: ImportTrial) -> Iterator[SuspectFile]:
         yield owners.of_file(path)
     for name in re.findall(_LIBRARY_NAME, text):
         yield from owners.of_library(name)
+    for module in re.findall(_LACKING_MODULE, text):
+        yield from (file for file in owners.of_module(module) if file.problem)
     if trial.module and re.search(UNCOMPILED, text):
         yield from owners.of_module(trial.module)
     for module in re.findall(_NO_MODULE, text):
+        yield from _of_missing_module(owners, module, trial)
+    for module in trial.empty:
         yield from _of_missing_module(owners, module, trial)
     files = (*((trial.loading,) if trial.loading.startswith("/") else ()), *trial.files)
     for path in files[:_MOST_FILES]:
@@ -103,8 +119,8 @@ def _of_missing_module(owners: Owners, module: str, trial: ImportTrial) -> Itera
 def unloadable_files(
     around: Surroundings, torch: str, unread: tuple[str, ...], missing: tuple[str, ...]
 ) -> tuple[SuspectFile, ...]:
-    """What is certain to make `import torch` fail here: its extension module, libraries that may not be read, and the
-    files that should have the `missing` libraries."""
+    """Files that certainly make `import torch` fail here: its extension module, libraries that may not be read, and
+    the files that should have the `missing` libraries."""
     host, layout = around.host, around.layout
     names = host.names(torch)
     if names.state == "denied":

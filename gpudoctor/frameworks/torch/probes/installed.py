@@ -7,7 +7,7 @@ import posixpath
 from gpudoctor.frameworks.torch.probes.copies import Copies, record_fits
 from gpudoctor.frameworks.torch.probes.damage import damaged_files
 from gpudoctor.frameworks.torch.probes.files import (
-    Setting,
+    OriginFacts,
     VersionFile,
     build_of,
     by_record,
@@ -121,11 +121,11 @@ def _damage(host: Host, torch: str, record: Distribution | None) -> tuple[Damage
     return (DamagedFile(path=version, problem="truncated"), *(file for file in found if file.path != version))
 
 
-def _setting(around: Surroundings, torch: str, via: str, record: Distribution | None) -> Setting:
+def _setting(around: Surroundings, torch: str, via: str, record: Distribution | None) -> OriginFacts:
     host, conda = around.host, around.conda
     inside = torch.startswith(posixpath.join(around.layout.prefix, "lib") + "/")
     by_conda = conda is not None and inside and (record is None or record.installer in ("", "conda"))
-    return Setting(
+    return OriginFacts(
         real_path=host.resolve(torch) or torch,
         distribution=record,
         conda_channel=channel_of(host, conda) if by_conda and conda else None,

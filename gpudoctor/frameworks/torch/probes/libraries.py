@@ -26,10 +26,9 @@ from gpudoctor.probes.load_path import DRIVER_OWN
 _MOST_LIBRARIES = 150
 _MOST_SOURCE = 1 << 20
 _OF_TORCH = ("libtorch", "libc10", "libshm", "libcaffe2", "libtriton", "_C.")
-_STDCXX = "libstdc++.so.6"
 
 
-class Asked(Struct, frozen=True):
+class LibraryRequest(Struct, frozen=True):
     """One name that a library asks for. `rpath_folders` come before LD_LIBRARY_PATH, `runpath_folders` after it."""
 
     name: str
@@ -46,7 +45,7 @@ class LibraryWalk(Struct, frozen=True):
     """All names that are asked for, each by the first library that asks. `complete` is False if a folder or a library
     could not be read; `unread` are these libraries."""
 
-    asked: tuple[Asked, ...]
+    asked: tuple[LibraryRequest, ...]
     needs: Mapping[str, tuple[str, ...]]
     """What each library that was read asks for at its start, by path."""
     glibcxx: Fact[str]
@@ -54,7 +53,7 @@ class LibraryWalk(Struct, frozen=True):
     complete: bool
     unread: tuple[str, ...] = ()
 
-    def of(self, name: str) -> Asked | None:
+    def of(self, name: str) -> LibraryRequest | None:
         """The first request for a name."""
         return next((asked for asked in self.asked if asked.name == name), None)
 
@@ -161,7 +160,7 @@ class _Walk:
         self._late = late
         self._listing = Listing(host)
         self._folders = dict.fromkeys(folders)
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, LibraryRequest] = {}
         self._needs: dict[str, tuple[str, ...]] = {}
         self._openers: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
         self._glibcxx: dict[str, str] = {}
@@ -220,7 +219,7 @@ class _Walk:
     ) -> Iterator[tuple[str, tuple[str, ...]]]:
         if name not in self._asked:
             found = self._find(name)
-            self._asked[name] = Asked(
+            self._asked[name] = LibraryRequest(
                 name=name, by=by, rpath_folders=rpath, runpath_folders=runpath, path=found, late=late
             )
             if found is not None:
@@ -265,7 +264,7 @@ class _Walk:
         for name, asked in list(self._asked.items()):
             path = self._find(name) if asked.path is None else None
             if path is not None:
-                self._asked[name] = Asked(
+                self._asked[name] = LibraryRequest(
                     name=name,
                     by=asked.by,
                     rpath_folders=asked.rpath_folders,

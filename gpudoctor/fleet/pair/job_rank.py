@@ -14,7 +14,7 @@ _HOW = "torchrun --nnodes N --nproc-per-node M ... -m gpudoctor fleet pair"
 _NODE_NAMES = ("SLURMD_NODENAME", "NODE_NAME")
 
 
-class Place(Struct, frozen=True):
+class JobRank(Struct, frozen=True):
     """A rank of a job."""
 
     rank: int
@@ -29,10 +29,10 @@ class Place(Struct, frozen=True):
     attempt: str
     """How often torchrun has started the ranks anew: the store keeps what earlier ones wrote."""
     name: str
-    """Of the node, as the scheduler or the system calls it."""
+    """The name of the node, as the scheduler or the system calls it."""
 
 
-def place_from(environ: Mapping[str, str]) -> Place:
+def job_rank(environ: Mapping[str, str]) -> JobRank:
     """Raises InputError where this is no rank of a job."""
     missing = [name for name in _NAMES if not environ.get(name)]
     if missing:
@@ -44,7 +44,7 @@ def place_from(environ: Mapping[str, str]) -> Place:
         numbers[name] = int(environ[name])
     if numbers["RANK"] >= numbers["WORLD_SIZE"]:
         raise InputError(f"RANK={numbers['RANK']} does not belong to WORLD_SIZE={numbers['WORLD_SIZE']}")
-    return Place(
+    return JobRank(
         rank=numbers["RANK"],
         size=numbers["WORLD_SIZE"],
         local_rank=numbers["LOCAL_RANK"],

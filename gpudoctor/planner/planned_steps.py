@@ -1,0 +1,151 @@
+"""The steps of a plan in their order, and which of them may run here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from gpudoctor.finding import Finding
+from gpudoctor.machine import Machine
+from gpudoctor.planner.place import Place
+from gpudoctor.planner.plan import command_key, same_step, steps_together
+from gpudoctor.planner.tasks import CONTAINER, DRIVER, Task
+from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
+
+if TYPE_CHECKING:
+    from gpudoctor.situation import Situation
+
+State = Literal["will run", "shown only"]
+
+_VERBS = ("install", "uninstall", "add", "remove")
+
+
+class Allowed(Struct, frozen=True):
+    """What may run here. If nothing may, `why_not` says why in a sentence."""
+
+    packages: bool = False
+    """Package and environment steps: a live environment outside any root."""
+    system: bool = False
+    """Steps for root: gpudoctor is root, and was allowed to change the system."""
+    why_not: str = ""
+    system_why_not: str = "needs root"
+    """Why steps for root do not run, in a few words."""
+
+
+class PlannedStep(Struct, frozen=True):
+    """A step, the ids of the problems that it fixes, and whether it runs or is only shown."""
+
+    step: Step
+    because: tuple[str, ...]
+    state: State
+    why_not: str = ""
+    """Why it is only shown, in a few words."""
+    replaces: tuple[str, ...] = ()
+    """Installed packages that it replaces: "torch 2.13.0+cpu"."""
+    stops: bool = False
+    """A person does this first: later steps depend on it."""
+
+
+def planned_steps(
+    tasks: Iterable[Task], here: Place, situation: Situation, allowed: Allowed
+) -> tuple[PlannedStep, ...]:
+    """The steps of these tasks, each with its state. A plan stops at the first step that an error needs and that does
+    not run here: later steps depend on it."""
+    stopped = False
+    planned = []
+    for one in _steps(tasks, here, situation):
+        why_not = _why_not(one.step, here, allowed)
+        if stopped and not why_not:
+            why_not = "comes after the step above, which you do"
+        decides = _decides(one) and any(finding.severity == "error" for finding in one.because)
+        planned.append(
+            PlannedStep(
+                step=one.step,
+                because=tuple(dict.fromkeys(finding.id for finding in one.because)),
+                state="shown only" if why_not else "will run",
+                why_not=why_not,
+                replaces=one.replaces,
+                stops=decides and not isinstance(one.step, RunStep),
+            )
+        )
+        stopped = stopped or (decides and bool(why_not))
+    return tuple(planned)
+
+
+class _Drawn(Struct, frozen=True):
+    """A step with its origin, before it is known whether it runs."""
+
+    step: Step
+    because: tuple[Finding, ...]
+    stage: int
+    replaces: tuple[str, ...]
+    waits: bool
+    """A reboot at the end of a fix: it comes after the steps of all other fixes of its stage."""
+
+
+def _steps(tasks: Iterable[Task], here: Place, situation: Situation) -> list[_Drawn]:
+    drawn: list[_Drawn] = []
+    for _, group in groupby(tasks, key=lambda task: (task.because, command_key(task.remedy))):
+        together = tuple(group)
+        task = together[-1]
+        steps = steps_together([task.remedy for task in together], here, situation)
+        for number, step in enumerate(steps):
+            waits = task.ends and number == len(steps) - 1 and is_reboot(step)
+            _draw(drawn, _Drawn(step, task.because, task.stage, _replaces(step, situation.machine), waits))
+    return sorted(drawn, key=lambda one: (one.stage, one.waits))
+
+
+def _draw(drawn: list[_Drawn], new: _Drawn) -> None:
+    """Add a step, or its reasons to the same step on the list. It stays where it is needed first; a reboot moves to
+    where it is needed last."""
+    same = next((at for at, one in enumerate(drawn) if same_step(one.step, new.step)), None)
+    if same is None:
+        drawn.append(new)
+        return
+    old = drawn[same]
+    because = (*old.because, *(finding for finding in new.because if finding not in old.because))
+    last = is_reboot(new.step)
+    stage = (max if last else min)(old.stage, new.stage)
+    both = _Drawn(old.step, because, stage, old.replaces, old.waits and new.waits)
+    if last:
+        del drawn[same]
+        drawn.append(both)
+    else:
+        drawn[same] = both
+
+
+def is_reboot(step: Step) -> bool:
+    """Whether the step is a reboot and nothing else."""
+    return isinstance(step, ManualStep) and step.risk == "reboot" and step.text == "Reboot."
+
+
+def _replaces(step: Step, machine: Machine) -> tuple[str, ...]:
+    """The installed packages that a command names after its verb."""
+    if not isinstance(step, RunStep) or step.risk != "replaces":
+        return ()
+    verb = next((at for at, word in enumerate(step.argv) if word in _VERBS), len(step.argv))
+    names = (re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", word) for word in step.argv[verb + 1 :])
+    found = (machine.installed(name[0]) for name in names if name)
+    return tuple(dict.fromkeys(f"{had.name} {had.version}" for had in found if had))
+
+
+def _why_not(step: Step, here: Place, allowed: Allowed) -> str:
+    """Why a step does not run here; "" if it does."""
+    if isinstance(step, ManualStep):
+        return "by hand"
+    if isinstance(step, EnvStep):
+        return "a variable: see `gpudoctor env`"
+    if step.risk in ("root", "reboot"):
+        return "" if allowed.system else allowed.system_why_not
+    if here.tool in ("managed", "nowhere"):
+        return "makes another environment than the examined one"
+    return "" if allowed.packages else "the reason is below" if allowed.why_not else "nothing runs here"
+
+
+def _decides(one: _Drawn) -> bool:
+    """Whether later steps depend on this one: on the system below the packages, or the container around them."""
+    return one.stage in (DRIVER, CONTAINER) or one.step.risk in ("root", "reboot")

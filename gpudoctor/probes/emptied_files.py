@@ -1,0 +1,59 @@
+"""Modules and libraries in which nothing is left: a full disk and a power cut leave files of no length.
+
+An import shows only what it loads: torch.compile, say, needs a thousand further files. All that the RECORD of the
+packages lists is looked at, which takes a tenth of a second: this is for where the import was tried, too.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from gpudoctor.host import Host
+from gpudoctor.machine import DamagedFile, Distribution, PythonEnvironment
+
+_RECORD_LIMIT = 16 << 20
+_LINE = rb"\n([^,\n\"]+\.(?:py|so(?:\.[\d.]+)?)),[^,\n]*,[1-9]\d{0,15}(?=\r?\n|$)"
+_LEFT_OUT = r"(?:^|/)(?:tests?|testing|examples?|benchmarks?|\.\.)/"
+"""Folders."""
+_MOST_REPORTED = 20
+
+
+def with_emptied_files(host: Host, environment: PythonEnvironment, packages: Collection[str]) -> PythonEnvironment:
+    """The environment, the damage of these packages with their emptied files."""
+    listed = environment.distributions.value or ()
+    found = tuple(_completed(host, one) if one.name in packages else one for one in listed)
+    torch, fact = next((one for one in found if one.name == "torch"), None), environment.torch
+    if torch is not None and fact.value is not None and torch.path:
+        inside = posixpath.dirname(torch.path) == posixpath.dirname(fact.value.path)
+        known = {file.path for file in fact.value.damaged}
+        more = tuple(file for file in torch.lost if inside and file.path not in known)
+        damaged = (*fact.value.damaged, *more)[:_MOST_REPORTED]
+        environment = environment.with_torch(replace(fact, value=replace(fact.value, damaged=damaged)))
+        # Of the distribution torch the programs alone are told: its files are those of the framework.
+        found = tuple(replace(one, damaged=one.locked) if one.name == "torch" else one for one in found)
+    return replace(environment, distributions=replace(environment.distributions, value=found))
+
+
+def _completed(host: Host, package: Distribution) -> Distribution:
+    record = posixpath.join(package.path, "RECORD") if package.path.endswith(".dist-info") else ""
+    content = host.data(record, _RECORD_LIMIT).value if record and not package.unlinked else None
+    if content is None:
+        return package
+    site, known = posixpath.dirname(package.path), {file.path for file in package.damaged}
+    emptied = []
+    for line in re.findall(_LINE, b"\n" + content):
+        path = posixpath.join(site, line.decode("utf-8", "replace"))
+        if path not in known and not re.search(_LEFT_OUT, path[len(site) :]) and _is_empty(host, path):
+            emptied.append(DamagedFile(path=path, problem="truncated"))
+            if len(emptied) == _MOST_REPORTED:
+                break
+    return replace(package, damaged=(*package.damaged, *emptied)) if emptied else package
+
+
+def _is_empty(host: Host, path: str) -> bool:
+    found = host.stat(path).value
+    return found is not None and found.kind == "file" and found.size == 0

@@ -1,0 +1,69 @@
+"""The graphics devices that inxi and hwinfo list, and forms that ask for the vendor only."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.machine import Machine
+from tests.support.judged_texts import machine, problems
+
+INXI = """Graphics:
+  Device-1: NVIDIA TU117 [GeForce GTX 1650] driver: nvidia v: 580.142
+  Display: x11 server: X.org
+Audio:
+  Device-1: NVIDIA TU116 High Definition Audio driver: snd_hda_intel
+"""
+WRAPPED = """Graphics:
+  Device-1: NVIDIA GP107M [GeForce GTX 1050 Ti Mobile] vendor: Dell
+    driver: nouveau v: kernel bus-ID: 01:00.0 chip-ID: 10de:1c8c
+  Device-2: AMD Cezanne [Radeon Vega Series / Radeon Mobile Series]
+    vendor: ASUSTeK driver: amdgpu v: kernel bus-ID: 05:00.0
+"""
+OLDER = "Graphics:  Device-1: Advanced Micro Devices [AMD/ATI] Navi 23 [Radeon RX 6600] driver: amdgpu v: 5.6.12\n"
+HWINFO = """  Vendor: pci 0x10de "nVidia Corporation"
+  Device: pci 0x1c30 "GP106GL [Quadro P2000]"
+  Vendor: pci 0x10de "nVidia Corporation"
+  Device: pci 0x10f1 "GP106 High Definition Audio Controller"
+"""
+
+
+def gpus(text: str) -> list[tuple[str, str | None, str | None]]:
+    found: Machine = machine(text)
+    return [(gpu.name, gpu.arch.value, gpu.driver.value) for gpu in found.gpus]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (INXI, [("NVIDIA GeForce GTX 1650", "sm_75", "nvidia")]),
+        (OLDER, [("AMD Radeon RX 6600", "gfx1032", "amdgpu")]),
+        (HWINFO, [("NVIDIA Quadro P2000", "sm_61", "nvidia")]),
+    ],
+)
+def test_graphics_devices(text: str, expected: list[tuple[str, str, str]]) -> None:
+    assert gpus(text) == expected
+
+
+def test_lines_that_inxi_wraps() -> None:
+    assert next((arch, driver) for _, arch, driver in gpus(WRAPPED)) == ("sm_61", "nouveau")
+    assert [gpu.bdf for gpu in machine(WRAPPED).gpus] == ["0000:01:00.0", "0000:05:00.0"]
+    alone = WRAPPED.partition("  Device-2")[0]
+    assert problems(alone) == ["nouveau-conflict"]
+
+
+def test_the_driver_that_inxi_names() -> None:
+    module = machine(INXI).nvidia.module.value
+    assert module is not None
+    assert module.version == "580.142"
+
+
+def test_devices_of_another_section_are_no_gpus() -> None:
+    assert gpus(INXI.partition("Audio:\n")[2]) == []
+    assert gpus('  Vendor: pci 0x8086 "Intel"\n  Device: pci 0x1c30 "Graphics"\n') == []
+
+
+@pytest.mark.parametrize("listed", [HWINFO, INXI, "I have a GeForce GTX 1080.\n"])
+def test_a_form_that_asks_for_the_vendor_hides_no_gpu(listed: str) -> None:
+    form = "### GPU\n\nNvidia\n"
+    assert gpus(f"{listed}\n{form}") == gpus(listed)
+    assert [name for name, _, _ in gpus(form)] == ["Nvidia"]
