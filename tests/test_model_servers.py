@@ -48,7 +48,7 @@ def test_a_kernel_library_that_finds_all_its_symbols_is_no_error():
 def test_no_torch_suits_vllm_and_sglang():
     """The fix for one would break the other."""
     finding = found(machine("2.14.0", SGLANG, VLLM), "sglang-torch-mismatch")[0]
-    assert "vllm 0.33.0 requires another torch" in finding.message
+    assert "vllm 0.33.0 also requires another torch" in finding.message
     assert isinstance(finding.fixes[0].remedies[0], Manual)
     assert "environment of its own" in finding.fixes[0].remedies[0].text
     alone = found(machine("2.14.0", SGLANG), "sglang-torch-mismatch")[0]
