@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gpudoctor.command_line.running import tell
+from gpudoctor.host.given_file import WITHOUT_WAITING
 
 if TYPE_CHECKING:
     from gpudoctor.fix.journal import Run
     from gpudoctor.machine import Machine
+
+_HEAD = 64 << 10
+"""Bytes: a journal names its environment in its first line."""
 
 
 def journal_home() -> str:
@@ -34,7 +40,7 @@ def tell_if_cut_off(machine: Machine) -> None:
     environment = machine.environment.value
     try:
         home = journal_home()
-        if environment is None or not environment.prefix or not os.path.isdir(os.path.join(home, "runs")):
+        if environment is None or not environment.prefix or not _may_have_runs(home, environment.prefix):
             return
         from gpudoctor.fix.journal import unfinished
 
@@ -43,6 +49,27 @@ def tell_if_cut_off(machine: Machine) -> None:
         return
     if run is not None:
         tell_cut_off(run)
+
+
+def _may_have_runs(home: str, prefix: str) -> bool:
+    """Whether a journal names this environment at all: to read journals takes as long as a tenth of a check."""
+    named = msgspec.json.encode(os.path.realpath(prefix))
+    try:
+        folders = os.listdir(os.path.join(home, "runs"))
+    except OSError:
+        return False
+    return any(_names(os.path.join(home, "runs", folder, "journal.jsonl"), named) for folder in folders)
+
+
+def _names(journal: str, text: bytes) -> bool:
+    """True also for a journal that cannot be read: its reader tells why."""
+    try:
+        with open(os.open(journal, os.O_RDONLY | WITHOUT_WAITING), "rb") as file:
+            return text in file.read(_HEAD)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def tell_cut_off(run: Run) -> None:
