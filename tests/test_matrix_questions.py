@@ -502,3 +502,9 @@ def test_issues_that_decide_by_facts_alone_are_exact() -> None:
                 when.packages or when.env or when.torch or when.rocm or when.kernel or when.firmware or when.driver
             ), issue.id
         assert issue.workaround.endswith("."), issue.id
+
+
+def test_the_last_branch_of_an_architecture_is_the_same_in_both_tables() -> None:
+    said = {name: row.branch for row in MATRIX.tables.driver_branches for name in row.last_for}
+    ended = {row.architecture: row.last_branch for row in MATRIX.tables.capabilities if row.last_branch}
+    assert said and {name: ended.get(name) for name in said} == said
