@@ -58,7 +58,7 @@ def torch_in(lock: str, command: str, **arguments: str) -> tuple[str, str] | Non
 
 
 @pytest.mark.parametrize(
-    "lock, command, torch",
+    ("lock", "command", "torch"),
     [
         (ONE, "RUN uv sync --frozen", ("2.7.0", "cu126")),
         (ONE, "RUN --mount=type=cache,target=/c uv venv && uv sync --locked --no-dev", ("2.7.0", "cu126")),
@@ -74,6 +74,9 @@ def torch_in(lock: str, command: str, **arguments: str) -> tuple[str, str] | Non
         ("", "RUN uv sync", None),
         ('[[package]]\nname = "torch"\n', "RUN uv sync", None),
     ],
+    ids=lambda value: (
+        {ONE: "one torch", EXTRAS: "extras", "": "empty"}.get(value) if isinstance(value, str) else None
+    ),
 )
 def test_the_torch_of_the_lock_file(lock: str, command: str, torch: tuple[str, str] | None):
     assert torch_in(lock, command) == torch
