@@ -19,6 +19,7 @@ from gpudoctor.machine import DeviceNode, Fact, User, denied, known, unknown
 TEXT_LIMIT = 1 << 20
 OUTPUT_LIMIT = 1 << 20
 _READ = os.O_RDONLY | WITHOUT_WAITING
+_OF_THE_KERNEL = ("/proc/", "/sys/")
 
 FileKind = Literal["file", "folder", "char", "block", "link", "other"]
 
@@ -115,7 +116,8 @@ class Host(ABC):
         try:
             if offset:
                 os.lseek(descriptor, offset, os.SEEK_SET)
-            left = max(found.st_size - offset, 0)  # 0 for the files of /proc, whose size nobody knows
+            # Whatever stands for a kernel's file (LXC puts its own there) may state a size that is not the content's.
+            left = 0 if place.startswith(_OF_THE_KERNEL) else max(found.st_size - offset, 0)
             content = os.read(descriptor, min(limit, left or limit))
             while len(content) < limit and len(content) != left:
                 more = os.read(descriptor, limit - len(content))
