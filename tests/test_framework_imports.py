@@ -37,6 +37,7 @@ from gpudoctor.survey import survey
 from gpudoctor.testing import nvidia_machine
 from tests.support.check_cases import matrix
 from tests.support.environments import write_distribution, write_venv
+from tests.support.imports import examined, problems
 from tests.support.judging import finding, plan_of, questions, remedies, told
 from tests.support.smoke_children import PYTHON, TORCH
 
@@ -64,21 +65,6 @@ def write_vision(site: Path) -> None:
     write_distribution(site, "picture", "9.0", files={"picture.py": "def draw():\n    return 1\n"})
     lines = "import torch\nimport picture\nONE = picture.draw()\n"
     write_distribution(site, "torchvision", "0.24.1+cpu", files={"torchvision/__init__.py": lines})
-
-
-def examined(root: Path, level: str | None = None, **environ: str) -> Machine:
-    return survey(
-        LiveHost(environ),
-        matrix(),
-        python=str(root / "venv/bin/python"),
-        level=level,  # type: ignore[arg-type]
-        drivers=False,
-        kernels=False,
-    ).machine
-
-
-def problems(machine: Machine) -> list[str]:
-    return [slug for slug, severity in told(machine) if severity == "error" and slug != "no-gpu"]
 
 
 def imports(machine: Machine) -> dict[str, ImportTrial | None]:

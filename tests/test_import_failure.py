@@ -16,16 +16,16 @@ from msgspec.structs import replace
 
 from gpudoctor.cli import gpudoctor
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import Machine, SuspectFile
+from gpudoctor.machine import SuspectFile
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.file_owner import Owners, unusable
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.situation import Situation
-from gpudoctor.survey import survey
 from gpudoctor.testing import nvidia_machine
 from tests.support.check_cases import matrix
 from tests.support.environments import shared_library, write_distribution, write_venv
-from tests.support.judging import finding, judged, remedies, told
+from tests.support.imports import examined, problems
+from tests.support.judging import finding, judged, remedies
 from tests.support.smoke_children import PYTHON, TORCH
 
 TAG = PYTHON.replace(".", "")
@@ -40,21 +40,6 @@ def write_environment(root: Path) -> Path:
         site, "helper", "2.0", files={"helper/__init__.py": "import helper.part\n", "helper/part.py": ""}
     )
     return site
-
-
-def examined(root: Path, level: str | None = None, **variables: str) -> Machine:
-    return survey(
-        LiveHost(variables),
-        matrix(),
-        python=str(root / "venv/bin/python"),
-        level=level,  # type: ignore[arg-type]
-        drivers=False,
-        kernels=False,
-    ).machine
-
-
-def problems(machine: Machine) -> list[str]:
-    return [slug for slug, severity in told(machine) if severity == "error" and slug != "no-gpu"]
 
 
 def test_a_whole_environment_is_imported(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import closure, marker_environment
-from gpudoctor.finding import Evidence, Finding, NotJudged
+from gpudoctor.finding import Finding, NotJudged
+from gpudoctor.frameworks.import_finding import failed_import
 from gpudoctor.frameworks.torch.file_faults import FRAMEWORK_DAMAGED, REQUIREMENTS, ImportFault
 from gpudoctor.frameworks.torch.import_faults import explain_other
 from gpudoctor.frameworks.torch.requirements import unmet
@@ -15,8 +16,6 @@ from gpudoctor.machine import ImportTrial, ModuleImport
 from gpudoctor.situation import Situation
 
 _TWICE = "package-installed-twice"
-_LONGEST = 300
-"""Characters of an error that the message repeats."""
 _OF_THE_DRIVER = r"(lib(?:cuda|nvcuvid|nvoptix|nvidia-[\w-]+)\.so[\w.]*): cannot open shared object file"
 
 
@@ -52,26 +51,13 @@ def framework_import_fails(situation: Situation) -> Verdicts:
 
 def _failed(situation: Situation, one: ModuleImport, trial: ImportTrial) -> Finding:
     fault = explain_other(situation, one, trial)
-    error = trial.error.rstrip(".")
-    error = error if len(error) <= _LONGEST else f"{error[:_LONGEST].rstrip()} [...]"
-    ended = f"ended with {trial.signal}" if trial.signal else "failed"
-    happened = f"gave {error}" if error.startswith("no answer") else f"{ended}: {error}" if error else ended
-    return Finding(
-        severity="error",
-        message=f"`import {one.module}` {happened}.{f' {fault.why}' if fault.why else ''}",
-        saw=f"import {one.module} ended with {trial.signal}" if trial.signal else trial.error[:200] or "no answer",
-        want="an import that works",
+    return failed_import(
+        one.module,
+        trial,
+        one.trial.source,
+        fault,
         subject=f"{one.package} {one.version}",
         framework=one.framework,
-        evidence=(
-            Evidence(f"{one.module}.trial", trial.signal or trial.error, one.trial.source),
-            *(
-                Evidence(f"{one.module}.trial.file", file.problem, file.path)
-                for file in trial.suspects[:3]
-                if file.problem
-            ),
-        ),
-        fixes=fault.fixes,
         possible_causes=tuple(dict.fromkeys(_causes(situation, one, trial, fault))),
     )
 

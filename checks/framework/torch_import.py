@@ -21,9 +21,6 @@ _SHOW_THE_PROCESSOR = (
     "build torch from source for it, or use another machine."
 )
 
-_LONGEST = 300
-"""Characters of an error that the message repeats."""
-
 
 @check("GPD410", "torch-import-fails", "framework", needs=needs.torch)
 def torch_import_fails(situation: Situation) -> Verdicts:
@@ -160,24 +157,16 @@ def _old_processor(situation: Situation) -> bool:
 
 
 def _failed(situation: Situation, torch: Torch, trial: ImportTrial) -> Finding:
+    from gpudoctor.frameworks.import_finding import failed_import
     from gpudoctor.frameworks.torch.import_faults import explain
 
     fault = explain(situation, torch, trial)
-    error = trial.error.rstrip(".")
-    error = error if len(error) <= _LONGEST else f"{error[:_LONGEST].rstrip()} [...]"
-    ended = f"ended with {trial.signal}" if trial.signal else "failed"
-    happened = f"gave {error}" if error.startswith("no answer") else f"{ended}: {error}" if error else ended
-    return Finding(
-        severity="error",
-        message=f"`import torch` {happened}.{f' {fault.why}' if fault.why else ''}",
-        saw=f"import torch ended with {trial.signal}" if trial.signal else trial.error[:200] or "no answer",
-        want="an import that works",
+    return failed_import(
+        "torch",
+        trial,
+        torch.trial.source,
+        fault,
         subject=f"torch {torch.version}",
-        evidence=(
-            Evidence("torch.trial", trial.signal or trial.error, torch.trial.source),
-            *(Evidence("torch.trial.file", file.problem, file.path) for file in trial.suspects[:3] if file.problem),
-        ),
-        fixes=fault.fixes,
         supersedes=("python-dev-missing", "no-gpu"),
         possible_causes=fault.causes,
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.recipe import Recipe, Started, change
 from gpudoctor.dockerfile.variables import slip_in_devices
 from gpudoctor.finding import Evidence, Finding, NotJudged
@@ -52,14 +54,13 @@ def no_device(recipe: Recipe) -> Verdicts:
         lines = _NVIDIA if vendor == "nvidia" else _AMD
         what = "CUDA" if vendor == "nvidia" else "ROCm"
         missing = "/dev/kfd" if vendor == "amd" and service.render else "/dev/dri" if service.kfd else "a GPU"
-        yield Finding(
+        yield _about(
+            service,
             severity="error" if recipe.gpus or missing != "a GPU" else "warning",
             confidence="likely",
             message=f"Service {service.name} runs an image for {what} but is not given {missing}.",
             saw="no device lines" if missing == "a GPU" else f"devices without {missing}",
             want=re.sub(r"\s+", " ", lines).strip(),
-            subject=f"service {service.name}",
-            evidence=(Evidence("service", service.name, service.place),),
             fixes=(change("Give the service a GPU", f"{service.place}: below {service.name}:", *lines.split("\n")),),
         )
 
@@ -86,14 +87,13 @@ def device_access(recipe: Recipe) -> Verdicts:
         name, _, group = user.partition(":")
         if name in ("", "root", "0") or "$" in user or _may_own_a_device(group):
             continue
-        yield Finding(
+        yield _about(
+            service,
             severity="warning",
             confidence="likely",
             message=f"Service {service.name} runs as {user}, who is in no group that may open /dev/kfd.",
             saw="no group_add",
             want="group_add with the groups of /dev/kfd and /dev/dri/renderD128",
-            subject=f"service {service.name}",
-            evidence=(Evidence("service", service.name, service.place),),
             fixes=(
                 change(
                     "Add the groups of the device nodes",
@@ -129,13 +129,12 @@ def small_shm(recipe: Recipe) -> Verdicts:
         if vendor is None or image is None or recipe.torch(image) is None or service.shared_memory or service.open:
             continue
         if _given(started, vendor):
-            yield Finding(
+            yield _about(
+                service,
                 severity="note",
                 message=f"Service {service.name} has 64 MiB of shared memory: DataLoader workers and NCCL need more.",
                 saw="no shm_size, no ipc",
                 want="shm_size: 8gb, or ipc: host",
-                subject=f"service {service.name}",
-                evidence=(Evidence("service", service.name, service.place),),
                 fixes=(
                     change(
                         "Give the service more shared memory",
@@ -165,13 +164,12 @@ def device_misnamed(recipe: Recipe) -> Verdicts:
         for device in service.devices:
             if found := re.fullmatch(r"/dev/dri/render(\d+)", device):
                 right = f"/dev/dri/renderD{found[1]}"
-                yield Finding(
+                yield _about(
+                    service,
                     severity="error",
                     message=f"Service {service.name} asks for {device}: no host has a node of that name.",
                     saw=device,
                     want=right,
-                    subject=f"service {service.name}",
-                    evidence=(Evidence("service", service.name, service.place),),
                     fixes=(change(f"Write {right}", f"{service.place}: {right} in the devices of {service.name}"),),
                 )
 
@@ -199,15 +197,14 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         of_nvidia = _vendor(recipe, started) == "nvidia"
         made, wanted, given = ("CUDA", "ROCm", "AMD") if of_nvidia else ("ROCm", "CUDA", "NVIDIA")
         name = (service.image if service.context is None else "") or "its image"
-        yield Finding(
+        yield _about(
+            service,
             severity="error",
             confidence="likely",
             message=f"Service {service.name} is given {given} GPUs, and {name} is made for {made}: it cannot use "
             "them.",
             saw=f"an image for {made}",
             want=f"an image for {wanted}",
-            subject=f"service {service.name}",
-            evidence=(Evidence("service", service.name, service.place),),
             fixes=(change("Use another image", f"{service.place}: an image of {service.name} for {wanted}"),),
         )
 
@@ -232,13 +229,12 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
         service = started.service
         value = service.environment.get("CUDA_VISIBLE_DEVICES", "")
         if why := slip_in_devices(value):
-            yield Finding(
+            yield _about(
+                service,
                 severity="error" if service.given_gpus or service.privileged else "warning",
                 message=f"Service {service.name} sets CUDA_VISIBLE_DEVICES={value}, which hides every GPU: {why}.",
                 saw=f"CUDA_VISIBLE_DEVICES={value}",
                 want="not set, or numbers without quotes",
-                subject=f"service {service.name}",
-                evidence=(Evidence("service", service.name, service.place),),
                 fixes=(
                     change(
                         "Remove the variable",
@@ -306,3 +302,9 @@ def _sources(started: Started) -> tuple[tuple[str, ...], ...]:
     by_name = ((service.image,),) if service.image is not None else ()
     by_folder = ((service.context, service.dockerfile),) if service.context is not None else ()
     return (*by_name, *by_folder)
+
+
+def _about(service: Service, **parts: Any) -> Finding:
+    """A finding about a service; `parts` are the other fields of a Finding."""
+    evidence = (Evidence("service", service.name, service.place),)
+    return Finding(subject=f"service {service.name}", evidence=evidence, **parts)

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from gpudoctor.host import Host
 from gpudoctor.machine import DamagedFile, Distribution, PythonEnvironment
+from gpudoctor.probes.record import read_record
 
-_RECORD_LIMIT = 16 << 20
 _LINE = rb"\n([^,\n\"]+\.(?:py|so(?:\.[\d.]+)?)),[^,\n]*,[1-9]\d{0,15}(?=\r?\n|$)"
 _LEFT_OUT = r"(?:^|/)(?:tests?|testing|examples?|benchmarks?|\.\.)/"
 """Folders."""
@@ -39,13 +39,13 @@ def with_emptied_files(host: Host, environment: PythonEnvironment, packages: Col
 
 
 def _completed(host: Host, package: Distribution) -> Distribution:
-    record = posixpath.join(package.path, "RECORD") if package.path.endswith(".dist-info") else ""
-    content = host.data(record, _RECORD_LIMIT).value if record and not package.unlinked else None
+    readable = package.path.endswith(".dist-info") and not package.unlinked
+    content = read_record(host, package.path) if readable else None
     if content is None:
         return package
     site, known = posixpath.dirname(package.path), {file.path for file in package.damaged}
     emptied = []
-    for line in re.findall(_LINE, b"\n" + content):
+    for line in re.findall(_LINE, content):
         path = posixpath.join(site, line.decode("utf-8", "replace"))
         if path not in known and not re.search(_LEFT_OUT, path[len(site) :]) and _is_empty(host, path):
             emptied.append(DamagedFile(path=path, problem="truncated"))

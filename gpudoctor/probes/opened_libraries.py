@@ -16,7 +16,7 @@ from gpudoctor.machine import Distribution, Fact, Library, MissingSymbols, known
 from gpudoctor.matrix.rows import FrameworkBuild
 from gpudoctor.probes.environment_libraries import wheel_version
 from gpudoctor.probes.load_path import search
-from gpudoctor.probes.record import RECORD_LIMIT, damage, ends_early, listed_files
+from gpudoctor.probes.record import damage, ends_early, listed_files, read_record
 
 _MOST_FOLDERS = 400
 _MOST_NAMED = 3
@@ -105,7 +105,7 @@ def _lost(host: Host, path: str, names: frozenset[str], owners: list[Distributio
     for owner in owners:
         if without_cuda(owner.name) == distribution_of(name):
             site = posixpath.dirname(owner.path)
-            content = host.data(posixpath.join(owner.path, "RECORD"), RECORD_LIMIT).value or b""
+            content = read_record(host, owner.path) or b""
             for listed, size in listed_files(content, b".so"):
                 place, part = posixpath.split(posixpath.join(site, listed.decode("utf-8", "replace")))
                 if place == folder and opens_beside(name, part) and damage(host, posixpath.join(place, part), size):

@@ -11,7 +11,7 @@ from gpudoctor.codeobjects.elf import NotReadable, open_elf
 from gpudoctor.host import Host
 from gpudoctor.machine import DamagedFile
 
-RECORD_LIMIT = 16 << 20
+_RECORD_LIMIT = 16 << 20
 _BIN = b"/bin/"
 _HEADERS = b"\ntorch/include/"
 _MOST_COMPARED = 100
@@ -22,7 +22,7 @@ _REST = re.compile(rb'((?:\.\d+)*)"?,?[^,\n]*,(\d{1,15})(?:\r?\n|$)')
 def read_record(host: Host, folder: str) -> bytes | None:
     """The RECORD of a .dist-info after a line break, so that every path follows one. The headers of torch, two of its
     three lines, are left out: no program needs them, and a folder's files stand together."""
-    content = host.data(posixpath.join(folder, "RECORD"), RECORD_LIMIT).value
+    content = host.data(posixpath.join(folder, "RECORD"), _RECORD_LIMIT).value
     if content is None:
         return None
     first = content.find(_HEADERS)

@@ -30,8 +30,6 @@ _ASSEMBLER = b"/bin/ptxas,"
 _ALONE = rb"\n([^/,\n]+\.py),[^,\n]*,([1-9]\d*)"
 _LEFT_OUT = {b"test", b"tests", b"testing", b"example", b"examples", b"benchmark", b"benchmarks", b".."}
 """Folders."""
-_LONGEST_SIZE = 16
-"""Digits."""
 _DEPTH = 1
 """Packages in a package whose first file is looked at."""
 

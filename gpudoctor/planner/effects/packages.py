@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.dependencies import TRITONS, applying, marker_environment, normalised
 from gpudoctor.finding import AllowExecution, ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.frameworks.gpu_builds import after_installing
+from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
 from gpudoctor.frameworks.torch.named import named_torch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
 from gpudoctor.machine import (
@@ -34,7 +35,8 @@ _ONE_FOLDER = re.compile(r"(nvidia-(?:cudnn|nccl|cusparselt|nvshmem)|onnxruntime
 _SOURCE = "as the plan leaves it"
 _AHEAD = ("PYTHONPATH", ".pth")
 """`TorchCopy.via` of copies that no installer of the environment replaces."""
-_DEVICE_WHEEL = "amd-torch-"
+_TORCHS_OF_AMD = "amd-torch-"
+"""How the packages begin that AMD's torch has beside it, those with device code among them."""
 
 
 def machine_after(
@@ -148,7 +150,7 @@ def _with_build(
         Distribution(name=name, version=version.removesuffix(".*") + local) for name, version in remedy.companions
     ]
     devices = (extra.removeprefix("device-") for extra in remedy.extra.split(",") if extra)
-    installed += [Distribution(name=f"{_DEVICE_WHEEL}device-{gfx}", version=remedy.version) for gfx in devices]
+    installed += [Distribution(name=f"{DEVICE_WHEEL}{gfx}", version=remedy.version) for gfx in devices]
     row = situation.matrix.companion(remedy.version)
     if row and row.triton and remedy.build != "cpu":
         name = (row.triton_rocm_package if rocm and not remedy.extra else None) or "triton"
@@ -157,7 +159,7 @@ def _with_build(
     removed = {one.name for one in rivals(situation, remedy)}
 
     def goes(one: Distribution) -> bool:
-        return one.name in TRITONS or one.name in removed or one.name.startswith(_DEVICE_WHEEL)
+        return one.name in TRITONS or one.name in removed or one.name.startswith(_TORCHS_OF_AMD)
 
     after = _installed(environment, installed, without=goes)
     after = replace(after, torch_remains=(), missing_symbols=() if not kept else after.missing_symbols)
