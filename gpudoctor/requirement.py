@@ -15,6 +15,8 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
+from gpudoctor.matrix.versions import figures
+
 Kind = Literal["count", "size", "version", "build", "text", "arch", "flag"]
 Operator = Literal[">=", "<=", "==", "!=", "~=", ">", "<", "in", ""]
 
@@ -126,6 +128,15 @@ class Requirement(Struct, frozen=True):
     def compares(self, have: Any, want: Any) -> bool:
         """Whether the operator, one of order, holds between the two."""
         return _COMPARE[self.operator](have, want)
+
+    def admits(self, version: str) -> bool:
+        """Whether a version meets it, compared as far as it names numbers: 2.9.1 meets torch==2.9. "" is no version;
+        one without a comparison is met by every version."""
+        if not version or not self.operator:
+            return bool(version)
+        wanted = tuple(int(part) for part in self.values[0].split("."))
+        found = (*figures(version), *([0] * len(wanted)))[: len(wanted)]
+        return self.compares(found, wanted)
 
 
 def parse(text: str, *, firm: bool = False) -> Requirement:

@@ -194,6 +194,23 @@ def test_a_missing_torch_is_installed_where_that_is_said_and_undone(tmp_path: Pa
     assert patient.files() == files
 
 
+def test_what_is_required_is_installed_as_the_next_command_says_and_undone(tmp_path: Path, index: WheelIndex):
+    patient = Patient(tmp_path, index, "pip", RTX_4070)
+    patient.install("cu124", "torch==2.6.0+cu124")
+    files = patient.files()
+    arguments = ("--python", str(patient.prefix), "--matrix", str(index.overlay()), "--require", "torch>=2.7")
+    told = patient.gpudoctor("check", "--level", "static", *RTX_4070, *arguments)
+    assert told.returncode == 1
+    command = shlex.split(told.stdout.splitlines()[-1].removeprefix("Next: "))
+    assert command[:2] == ["gpudoctor", "fix"]
+    done = patient.gpudoctor(*command[1:], "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert patient.versions()["torch"].startswith("2.7")
+    assert patient.gpudoctor("check", "--level", "static", *RTX_4070, *arguments).returncode == 0
+    assert patient.gpudoctor("fix", "--undo", "--yes", "--python", str(patient.prefix)).returncode == 0
+    assert patient.files() == files
+
+
 def test_on_a_terminal_a_missing_torch_is_offered(tmp_path: Path, index: WheelIndex):
     patient = Patient(tmp_path, index, "pip", RTX_4070)
     serve_what_is_recommended(patient)

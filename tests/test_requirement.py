@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpudoctor.engine import Judgement, judge
+from gpudoctor.finding import Fix, InstallDriver, Manual, ReplacePackage, ReplaceTorch
 from gpudoctor.machine import DeviceNode, Machine, MigDevice, NvidiaApi, NvmlDevice, absent, known, unknown
 from gpudoctor.requirement import FIELDS, RequirementError, parse
 from gpudoctor.suites import machine_checks
@@ -198,3 +199,89 @@ def test_any_text_is_read_or_refused_in_a_sentence(text: str) -> None:
     else:
         assert requirement.name in FIELDS
         assert holds(hopper(), text) in (True, False, None)
+
+
+# --- what meets it ----------------------------------------------------------------------------------
+
+
+def first_fix(machine: Machine, text: str, *ids: str) -> Fix:
+    """The first fix of these problems, by default of what is required, foreseen as `check` does."""
+    judgement = judge(machine, matrix(), machine_checks(), select=ids or ["GPD910"], required=[parse(text)])
+    return judgement.findings[0].fixes[0]
+
+
+def in_python(machine: Machine, version: str = "3.12") -> Machine:
+    environment = machine.environment.value
+    assert environment is not None
+    return replace(
+        machine, environment=replace(machine.environment, value=replace(environment, python=known(version, "p")))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "build"),
+    [
+        (
+            "torch>=2.7",
+            "2.7.0",
+            "cu118",
+        ),  # driver 550 supports CUDA 11.8 in full, 12.6 by minor-version compatibility
+        ("torch>2.6.0", "2.7.0", "cu118"),
+        ("torch==2.5", "2.5.1", "cu124"),
+        ("torch.cuda<12", "2.6.0", "cu118"),
+        ("torch.cuda>=12.6", "2.6.0", "cu126"),
+    ],
+)
+def test_a_torch_that_is_required_is_the_fix(text: str, version: str, build: str) -> None:
+    fix = first_fix(in_python(hopper()), text)
+    remedy = fix.remedies[0]
+    assert isinstance(remedy, ReplaceTorch)
+    assert (remedy.version, remedy.build) == (version, build)
+
+
+def test_a_missing_torch_is_installed_in_the_required_release() -> None:
+    machine = nvidia_machine(nvidia_gpu(H100, "sm_90", index=0), driver="580.65.06", torch=None)
+    remedy = first_fix(in_python(machine), "torch==2.8", "GPD401").remedies[0]
+    assert isinstance(remedy, ReplaceTorch)
+    assert remedy.version == "2.8.0"
+
+
+def test_a_release_that_no_build_for_the_gpu_has_is_a_persons_to_change() -> None:
+    blackwell = nvidia_machine(
+        nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=0), driver="580.65.06", torch=torch("2.6.0+cu124")
+    )
+    fix = first_fix(in_python(blackwell), "torch==2.6", "GPD402")
+    assert fix.title == "Change the requirement"
+    assert "torch==2.6 is required" in str(fix.remedies[0])
+
+
+def test_required_rocm_chooses_among_rocm_builds() -> None:
+    machine = amd_machine(amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100", index=0), torch=torch("2.9.1+rocm6.4"))
+    remedy = first_fix(in_python(machine), "rocm>=7").remedies[0]
+    assert isinstance(remedy, ReplaceTorch)
+    assert remedy.build.startswith("rocm7")
+
+
+@pytest.mark.parametrize(
+    ("text", "branch"), [("driver>=590", "595"), ("driver.cuda>=13.1", "595"), ("driver>=999", None)]
+)
+def test_a_newer_driver_is_the_fix_if_there_is_one(text: str, branch: str | None) -> None:
+    remedy = first_fix(in_python(hopper()), text).remedies[0]
+    assert (remedy.branch if isinstance(remedy, InstallDriver) else None) == branch
+
+
+def test_a_volta_is_not_asked_for_a_driver_that_dropped_it() -> None:
+    volta = nvidia_machine(nvidia_gpu("Tesla V100", "sm_70", index=0), driver="535.54.03", torch=torch("2.6.0+cu124"))
+    assert isinstance(first_fix(in_python(volta), "driver>=590").remedies[0], Manual)
+
+
+def test_another_framework_is_installed_in_its_build_for_the_gpu() -> None:
+    remedy = first_fix(in_python(hopper()), "jax.cuda").remedies[-1]
+    assert isinstance(remedy, ReplacePackage)
+    assert (remedy.name, remedy.extra) == ("jax", "cuda12")
+    assert isinstance(first_fix(in_python(hopper(), "3.9"), "jax.cuda").remedies[0], Manual)  # no wheel for it
+
+
+def test_what_is_required_of_the_machine_is_not_installed() -> None:
+    assert isinstance(first_fix(hopper(), "gpu>=8").remedies[0], Manual)
+    assert isinstance(first_fix(hopper(), "torch>=99").remedies[0], Manual)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
@@ -32,7 +33,8 @@ def requirement_not_met(situation: Situation) -> Verdicts:
     without a usable GPU none is met. Versions are compared number by number, as far as the requirement names them.
 
     ## Fix safety
-    Nothing is changed: run the job on another machine, or correct the requirement.
+    Installs the release of the framework, or the NVIDIA driver, that is required, if one supports the GPUs here. For
+    all else nothing is changed: run the job on another machine, or correct the requirement.
     """
     for requirement in situation.required:
         try:
@@ -63,12 +65,34 @@ def _finding(situation: Situation, requirement: Requirement, saw: str, source: s
         devices=tuple(map(Device.of, out)) if short_of_gpus else (),
         possible_causes=causes,
         fixes=(
+            *_fixes(situation, requirement),
             Fix(
                 "Run the job where the requirement is met",
                 (Manual(f"Start the job on a machine with {requirement.text}, or change the requirement."),),
             ),
         ),
     )
+
+
+def _fixes(situation: Situation, requirement: Requirement) -> tuple[Fix, ...]:
+    """What can be installed here so that the requirement is met."""
+    if requirement.name in ("driver", "driver.cuda"):
+        return tuple(_drivers(situation, requirement))
+    if requirement.framework or requirement.name == "rocm":
+        from gpudoctor.frameworks.required_release import fixes_for
+
+        return fixes_for(situation, requirement)
+    return ()
+
+
+def _drivers(situation: Situation, requirement: Requirement) -> Iterator[Fix]:
+    from gpudoctor.situation.driver_choice import driver_to_install
+
+    matrix, of_cuda, wanted = situation.matrix, requirement.name == "driver.cuda", requirement.values[0]
+    oldest = matrix.bundled_driver(wanted) if of_cuda else wanted
+    driver = driver_to_install(situation, at_least=oldest, why=f"{requirement.text} is required") if oldest else None
+    if driver and requirement.admits(matrix.cuda_served(driver.minimum) or "" if of_cuda else driver.minimum):
+        yield Fix(f"Install NVIDIA driver {driver.branch}", (driver,))
 
 
 def _judged(situation: Situation, requirement: Requirement) -> tuple[bool, str, str]:
@@ -84,10 +108,8 @@ def _judged(situation: Situation, requirement: Requirement) -> tuple[bool, str, 
     if requirement.name == "shm":
         return _shared_memory(situation, requirement)
     version, what, source = _version(situation, requirement.name)
-    if not requirement.operator:
-        return bool(version), what, source
     _raise_if_too_rough(requirement, version)
-    return bool(version) and _version_holds(requirement, version), what, source
+    return requirement.admits(version), what, source
 
 
 # --- GPUs -----------------------------------------------------------------------------------------
@@ -153,7 +175,7 @@ def _gpu(situation: Situation, gpu: Gpu, requirement: Requirement) -> tuple[bool
         return _text_holds(requirement, arch), arch
     if not (capability := dotted(arch)):
         return False, f"no compute capability ({arch})"
-    return _version_holds(requirement, capability), arch
+    return requirement.admits(capability), arch
 
 
 def _text_holds(requirement: Requirement, have: str) -> bool:
@@ -207,16 +229,9 @@ def _one_model(situation: Situation) -> tuple[bool, str, str]:
 # --- versions and sizes ------------------------------------------------------------------------------
 
 
-def _version_holds(requirement: Requirement, have: str) -> bool:
-    """Compared as far as the requirement names numbers: 2.9.1 meets torch==2.9."""
-    wanted = tuple(int(part) for part in requirement.values[0].split("."))
-    found = (*figures(have), *([0] * len(wanted)))[: len(wanted)]
-    return requirement.compares(found, wanted)
-
-
 def _raise_if_too_rough(requirement: Requirement, have: str) -> None:
     """Raise _Unknown where only the major of a build's CUDA is known: 12 says nothing of 12.4."""
-    wanted, found = requirement.values[0].split("."), have.split(".")
+    wanted, found = [part for value in requirement.values for part in value.split(".")], have.split(".")
     if requirement.field.kind == "build" and 0 < len(found) < len(wanted) and wanted[: len(found)] == found:
         raise _Unknown(f"of its release only {have} is known")
 

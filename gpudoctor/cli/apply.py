@@ -11,6 +11,8 @@ import click
 from msgspec import Struct
 
 from gpudoctor.cli.output import place_of, print_json, teller
+from gpudoctor.command_line.options import REQUIRE
+from gpudoctor.command_line.reading import words
 from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
@@ -88,7 +90,9 @@ def _next(plan: Repair, look: Look, examination: Examination, request: FixReques
 def _same(look: Look, examination: Examination) -> tuple[str, ...]:
     """The options with which `check` judges this machine and environment again."""
     described = not examination.sources.description.empty
-    return examination.same_target if described or not examination.here else place_of(look.machine)
+    if described or not examination.here:
+        return examination.same_target
+    return (*place_of(look.machine), *words((REQUIRE,), {"require": examination.sources.require}))
 
 
 # --- the run ----------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from gpudoctor.cli.options import (
 )
 from gpudoctor.command_line.arguments import LINE, Examined, Shown
 from gpudoctor.command_line.check import check as judge_and_tell
-from gpudoctor.command_line.options import PRIVATE, WHERE
+from gpudoctor.command_line.options import PRIVATE, REQUIRE, WHERE
+from gpudoctor.command_line.project_settings import Settings, requirements
 from gpudoctor.command_line.reading import Given, Option, complete, words
 from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
@@ -52,9 +53,16 @@ check = whole_command(
 @command()
 @description_options
 @variable_option
+@option(REQUIRE)
 @matrix_option
 @report_options
-def whatif(description: Description, variables: dict[str, str], overlays: tuple[str, ...], shown: Shown) -> int:
+def whatif(
+    description: Description,
+    variables: dict[str, str],
+    require: tuple[str, ...],
+    overlays: tuple[str, ...],
+    shown: Shown,
+) -> int:
     """Check a machine that is only described; everything else is assumed healthy.
 
     \b
@@ -70,16 +78,23 @@ def whatif(description: Description, variables: dict[str, str], overlays: tuple[
     from gpudoctor.report import Subject
     from gpudoctor.survey import Survey
 
-    matrix = load_matrix(overlays)
+    matrix, needs = load_matrix(overlays), requirements(Settings(), require, os.environ)
     machine = unambiguous(
         description,
         lambda one: imagined(one, variables, matrix),
-        lambda machine: answer(judgement_of(machine, matrix, shown, foresee=False)),
+        lambda machine: answer(judgement_of(machine, matrix, shown, needs, foresee=False)),
     )
     label = ", ".join(filter(None, (*description.gpus, description.driver, description.torch)))
     said = {"variables": tuple(f"{name}={value}" for name, value in variables.items()), "overlays": overlays}
-    again = words(WHERE, {**said, **to_builtins(description)})
-    return present(Survey(machine, (), {}), Subject(kind="whatif", label=label), matrix, shown, again=again)
+    return present(
+        Survey(machine, (), {}),
+        Subject(kind="whatif", label=label),
+        matrix,
+        shown,
+        required=needs,
+        again=words(WHERE, {**said, **to_builtins(description)}),
+        require=words((REQUIRE,), {"require": require}),
+    )
 
 
 @command()

@@ -11,7 +11,9 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from gpudoctor.command_line.arguments import Examined, Shown
-from gpudoctor.command_line.options import WHERE
+from gpudoctor.command_line.examined import is_this_machine
+from gpudoctor.command_line.options import REQUIRE, WHERE
+from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import words
 from gpudoctor.intake.description import Description
 
@@ -33,6 +35,7 @@ class Sources(Struct, frozen=True):
     snapshot: str | None
     description: Description
     overlays: tuple[str, ...]
+    require: tuple[str, ...] = ()
 
 
 class Look(Struct, frozen=True):
@@ -56,6 +59,8 @@ class Examination:
 
         self.sources = sources
         self.shown = shown
+        here = sources.snapshot is None and is_this_machine(sources.examined, sources.description)
+        self.required = requirements(project_settings() if here else Settings(), sources.require, os.environ)
         self.matrix = load_matrix(sources.overlays)
 
     def look(self) -> Look:
@@ -104,6 +109,7 @@ class Examination:
             project_select=self.shown.project_select,
             ignore=ignore_rules(self.shown.all_ignored),
             open_questions=survey.open_questions,
+            required=self.required,
             foresee=foresee,
         )
 
@@ -124,7 +130,7 @@ class Examination:
         try:
             return repair(
                 look.judgement.findings,
-                Situation(look.machine, self.matrix),
+                Situation(look.machine, self.matrix, self.required),
                 self.allowed(look, system=system),
                 lambda machine: self.judge(look.survey, machine, foresee=False).findings,
                 only=ids_of(only, self.shown.plugins),
@@ -142,7 +148,7 @@ class Examination:
         """The options that name this machine and environment to another command."""
         given = self.sources
         return words(
-            WHERE,
+            (*WHERE, REQUIRE),
             {
                 **to_builtins(given.description),
                 "python": given.examined.python,
@@ -150,6 +156,7 @@ class Examination:
                 "snapshot_file": given.snapshot,
                 "variables": tuple(f"{name}={value}" for name, value in given.variables.items()),
                 "overlays": given.overlays,
+                "require": given.require,
             },
         )
 

@@ -19,6 +19,7 @@ from gpudoctor.cli.options import (
 )
 from gpudoctor.command_line.arguments import Examined, Shown
 from gpudoctor.command_line.cut_off import tell_cut_off
+from gpudoctor.command_line.options import REQUIRE
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
 from gpudoctor.command_line.reading import Option
 from gpudoctor.command_line.running import tell
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 @variable_option
 @option(snapshot_option("Show the plan for the machine of a snapshot."))
 @description_options
+@option(REQUIRE)
 @matrix_option
 @repair_options
 def fix(
@@ -44,6 +46,7 @@ def fix(
     variables: dict[str, str],
     snapshot_file: str | None,
     description: Description,
+    require: tuple[str, ...],
     overlays: tuple[str, ...],
     shown: Shown,
 ) -> int:
@@ -67,7 +70,7 @@ def fix(
     from gpudoctor.cli import journal, undo
     from gpudoctor.cli.examination import Examination, Sources
 
-    sources = Sources(examined, variables, snapshot_file, description, overlays)
+    sources = Sources(examined, variables, snapshot_file, description, overlays, require)
     if request.history:
         return journal.history(shown)
     if request.forget is not None:

@@ -51,7 +51,7 @@ def present(
         rates=_rates(survey.machine, matrix) if shown.style == "html" else {},
         again=again,
         require=require,
-        best=_best(report, matrix) if for_people else None,
+        best=_best(report, matrix) if for_people and not _another_is_required(required) else None,
         note=_note(report, again) if for_people else "",
     )
     give(report, judgement, shown, look)
@@ -136,6 +136,10 @@ def _note(report: Report, again: tuple[str, ...]) -> str:
     return "gpudoctor's own environment (uvx, pipx) is not examined; activate yours, or name it with --python."
 
 
+def _another_is_required(required: tuple[Requirement, ...]) -> bool:
+    return any(one.framework not in (None, "torch") for one in required)
+
+
 def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
     """The torch build to install where a usable GPU is, and no framework."""
     from gpudoctor.render.summary import usable
@@ -146,6 +150,8 @@ def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
         return None
     if environment.start_faults:
         return None  # its Python cannot install anything
+    if any(one.slug == "torch-missing" and one.severity == "error" for one in report.findings):
+        return None  # its fix says it
     from gpudoctor.recommend import recommend
     from gpudoctor.render.recommend import best_command
     from gpudoctor.situation import Situation

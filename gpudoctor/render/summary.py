@@ -160,7 +160,7 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     if not computed and (report.machine.torch is None or not gpus):
         if gpus and kind == "machine":
             why = "`gpudoctor fix` offers to install PyTorch; `gpudoctor recommend` compares the builds."
-            return why, ("gpudoctor", "fix", "--install", "torch", *again)
+            return why, ("gpudoctor", "fix", "--install", "torch", *again, *look.require)
         names = "`gpudoctor recommend` names the best PyTorch build and the reasons."
         return names, ("gpudoctor", "recommend", *(again if kind != "snapshot" else ()))
     if not computed and _is_described(report):
@@ -191,7 +191,7 @@ def _after_problem(first: ReportedFinding, report: Report, look: Look) -> tuple[
             *look.require,
         )
     does = "shows and applies the fix" if kind == "machine" else "shows the plan"
-    return f"`gpudoctor fix` {does}; {explain}", ("gpudoctor", "fix", *look.again)
+    return f"`gpudoctor fix` {does}; {explain}", ("gpudoctor", "fix", *look.again, *look.require)
 
 
 def _runs_something(report: Report) -> bool:

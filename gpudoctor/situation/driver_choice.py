@@ -30,19 +30,29 @@ Option = tuple[InstallDriver, tuple[Gpu, ...]]
 
 
 def driver_to_install(
-    situation: Situation, gpus: tuple[Gpu, ...] = (), *, cuda: str | None = None, why: str = ""
+    situation: Situation,
+    gpus: tuple[Gpu, ...] = (),
+    *,
+    cuda: str | None = None,
+    at_least: str | None = None,
+    why: str = "",
 ) -> InstallDriver | None:
     """The driver that supports all GPUs that this machine must drive, and `gpus`; preferably one that runs the
-    present frameworks, and `cuda`. None if no one driver supports them all, a GPU is unknown, or no torch build
-    supports any: the driver would help none of them."""
+    present frameworks and `cuda`, and is no older than `at_least`. None if no one driver supports them all, a GPU is
+    unknown, or no torch build supports any: the driver would help none of them."""
     driven = gpus_to_drive(situation, gpus)
     if not any(runs_some_build(situation.matrix, gpu) for gpu in driven):
         return None
-    return driver_serving(situation, driven, cuda=cuda, why=why)
+    return driver_serving(situation, driven, cuda=cuda, at_least=at_least, why=why)
 
 
 def driver_serving(
-    situation: Situation, gpus: tuple[Gpu, ...], *, cuda: str | None = None, why: str = ""
+    situation: Situation,
+    gpus: tuple[Gpu, ...],
+    *,
+    cuda: str | None = None,
+    at_least: str | None = None,
+    why: str = "",
 ) -> InstallDriver | None:
     """The driver that supports exactly these GPUs: of the branches that the distribution ships, if that is known."""
     matrix = situation.matrix
@@ -54,7 +64,7 @@ def driver_serving(
     first = max(firsts, key=figures, default=None)
     cudas = [one.cuda for one in situation.frameworks if one.cuda and one.meant_for_gpu]
     floors = [floor for one in (*cudas, cuda) if one and (floor := matrix.floor(one))]
-    wanted = max((version for version in (first, *floors) if version), key=figures, default=None)
+    wanted = max((version for version in (first, at_least, *floors) if version), key=figures, default=None)
     present = cuda_driver(situation.machine)
     for oldest in (wanted, first):
         row = matrix.driver_to_package(distribution(situation), sms, oldest, flavours, present=present)

@@ -25,6 +25,7 @@ from gpudoctor.situation.nvidia_driver import driver_verdict
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import KnownIssue, TorchBuild
+    from gpudoctor.requirement import Requirement
 
 INSTALLABLE = ("pypi", "download.pytorch.org", "amd")
 """Origins that pip and uv install from."""
@@ -68,7 +69,7 @@ class Choice(Struct, frozen=True):
     why: tuple[str, ...] = ()
 
 
-Because = Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch", "libc", "installer"]
+Because = Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch", "libc", "installer", "required"]
 
 
 class Rejected(Struct, frozen=True):
@@ -79,7 +80,8 @@ class Rejected(Struct, frozen=True):
     why: str
     origin: str = ""
     because: Because = "code"
-    """"libc" and "installer" (what pip's or uv's configuration excludes): everything else would work."""
+    """"libc", "installer" (what pip's or uv's configuration excludes) and "required" (what is no build that --require
+    asks for): everything else would work."""
 
 
 @answer_once
@@ -93,7 +95,8 @@ def candidates(
 ) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
     """Every installable build of the platform: those that run on all the GPUs, best first, and the others.
 
-    With `any_python` the interpreter does not matter, with `unconstrained` what pip and uv are configured to refuse.
+    With `any_python` the interpreter does not matter, with `unconstrained` neither what pip and uv are configured to
+    refuse nor what is required.
     `driver` asks about another driver than the present one.
     Without GPUs the CPU builds are the choices.
     """
@@ -153,9 +156,12 @@ def _assess(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejec
 
 
 def _within_limits(situation: Situation, found: Choice | Rejected) -> Choice | Rejected:
-    """A choice, unless the installer's configuration excludes it or a companion that comes with it."""
+    """A choice, unless another build is required, or the installer's configuration excludes it or a companion that
+    comes with it."""
     if not isinstance(found, Choice):
         return found
+    if unmet := next((one for one in situation.required if not _meets(found, one)), None):
+        return Rejected(found.version, found.build, f"{unmet.text} is required", found.origin, "required")
     wanted = (("torch", (found.version,)), *paired_versions(situation, found))
     for name, versions in wanted:
         local = f"+{found.build}" if found.index_url else ""
@@ -164,6 +170,15 @@ def _within_limits(situation: Situation, found: Choice | Rejected) -> Choice | R
             what = "" if name == "torch" else f"its {name} {versions[0]}: "
             return Rejected(found.version, found.build, f"{what}{refused[0]}", found.origin, "installer")
     return found
+
+
+def _meets(choice: Choice, requirement: Requirement) -> bool:
+    """Whether a build is what is required. Of the other vendor's builds nothing is: they do not have that runtime."""
+    if requirement.name == "torch":
+        return requirement.admits(choice.version)
+    if requirement.name == "torch.cuda":
+        return bool(choice.rocm) or requirement.admits(choice.cuda or "")
+    return requirement.name != "rocm" or bool(choice.cuda) or requirement.admits(choice.rocm or "")
 
 
 def _assess_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:

@@ -154,21 +154,24 @@ def _after_another_change(
                 f'`python -m pip install{index} "{wheel}"`.'
             )
             fixes.append(Fix(title="Make a new environment with another Python", remedies=(Manual(text=text),)))
+    if not fixes and any(item.because == "required" for item in rejected):
+        return _outside_the_limits(situation, gpus, keep, rejected)
     return fixes or [*on_another_system(c_library(situation), rejected)]
 
 
 def _outside_the_limits(
     situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: Refused
 ) -> list[Fix]:
-    """What a person has to change where the configuration of pip or uv excludes every build that works."""
+    """What a person has to change where the configuration of pip or uv excludes every build that works, or none of
+    these is what is required."""
     choices, _ = candidates(situation, gpus, unconstrained=True)
-    fixes = []
+    limits = {(item.torch, item.build): item for item in rejected if item.because in ("installer", "required")}
     for choice in nearest(situation, choices, keep)[:1]:
-        name = f"{choice.version}+{choice.build}"
-        why = next((item.why for item in rejected if f"{item.torch}+{item.build}" == name), "")
-        text = f"torch {name} works here, but {why}. Change that, then run gpudoctor fix again."
-        fixes.append(Fix(f"Let the installer take torch {name}", (Manual(text=text),)))
-    return fixes
+        limit, name = limits[choice.version, choice.build], f"torch {choice.version}+{choice.build}"
+        text = f"{name} works here, but {limit.why}. Change that, then run gpudoctor fix again."
+        title = "Change the requirement" if limit.because == "required" else f"Let the installer take {name}"
+        return [Fix(title, (Manual(text=text),))]
+    return []
 
 
 def _nearest_python(have: str, pythons: tuple[str, ...]) -> str:
