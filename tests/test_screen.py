@@ -15,6 +15,7 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -125,6 +126,19 @@ def test_where_only_a_person_can_repair_it_check_follows_and_not_fix(slug: str, 
     assert report.findings[0].slug == slug
     told = "".join(text for line in next_lines(report, PLAIN) for text, _ in line)
     assert told.endswith(f"Next: gpudoctor {command}")
+
+
+@pytest.mark.parametrize("kind", ["machine", "snapshot"])
+def test_the_next_command_takes_the_options_that_it_is_given(kind: Literal["machine", "snapshot"]):
+    machine = MACHINES["gpu-slow"]  # it computed right, but the rate of its memory is low: a note
+    report = make_report(machine, matrix(), judged(machine), subject=Subject(kind=kind, label="one"))
+    where = ("--from", "one.json") if kind == "snapshot" else ("--python", "venv", "--driver", "580", "--matrix", "m")
+    told = "".join(text for line in next_lines(report, replace(PLAIN, again=where)) for text, _ in line)
+    expected = {
+        "machine": "Next: gpudoctor snapshot --python venv",
+        "snapshot": "Next, on that machine: gpudoctor check",
+    }
+    assert told.endswith(expected[kind])
 
 
 def test_what_was_not_computed_is_not_called_ok(tmp_path: Path):

@@ -27,6 +27,9 @@ _AREAS = {
 _THERE = ("gpudoctor", "check")
 """What a description ends in: the machine itself tells what is only described here."""
 
+_TAKES = {"snapshot": ("--python", "--root", "--env"), "smoke": ("--python", "--env", "--matrix"), "recommend": None}
+"""The options that choose a machine, of those that a command takes; None: all of them."""
+
 _DEEPER = {"quick": "standard", "standard": "full"}
 
 
@@ -155,23 +158,36 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     if not computed and _is_described(report) and other_frameworks(report):
         return "`gpudoctor check` tells what is really there.", _THERE
     if not computed and report.machine.torch is None and other_frameworks(report):
-        return "`gpudoctor snapshot` keeps this state, to compare with later.", ("gpudoctor", "snapshot", *again)
+        return _to_keep(report, again)
     gpus = () if computed else usable(report)
     if not computed and (report.machine.torch is None or not gpus):
         if gpus and kind == "machine":
             why = "`gpudoctor fix` offers to install PyTorch; `gpudoctor recommend` compares the builds."
             return why, ("gpudoctor", "fix", "--install", "torch", *again, *look.require)
         names = "`gpudoctor recommend` names the best PyTorch build and the reasons."
-        return names, ("gpudoctor", "recommend", *(again if kind != "snapshot" else ()))
+        return names, _same("recommend", again if kind != "snapshot" else ())
     if not computed and _is_described(report):
         return "`gpudoctor check` tells what is really there, `gpudoctor smoke` whether it computes right.", _THERE
     if not computed:
         proves = "`gpudoctor smoke` proves that the GPU computes, and computes right."
-        return proves, ("gpudoctor", "smoke", *(again if kind == "machine" else ()))
+        return proves, _same("smoke", again)
     if deeper_level := _DEEPER.get(report.machine.level):
         more = f"`gpudoctor smoke --level {deeper_level}` runs more kernels."
-        return more, ("gpudoctor", "smoke", *again, "--level", deeper_level)
-    return "A snapshot keeps this state, to compare with later.", ("gpudoctor", "snapshot", *again)
+        return more, (*_same("smoke", again), "--level", deeper_level)
+    return _to_keep(report, again)
+
+
+def _to_keep(report: Report, again: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    if report.subject.kind != "machine":
+        return "`gpudoctor check` tells how that machine is now.", _THERE
+    return "`gpudoctor snapshot` keeps this state, to compare with later.", _same("snapshot", again)
+
+
+def _same(command: str, again: tuple[str, ...]) -> tuple[str, ...]:
+    """A command for the same machine and environment: `again`, options and their values, as far as it takes them."""
+    pairs = zip(again[::2], again[1::2], strict=True)
+    takes = _TAKES[command]
+    return ("gpudoctor", command, *(word for pair in pairs if takes is None or pair[0] in takes for word in pair))
 
 
 def _is_described(report: Report) -> bool:
