@@ -56,6 +56,13 @@ def best(answer: Recommendation) -> Recommended:
     return answer.choices[0]
 
 
+def test_only_what_is_required_is_recommended() -> None:
+    code, data = described("--gpu", "RTX 4090", "--driver", "580.65.06", "--require", "torch<2.8")
+    assert (code, {choice["torch"] for choice in data["choices"]}) == (0, {"2.7.1"})
+    whys = {(row["torch"], row["build"]): row["why"] for row in data["rejected"]}
+    assert whys["2.9.1", "cu128"] == "torch<2.8 is required"
+
+
 # --- the C library ---------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -17,7 +18,8 @@ from gpudoctor.cli.options import (
     option,
     variable_option,
 )
-from gpudoctor.command_line.options import NO_COLOR, verbose
+from gpudoctor.command_line.options import NO_COLOR, REQUIRE, verbose
+from gpudoctor.command_line.project_settings import Settings, requirements
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import Examined
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 @machine_options
 @variable_option
 @description_options
+@option(REQUIRE)
 @matrix_option
 @click.option(
     "--with",
@@ -53,6 +56,7 @@ def recommend(
     examined: Examined,
     variables: dict[str, str],
     description: Description,
+    require: tuple[str, ...],
     overlays: tuple[str, ...],
     companions: tuple[str, ...],
     framework: str,
@@ -70,6 +74,7 @@ def recommend(
       gpudoctor recommend
       gpudoctor recommend --gpu "RTX 5090" --driver 570.133.07
       gpudoctor recommend --with torchvision -v
+      gpudoctor recommend --require "torch<2.8"
       gpudoctor recommend --framework jax --gpu "RTX 3060"
     """
     from gpudoctor.matrix.load import load_matrix
@@ -83,7 +88,7 @@ def recommend(
     other = _other_framework(framework, companions, matrix)
     with progress_line(style or "text") as progress:
         machine = machine_to_serve(examined, variables, description, matrix, progress.stage)
-        situation = Situation(machine, matrix)
+        situation = Situation(machine, matrix, requirements(Settings(), require, os.environ))
         answer = recommend_framework(situation, other) if other else choose(situation, companions=companions)
     if style == "json":
         from gpudoctor.render.json import to_json
