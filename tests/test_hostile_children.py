@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,8 @@ ROOT = Path(__file__).parents[1]
 ASKS = """
 import ctypes, os, sys
 from pathlib import Path
-from tests.test_probe_driver_child import StubbedHost, ask_nvidia
+from gpudoctor.probes.nvidia_driver import ask_nvidia
+from tests.support.stubbed_driver import StubbedHost
 before = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
 host = StubbedHost(Path(sys.argv[1]), STUB_HOSTILE=sys.argv[2], STUB_NOTES=sys.argv[3])
 cuda = ask_nvidia(host, 1.0)[1]
@@ -73,6 +75,7 @@ def libraries() -> Iterator[Path]:
         yield build(Path(folder))
 
 
+@cache
 def unavailable(setting: str, libraries: Path) -> str:
     """Why this cannot be tried here, or ""."""
     if not SETTINGS[setting]:
