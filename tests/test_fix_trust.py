@@ -43,13 +43,23 @@ def nothing_waits() -> Iterator[None]:
     signal.alarm(0)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Where the repairs were made, and a copy of how they left it: a journal holds only for its own folder."""
+    folder = tmp_path_factory.mktemp("trust") / "place"
+    Place(folder).make()
+    return folder, shutil.copytree(folder, folder.with_name("pristine"), symlinks=True)
+
+
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    made = Place(tmp_path)
-    made.make()
-    monkeypatch.setenv("HOME", str(made.home))
+def place(made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Place:
+    folder, pristine = made
+    shutil.rmtree(folder)
+    shutil.copytree(pristine, folder, symlinks=True)
+    fresh = Place(folder)
+    monkeypatch.setenv("HOME", str(fresh.home))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    return made
+    return fresh
 
 
 def _named(name: str) -> object:
