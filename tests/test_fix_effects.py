@@ -92,9 +92,8 @@ def test_the_environment_is_afterwards_as_it_was_foreseen(
         else one
         for one in remedies
     )
-    patient = Patient(tmp_path, index, tool, RTX_4070)
-    patient.install("cpu", "torch==2.9.1+cpu", "torchvision==0.24.1+cpu")
-    patient.install("pypi", "numpy==2.1.0")
+    installed = (("cpu", "torch==2.9.1+cpu", "torchvision==0.24.1+cpu"), ("pypi", "numpy==2.1.0"))
+    patient = Patient(tmp_path, index, tool, RTX_4070, *installed)
     before = read(patient)
     situation = Situation(before, load_matrix((str(index.overlay()),)))
     foreseen = before
