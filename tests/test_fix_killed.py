@@ -6,7 +6,7 @@ import pytest
 
 from tests.killed_repairs import Killing
 
-pytestmark = pytest.mark.xdist_group("killed repairs")  # they share what takes longest to make
+pytestmark = pytest.mark.xdist_group("killed repairs")  # their environment is made once
 
 
 @pytest.fixture(scope="module")
