@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -21,7 +20,7 @@ import pytest
 from gpudoctor.host.child import run_limited
 from gpudoctor.host.supervision import supervising
 from tests.support.hostile_libraries import build
-from tests.support.smoke_children import processes_with
+from tests.support.smoke_children import left_of, processes_with
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler to build the libraries with")
 
@@ -113,10 +112,7 @@ def test_a_gpudoctor_that_is_killed_starts_nothing_and_its_child_ends(libraries:
     command = [sys.executable, "-c", ASKS, str(libraries), "kill", str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, timeout=60, cwd=ROOT)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")
-    deadline = time.monotonic() + 5
-    while processes_with(str(tmp_path)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert processes_with(str(tmp_path)) == []
+    assert left_of(str(tmp_path)) == []
 
 
 # --- strangers, and what this process was before ---
