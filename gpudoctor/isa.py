@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
@@ -92,6 +93,7 @@ def gfx_runs(gfx: str, code: Collection[str], generics: Collection[str] = ()) ->
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=256)  # every build is held against every GPU
 def _parsed(arch: str) -> tuple[Capability, str] | None:
     """("sm_90a" → (9, 0), "a"); None for what is no such name."""
     found = re.match(_NVIDIA, arch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -138,13 +139,18 @@ def users_in(data: Any, home: str) -> frozenset[str]:
 
 
 def map_texts(data: Any, change: Clean) -> Any:
-    """Built-in data with every text changed, also the names of keys."""
+    """Built-in data with every text changed, also the names of keys. Most texts occur many times: each is changed
+    once."""
+    return _mapped(data, cache(change))
+
+
+def _mapped(data: Any, change: Clean) -> Any:
     if isinstance(data, str):
         return change(data)
     if isinstance(data, dict):
-        return {map_texts(key, change): map_texts(value, change) for key, value in data.items()}
+        return {_mapped(key, change): _mapped(value, change) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
-        return [map_texts(item, change) for item in data]
+        return [_mapped(item, change) for item in data]
     return data
 
 

@@ -17,3 +17,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 pytest_plugins = ["pytester"]
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a long text by its beginning: all names of tests travel between processes, some texts have megabytes."""
+    if isinstance(val, (str, bytes)) and len(val) > 200:
+        return f"{val[:50]!a}..."
+    return None

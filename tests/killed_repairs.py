@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 
 from gpudoctor.fix.apply import Target, apply, resume
-from gpudoctor.fix.journal import read, runs
+from gpudoctor.fix.errors import RepairError
+from gpudoctor.fix.journal import locked, read, runs
 from gpudoctor.fix.undo import undo
 from gpudoctor.step import RunStep
 from tests.support.made_environments import (
@@ -90,8 +91,7 @@ class Killing:
         try:
             child.wait(self.seconds[what] * part)
         except subprocess.TimeoutExpired:
-            os.kill(child.pid, signal.SIGKILL)
-            child.wait()
+            self._end(child)
             return True
         return False
 
@@ -101,8 +101,22 @@ class Killing:
         while not any(run.has("process") for run in runs(str(self.folder / "state"))):
             assert child.poll() is None
             time.sleep(0.01)
+        self._end(child)
+
+    def _end(self, child: subprocess.Popen[bytes]) -> None:
+        """Kill it, and wait until the environment can be locked: what it was about to start has the lock, too, until
+        it has started or ended."""
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with locked(str(self.folder / "state"), str(self.prefix)):
+                    return
+            except RepairError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
 
     def fresh(self) -> None:
         shutil.rmtree(self.folder / "state", ignore_errors=True)

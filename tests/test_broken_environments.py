@@ -78,6 +78,7 @@ def onnxruntime(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return work
 
 
+@pytest.mark.xdist_group("onnxruntime")  # it is installed once
 @pytest.mark.parametrize(
     ("name", "outcome", "repair"),
     [

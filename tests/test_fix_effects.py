@@ -37,6 +37,8 @@ from tests.support.machines import environment as described
 from tests.support.wheel_index import WheelIndex, wheel_index, write_wheel
 from tests.test_fix_end_to_end import RTX_4070, TOOLS, Patient
 
+pytestmark = pytest.mark.xdist_group("effects of fixes")  # environments are installed once and copied
+
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WheelIndex]:
@@ -92,9 +94,8 @@ def test_the_environment_is_afterwards_as_it_was_foreseen(
         else one
         for one in remedies
     )
-    patient = Patient(tmp_path, index, tool, RTX_4070)
-    patient.install("cpu", "torch==2.9.1+cpu", "torchvision==0.24.1+cpu")
-    patient.install("pypi", "numpy==2.1.0")
+    installed = (("cpu", "torch==2.9.1+cpu", "torchvision==0.24.1+cpu"), ("pypi", "numpy==2.1.0"))
+    patient = Patient(tmp_path, index, tool, RTX_4070, *installed)
     before = read(patient)
     situation = Situation(before, load_matrix((str(index.overlay()),)))
     foreseen = before

@@ -18,6 +18,8 @@ from tests.support.in_process import gpudoctor
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.wheel_index import WheelIndex, torch_files, wheel_index, write_wheel
 
+pytestmark = pytest.mark.xdist_group("fixes from end to end")  # environments are installed once and copied
+
 UV = shutil.which("uv")
 
 
@@ -30,7 +32,10 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WheelIndex]:
 class Patient:
     """A venv with a torch, and the machine that it is to serve."""
 
-    def __init__(self, folder: Path, index: WheelIndex, tool: str, target: tuple[str, ...]) -> None:
+    def __init__(
+        self, folder: Path, index: WheelIndex, tool: str, target: tuple[str, ...], *installed: tuple[str, ...]
+    ) -> None:
+        """`installed` are builds, each with the wheels that come from its index."""
         self.index = index
         self.tool = tool
         self.prefix = folder / "venv"
@@ -41,10 +46,15 @@ class Patient:
         }
         own = {"XDG_STATE_HOME": str(self.state), "HOME": str(folder), "VIRTUAL_ENV": ""}
         self.environ = {**kept, **index.environ, **own}
-        if tool == "uv":
+        index.venv(self.prefix, (tool, installed), lambda: self._make(installed))
+
+    def _make(self, installed: tuple[tuple[str, ...], ...]) -> None:
+        if self.tool == "uv":
             self._run(UV or "uv", "venv", "--python", sys.executable, str(self.prefix))
         else:
             make_venv_with_pip(self.prefix)
+        for build, *wheels in installed:
+            self.install(build, *wheels)
 
     def install(self, build: str, *wheels: str) -> None:
         python = str(self.prefix / "bin" / "python")
@@ -93,6 +103,7 @@ class Patient:
 TOOLS = ["pip", pytest.param("uv", marks=pytest.mark.skipif(UV is None, reason="uv is not on PATH"))]
 RTX_4070 = ("--gpu", "RTX 4070", "--driver", "580.95.05")
 RTX_5090 = ("--gpu", "RTX 5090", "--driver", "580.95.05")
+CPU_TORCH = ("cpu", "torch==2.9.1+cpu")
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -103,8 +114,7 @@ RTX_5090 = ("--gpu", "RTX 5090", "--driver", "580.95.05")
 def test_a_repair_is_shown_run_proved_and_taken_back(
     tmp_path: Path, index: WheelIndex, tool: str, target: tuple[str, ...], build: str, version: str, fault: str
 ):
-    patient = Patient(tmp_path, index, tool, target)
-    patient.install(build, f"torch=={version}+{build}", "torchvision")
+    patient = Patient(tmp_path, index, tool, target, (build, f"torch=={version}+{build}", "torchvision"))
     before, files = patient.versions(), patient.files()
     assert patient.errors()[0] == fault
 
@@ -137,8 +147,7 @@ def test_a_repair_is_shown_run_proved_and_taken_back(
 
 def test_a_fix_that_did_not_help_is_not_proposed_twice(tmp_path: Path):
     with wheel_index(tmp_path / "index") as index:
-        patient = Patient(tmp_path, index, "pip", RTX_5090)
-        patient.install("cu124", "torch==2.6.0+cu124")
+        patient = Patient(tmp_path, index, "pip", RTX_5090, ("cu124", "torch==2.6.0+cu124"))
         _, shown = patient.examined("fix", "--dry-run")
         assert (shown["predicted"], len(shown["steps"])) == (
             {"verdict": "ok", "left": [], "until": "end", "notes": []},
@@ -220,9 +229,8 @@ def test_on_a_terminal_a_missing_torch_is_offered(tmp_path: Path, index: WheelIn
 
 
 def test_what_pins_the_old_torch_is_named_before_anything_is_replaced(tmp_path: Path, index: WheelIndex):
-    patient = Patient(tmp_path, index, "pip", RTX_5090)
-    patient.install("cu124", "torch==2.6.0+cu124")
-    patient.install("pypi", "--no-deps", "pinning-2-6-0")
+    pinned = (("cu124", "torch==2.6.0+cu124"), ("pypi", "--no-deps", "pinning-2-6-0"))
+    patient = Patient(tmp_path, index, "pip", RTX_5090, *pinned)
     result = patient.gpudoctor(
         "fix", *RTX_5090, "--python", str(patient.prefix), "--matrix", str(index.overlay()), "--dry-run"
     )
@@ -231,8 +239,7 @@ def test_what_pins_the_old_torch_is_named_before_anything_is_replaced(tmp_path: 
 
 
 def test_a_step_that_fails_stops_the_repair_and_offers_the_undo(tmp_path: Path, index: WheelIndex):
-    patient = Patient(tmp_path, index, "pip", RTX_4070)
-    patient.install("cpu", "torch==2.9.1+cpu")
+    patient = Patient(tmp_path, index, "pip", RTX_4070, CPU_TORCH)
     files = patient.files()
     lost = tmp_path / "lost.yaml"
     lost.write_text(f"wheel_index: {{base: {index.url}/nothing-is-here}}\n")
@@ -247,8 +254,7 @@ def test_a_step_that_fails_stops_the_repair_and_offers_the_undo(tmp_path: Path, 
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_run(tmp_path: Path, index: WheelIndex):
-    patient = Patient(tmp_path, index, "pip", RTX_4070)
-    patient.install("cpu", "torch==2.9.1+cpu")
+    patient = Patient(tmp_path, index, "pip", RTX_4070, CPU_TORCH)
     files = patient.files()
     result = patient.gpudoctor("fix", *RTX_4070, "--python", str(patient.prefix), "--matrix", str(index.overlay()))
     assert result.returncode == 1
@@ -284,8 +290,7 @@ def on_a_terminal(patient: Patient, answer: str, *arguments: str) -> tuple[int, 
 
 
 def test_on_a_terminal_it_asks_and_no_is_the_answer_of_enter(tmp_path: Path, index: WheelIndex):
-    patient = Patient(tmp_path, index, "pip", RTX_4070)
-    patient.install("cpu", "torch==2.9.1+cpu")
+    patient = Patient(tmp_path, index, "pip", RTX_4070, CPU_TORCH)
     files = patient.files()
     code, told = on_a_terminal(patient, "")
     assert (code, "Apply step 1? [y/N]" in told, "Nothing was changed." in told) == (1, True, True)
@@ -297,8 +302,7 @@ def test_on_a_terminal_it_asks_and_no_is_the_answer_of_enter(tmp_path: Path, ind
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143)])
 def test_a_repair_that_was_cut_off_is_told_and_continued(tmp_path: Path, index: WheelIndex, number: int, code: int):
-    patient = Patient(tmp_path, index, "pip", RTX_4070)
-    patient.install("cpu", "torch==2.9.1+cpu")
+    patient = Patient(tmp_path, index, "pip", RTX_4070, CPU_TORCH)
     arguments = ("fix", *RTX_4070, "--python", str(patient.prefix), "--matrix", str(index.overlay()))
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "gpudoctor", *arguments, "--yes"],

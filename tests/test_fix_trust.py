@@ -31,6 +31,8 @@ from tests.support.journal_tampering import KINDS, NEEDS_ROOT, SUBFOLDERS, USER,
 from tests.tampered_journals import picture, tried
 from tests.test_fix_command import failed
 
+pytestmark = pytest.mark.xdist_group("trust")  # its journal is made once and copied
+
 REPAIR = ("fix", "--gpu", "RTX 4070", "--driver", "580.95.05", "--level", "static")
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another account")
@@ -43,13 +45,23 @@ def nothing_waits() -> Iterator[None]:
     signal.alarm(0)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Where the repairs were made, and a copy of how they left it: a journal holds only for its own folder."""
+    folder = tmp_path_factory.mktemp("trust") / "place"
+    Place(folder).make()
+    return folder, shutil.copytree(folder, folder.with_name("pristine"), symlinks=True)
+
+
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    made = Place(tmp_path)
-    made.make()
-    monkeypatch.setenv("HOME", str(made.home))
+def place(made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Place:
+    folder, pristine = made
+    shutil.rmtree(folder)
+    shutil.copytree(pristine, folder, symlinks=True)
+    fresh = Place(folder)
+    monkeypatch.setenv("HOME", str(fresh.home))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    return made
+    return fresh
 
 
 def _named(name: str) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from tests.support.made_fleet import MadeFleet, told
@@ -31,9 +32,8 @@ def test_one_node_whose_output_srun_loses_hides_no_other(tmp_path: Path) -> None
     srun.chmod(0o755)
     environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     words = ("--on", "slurm", "--nodes", "n[0-2]", "--program", str(fleet.program), "--format", "json")
-    done = subprocess.run(
-        ("gpudoctor", "fleet", "check", *words), env=environ, capture_output=True, text=True, check=False, timeout=100
-    )
+    command = [sys.executable, "-m", "gpudoctor", "fleet", "check", *words]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=100)
     verdicts, why, code = told(done)
     assert (verdicts, code) == ({"n0": "ok", "n1": "ok", "n2": "unknown"}, 3), why
     assert "srun ended with exit code 137" in why["n2"]

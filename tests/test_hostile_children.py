@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ import pytest
 from gpudoctor.host.child import run_limited
 from gpudoctor.host.supervision import supervising
 from tests.support.hostile_libraries import build
-from tests.support.smoke_children import processes_with
+from tests.support.smoke_children import left_of, processes_with
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler to build the libraries with")
 
@@ -28,7 +28,8 @@ ROOT = Path(__file__).parents[1]
 ASKS = """
 import ctypes, os, sys
 from pathlib import Path
-from tests.test_probe_driver_child import StubbedHost, ask_nvidia
+from gpudoctor.probes.nvidia_driver import ask_nvidia
+from tests.support.stubbed_driver import StubbedHost
 before = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
 host = StubbedHost(Path(sys.argv[1]), STUB_HOSTILE=sys.argv[2], STUB_NOTES=sys.argv[3])
 cuda = ask_nvidia(host, 1.0)[1]
@@ -73,6 +74,7 @@ def libraries() -> Iterator[Path]:
         yield build(Path(folder))
 
 
+@cache
 def unavailable(setting: str, libraries: Path) -> str:
     """Why this cannot be tried here, or ""."""
     if not SETTINGS[setting]:
@@ -110,10 +112,7 @@ def test_a_gpudoctor_that_is_killed_starts_nothing_and_its_child_ends(libraries:
     command = [sys.executable, "-c", ASKS, str(libraries), "kill", str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, timeout=60, cwd=ROOT)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")
-    deadline = time.monotonic() + 5
-    while processes_with(str(tmp_path)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert processes_with(str(tmp_path)) == []
+    assert left_of(str(tmp_path)) == []
 
 
 # --- strangers, and what this process was before ---

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ from tests.support.in_process import gpudoctor
 from tests.support.machines import change, environment, nvidia_gpu, nvidia_machine, torch
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.torch_indexes import only_these, served, write_indexes
+
+pytestmark = pytest.mark.xdist_group("installer settings")  # its environment is installed once and copied
 
 MATRIX = load_matrix()
 TORCH = ("torch", "torchvision")
@@ -423,9 +425,8 @@ class Patient:
         self.environ = {**only_these(base, folder / "cache"), "HOME": str(folder), **environ}
         self.host = LiveHost(self.environ)
 
-    def run(self, argv: tuple[str, ...], environ: Mapping[str, str] | None = None) -> None:
-        own = self.environ if environ is None else environ
-        done = subprocess.run(argv, env=own, check=False, capture_output=True, text=True)
+    def run(self, argv: tuple[str, ...]) -> None:
+        done = subprocess.run(argv, env=self.environ, check=False, capture_output=True, text=True)
         assert done.returncode == 0, f"{shlex.join(argv)}\n{done.stdout}{done.stderr}"
 
     def environment(self) -> PythonEnvironment:
@@ -444,34 +445,52 @@ class Patient:
         return found.version if found else ""
 
 
-def venv(folder: Path, base: str, **environ: str) -> Patient:
-    patient = Patient(folder, base, **environ)
+MakeVenv = Callable[..., Patient]
+
+
+@pytest.fixture(scope="module")
+def with_torch(tmp_path_factory: pytest.TempPathFactory, base: str) -> Path:
+    """A venv with a CPU build of torch."""
+    patient = Patient(tmp_path_factory.mktemp("with_torch"), base)
     python = make_venv_with_pip(patient.prefix)
-    plain = only_these(base, folder / "cache")
-    patient.run((str(python), "-m", "pip", "install", "-q", "--index-url", f"{base}/cpu", "torch==2.13.0+cpu"), plain)
-    return patient
+    patient.run((str(python), "-m", "pip", "install", "-q", "--index-url", f"{base}/cpu", "torch==2.13.0+cpu"))
+    return patient.prefix
+
+
+@pytest.fixture
+def venv(tmp_path: Path, base: str, with_torch: Path) -> MakeVenv:
+    """A function that makes a copy of it, with more variables."""
+
+    def copied(**environ: str) -> Patient:
+        patient = Patient(tmp_path, base, **environ)
+        shutil.copytree(with_torch, patient.prefix, symlinks=True)
+        return patient
+
+    return copied
 
 
 FROM_PYPI = ReplaceTorch("2.13.0", "cu130", "pypi")
 
 
-def test_pip_takes_the_plain_build_beside_an_index_of_cpu_builds(tmp_path: Path, base: str) -> None:
-    patient = venv(tmp_path, base, PIP_EXTRA_INDEX_URL=f"{base}/cpu")
+def test_pip_takes_the_plain_build_beside_an_index_of_cpu_builds(venv: MakeVenv, base: str) -> None:
+    patient = venv(PIP_EXTRA_INDEX_URL=f"{base}/cpu")
     patient.repair(FROM_PYPI)
     assert patient.version() == "2.13.0"
 
 
-def test_pip_installs_into_the_environment_whatever_it_is_configured_to(tmp_path: Path, base: str) -> None:
+def test_pip_installs_into_the_environment_whatever_it_is_configured_to(
+    venv: MakeVenv, tmp_path: Path, base: str
+) -> None:
     conf = tmp_path / "pip.conf"
     conf.write_text(f"[install]\ntarget = {tmp_path}/elsewhere\nuser = true\nno-binary = :all:\n")
-    patient = venv(tmp_path, base, PIP_CONFIG_FILE=str(conf))
+    patient = venv(PIP_CONFIG_FILE=str(conf))
     patient.repair(ReplaceTorch("2.13.0", "cu128", "download.pytorch.org", f"{base}/cu128"))
     assert patient.version() == "2.13.0+cu128"
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_pip_replaces_a_torch_without_record(tmp_path: Path, base: str) -> None:
-    patient = venv(tmp_path, base)
+def test_pip_replaces_a_torch_without_record(venv: MakeVenv, base: str) -> None:
+    patient = venv()
     (record,) = patient.prefix.glob("lib/python*/site-packages/torch-*/RECORD")
     record.unlink()
     patient.repair(ReplaceTorch("2.12.0", "cu128", "download.pytorch.org", f"{base}/cu128"))
@@ -556,8 +575,8 @@ def test_a_dry_run_in_pips_settings_is_read(tmp_path: Path, text: str) -> None:
     assert not pip(tmp_path / "other", {"/venv/pip.conf": text}, PIP_DRY_RUN="0").dry_run
 
 
-def test_pip_without_its_files_is_made_anew(tmp_path: Path, base: str) -> None:
-    patient = venv(tmp_path, base, PIP_INDEX_URL=f"{base}/pypi", PATH="/usr/bin:/bin")
+def test_pip_without_its_files_is_made_anew(venv: MakeVenv, base: str) -> None:
+    patient = venv(PIP_INDEX_URL=f"{base}/pypi", PATH="/usr/bin:/bin")
     assert not patient.environment().installers.pip_fails
     (vendored,) = patient.prefix.glob("lib/python*/site-packages/pip/_vendor")
     shutil.rmtree(vendored)
@@ -566,14 +585,16 @@ def test_pip_without_its_files_is_made_anew(tmp_path: Path, base: str) -> None:
     assert patient.version() == "2.13.0"
 
 
-def test_a_pip_that_only_its_configuration_stops_is_left_as_it_is(tmp_path: Path, base: str) -> None:
-    patient = venv(tmp_path, base)
+def test_a_pip_that_only_its_configuration_stops_is_left_as_it_is(venv: MakeVenv) -> None:
+    patient = venv()
     (patient.prefix / "pip.conf").write_text("no section\n")
     assert not patient.environment().installers.pip_fails
 
 
-def test_a_link_that_leads_nowhere_is_removed_before_its_package_comes_again(tmp_path: Path, base: str) -> None:
-    patient = venv(tmp_path, base, PIP_INDEX_URL=f"{base}/pypi", PATH="/usr/bin:/bin")
+def test_a_link_that_leads_nowhere_is_removed_before_its_package_comes_again(
+    venv: MakeVenv, tmp_path: Path, base: str
+) -> None:
+    patient = venv(PIP_INDEX_URL=f"{base}/pypi", PATH="/usr/bin:/bin")
     patient.repair(FROM_PYPI)
     (folder,) = patient.prefix.glob("lib/python*/site-packages/torch")
     shutil.rmtree(folder)
@@ -587,8 +608,8 @@ def test_a_link_that_leads_nowhere_is_removed_before_its_package_comes_again(tmp
     assert not folder.is_symlink()
 
 
-def test_level_static_starts_no_pip(tmp_path: Path, base: str) -> None:
-    patient = venv(tmp_path, base)
+def test_level_static_starts_no_pip(venv: MakeVenv) -> None:
+    patient = venv()
     (vendored,) = patient.prefix.glob("lib/python*/site-packages/pip/_vendor")
     shutil.rmtree(vendored)
     where = ("--python", str(patient.prefix), "--gpu", "RTX 4090", "--driver", "580.95.05")

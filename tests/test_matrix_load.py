@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,18 @@ def overlay(tmp_path: Path):  # type: ignore[no-untyped-def]
     return write
 
 
+@cache
+def own_tables() -> Tables:
+    """What the project's YAML holds, read once."""
+    return load_yaml(yaml_path())
+
+
+@cache
+def own_lines() -> bytes:
+    """The same as a wheel has it."""
+    return to_lines(yaml_path())
+
+
 def refused(path: Path) -> str:
     with pytest.raises(MatrixError) as caught:
         load_matrix([path])
@@ -37,27 +50,27 @@ def refused(path: Path) -> str:
 
 
 def test_the_projects_own_matrix_is_valid() -> None:
-    tables = load_yaml(yaml_path())
+    tables = own_tables()
     assert len(tables.nvidia_gpus) > 900 and len(tables.torch_builds) > 280
 
 
 def test_every_row_has_a_source_and_a_date() -> None:
-    tables = load_yaml(yaml_path())
+    tables = own_tables()
     for name in ("nvidia_gpus", "torch_builds", "known_issues", "log_patterns", "xids", "rocm_blas"):
         assert all(row.source and row.checked for row in getattr(tables, name)), name
 
 
 def test_the_lines_of_a_wheel_say_the_same(tmp_path: Path) -> None:
     lines = tmp_path / "compat_matrix.jsonl"
-    lines.write_bytes(to_lines(yaml_path()))
+    lines.write_bytes(own_lines())
     assert len([json.loads(line) for line in lines.read_bytes().splitlines()]) == 1 + len(Tables.__struct_fields__)
     built = Built(str(lines))
-    assert built.table("known_issues") == load_yaml(yaml_path()).known_issues
-    assert built.tables() == load_yaml(yaml_path())
+    assert built.table("known_issues") == own_tables().known_issues
+    assert built.tables() == own_tables()
 
 
 def test_lines_that_were_cut_are_no_matrix(tmp_path: Path) -> None:
-    lines, whole = tmp_path / "compat_matrix.jsonl", to_lines(yaml_path())
+    lines, whole = tmp_path / "compat_matrix.jsonl", own_lines()
     for cut in (b"", b"{}\n", whole[:-1], whole[: whole.rindex(b"\n", 0, -1) + 1], whole.replace(b"xids", b"xid", 1)):
         lines.write_bytes(cut)
         with pytest.raises(ValueError):
@@ -274,7 +287,7 @@ def test_the_whole_matrix_needs_sources(tmp_path: Path) -> None:
 
 
 def test_validating_files_of_both_kinds(overlay) -> None:  # type: ignore[no-untyped-def]
-    assert validate_matrix() == load_yaml(yaml_path())
+    assert validate_matrix() == own_tables()
     added = validate_matrix([overlay("cuda_floors:\n  - {major: '14', driver: '700'}\n")])
     assert added.cuda_floors[-1].driver == "700" and added.nvidia_gpus
     whole = overlay(

@@ -168,7 +168,7 @@ def test_a_signal_ends_the_waiting_at_once(python: Path, number: signal.Signals)
     while not _sleeps(process.pid):
         time.sleep(0.05)
     process.send_signal(number)
-    _, err = process.communicate(timeout=5)
+    _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (128 + number, "")
 
 

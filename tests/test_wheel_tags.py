@@ -140,9 +140,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WheelIndex]:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_they_are_fixed_only_when_all_are(tmp_path: Path, index: WheelIndex, tool: str) -> None:
-    patient = Patient(tmp_path, index, tool, RTX_4070)
-    patient.install("cu128", "torch==2.9.1+cu128", "torchvision")
-    patient.install("pypi", "numpy==1.0", "scipy==1.0")
+    installed = (("cu128", "torch==2.9.1+cu128", "torchvision"), ("pypi", "numpy==1.0", "scipy==1.0"))
+    patient = Patient(tmp_path, index, tool, RTX_4070, *installed)
     for name in ("numpy", "scipy"):
         (info,) = patient.prefix.glob(f"lib/python*/site-packages/{name}-1.0.dist-info")
         wheel = info / "WHEEL"

@@ -239,9 +239,8 @@ class RecordedHost(Host):
             if part == "..":
                 done = done[:-1]
                 continue
-            here = os.path.join(self._root, *done, part)
             try:
-                target = os.readlink(here)
+                target = os.readlink("/".join((self._root, *done, part)))
             except (OSError, ValueError):
                 done.append(part)
                 continue
@@ -252,7 +251,7 @@ class RecordedHost(Host):
                 done = []
             todo = [piece for piece in target.split("/") if piece] + todo
         try:
-            os.lstat(os.path.join(self._root, *done))
+            os.lstat("/".join((self._root, *done)))
         except ValueError:
             return None
         except OSError as error:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from tests.support.containers import Node
 from tests.support.environments import shared_library
 from tests.support.hosts import VENV
-from tests.test_probe_driver_child import CUDA, HSA, NVML
+from tests.support.stubbed_driver import CUDA, HSA, NVML
 
 RENDER = 993
 """Number of the group that owns the AMD nodes: no name in the image stands for it."""

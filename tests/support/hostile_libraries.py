@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.test_probe_driver_child import CUDA, NVML
+from tests.support.stubbed_driver import CUDA, NVML
 
 HOSTILE = r"""
 #define _GNU_SOURCE

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -157,6 +158,14 @@ def shared_memory_left() -> list[str]:
 def processes_with(text: str) -> list[int]:
     """Processes that have `text` in their command line, environment or working folder; this one is left out."""
     return list(_processes_with(text.encode()))
+
+
+def left_of(text: str) -> list[int]:
+    """The same, when those that are being killed had time to end."""
+    deadline = time.monotonic() + 30
+    while (left := processes_with(text)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return left
 
 
 def _processes_with(text: bytes) -> Iterator[int]:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shutil
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -32,6 +33,17 @@ class WheelIndex:
     def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder
         self.url = f"http://127.0.0.1:{port}"
+        self.venvs: dict[object, Path] = {}
+        """Environments into which wheels of this index were installed, by what was installed."""
+
+    def venv(self, prefix: Path, installed: object, make: Callable[[], None]) -> None:
+        """Have `make` make a venv with what is `installed`; when the same is asked for again, copy it."""
+        if installed in self.venvs:
+            shutil.copytree(self.venvs[installed], prefix, symlinks=True)
+            return
+        make()
+        kept = self.folder.parent / "venvs" / str(len(self.venvs))
+        self.venvs[installed] = shutil.copytree(prefix, kept, symlinks=True)
 
     @property
     def environ(self) -> dict[str, str]:
