@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.installs import Requirement
 from gpudoctor.dockerfile.proposals import install_line, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
+from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.torch import (
     Held,
     TorchRequest,

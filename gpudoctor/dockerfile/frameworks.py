@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.installs import Requirement
+from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.torch import python_of
 from gpudoctor.matrix.versions import figures, package_matches
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
-from gpudoctor.dockerfile.locks import uv_sync
+from gpudoctor.dockerfile.locks import project_install
 from gpudoctor.dockerfile.scripts import Script, installing_script
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
 from gpudoctor.dockerfile.variables import expanded, partly_expanded, without
@@ -295,13 +295,13 @@ class _Build:
         elif one.name == "RUN":
             files = _Files(self.folder, self.copied, one, self._read, self._bounds)
             for command in commands(one, self._known, self._bounds):
-                install = pip_install(command, files, self._bounds) or self._synced(command, files)
+                install = pip_install(command, files, self._bounds, self.machine) or self._synced(command, files)
                 if install is not None and install.asks_for("torch") and not install.locked:
                     self._bounds.torches.spend()
                 self.steps.append(Step(command, install, installing_script(command, files)))
 
     def _synced(self, command: Command, files: _Files) -> PipInstall | None:
-        """What a `uv sync` installs. Each lock file is read once, however many commands use it."""
+        """What a `uv sync` or `poetry install` installs. Each lock file is read once."""
 
         def read(path: str) -> str | None:
             whole = posixpath.normpath(posixpath.join(self.folder, path))
@@ -312,7 +312,7 @@ class _Build:
                 self._bounds.torches.spend()
             return self._locks[whole]
 
-        return uv_sync(command, read, self.machine)
+        return project_install(command, files, read, self._bounds, self.machine)
 
     def _expanded(self, text: str) -> str:
         return partly_expanded(text, self._known, self._bounds)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from gpudoctor.dockerfile.bounds import BoundError, Bounds
+from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
+from gpudoctor.dockerfile.projects import Choice
+from gpudoctor.dockerfile.requirements import Read, Requirement, Wanted
 
 _WITH_VALUE = frozenset({
     "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-r", "--requirement", "-c", "--constraint", "-t",
@@ -22,28 +24,6 @@ _WITH_VALUE = frozenset({
     "--python-platform", "--resolution", "--prerelease", "--link-mode", "--overrides",
     "--override", "--reinstall-package",
 })  # fmt: skip
-_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*) ?(\[[^\]]*\])? ?(@ ?\S+|(?:[=<>!~][^;#]*)?) ?(;.*)?")
-_OPTION = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|-r|--requirement)[ =]\s*(\S+)")
-_LONGEST, _PARENTHESES = 1000, 10
-"""Limits for a requirement without its hashes, and for its marker."""
-_DEPTH = 16
-_NAME = re.compile(r"[-_.]+")
-
-
-class Requirement(Struct, frozen=True):
-    """One requested package. `specifier` is "==2.6.0+cu124", "" or "@ URL"."""
-
-    name: str
-    specifier: str = ""
-    extras: str = ""
-    file: str = ""
-    """The requirements file that names it, with the line."""
-
-    @property
-    def exact(self) -> str:
-        """The version that it pins, with its local part; "" if it is open."""
-        found = re.fullmatch(r"={2,3}([^*,]+)", self.specifier)
-        return found[1] if found else ""
 
 
 class PipInstall(Struct, frozen=True):
@@ -60,6 +40,8 @@ class PipInstall(Struct, frozen=True):
     executable: str = ""
     incomplete: bool = False
     """Whether a file or text that also decides what is installed, and from where, is unknown."""
+    unread: bool = False
+    """Whether it also installs packages that are not known, such as those that a setup.py requires."""
     locked: bool = False
     """Whether a lock file names exactly what is installed (`uv sync`); of its packages only torch is read."""
     elsewhere: bool = False
@@ -70,39 +52,72 @@ class PipInstall(Struct, frozen=True):
         return next((requirement for requirement in self.requirements if requirement.name == name), None)
 
 
-def pip_install(command: Command, read: Callable[[str], str | None], bounds: Bounds) -> PipInstall | None:
-    """What a command installs by pip or uv. `read` gives a requirements file of the image. Raises BoundError."""
+def pip_install(command: Command, read: Read, bounds: Bounds, machine: str) -> PipInstall | None:
+    """What a command installs by pip or uv. `read` gives a file of the image. Raises BoundError."""
     found = _pip_words(command.argv)
     if found is None:
         return None
     tool, words = found
+    plain, options, flags = parted(words, _WITH_VALUE)
+
+    def given(*names: str) -> tuple[str, ...]:
+        return tuple(value for name in names for value in options.get(name, ()))
+
+    choice = Choice(
+        extras=given("--extra"),
+        groups=given("--group"),
+        all_extras="--all-extras" in flags,
+        sources="uv" if tool == "uv" and "--no-sources" not in flags else "",
+    )
+    wanted = Wanted(read, bounds, machine, choice)
+    for path in (*given("-c", "--constraint"), *command.variables.get(f"{tool.upper()}_CONSTRAINT", "").split()):
+        wanted.constraint(path)
+    for group in given("--group"):
+        path, _, name = group.rpartition(":")
+        wanted.table(path or "pyproject.toml", replace(choice, groups=(name,), project=False))
+    for word in (*plain, *given("-e", "--editable")):
+        wanted.word(word, alone="--no-deps" in flags)
+    for path in given("-r", "--requirement"):
+        wanted.file(path)
+    requirements = wanted.requirements()
+    named = {name: tuple(values) for name, values in wanted.options.items()}
+    return PipInstall(
+        tool=tool,
+        requirements=requirements,
+        index_urls=wanted.torch_index
+        or (*given("-i", "--index-url", "--default-index"), *named.get("-i", ()), *named.get("--index-url", ())),
+        extra_urls=(
+            *given("--extra-index-url", "--index"), *named.get("--extra-index-url", ()), *wanted.extra_indexes
+        ),
+        find_links=(*given("-f", "--find-links"), *named.get("-f", ()), *named.get("--find-links", ())),
+        backend=next(iter(given("--torch-backend")), ""),
+        flags=flags,
+        executable=command.argv[0],
+        incomplete="$" in command.text or wanted.missing,
+        unread=wanted.unread,
+        elsewhere=any(name in options for name in ("-t", "--target", "--platform", "--python-version", "--root")),
+    )  # fmt: skip
+
+
+def parted(
+    words: Sequence[str], with_value: Collection[str]
+) -> tuple[list[str], dict[str, list[str]], tuple[str, ...]]:
+    """The plain words of a command, its options with their values, and all its options."""
+    plain: list[str] = []
     options: dict[str, list[str]] = {}
-    flags, requirements = [], []
+    flags: list[str] = []
     rest = iter(words)
     for word in rest:
         if not word.startswith("-") or word == "-":
-            requirements += _requirement(word)
+            plain.append(word)
             continue
         name, equals, value = word.partition("=")
         if re.fullmatch(r"-[ifrcte].+", word) and not word.startswith("--"):
             name, equals, value = word[:2], "=", word[2:]
-        if name in _WITH_VALUE:
+        if name in with_value:
             options.setdefault(name, []).append(value if equals else next(rest, ""))
         flags.append(name)
-    files = _RequirementsFiles(requirements, options, read, bounds)
-    missing = [path for path in (*options.get("-r", ()), *options.get("--requirement", ())) if not files.add(path)]
-    return PipInstall(
-        tool=tool,
-        requirements=tuple(requirements),
-        index_urls=(*options.get("-i", ()), *options.get("--index-url", ()), *options.get("--default-index", ())),
-        extra_urls=(*options.get("--extra-index-url", ()), *options.get("--index", ())),
-        find_links=(*options.get("-f", ()), *options.get("--find-links", ())),
-        backend=next(iter(options.get("--torch-backend", ())), ""),
-        flags=tuple(flags),
-        executable=command.argv[0],
-        incomplete="$" in command.text or bool(missing) or bool({"-c", "--constraint"} & options.keys()),
-        elsewhere=any(name in options for name in ("-t", "--target", "--platform", "--python-version", "--root")),
-    )
+    return plain, options, tuple(flags)
 
 
 def _pip_words(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
@@ -121,83 +136,6 @@ def _pip_words(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
             rest = rest[1:]
         return ("uv", rest[2:]) if rest[:2] == ("pip", "install") else None
     return None
-
-
-def torch_wheel(word: str) -> str:
-    """The version in the name of a wheel file of torch: "2.2.0a0+git8ac9b20"; "" for any other word."""
-    found = re.fullmatch(r"(?:.*/)?torch-(\d[^-/]*)-[^/]*\.whl", word)
-    return found[1].replace("%2B", "+") if found else ""
-
-
-def _requirement(word: str, file: str = "") -> list[Requirement]:
-    if torch_wheel(word):
-        return [Requirement("torch", f"@ {word}", file=file)]
-    if "://" in word and "@" not in word.split("://", maxsplit=1)[0]:
-        return []
-    plain = " ".join(word.split())
-    found = _REQUIREMENT.fullmatch(plain) if len(plain) <= _LONGEST else None
-    if found is None or "/" in found[1] or word.endswith((".whl", ".txt", ".tar.gz")) or word in (".", ".."):
-        return []
-    return [Requirement(_NAME.sub("-", found[1]).lower(), found[3].replace(" ", ""), found[2] or "", file)]
-
-
-class _RequirementsFiles:
-    """Reads requirements files into the requirements of a command, each file once."""
-
-    def __init__(
-        self,
-        requirements: list[Requirement],
-        options: dict[str, list[str]],
-        read: Callable[[str], str | None],
-        bounds: Bounds,
-    ) -> None:
-        self._requirements, self._options, self._read, self._bounds = requirements, options, read, bounds
-        self._seen: set[str] = set()
-
-    def add(self, path: str, name: str = "", depth: int = 1) -> bool:
-        """Add a file and the files that it includes; False if it cannot be read. `name` is its name in messages."""
-        if path in self._seen:
-            return True
-        if depth > _DEPTH:
-            raise BoundError(f"requirements files that include each other more than {_DEPTH} deep")
-        text = self._read(path)
-        if text is None:
-            return False
-        self._seen.add(path)
-        for number, line in enumerate(text.splitlines(), start=1):
-            bare = line.strip()
-            if not bare or bare[0] == "#":
-                continue
-            words = re.sub(r"\s#.*", "", bare).strip().rstrip("\\").strip()
-            if option := _OPTION.match(words):
-                self._option(option[1], option[2], path, depth)
-            elif words and not words.startswith("-"):
-                self._bounds.requirements.spend()
-                plain = re.sub(r"\s--hash=\S+.*", "", words)
-                if len(plain) <= _LONGEST and not _excludes_linux(plain):
-                    self._requirements += _requirement(plain, f"{name or path}:{number}")
-        return True
-
-    def _option(self, name: str, value: str, path: str, depth: int) -> None:
-        self._bounds.requirements.spend()
-        if name in ("-r", "--requirement"):
-            self.add(os.path.normpath(os.path.join(os.path.dirname(path), value)), value, depth + 1)
-        else:
-            self._options.setdefault(name, []).append(value)
-
-
-@lru_cache
-def _excludes_linux(requirement: str) -> bool:
-    """Whether a marker excludes Linux."""
-    marker = requirement.partition(";")[2]
-    if not marker or marker.count("(") > _PARENTHESES:
-        return bool(marker)
-    from packaging.markers import InvalidMarker, Marker
-
-    try:
-        return not Marker(marker).evaluate({"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"})
-    except (InvalidMarker, ValueError, KeyError, RecursionError):
-        return True
 
 
 def system_packages(command: Command) -> Iterator[str]:

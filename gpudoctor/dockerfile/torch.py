@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from gpudoctor.dockerfile.commands import EXTRA_VARIABLES, INDEX_VARIABLES, Command, in_turn
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.installs import PipInstall, Requirement, conda_packages, system_packages, torch_wheel
+from gpudoctor.dockerfile.installs import PipInstall, conda_packages, system_packages
+from gpudoctor.dockerfile.requirements import Requirement, torch_wheel
 from gpudoctor.dockerfile.unread import installs_unread
 from gpudoctor.matrix.versions import figures, package_matches
 

@@ -8,12 +8,10 @@ import re
 from gpudoctor.dockerfile.commands import Command, in_turn
 from gpudoctor.dockerfile.image import Image, Step
 
-_PIP = re.compile(r"\bpip[\d.]* install\b")
 _CONDA = re.compile(r"\b(conda|mamba|micromamba)\b")
 _LOCKED = (
     (re.compile(r"\b(poetry|pdm|pipenv) (install|sync)\b|\bpixi install\b"),),
     (re.compile(r"\bsetup\.py (install|develop|bdist_wheel)\b"),),
-    (_PIP, re.compile(r"\.whl( |$)| (\.|\./\S+|-e|--editable)( |\[|$)")),
     (_CONDA, re.compile(r" (env|-f|--file)\b")),
 )
 """Commands that install what another file names. The patterns of one command must match one after the other."""
@@ -23,7 +21,8 @@ def installs_unread(image: Image, step: Step) -> bool:
     """Whether a step installs packages that its text does not name."""
     if _installs_gpudoctor(image, step.command):
         return False
-    unread = step.pip is not None and step.pip.incomplete and not step.pip.elsewhere
+    pip = step.pip
+    unread = pip is not None and (pip.incomplete or pip.unread) and not pip.elsewhere
     locked = _syncs(step.command.text) or any(in_turn(step.command.text, *patterns) for patterns in _LOCKED)
     return bool(unread or locked or step.script)
 
