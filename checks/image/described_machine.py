@@ -14,7 +14,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compat import compat_library
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.installs import conda_packages
-from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
 from gpudoctor.dockerfile.unread import copies_environment, installs_unread
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.frameworks.torch.coverage import toolkit_knows
@@ -218,7 +218,7 @@ def extension_archs(recipe: Recipe) -> Verdicts:
                 subject=image.place(setting.line),
                 evidence=(
                     line_of(image, setting.line, f"ENV TORCH_CUDA_ARCH_LIST={setting.value}"),
-                    line_of(image, compiled.command.line, compiled.command.text),
+                    command_of(image, compiled.command),
                 ),
                 fixes=(change(f"Add {dotted(sm)}", f'{image.place(setting.line)}: TORCH_CUDA_ARCH_LIST="{longer}"'),),
             )
@@ -269,6 +269,6 @@ def _why_unknown(recipe: Recipe, image: Image) -> str:
         named = {one.name for one in step.pip.requirements} if step.pip else set()
         conda = {name for name in conda_packages(step.command) if "torch" in name}
         if "torch" in named or conda or named & dependents or installs_unread(image, step):
-            return f"which torch line {step.command.line} installs ({step.command.text[:60]})"
+            return f"which torch line {step.command.line} installs ({step.command.shown[:60]})"
     line = copies_environment(image)
     return f"which torch line {line} copies" if line is not None else ""

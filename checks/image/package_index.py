@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.proposals import index_of, install_line, torch_finding
-from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.torch import TorchRequest, asked_for, outrun, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix
 from gpudoctor.matrix.versions import figures
@@ -114,7 +114,7 @@ def backend_auto(recipe: Recipe) -> Verdicts:
                 saw="--torch-backend=auto",
                 want="the name of a build",
                 subject=place,
-                evidence=(line_of(image, step.command.line, step.command.text),),
+                evidence=(command_of(image, step.command),),
                 fixes=(
                     change(
                         "Name the build", f"{place}: --torch-backend={_backend_for(image)}, or the build for the GPU"

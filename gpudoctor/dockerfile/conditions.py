@@ -34,6 +34,9 @@ class Conditions:
         self._is_test = self._after_or = False
         self._after_test: Answer = True
         self._groups: list[tuple[bool, Answer]] = []
+        self._last_sign = ""
+        self._function = False
+        """Whether the next `{` opens a function, of which it is unknown whether it is called."""
 
     @property
     def runs(self) -> Answer:
@@ -45,6 +48,10 @@ class Conditions:
 
     def command(self, words: list[str], expanded: Sequence[str]) -> None:
         """A command begins; `expanded` are its words with the known variables replaced."""
+        self._last_sign = ""
+        self._function = self._function and words[:1] == ["{"]
+        if words and words[0] == "function":
+            self._function, words, expanded = True, words[2:], expanded[2:]
         while words and words[0] in KEYWORDS:
             self._keyword(words[0])
             words, expanded = words[1:], expanded[1:]
@@ -67,6 +74,9 @@ class Conditions:
             self._open.pop()
         elif word == "{":
             self.sign("(")
+            if self._function:
+                self._function, self._after_test = False, None
+                self._groups[-1] = (self._groups[-1][0], None)
         elif word == "}":
             self.sign(")")
         elif self._open:
@@ -81,6 +91,8 @@ class Conditions:
 
     def sign(self, sign: str) -> None:
         """An operator or a parenthesis."""
+        self._function |= sign == ")" and self._last_sign == "("
+        self._last_sign = sign
         if sign == "(":
             self._groups.append((self._after_or, self._after_test))
             self._after_or, self._after_test = False, True

@@ -13,10 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
-from gpudoctor.dockerfile.commands import Command, commands
+from gpudoctor.dockerfile.commands import Command, commands, script_commands
+from gpudoctor.dockerfile.conda import conda_installs
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
-from gpudoctor.dockerfile.scripts import Script, installing_script
+from gpudoctor.dockerfile.scripts import Script, installing_script, installs_torch, shell_script
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
 from gpudoctor.dockerfile.variables import expanded, partly_expanded, without
 from gpudoctor.dockerfile.words import UnclosedError, words
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import BaseImage
 
 _LONGEST_LIST = 200
+_DEPTH = 3
+"""Scripts that run scripts."""
 _ENVIRONMENT = re.compile(r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?)/?$")
 """A Python environment, or what is installed in one."""
 _INSTALLER = re.compile(r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b")
@@ -47,6 +50,7 @@ class Copied(Struct, frozen=True):
 
     sources: tuple[str, ...]
     target: str
+    """Its path below the root of the image."""
     line: int
     origin: str | None = None
     followed: bool = False
@@ -238,6 +242,8 @@ class _Build:
         self.copied: list[Copied] = []
         self.folder, self.user, self.machine = "/", "", "x86_64"
         self._locks: dict[str, str | None] = {}
+        self._entrypoint: Instruction | None = None
+        self._command: Instruction | None = None
         self.begin()
 
     def run(self, chain: list[_Stage]) -> None:
@@ -248,6 +254,10 @@ class _Build:
             for one in stage.instructions:
                 with _with_line(one):
                     self.apply(one)
+        for last in (self._entrypoint, self._command):
+            if last is not None:
+                with _with_line(last):
+                    self._started(last)
 
     def another(self) -> _Build:
         """An empty image of the same build."""
@@ -291,20 +301,57 @@ class _Build:
         elif one.name in ("COPY", "ADD") and not one.documents:
             words = [path(self._expanded(word)) for word in (one.argv or self._words(one.text))]
             if len(words) > 1:
-                self.copied.append(Copied(tuple(words[:-1]), words[-1], one.line, one.flag("from")))
+                target = posixpath.normpath(posixpath.join(self.folder, words[-1]))
+                self.copied.append(Copied(tuple(words[:-1]), path(target), one.line, one.flag("from")))
+        elif one.name == "ENTRYPOINT":
+            self._entrypoint, self._command = one, None
+        elif one.name == "CMD":
+            self._command = one
         elif one.name == "RUN":
             files = _Files(self.folder, self.copied, one, self._read, self._bounds)
-            for command in commands(one, self._known, self._bounds):
-                install = pip_install(command, files, self._bounds, self.machine) or self._synced(command, files)
+            self._take(commands(one, self._known, self._bounds), files, 0)
+
+    def _take(self, found: Iterator[Command], files: _Files, depth: int) -> None:
+        """The commands of a RUN, and those of the shell scripts that they run."""
+        for command in found:
+            if command.argv[0] == "cd":
+                files.enter(command)
+            script = shell_script(command, files) if depth < _DEPTH else None
+            if script is not None:
+                path, text = files.shown(script[0]), script[1]
+                folder, before = files.folder, len(self.steps)
+                self._take(script_commands(text, path, command, self._known, self._bounds), files, depth + 1)
+                files.folder = folder
+                seen = any(step.pip is not None and step.pip.asks_for("torch") for step in self.steps[before:])
+                missed = not seen and installs_torch(text)
+                self.steps.append(Step(command, script=Script(path, names_torch=True) if missed else None))
+                continue
+            for install in self._installs(command, files):
                 if install is not None and install.asks_for("torch") and not install.locked:
                     self._bounds.torches.spend()
                 self.steps.append(Step(command, install, installing_script(command, files)))
+
+    def _installs(self, command: Command, files: _Files) -> tuple[PipInstall | None, ...]:
+        """What a command installs. With environment.yml both conda and pip install something."""
+        of_conda = conda_installs(command, files, self._bounds, self.machine)
+        if of_conda:
+            return of_conda
+        return (pip_install(command, files, self._bounds, self.machine) or self._synced(command, files),)
+
+    def _started(self, one: Instruction) -> None:
+        """What a container surely installs by pip when it starts."""
+        files = _Files(self.folder, self.copied, one, self._read, self._bounds)
+        before = len(self.steps)
+        self._take(commands(one, self._known, self._bounds), files, 0)
+        self.steps[before:] = [
+            step for step in self.steps[before:] if step.pip is not None and not step.command.maybe
+        ]
 
     def _synced(self, command: Command, files: _Files) -> PipInstall | None:
         """What a `uv sync` or `poetry install` installs. Each lock file is read once."""
 
         def read(path: str) -> str | None:
-            whole = posixpath.normpath(posixpath.join(self.folder, path))
+            whole = files.whole(path)
             if whole not in self._locks:
                 self._bounds.locks.spend()
                 self._locks[whole] = files.lock(path)
@@ -362,33 +409,49 @@ class _Files:
     """Requirements files and scripts of a RUN, found in the build context through their COPY or mount."""
 
     def __init__(self, folder: str, copied: list[Copied], run: Instruction, read: Read, bounds: Bounds) -> None:
-        self._folder, self._copied, self._read, self._bounds = folder, copied, read, bounds
+        self.folder = folder
+        """The working directory; "" where a `cd` leaves it open."""
+        self._copied, self._read, self._bounds = copied, read, bounds
         self._mounts: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         for flag in run.flags:
             options = dict(part.partition("=")[::2] for part in flag.removeprefix("--mount=").split(","))
             if options.get("type") == "bind" and "from" not in options:
                 target = options.get("target") or options.get("dst") or options.get("destination") or ""
                 source = options.get("source") or options.get("src") or target
-                self._mounts.setdefault(self._whole(target), source)
+                self._mounts.setdefault(self.whole(target), source)
 
     def __call__(self, path: str) -> str | None:
-        text = None if "$" in path or "://" in path or len(path) > PATH else self._found(self._whole(path))
+        text = self.lock(path)
         self._bounds.text.spend(len(text or ""))
         return text
 
+    def shown(self, path: str) -> str:
+        """The name of a file that was read, in the build context."""
+        return posixpath.normpath(self._names.get(self.whole(path), path)).lstrip("/")
+
+    def enter(self, command: Command) -> None:
+        """The `cd` of a command."""
+        target = next(iter(command.argv[1:]), "$HOME")
+        unclear = command.maybe or set(target) & set("$~`") or target == "-"
+        self.folder = "" if unclear else path(posixpath.join(self.folder or "/?", target))
+
     def lock(self, path: str) -> str | None:
         """A lock file. It may be as large as all other files together, and has a bound of its own."""
-        return None if "$" in path or "://" in path or len(path) > PATH else self._found(self._whole(path))
+        if "$" in path or "://" in path or len(path) > PATH or not (self.folder or path.startswith("/")):
+            return None
+        return self._found(self.whole(path))
 
     def _found(self, whole: str) -> str | None:
         if whole in self._mounts:
+            self._names[whole] = self._mounts[whole]
             return self._read(self._mounts[whole])
         own = (copied for copied in reversed(self._copied) if copied.origin is None)
         texts = (self._from_copy(copied, whole) for copied in own)
         return next((text for text in texts if text is not None), None)
 
     def _from_copy(self, copied: Copied, whole: str) -> str | None:
-        target = self._whole(copied.target)
+        target = copied.target
         for source in copied.sources:
             self._bounds.places.spend()
             candidates = []
@@ -398,8 +461,10 @@ class _Files:
                 candidates.append(posixpath.join(source, whole[len(target.rstrip("/")) + 1 :]))
             for candidate in candidates:
                 if (text := self._read(candidate)) is not None:
+                    self._names[whole] = candidate
                     return text
         return None
 
-    def _whole(self, path: str) -> str:
-        return posixpath.normpath(posixpath.join(self._folder, path))
+    def whole(self, path: str) -> str:
+        """The path below the root of the image."""
+        return posixpath.normpath(posixpath.join(self.folder, path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.projects import Choice
-from gpudoctor.dockerfile.requirements import Read, Requirement, Wanted
+from gpudoctor.dockerfile.requirements import Collected, Read, Requirement
 
 _WITH_VALUE = frozenset({
     "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-r", "--requirement", "-c", "--constraint", "-t",
@@ -27,21 +27,24 @@ _WITH_VALUE = frozenset({
 
 
 class PipInstall(Struct, frozen=True):
-    """One `pip install` or `uv pip install`, with the indexes that it names."""
+    """What one command installs: a `pip install`, with the indexes that it names, or one of uv, poetry or conda."""
 
     tool: str
-    """pip or uv."""
+    """pip, uv, poetry or conda."""
     requirements: tuple[Requirement, ...]
     index_urls: tuple[str, ...] = ()
     extra_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     backend: str = ""
+    """The build that it names apart from torch: with --torch-backend, or with conda's pytorch-cuda."""
     flags: tuple[str, ...] = ()
     executable: str = ""
     incomplete: bool = False
     """Whether a file or text that also decides what is installed, and from where, is unknown."""
     unread: bool = False
     """Whether it also installs packages that are not known, such as those that a setup.py requires."""
+    channel: str = ""
+    """The channel of conda that its torch comes from, if it is known."""
     locked: bool = False
     """Whether a lock file names exactly what is installed (`uv sync`); of its packages only torch is read."""
     elsewhere: bool = False
@@ -69,34 +72,45 @@ def pip_install(command: Command, read: Read, bounds: Bounds, machine: str) -> P
         all_extras="--all-extras" in flags,
         sources="uv" if tool == "uv" and "--no-sources" not in flags else "",
     )
-    wanted = Wanted(read, bounds, machine, choice)
+    collected = Collected(read, bounds, machine, choice)
     for path in (*given("-c", "--constraint"), *command.variables.get(f"{tool.upper()}_CONSTRAINT", "").split()):
-        wanted.constraint(path)
+        collected.constraint(path)
     for group in given("--group"):
         path, _, name = group.rpartition(":")
-        wanted.table(path or "pyproject.toml", replace(choice, groups=(name,), project=False))
+        collected.table(path or "pyproject.toml", replace(choice, groups=(name,), project=False))
     for word in (*plain, *given("-e", "--editable")):
-        wanted.word(word, alone="--no-deps" in flags)
+        collected.word(word, alone="--no-deps" in flags)
     for path in given("-r", "--requirement"):
-        wanted.file(path)
-    requirements = wanted.requirements()
-    named = {name: tuple(values) for name, values in wanted.options.items()}
+        collected.file(path)
+    return install_of(tool, collected, command, options, flags)
+
+
+def install_of(
+    tool: str,
+    collected: Collected,
+    command: Command,
+    options: Mapping[str, list[str]] = {},
+    flags: tuple[str, ...] = (),
+) -> PipInstall:
+    """What a command installs, by its options and those of the files that it names."""
+
+    def given(*names: str) -> tuple[str, ...]:
+        texts = (text for name in names for text in (*options.get(name, ()), *collected.options.get(name, ())))
+        return tuple(texts)
+
     return PipInstall(
         tool=tool,
-        requirements=requirements,
-        index_urls=wanted.torch_index
-        or (*given("-i", "--index-url", "--default-index"), *named.get("-i", ()), *named.get("--index-url", ())),
-        extra_urls=(
-            *given("--extra-index-url", "--index"), *named.get("--extra-index-url", ()), *wanted.extra_indexes
-        ),
-        find_links=(*given("-f", "--find-links"), *named.get("-f", ()), *named.get("--find-links", ())),
+        requirements=tuple(replace(one, file=one.file or command.script) for one in collected.requirements()),
+        index_urls=collected.torch_index or given("-i", "--index-url", "--default-index"),
+        extra_urls=(*given("--extra-index-url", "--index"), *collected.extra_indexes),
+        find_links=given("-f", "--find-links"),
         backend=next(iter(given("--torch-backend")), ""),
         flags=flags,
         executable=command.argv[0],
-        incomplete="$" in command.text or wanted.missing,
-        unread=wanted.unread,
+        incomplete="$" in command.text or collected.missing,
+        unread=collected.unread,
         elsewhere=any(name in options for name in ("-t", "--target", "--platform", "--python-version", "--root")),
-    )  # fmt: skip
+    )
 
 
 def parted(
@@ -124,10 +138,10 @@ def _pip_words(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
     """(tool, words after `install`) of a command that installs packages."""
     name = os.path.basename(argv[0])
     rest = argv[1:]
-    if re.fullmatch(r"python[\d.]*", name) and rest[:1] in (("-m",), ("-mpip",)):
+    if re.fullmatch(r"python[\d.]*|\$\{?\w*PY\w*\}?", name) and rest[:1] in (("-m",), ("-mpip",)):
         rest = rest[1:] if rest[0] == "-mpip" else rest[2:] if rest[1:2] in (("pip",), ("uv",)) else ()
         name = "uv" if argv[2:3] == ("uv",) else "pip"
-    if re.fullmatch(r"pip[\d.]*", name):
+    if re.fullmatch(r"pip[\d.]*|\$\{?\w*PIP\w*\}?", name):
         while rest and rest[0].startswith("-"):
             rest = rest[1:]
         return ("pip", rest[1:]) if rest[:1] == ("install",) else None

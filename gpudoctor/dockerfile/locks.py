@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from msgspec import Struct
 
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
-from gpudoctor.dockerfile.installs import PipInstall, parted
+from gpudoctor.dockerfile.installs import PipInstall, install_of, parted
 from gpudoctor.dockerfile.markers import applies
 from gpudoctor.dockerfile.projects import Choice
-from gpudoctor.dockerfile.requirements import Read, Requirement, Wanted
+from gpudoctor.dockerfile.requirements import Collected, Read, Requirement
 
 _PACKAGE_INDEX = "https://pypi.org/simple"
 _FOLDER = ("--project", "--directory", "-C", "-P")
@@ -60,7 +60,9 @@ class _Call(Struct, frozen=True):
     without: tuple[str, ...] = ()
 
 
-def project_install(command: Command, read: Read, lock: Read, bounds: Bounds, machine: str) -> PipInstall | None:
+def project_install(
+    command: Command, read: Read, lock: Callable[[str], str | None], bounds: Bounds, machine: str
+) -> PipInstall | None:
     """What a `uv sync` or `poetry install` installs; None for another command, or if its files leave it open. `read`
     and `lock` give a file of the image, `machine` is x86_64 or aarch64. Of a lock file only torch is read."""
     call = _call(command)
@@ -69,27 +71,19 @@ def project_install(command: Command, read: Read, lock: Read, bounds: Bounds, ma
     path = os.path.join(call.folder, f"{call.tool}.lock")
     text = lock(path)
     if text is None:
-        return _unlocked(command, call, Wanted(read, bounds, machine, call.choice))
+        return _unlocked(command, call, Collected(read, bounds, machine, call.choice))
     torch = _of_uv(_read(text), call, machine) if call.tool == "uv" else _of_poetry(text, call, machine)
     if torch is None:
         return None
-    requirement = Requirement("torch", f"=={torch.version}", file=f"{path}:{torch.line}")
+    requirement = Requirement("torch", f"=={torch.version}", file=f"{read.shown(path)}:{torch.line}")
     urls = () if torch.registry in ("", _PACKAGE_INDEX) else (torch.registry,)
     return PipInstall(call.tool, (requirement,), index_urls=urls, executable=command.argv[0], locked=True)
 
 
-def _unlocked(command: Command, call: _Call, wanted: Wanted) -> PipInstall:
+def _unlocked(command: Command, call: _Call, collected: Collected) -> PipInstall:
     """What pyproject.toml requires: without a lock file the tool makes one while the image is built."""
-    wanted.table(os.path.join(call.folder, "pyproject.toml"), call.choice)
-    return PipInstall(
-        tool=call.tool,
-        requirements=wanted.requirements(),
-        index_urls=wanted.torch_index,
-        extra_urls=wanted.extra_indexes,
-        executable=command.argv[0],
-        incomplete=wanted.missing,
-        unread=wanted.unread,
-    )
+    collected.table(os.path.join(call.folder, "pyproject.toml"), call.choice)
+    return install_of(call.tool, collected, command)
 
 
 def _call(command: Command) -> _Call | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Callable
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,8 +22,15 @@ _LONGEST = 1000
 _DEPTH = 16
 _NAME = re.compile(r"[-_.]+")
 
-Read = Callable[[str], "str | None"]
-"""Reads a file of the image; None if that is not possible."""
+
+class Read(Protocol):
+    """Reads the files of an image."""
+
+    def __call__(self, path: str) -> str | None:
+        """The text of a file; None if it is not known."""
+
+    def shown(self, path: str) -> str:
+        """The name of a file that was read, for people."""
 
 
 class Requirement(Struct, frozen=True):
@@ -62,7 +69,7 @@ def requirement(word: str, file: str = "") -> tuple[Requirement, str] | None:
     return Requirement(name, specifier, found[2] or "", file), (found[4] or "")[1:]
 
 
-class Wanted:
+class Collected:
     """What one command installs, as far as its words and files tell."""
 
     def __init__(self, read: Read, bounds: Bounds, machine: str, choice: Choice) -> None:
@@ -95,7 +102,8 @@ class Wanted:
     def table(self, path: str, choice: Choice) -> None:
         """What a pyproject.toml requires."""
         text = self._read(path)
-        found = read_project(text, path, choice, self._machine) if text is not None else UNKNOWN
+        name = self._read.shown(path)
+        found = read_project(text, name, choice, self._machine) if text is not None else UNKNOWN
         self._take(found, os.path.dirname(path))
 
     def _take(self, found: Project, folder: str) -> None:
@@ -105,13 +113,13 @@ class Wanted:
         for text, place in found.texts:
             self._add(text, place)
         for file in found.files:
-            self.unread |= not self._file(os.path.normpath(os.path.join(folder, file)), file, 1)
+            self.unread |= not self._file(os.path.normpath(os.path.join(folder, file)), 1)
 
     def file(self, path: str) -> None:
         """A requirements file, with those that it includes."""
         if os.path.basename(path) == "pyproject.toml":
             self.table(path, self._choice)
-        elif not self._file(path, path, 1):
+        elif not self._file(path, 1):
             self.missing = True
 
     def constraint(self, path: str) -> None:
@@ -149,8 +157,8 @@ class Wanted:
         if holds is not False:
             self._found.append((found[0], holds is True))
 
-    def _file(self, path: str, name: str, depth: int) -> bool:
-        """Add a file and the files that it includes; False if it cannot be read. `name` is its name in messages."""
+    def _file(self, path: str, depth: int) -> bool:
+        """Add a file and the files that it includes; False if it cannot be read."""
         if path in self._seen:
             return True
         if depth > _DEPTH:
@@ -159,19 +167,24 @@ class Wanted:
         if text is None:
             return False
         self._seen.add(path)
+        name = self._read.shown(path)
         for number, line in enumerate(text.splitlines(), start=1):
-            bare = _bare(line)
-            if option := _OPTION.match(bare):
-                self._option(option[1], option[2], path, depth)
-            elif bare and not bare.startswith("-") and len(bare) <= _LONGEST:
-                self._add(bare, f"{name}:{number}")
+            self.line(line, f"{name}:{number}", os.path.dirname(path), depth)
         return True
 
-    def _option(self, name: str, value: str, path: str, depth: int) -> None:
+    def line(self, line: str, place: str, folder: str, depth: int = 0) -> None:
+        """A line of a requirements file, or of a list of the same form. What it names lies beside its folder."""
+        bare = _bare(line)
+        if option := _OPTION.match(bare):
+            self._option(option[1], option[2], folder, depth)
+        elif bare and not bare.startswith("-") and len(bare) <= _LONGEST:
+            self._add(bare, place)
+
+    def _option(self, name: str, value: str, folder: str, depth: int) -> None:
         self._bounds.requirements.spend()
-        beside = os.path.normpath(os.path.join(os.path.dirname(path), value))
+        beside = os.path.normpath(os.path.join(folder, value))
         if name in ("-r", "--requirement"):
-            self.missing |= not self._file(beside, value, depth + 1)
+            self.missing |= not self._file(beside, depth + 1)
         elif name in ("-c", "--constraint"):
             self.constraint(beside)
         elif name in ("-e", "--editable"):

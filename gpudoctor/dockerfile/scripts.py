@@ -1,4 +1,5 @@
-"""Scripts that a build runs. Their commands are not followed; a script only counts as one that may install torch."""
+"""Scripts that a build runs. The commands of a shell script are followed; another script only counts as one that may
+install torch."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from gpudoctor.dockerfile.commands import SHELLS, Command, in_turn
 
 _INSTALLER = re.compile(r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b")
 _VERB = re.compile(r"\b(install|sync|add|create|update)\b")
+_TORCH = re.compile(r"\b(py)?torch\b")
 _MAY_INSTALL = re.compile(r"\bsetup\.py\b|[\w.-]\.(sh|bash)\b|\btorch\b")
+_FOR_A_SHELL = re.compile(r"(?!#!)|#!\S*(?:/|env )\w*sh\b")
 _SHELL_SCRIPT = re.compile(r"\.(sh|bash)$")
 _OF_OTHER_TOOLS = re.compile(
     r"conda|miniforge|mambaforge|cmake|rustup|nvm|nodesource|entrypoint|profile|bashrc|activate", re.I
@@ -27,8 +30,16 @@ class Script(Struct, frozen=True):
     names_torch: bool = False
 
 
+def shell_script(command: Command, read: Callable[[str], str | None]) -> tuple[str, str] | None:
+    """Path and text of the shell script that a command runs; None for another command, or an unavailable text."""
+    path = _script(command.argv)
+    text = read(path) if path and not path.endswith(".py") else None
+    return (path, text) if text is not None and _FOR_A_SHELL.match(text) else None
+
+
 def installing_script(command: Command, read: Callable[[str], str | None]) -> Script | None:
-    """The script that a command runs, if it may install torch. `read` gives a file of the image, or None."""
+    """The script that a command runs, if its commands are not followed and it may install torch. `read` gives a file
+    of the image, or None."""
     path = _script(command.argv)
     text = read(path) if path else None
     if text is not None:
@@ -36,6 +47,12 @@ def installing_script(command: Command, read: Callable[[str], str | None]) -> Sc
         return found if _may_install(text) else None
     suspicious = _SHELL_SCRIPT.search(path) and not _OF_OTHER_TOOLS.search(posixpath.basename(path))
     return Script(path) if suspicious else None
+
+
+@lru_cache
+def installs_torch(text: str) -> bool:
+    """Whether a line of a script seems to install torch."""
+    return any(in_turn(line, _INSTALLER, _VERB, _TORCH) for line in text.split("\n") if line.lstrip()[:1] != "#")
 
 
 @lru_cache

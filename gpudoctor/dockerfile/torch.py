@@ -92,7 +92,7 @@ class Held(Struct, frozen=True):
 
 @lru_cache
 def asked_for(image: Image) -> tuple[TorchRequest, ...]:
-    """Every command of an image that installs torch by pip or uv into the image's own Python."""
+    """Every command of an image that installs torch into the image's own Python."""
     configured = _configured_from(image)
     found = []
     for step in image.steps:
@@ -141,6 +141,8 @@ def _source(
     configured: bool,
 ) -> tuple[Source, str, str]:
     """Where a requirement of torch comes from: (source, url of torch's index, the build that it has)."""
+    if install.tool == "conda":
+        return "elsewhere", "", install.backend
     if requirement.specifier.startswith("@"):
         wheel = re.search(r"/whl/(?:nightly/|test/)?([a-z]+[\d.]*)/torch-", requirement.specifier)
         return "elsewhere", "", wheel[1] if wheel else ""
@@ -215,7 +217,7 @@ def torch_of(image: Image, matrix: Matrix) -> Held | None:
     held: Held | None = None
     if facts is not None and facts.has_torch:
         held = Held(facts.torch or "", _base_build(image), image.base_line, "base")
-    if any("torch" in name for step in image.steps for name in conda_packages(step.command) if "pytorch" in name):
+    if any("pytorch" in name for step in image.steps if not step.pip for name in conda_packages(step.command)):
         return None
     if any(step.script is not None and step.script.names_torch for step in image.steps):
         return None
@@ -344,7 +346,11 @@ def _installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> Held:
     if wheel := torch_wheel(asked.requirement.specifier.lstrip("@ ")):
         return Held(wheel.partition("+")[0], build, asked.line, asked.source, asked)
     python = python_of(image)
-    rows = _matching(wheels_for(matrix, image.platform, python), asked.requirement.specifier)
+    specifier = asked.requirement.specifier
+    if asked.tool == "conda":
+        row = matrix.removed_package("pytorch", "pytorch")
+        specifier = ",".join(filter(None, (specifier, f"<={row.last}" if row else "")))
+    rows = _matching(wheels_for(matrix, image.platform, python), specifier)
     if asked.source == "package index" and not asked.local:
         own = next((row for row in rows if row.origin == "pypi"), None)
         return Held(

@@ -1,5 +1,5 @@
-"""Commands of an image that install what gpudoctor cannot read: lock files (of uv.lock it reads torch alone),
-scripts, files that are not there."""
+"""Commands of an image that install what gpudoctor cannot read: lock files (it reads torch alone in them), programs,
+files that are not there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def installs_unread(image: Image, step: Step) -> bool:
         return False
     pip = step.pip
     unread = pip is not None and (pip.incomplete or pip.unread) and not pip.elsewhere
-    locked = _syncs(step.command.text) or any(in_turn(step.command.text, *patterns) for patterns in _LOCKED)
+    text, named = step.command.text, pip is not None and not pip.locked
+    locked = not named and (_syncs(text) or any(in_turn(text, *patterns) for patterns in _LOCKED))
     return bool(unread or locked or step.script)
 
 

@@ -39,6 +39,7 @@ from gpudoctor.matrix.rows.images import (
     DistributionKin,
     ModuleKey,
     RemovedImage,
+    RemovedPackage,
 )
 from gpudoctor.matrix.rows.issues import (
     ErrorPattern,
@@ -155,6 +156,7 @@ __all__ = [
     "PublishedArchs",
     "RemovedImage",
     "RemovedModules",
+    "RemovedPackage",
     "RequirementUse",
     "RocmBlas",
     "RocmDriverWindow",
@@ -225,6 +227,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     distribution_kin: tuple[DistributionKin, ...] = ()
     base_images: tuple[BaseImage, ...] = ()
     removed_images: tuple[RemovedImage, ...] = ()
+    removed_packages: tuple[RemovedPackage, ...] = ()
     torch_releases: tuple[TorchRelease, ...] = ()
     companions: tuple[Companion, ...] = ()
     stable_companions: tuple[StableCompanion, ...] = ()
@@ -294,6 +297,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "distribution_kin": ("id",),
     "base_images": ("image",),
     "removed_images": ("image",),
+    "removed_packages": ("package", "channel"),
     "torch_releases": ("version",),
     "companions": ("torch",),
     "stable_companions": ("package",),
