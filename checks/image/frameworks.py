@@ -122,7 +122,7 @@ def _fits(build: FrameworkBuild, image: Image) -> bool:
     facts, python = image.facts, python_of(image)
     if facts is None or not facts.libraries or not facts.cuda or major(build.cuda) != major(facts.cuda):
         return False
-    return cudnn_of(build) in (None, facts.cudnn) and (python is None or python in build.pythons)
+    return cudnn_of(build) in (None, facts.cudnn) and (python is None or not build.pythons or python in build.pythons)
 
 
 def _tool(one: ImageFramework) -> str:

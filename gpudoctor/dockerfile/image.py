@@ -27,14 +27,27 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import BaseImage
 
 _LONGEST_LIST = 200
+_WORKSPACE = "/workspaces/project"
 _DEPTH = 3
 """Scripts that run scripts."""
 _ENVIRONMENT = re.compile(r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?)/?$")
 """A Python environment, or what is installed in one."""
+_FROM = re.compile(r"\bfrom=([^,\s]+)")
+"""What COPY --from and RUN --mount=type=bind,from= name."""
 _INSTALLER = re.compile(r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b")
 
 Read = Callable[[str], "str | None"]
 """Reads a file of the build context; None if that is not possible."""
+
+
+class Later(Struct, frozen=True):
+    """Commands that run once in a container, in a folder of the host that is mounted there."""
+
+    file: str
+    commands: tuple[tuple[int, str], ...]
+    """Each with its line in the file."""
+    read: Read
+    """Reads the files of that folder."""
 
 
 class ImageVariable(Struct, frozen=True):
@@ -82,6 +95,8 @@ class Image(Struct, frozen=True, eq=False):
     steps: tuple[Step, ...] = ()
     copied: tuple[Copied, ...] = ()
     user: str = ""
+    bases: tuple[tuple[str, int], ...] = ()
+    """Every image that the build starts from or copies from, with its line: also those of other stages."""
 
     def place(self, line: int) -> str:
         """A place in the file: "Dockerfile:12"."""
@@ -113,9 +128,10 @@ def read_dockerfile(
     arguments: Mapping[str, str] = {},
     target: str = "",
     bounds: Bounds | None = None,
+    later: Later | None = None,
 ) -> Image:
     """The image of a Dockerfile. `arguments` are those of --build-arg, `target` is a stage ("": the last one).
-    Stages that it is not built from are ignored, as a builder does.
+    Stages that it is not built from are ignored, as a builder does. `later` runs in a container of the image.
 
     Raises RecipeError for a text that no builder accepts, or if a bound is exceeded.
     """
@@ -124,6 +140,8 @@ def read_dockerfile(
     stages = _stages(parse(text, bounds), build, bounds)
     chain = _chain(_chosen(stages, target))
     build.run(chain)
+    if later is not None:
+        build.run_later(later, chain[0])
     copied = _followed(stages, chain, build, matrix)
     base = chain[-1].image
     facts = matrix.base_image(base) if base else None
@@ -138,6 +156,7 @@ def read_dockerfile(
         steps=tuple(build.steps),
         copied=copied,
         user=build.user,
+        bases=tuple(_bases(stages, chain[0])),
     )
 
 
@@ -155,7 +174,7 @@ def _followed(stages: list[_Stage], chain: list[_Stage], build: _Build, matrix: 
     copied = list(build.copied)
     done: set[int] = set()
     for number, one in enumerate(copied):
-        origin = _origin(stages, one)
+        origin = _origin(stages, one.origin)
         if origin is None or origin in chain or not any(_ENVIRONMENT.search(source) for source in one.sources):
             continue
         base = _chain(origin)[-1].image
@@ -172,11 +191,32 @@ def _followed(stages: list[_Stage], chain: list[_Stage], build: _Build, matrix: 
     return tuple(copied)
 
 
-def _origin(stages: list[_Stage], copied: Copied) -> _Stage | None:
+def _origin(stages: list[_Stage], name: str | None) -> _Stage | None:
     """The stage that something is copied from: by its name, or by its number."""
     named = {stage.name.lower(): stage for stage in reversed(stages) if stage.name}
     numbered = {str(number): stage for number, stage in enumerate(stages)}
-    return named.get((copied.origin or "").lower()) or numbered.get(copied.origin or "")
+    return named.get((name or "").lower()) or numbered.get(name or "")
+
+
+def _bases(stages: list[_Stage], wanted: _Stage) -> Iterator[tuple[str, int]]:
+    """The images that a stage needs. A builder skips the stages that it does not."""
+    open_, done = [wanted], set[int]()
+    while open_:
+        stage = open_.pop()
+        if id(stage) in done:
+            continue
+        done.add(id(stage))
+        if stage.parent is not None:
+            open_.append(stage.parent)
+        elif stage.image:
+            yield stage.image, stage.line
+        for one in stage.instructions:
+            for name in _FROM.findall(" ".join(one.flags)):
+                origin = _origin(stages, name)
+                if origin is not None:
+                    open_.append(origin)
+                elif ":" in name and "$" not in name:
+                    yield name, one.line
 
 
 def _fills_an_environment(step: Step) -> bool:
@@ -346,6 +386,16 @@ class _Build:
         self.steps[before:] = [
             step for step in self.steps[before:] if step.pip is not None and not step.command.maybe
         ]
+
+    def run_later(self, later: Later, stage: _Stage) -> None:
+        """Commands that run in a container of the image, whose places are in another file."""
+        mount = Copied((".",), _WORKSPACE, stage.line)
+        for line, text in later.commands:
+            one = Instruction(stage.line, "RUN", text)
+            files = _Files(_WORKSPACE, [mount], one, later.read, self._bounds)
+            found = commands(one, self._known, self._bounds)
+            with _with_line(one):
+                self._take((replace(command, script=f"{later.file}:{line}") for command in found), files, 0)
 
     def _synced(self, command: Command, files: _Files) -> PipInstall | None:
         """What a `uv sync` or `poetry install` installs. Each lock file is read once."""

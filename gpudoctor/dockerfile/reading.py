@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from gpudoctor.dockerfile.bounds import BoundError, Bounds
 from gpudoctor.dockerfile.compose import Service, read_compose
-from gpudoctor.dockerfile.image import Image, read_dockerfile
+from gpudoctor.dockerfile.devcontainer import read_devcontainer
+from gpudoctor.dockerfile.image import Image, Later, read_dockerfile
 from gpudoctor.dockerfile.recipe import Started
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.host import InputError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 DOCKERFILES = ("Dockerfile", "Containerfile", "dockerfile")
 COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+DEVCONTAINERS = ("devcontainer.json", ".devcontainer.json")
 _LIMIT = 1 << 20
 _MOST_FILES = 1000
 _MOST_IMAGES = 200
@@ -61,6 +63,8 @@ def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target:
         return images, services
     if path.endswith((".yaml", ".yml")):
         return reader.compose(path)
+    if os.path.basename(path) in DEVCONTAINERS:
+        return reader.devcontainer(path)
     return (reader.image(path, os.path.dirname(path), arguments, target, or_here=True),), ()
 
 
@@ -74,7 +78,13 @@ class _Reader:
         self._built: dict[tuple[object, ...], Image] = {}
 
     def image(
-        self, file: str, context: str, arguments: Mapping[str, str], target: str, or_here: bool = False
+        self,
+        file: str,
+        context: str,
+        arguments: Mapping[str, str],
+        target: str,
+        or_here: bool = False,
+        later: Later | None = None,
     ) -> Image:
         """The image of a Dockerfile; the same arguments give the same image object. `or_here`: nothing names the
         context, so it may also be the working directory, as in `docker build -f docker/Dockerfile .`"""
@@ -89,6 +99,7 @@ class _Reader:
                     arguments,
                     target,
                     self._bounds,
+                    later,
                 )
         return self._built[key]
 
@@ -112,6 +123,27 @@ class _Reader:
                     raise BoundError(f"more than {_MOST_IMAGES:,} images of services")
         return tuple(images.values()), tuple(started)
 
+    def devcontainer(self, file: str) -> Parts:
+        """The image of a devcontainer.json, or its services of a compose file."""
+        folder = os.path.dirname(file)
+        with _named(file):
+            found = read_devcontainer(_place(file), self._text(file), self._bounds)
+        if found.compose:
+            parts = [self.compose(os.path.normpath(os.path.join(folder, name))) for name in found.compose[:1]]
+            started = tuple(one for _, ones in parts for one in ones if one.service.name == found.service.name)
+            images = {id(one.image): one.image for one in started if one.image is not None}
+            return tuple(images.values()), started
+        service = found.service
+        beside = (
+            os.path.basename(folder) == ".devcontainer"
+            or os.path.basename(os.path.dirname(folder)) == ".devcontainer"
+        )
+        root = os.path.dirname(folder) if beside else folder
+        later = Later(service.file, found.creating, self._context(root)) if found.creating else None
+        with _named(file):
+            image = self._of_service(service, folder, later)
+        return ((image,) if image is not None else ()), (Started(service, image),)
+
     def _given_elsewhere(self, file: str, folder: str) -> set[str]:
         """Services to which another compose file of the folder gives a GPU (compose.gpu.yaml, say)."""
         names: set[str] = set()
@@ -126,18 +158,27 @@ class _Reader:
             names |= {service.name for service in found if service.given_gpus}
         return names
 
-    def _of_service(self, service: Service, folder: str) -> Image | None:
-        """The image that a service builds, else the one that it names; None if neither is known."""
+    def _of_service(self, service: Service, folder: str, later: Later | None = None) -> Image | None:
+        """The image that a service builds, else the one that it names; None if neither is known. `later` runs in its
+        container."""
         if service.context is not None and "://" not in service.context:
             context = os.path.normpath(os.path.join(folder, service.context))
             file = os.path.join(context, service.dockerfile or "Dockerfile")
             if os.path.isfile(file):
-                return self.image(file, context, {**service.arguments, **self._arguments}, service.target)
+                arguments = {**service.arguments, **self._arguments}
+                return self.image(file, context, arguments, service.target, later=later)
             return None
         facts = self._matrix.base_image(service.image) if service.image else None
         if facts is None:
             return None
-        return Image(service.file, "", service.image, service.line, facts, "linux-x86_64")
+        if later is not None:
+            text = f"FROM {service.image}\n"
+            own = read_dockerfile(
+                service.file, text, self._matrix, self._context(folder), bounds=self._bounds, later=later
+            )
+            return replace(own, base_line=service.line)
+        bases = ((service.image or "", service.line),)
+        return Image(service.file, "", service.image, service.line, facts, "linux-x86_64", bases=bases)
 
     def _variables(self, folder: str) -> dict[str, str]:
         """The values that compose uses for ${NAME}: those of its .env file."""
