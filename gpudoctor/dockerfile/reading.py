@@ -172,11 +172,9 @@ class _Reader:
         if facts is None:
             return None
         if later is not None:
-            text = f"FROM {service.image}\n"
-            own = read_dockerfile(
-                service.file, text, self._matrix, self._context(folder), bounds=self._bounds, later=later
-            )
-            return replace(own, base_line=service.line)
+            text = "\n" * (service.line - 1) + f"FROM {service.image}"  # on the line that names it
+            read = self._context(folder)
+            return read_dockerfile(service.file, text, self._matrix, read, bounds=self._bounds, later=later)
         bases = ((service.image or "", service.line),)
         return Image(service.file, "", service.image, service.line, facts, "linux-x86_64", bases=bases)
 
