@@ -105,7 +105,7 @@ def extension_not_built(recipe: Recipe) -> Verdicts:
                     continue
                 if _without_nvcc(recipe, image, number):
                     yield _without_compiler(recipe, image, step, one)
-                elif row.imports_torch and (why := _without_torch(image, step, number)):
+                elif row.imports_torch and (why := _without_torch(image, step, number, one.name)):
                     yield _isolated(image, step, one, *why)
 
 
@@ -129,7 +129,7 @@ def _named(step: Step) -> str:
     return " ".join(one.name for one in step.pip.requirements) if step.pip else step.command.text
 
 
-def _without_torch(image: Image, step: Step, number: int) -> tuple[Severity, str] | None:
+def _without_torch(image: Image, step: Step, number: int, name: str) -> tuple[Severity, str] | None:
     """Why the build of a package does not find torch; None if it does, or if that is unknown."""
     assert step.pip is not None
     before = image.steps[:number]
@@ -142,7 +142,9 @@ def _without_torch(image: Image, step: Step, number: int) -> tuple[Severity, str
     there = image.facts.has_torch or any(one.pip and one.pip.asks_for("torch") for one in before)
     if not there and not step.pip.unread and not step.pip.incomplete and step.pip.asks_for("torch"):
         return "error", "torch is installed by the same command, and is not there yet"
-    if not there or "--no-build-isolation" in step.pip.flags or "PIP_NO_BUILD_ISOLATION" in image.settings:
+    beside = {"--no-build-isolation", "--no-build-isolation-package"} & set(step.pip.flags)
+    beside |= {"PIP_NO_BUILD_ISOLATION", "UV_NO_BUILD_ISOLATION"} & image.settings.keys()
+    if not there or beside or name in step.pip.beside_torch:
         return None
     return (
         "error" if step.pip.tool == "uv" else "warning"

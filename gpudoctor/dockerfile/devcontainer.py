@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from typing import Any
 
@@ -19,7 +18,8 @@ _MOST = 500
 
 
 class DevContainer(Struct, frozen=True):
-    """A development container. `compose` are the compose files that it is a service of, if it is one."""
+    """A development container. Its paths, also that of its Dockerfile, are relative to the folder of
+    devcontainer.json. `compose` are the compose files that it is a service of, if it is one."""
 
     service: Service
     compose: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ def read_devcontainer(file: str, text: str, bounds: Bounds) -> DevContainer:
         line=lines.of("image" if isinstance(image, str) else "build" if build else "dockerFile"),
         image=image if isinstance(image, str) and "$" not in image else None,
         context=context if dockerfile else None,
-        dockerfile=posixpath.relpath(dockerfile, context) if dockerfile else "",
+        dockerfile=dockerfile,
         target=str(build.get("target") or ""),
         arguments=_mapping(arguments),
         nvidia=bool(gpu) or "--gpus" in options or "nvidia" in options.get("--runtime", ()),

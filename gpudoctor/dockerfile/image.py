@@ -30,8 +30,9 @@ _LONGEST_LIST = 200
 _WORKSPACE = "/workspaces/project"
 _DEPTH = 3
 """Scripts that run scripts."""
-_ENVIRONMENT = re.compile(r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?)/?$")
+_ENVIRONMENT = re.compile(r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?|\.local|usr/local(/lib)?)/?$")
 """A Python environment, or what is installed in one."""
+_INTO_FOLDER = re.compile(r" (--prefix|--target|--root|-t)[= ]")
 _FROM = re.compile(r"\bfrom=([^,\s]+)")
 """What COPY --from and RUN --mount=type=bind,from= name."""
 _INSTALLER = re.compile(r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b")
@@ -172,22 +173,27 @@ def _followed(stages: list[_Stage], chain: list[_Stage], build: _Build, matrix: 
     """What was copied. The commands that fill a Python environment in another stage become commands of this image, if
     the environment is copied as a whole, and the stage's base image is known to bring no torch."""
     copied = list(build.copied)
-    done: set[int] = set()
+    others: dict[int, list[Step]] = {}
     for number, one in enumerate(copied):
         origin = _origin(stages, one.origin)
-        if origin is None or origin in chain or not any(_ENVIRONMENT.search(source) for source in one.sources):
+        if origin is None or origin in chain:
+            continue
+        whole = any(_ENVIRONMENT.search(source) for source in one.sources)
+        if not whole and not any(_INTO_FOLDER.search(each.text) for each in origin.instructions):
             continue
         base = _chain(origin)[-1].image
         facts = matrix.base_image(base) if base else None
         if facts is None or facts.has_torch:
             continue
-        copied[number] = replace(one, followed=True)
-        if id(origin) not in done:
-            done.add(id(origin))
+        if id(origin) not in others:
             other = build.another()
             other.run(_chain(origin))
-            own = (step for step in other.steps if _fills_an_environment(step))
-            build.steps[:] = sorted((*build.steps, *own), key=lambda step: step.command.line)
+            others[id(origin)] = [step for step in other.steps if _fills_an_environment(step)]
+        folders = {step.pip.folder.rstrip("/") for step in others[id(origin)] if step.pip and step.pip.folder}
+        if whole or any(source.rstrip("/") in folders for source in one.sources):
+            copied[number] = replace(one, followed=True)
+            own, others[id(origin)] = others[id(origin)], []
+            build.steps[:] = sorted((*build.steps, *map(_installed_here, own)), key=lambda step: step.command.line)
     return tuple(copied)
 
 
@@ -217,6 +223,11 @@ def _bases(stages: list[_Stage], wanted: _Stage) -> Iterator[tuple[str, int]]:
                     open_.append(origin)
                 elif ":" in name and "$" not in name:
                     yield name, one.line
+
+
+def _installed_here(step: Step) -> Step:
+    """A step whose folder was copied to where the image's own Python looks."""
+    return replace(step, pip=replace(step.pip, folder="", elsewhere=False)) if step.pip and step.pip.folder else step
 
 
 def _fills_an_environment(step: Step) -> bool:

@@ -43,6 +43,10 @@ class PipInstall(Struct, frozen=True):
     """Whether a file or text that also decides what is installed, and from where, is unknown."""
     unread: bool = False
     """Whether it also installs packages that are not known, such as those that a setup.py requires."""
+    beside_torch: tuple[str, ...] = ()
+    """Packages that uv builds without isolation, by the settings of the project."""
+    folder: str = ""
+    """The folder that it installs into, if that is not the Python's own: with --prefix or --target."""
     channel: str = ""
     """The channel of conda that its torch comes from, if it is known."""
     locked: bool = False
@@ -60,8 +64,10 @@ def pip_install(command: Command, read: Read, bounds: Bounds, machine: str) -> P
     found = _pip_words(command.argv)
     if found is None:
         return None
-    tool, words = found
+    tool, verb, words = found
     plain, options, flags = parted(words, _WITH_VALUE)
+    if verb == "sync":  # uv pip sync: its words are requirements files
+        plain, options["-r"] = [], plain
 
     def given(*names: str) -> tuple[str, ...]:
         return tuple(value for name in names for value in options.get(name, ()))
@@ -109,6 +115,8 @@ def install_of(
         executable=command.argv[0],
         incomplete="$" in command.text or collected.missing,
         unread=collected.unread,
+        beside_torch=collected.beside_torch,
+        folder=next(iter(given("--prefix", "-t", "--target", "--root")), ""),
         elsewhere=any(name in options for name in ("-t", "--target", "--platform", "--python-version", "--root")),
     )
 
@@ -134,21 +142,24 @@ def parted(
     return plain, options, tuple(flags)
 
 
-def _pip_words(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
-    """(tool, words after `install`) of a command that installs packages."""
+_VERBS = {("pip", "install"): "install", ("pip", "sync"): "sync", ("add",): "add"}
+"""What uv says for an installation into the environment."""
+
+
+def _pip_words(argv: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]] | None:
+    """(tool, verb, words after it) of a command that installs packages."""
     name = os.path.basename(argv[0])
     rest = argv[1:]
     if re.fullmatch(r"python[\d.]*|\$\{?\w*PY\w*\}?", name) and rest[:1] in (("-m",), ("-mpip",)):
         rest = rest[1:] if rest[0] == "-mpip" else rest[2:] if rest[1:2] in (("pip",), ("uv",)) else ()
         name = "uv" if argv[2:3] == ("uv",) else "pip"
+    while rest and rest[0].startswith("-"):
+        rest = rest[1:]
     if re.fullmatch(r"pip[\d.]*|\$\{?\w*PIP\w*\}?", name):
-        while rest and rest[0].startswith("-"):
-            rest = rest[1:]
-        return ("pip", rest[1:]) if rest[:1] == ("install",) else None
+        return ("pip", "install", rest[1:]) if rest[:1] == ("install",) else None
     if name == "uv":
-        while rest and rest[0].startswith("-"):
-            rest = rest[1:]
-        return ("uv", rest[2:]) if rest[:2] == ("pip", "install") else None
+        found = next((words for words in _VERBS if rest[: len(words)] == words), None)
+        return ("uv", _VERBS[found], rest[len(found) :]) if found else None
     return None
 
 

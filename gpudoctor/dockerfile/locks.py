@@ -27,15 +27,17 @@ _OTHER_CHOICE = ("--all-extras", "--package", "--only-group", "--all-packages", 
                  "--upgrade", "-U", "--upgrade-package", "-P")  # fmt: skip
 """Options of `uv sync` that install something else than the lock file's lists, or from elsewhere."""
 _ENTRY = re.compile(
-    r'\s*\{ name = "torch"(?:, version = "(?P<version>[^"]+)")?(?:, source = \{ registry = "(?P<registry>[^"]+)" \})?'
+    r'\s*\{ name = "(?P<name>[^"]+)"(?:, version = "(?P<version>[^"]+)")?'
+    r'(?:, source = \{ registry = "(?P<registry>[^"]+)" \})?'
     r'(?:, extra = \[[^\]]*\])?(?:, marker = "(?P<marker>[^"]*)")? \},?'
 )
 _MOST_TORCHES = 50
 
 
-class _Torch(Struct, frozen=True):
-    """A torch that the lock file names."""
+class _Package(Struct, frozen=True):
+    """A package that the lock file names."""
 
+    name: str
     version: str
     registry: str
     line: int
@@ -43,10 +45,12 @@ class _Torch(Struct, frozen=True):
 
 
 class _Locked(Struct):
-    """What the lock file says of torch: its packages, and what the project itself requires by list or extra."""
+    """What a uv.lock says: every torch, what each package requires, and what the project itself requires by list or
+    extra."""
 
-    packages: list[_Torch] = []
-    required: dict[str, list[_Torch]] = {}
+    torches: list[_Package] = []
+    graph: dict[str, list[_Package]] = {}
+    required: dict[str, list[_Package]] = {}
     project: str = ""
 
 
@@ -111,15 +115,14 @@ def _call(command: Command) -> _Call | None:
     return _Call(tool, folder, choice, only, given("--without"))
 
 
-def _of_uv(lock: _Locked, call: _Call, machine: str) -> _Torch | None:
+def _of_uv(lock: _Locked, call: _Call, machine: str) -> _Package | None:
     """The one torch that the lists of these extras and groups leave; None if there are none or several."""
     extras = call.choice.extras
     lists = ("", *extras, *call.choice.groups, *(("dev",) if call.choice.development else ()))
-    if any(lock.required.values()) and not any(lock.required.get(name) for name in lists):
-        return None  # another package may bring it, or none
-    if len(lock.packages) == 1 and lock.required:
-        return lock.packages[0]
-    entries = [one for name in lists for one in lock.required.get(name, ()) if one.version]
+    own = [one for name in lists for one in lock.required.get(name, ())]
+    if len(lock.torches) == 1:
+        return lock.torches[0] if _reaches_torch(lock, own, machine) else None
+    entries = [one for one in own if one.name == "torch" and one.version]
     active = {f"extra-{len(lock.project)}-{lock.project}-{extra}" for extra in extras}
     if len(entries) > _MOST_TORCHES:
         return None
@@ -130,9 +133,21 @@ def _of_uv(lock: _Locked, call: _Call, machine: str) -> _Torch | None:
     return chosen[0] if len(versions) == 1 else None
 
 
-def _of_poetry(text: str, call: _Call, machine: str) -> _Torch | None:
+def _reaches_torch(lock: _Locked, own: list[_Package], machine: str) -> bool:
+    """Whether requirements of the project bring torch, itself or through other packages. Extras of these are left
+    out."""
+    seen: set[str] = set()
+    open_ = own
+    while open_:
+        names = {one.name for one in open_ if one.name not in seen and applies(one.marker, machine) is not False}
+        seen |= names
+        open_ = [one for name in names for one in lock.graph.get(name, ())]
+    return "torch" in seen
+
+
+def _of_poetry(text: str, call: _Call, machine: str) -> _Package | None:
     """The one torch of a poetry.lock that these groups and extras leave; None if there are none or several."""
-    found: list[_Torch] = []
+    found: list[_Package] = []
     for block in _blocks(text):
         if _value(block, "name") != "torch" or len(found) > _MOST_TORCHES:
             continue
@@ -144,7 +159,8 @@ def _of_poetry(text: str, call: _Call, machine: str) -> _Torch | None:
         marker = _line(block, "markers").strip("\"'").replace('\\"', '"')
         if not marker.startswith("{") and "extra" not in marker and applies(marker, machine) is False:
             continue
-        found.append(_Torch(_value(block, "version"), _line(block, "url").strip('"'), block[0][0]))
+        version, url = _value(block, "version"), _line(block, "url").strip('"')
+        found.append(_Package("torch", version, url, block[0][0]))
     return found[0] if len({(one.version, one.registry) for one in found}) == 1 else None
 
 
@@ -155,17 +171,19 @@ def _line(block: list[tuple[int, str]], key: str) -> str:
 
 @lru_cache(maxsize=4)
 def _read(text: str) -> _Locked:
-    """The packages named torch, and the requirements of the project itself. uv writes one entry a line."""
+    """What a uv.lock says. uv writes one entry a line."""
     found = _Locked()
     for block in _blocks(text):
         name = _value(block, "name")
         source = next((line for _, line in block if line.startswith("source = ")), "")
         if name == "torch":
             registry = re.search(r'registry = "([^"]+)"', source)
-            found.packages.append(_Torch(_value(block, "version"), registry[1] if registry else "", block[0][0]))
-        elif re.search(r'(virtual|editable) = "\."', source):
-            found.project = name
-            found.required.update(_lists(block))
+            url = registry[1] if registry else ""
+            found.torches.append(_Package(name, _value(block, "version"), url, block[0][0]))
+        lists = _lists(block)
+        if re.search(r'(virtual|editable) = "\."', source):
+            found.project, found.required = name, lists
+        found.graph.setdefault(name, []).extend(lists.get("", ()))
     return found
 
 
@@ -185,9 +203,9 @@ def _value(block: list[tuple[int, str]], key: str) -> str:
     return next((one[1] for one in found if one), "")
 
 
-def _lists(block: list[tuple[int, str]]) -> dict[str, list[_Torch]]:
-    """The torches of each list of the project: "" for its dependencies, else the name of the extra or group."""
-    lists: dict[str, list[_Torch]] = {}
+def _lists(block: list[tuple[int, str]]) -> dict[str, list[_Package]]:
+    """The lists of a package: "" for its dependencies, else the name of the extra or group."""
+    lists: dict[str, list[_Package]] = {}
     name = None
     for number, line in block:
         if opened := re.fullmatch(r"([\w-]+) = \[", line):
@@ -198,6 +216,8 @@ def _lists(block: list[tuple[int, str]]) -> dict[str, list[_Torch]]:
                 break
         elif name is not None and (entry := _ENTRY.fullmatch(line)):
             lists.setdefault(name, []).append(
-                _Torch(entry["version"] or "", entry["registry"] or "", number, entry["marker"] or "")
+                _Package(
+                    entry["name"], entry["version"] or "", entry["registry"] or "", number, entry["marker"] or ""
+                )
             )
     return lists

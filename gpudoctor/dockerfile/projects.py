@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.bounded_toml import TomlError, read_toml
 from gpudoctor.dockerfile.markers import applies
@@ -39,6 +40,8 @@ class Project(Struct, frozen=True):
     torch_index: tuple[str, ...] = ()
     """The index that its sources name for torch."""
     extra_indexes: tuple[str, ...] = ()
+    beside_torch: tuple[str, ...] = ()
+    """Packages that uv builds without isolation, beside the installed torch."""
     unread: bool = False
     """Whether it requires more, which is not known."""
 
@@ -188,9 +191,11 @@ def _with_uv_sources(found: Project, uv: dict[str, Any], choice: Choice, machine
         url = urls.get(one.get("index"))
         of_torch += [url] if isinstance(url, str) else []
         unread |= not isinstance(url, str)
-    if len(set(of_torch)) > 1 or unread:
-        return Project(found.texts, found.files, extra_indexes=("?",), unread=True)
-    return Project(found.texts, found.files, tuple(dict.fromkeys(of_torch)), tuple(others), found.unread)
+    index = tuple(dict.fromkeys(of_torch))
+    if len(index) > 1 or unread:
+        index, others, unread = (), ["?"], True
+    beside = tuple(_strings(uv.get("no-build-isolation-package")))
+    return replace(found, torch_index=index, extra_indexes=tuple(others), beside_torch=beside, unread=unread)
 
 
 def _chosen(source: dict[str, Any], choice: Choice, machine: str) -> bool:

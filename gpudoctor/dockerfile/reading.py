@@ -126,19 +126,21 @@ class _Reader:
     def devcontainer(self, file: str) -> Parts:
         """The image of a devcontainer.json, or its services of a compose file."""
         folder = os.path.dirname(file)
+        above = os.path.abspath(folder).split(os.sep)[-2:]
+        up = len(above) - above.index(".devcontainer") if ".devcontainer" in above else 0
+        root = os.path.normpath(os.path.join(folder, *[".."] * up))
+        text = self._text(file).replace("${localWorkspaceFolder}", os.path.relpath(root, folder or "."))
         with _named(file):
-            found = read_devcontainer(_place(file), self._text(file), self._bounds)
+            found = read_devcontainer(_place(file), text, self._bounds)
         if found.compose:
             parts = [self.compose(os.path.normpath(os.path.join(folder, name))) for name in found.compose[:1]]
             started = tuple(one for _, ones in parts for one in ones if one.service.name == found.service.name)
             images = {id(one.image): one.image for one in started if one.image is not None}
             return tuple(images.values()), started
         service = found.service
-        beside = (
-            os.path.basename(folder) == ".devcontainer"
-            or os.path.basename(os.path.dirname(folder)) == ".devcontainer"
-        )
-        root = os.path.dirname(folder) if beside else folder
+        if service.context is not None:  # a service has its Dockerfile relative to the context
+            places = (os.path.join(folder, service.dockerfile), os.path.join(folder, service.context))
+            service = replace(service, dockerfile=os.path.relpath(*places))
         later = Later(service.file, found.creating, self._context(root)) if found.creating else None
         with _named(file):
             image = self._of_service(service, folder, later)

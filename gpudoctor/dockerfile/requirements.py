@@ -82,6 +82,7 @@ class Collected:
         """Index options of requirements files."""
         self.torch_index: tuple[str, ...] = ()
         self.extra_indexes: tuple[str, ...] = ()
+        self.beside_torch: tuple[str, ...] = ()
         self.missing = False
         """Whether a requirements file, which may also name an index, is not known."""
         self.unread = False
@@ -110,6 +111,7 @@ class Collected:
         self.unread |= found.unread
         self.torch_index += found.torch_index
         self.extra_indexes += found.extra_indexes
+        self.beside_torch += found.beside_torch
         for text, place in found.texts:
             self._add(text, place)
         for file in found.files:
