@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image, Step
+from gpudoctor.dockerfile.proposals import install_line
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.torch import cuda_of
@@ -48,7 +49,6 @@ def package_removed(recipe: Recipe) -> Verdicts:
                     continue
                 where = f"channel {row.channel} of conda" if conda else "package index"
                 has = f"ends with {row.last}" if conda else f"has only a stub of it after {row.last}"
-                place = one.file or image.place(step.command.line)
                 yield Finding(
                     severity="error",
                     confidence="likely",
@@ -57,7 +57,7 @@ def package_removed(recipe: Recipe) -> Verdicts:
                     want=row.instead,
                     subject=image.place(step.command.line),
                     evidence=(command_of(image, step.command),),
-                    fixes=(change(f"Install {row.instead}", _instead(place, one, row.instead, conda)),),
+                    fixes=(change(f"Install {row.instead}", _instead(recipe, image, step, one, row.instead)),),
                     refs=(row.source,),
                 )
 
@@ -68,9 +68,16 @@ def _newer(one: Requirement, last: str) -> bool:
     return exact is not None and figures((exact[1] or exact[2]).rstrip(".")) > figures(last)
 
 
-def _instead(place: str, one: Requirement, instead: str, conda: bool) -> str:
-    if conda:
-        return f"{place}: leave out pytorch and pytorch-cuda, and install {instead}{one.specifier} by pip"
+def _instead(recipe: Recipe, image: Image, step: Step, one: Requirement, instead: str) -> str:
+    place = one.file or image.place(step.command.line)
+    if step.pip is not None and step.pip.tool == "conda":
+        rows = [row for row in recipe.matrix.builds(image.platform) if row.origin != "pypi"]
+        fitting = [row for row in rows if package_matches(one.specifier, row.version)]
+        best = next((row for row in fitting if row.build == step.pip.backend), next(iter(fitting), None))
+        if best is None:
+            return f"{place}: leave out pytorch and pytorch-cuda, and install torch by pip"
+        url = recipe.matrix.index_url(best)
+        return install_line(recipe, image, step.command.line, best.version, best.build, url)
     in_file = re.search(r"\.(txt|in|toml|ya?ml):\d+$", place) is not None
     return f"{place}: {instead}" if in_file else f"{place}: RUN pip install '{instead}'"
 
@@ -194,7 +201,8 @@ def _ways_to_compile(recipe: Recipe, image: Image, base: str, place: str, one: R
     devel = re.sub(r"-(runtime|base)(?=-|$)", "-devel", name)
     held = recipe.torch(image)
     of = f"torch {held.version} and CUDA {cuda_of(held.build)}" if held and held.known else "this torch"
-    wheel = change("Install a ready wheel", f"{place}: the wheel of {one.name} for {of}, by its address")
+    line = f"RUN pip install ADDRESS, that of the wheel of {one.name} for {of}"
+    wheel = change("Install a ready wheel", f"{place}: {line}")
     if devel != name:
         yield change("Use the image with the compiler", f"{base}: FROM {devel}")
     yield wheel

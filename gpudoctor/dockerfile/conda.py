@@ -133,8 +133,8 @@ def _spec(word: str, place: str) -> Spec | None:
 
 def _specifier(version: str) -> str:
     """ "==2.1.*" for conda's "=2.1", and "==2.1.0" for "=2.1.0" or "==2.1.0"."""
-    if re.fullmatch(r"=\d+(\.\d+)?(\.\*)?", version):
-        return f"={version}" if version.endswith("*") else f"={version}.*"
+    if found := re.fullmatch(r"={1,2}(\d+(?:\.\d+)*?)\.?\*|=(\d+(?:\.\d+)?)", version):
+        return f"=={found[1] or found[2]}.*"
     return f"={version}" if re.match(r"=[^=]", version) else version
 
 

@@ -8,9 +8,17 @@ from collections.abc import Iterable, Iterator
 from gpudoctor.dockerfile.image import Image, ImageVariable
 from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
-from gpudoctor.dockerfile.torch import TorchRequest
+from gpudoctor.dockerfile.torch import TorchRequest, build_of_index
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.wanted import Wanted, quoted, torch_and_companions
+
+_UV_SOURCE = """
+[tool.uv.sources]
+torch = {{ index = "torch-{0}" }}
+[[tool.uv.index]]
+name = "torch-{0}"
+url = "{1}"
+explicit = true"""
 
 
 def install_line(recipe: Recipe, image: Image, line: int, version: str, build: str, url: str, extra: str = "") -> str:
@@ -55,7 +63,10 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         return f"{place}: {source}poetry add {f'--source torch-{build} ' if url else ''}{quoted(wanted)}"
     if file in ("uv.lock", "pyproject.toml") and tool == "uv":
         text = f"take torch {version} from {url or 'the package index'} in pyproject.toml ([tool.uv.sources])"
-        return f"{image.place(line)}: {text}{', and run `uv lock`' if file == 'uv.lock' else ''}"
+        text += ", and run `uv lock`" * (file == "uv.lock")
+        return "\n".join(
+            (f"{image.place(line)}: {text}", *(_UV_SOURCE.format(build, url).split("\n") if url else ()))
+        )
     if file.endswith((".txt", ".in")) and step is not None and step.pip is not None:
         return "\n".join(_in_requirements(step.pip, place, wanted, url))
     words = " ".join(("uv pip install" if tool == "uv" else "pip install", *index, quoted(wanted), *unknown))
@@ -67,8 +78,10 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
 
 def _in_requirements(install: PipInstall, place: str, wanted: Iterable[Wanted], url: str) -> Iterator[str]:
     """The lines of requirements files: torch and its companions, each where it stands, and the index above them."""
+    other = next((one for one in install.extra_urls if build_of_index(one)), "")
     if url and url not in install.extra_urls:
-        yield f"{place.rpartition(':')[0]}:1: above it --extra-index-url {url}"
+        where = f"in place of {other}" if other else f"{place.rpartition(':')[0]}:1: above it"
+        yield f"{where}: --extra-index-url {url}"
     for one in wanted:
         requirement = install.asks_for(one.name)
         if requirement is not None and requirement.file:

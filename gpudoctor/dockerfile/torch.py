@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.commands import EXTRA_VARIABLES, INDEX_VARIABLES, Command, in_turn
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.installs import PipInstall, conda_packages, system_packages
+from gpudoctor.dockerfile.markers import PYTHONS
 from gpudoctor.dockerfile.requirements import Requirement, torch_wheel
 from gpudoctor.dockerfile.unread import installs_unread
 from gpudoctor.matrix.versions import figures, package_matches
@@ -25,6 +26,8 @@ _OTHER_PYTHON = re.compile(
     r"[Pp]ython-?3\.\d+|altinstall|deadsnakes|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
 )
 
+_NAMED_PYTHON = re.compile(r"(?:\buv .{0,200}--python[ =]|\b(?:conda|mamba) create .{0,200}\bpython=)(3\.\d+)")
+"""A Python that the file asks for, with its version."""
 _TORCH_ALONE = re.compile(r"install (?:-\S+ )*(?:\S*/)?(?:py)?torch-\d[^ /]*\.whl$")
 """A command that installs a wheel file of torch, and nothing else."""
 _COMPANIONS = ("torchvision", "torchaudio")
@@ -196,6 +199,10 @@ def _configured_from(image: Image) -> _Configured:
 @lru_cache
 def python_of(image: Image) -> str | None:
     """The Python that pip installs into; None if base image and commands leave a doubt."""
+    named = {found for step in image.steps for found in _NAMED_PYTHON.findall(step.command.text)}
+    named |= {(image.variable("UV_PYTHON") or "")[:4]} & set(PYTHONS)
+    if named:
+        return named.pop() if len(named) == 1 else None
     facts = image.facts
     if facts is None or facts.python is None:
         return None
