@@ -128,12 +128,13 @@ def _without_nvcc(recipe: Recipe, image: Image, number: int) -> bool:
     if (held is not None and held.vendor == "amd") or any(one.origin for one in image.copied):
         return False
     before = image.steps[: number + 1]
-    return not any(installs_unread(image, one) or _NVCC.search(_named(one)) for one in before)
+    return not any(installs_unread(image, one) or _may_bring_nvcc(one) for one in before)
 
 
-def _named(step: Step) -> str:
-    """What a command names, without the indexes of pip, whose names are like those of CUDA."""
-    return " ".join(one.name for one in step.pip.requirements) if step.pip else step.command.text
+def _may_bring_nvcc(step: Step) -> bool:
+    if step.pip is not None and step.pip.tool != "conda":
+        return any(one.name.startswith("nvidia-cuda-nvcc") for one in step.pip.requirements)
+    return _NVCC.search(step.command.text) is not None
 
 
 def _without_torch(image: Image, step: Step, number: int, name: str) -> tuple[Severity, str] | None:

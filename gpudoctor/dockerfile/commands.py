@@ -78,7 +78,8 @@ def commands(run: Instruction, variables: Mapping[str, str], bounds: Bounds) -> 
 def script_commands(
     text: str, path: str, run: Command, variables: Mapping[str, str], bounds: Bounds
 ) -> Iterator[Command]:
-    """The commands of a script that a command runs. What its arguments and functions decide is unknown."""
+    """The commands of a script that a command runs. What its arguments and functions decide is unknown. Raises
+    BoundError."""
     for one in _Shell(variables, bounds).of_script(text, 1):
         yield replace(one, line=run.line, maybe=one.maybe or run.maybe, script=f"{path}:{one.line}")
 

@@ -23,7 +23,7 @@ _WITH_VALUE = frozenset({*_FILE, *_CHANNEL, "-n", "--name", "-p", "--prefix", "-
 _VERBS = ("install", "create", "update")
 _TORCHES = {"pytorch": "torch", "pytorch-gpu": "torch", "torchvision": "torchvision", "torchaudio": "torchaudio"}
 _BRINGS_TORCH = re.compile(r"torch|lightning|fastai|timm|accelerate|transformers")
-_SPEC = re.compile(r"(?:([\w./-]+)::)?([\w.-]+) ?(\[[^\]]*\])?([=<>!~][^=]*|==?[^= ]+)?(?:[= ]([^= ]+))?")
+_SPEC = re.compile(r"(?:([\w./-]+)::)?([\w.-]+) ?(\[[^\]]*\])?(={1,2}[^=<>! ]+|[<>!~][^ ]*)?(?:[= ]([^= ]+))?")
 _LONGEST = 200
 
 

@@ -34,6 +34,8 @@ class Conditions:
         self._is_test = self._after_or = False
         self._after_test: Answer = True
         self._groups: list[tuple[bool, Answer]] = []
+        self._around: list[Answer] = [True]
+        """For each open group, whether what is around it runs."""
         self._last_sign = ""
         self._function = False
         """Whether the next `{` opens a function, of which it is unknown whether it is called."""
@@ -43,7 +45,7 @@ class Conditions:
         """Whether the next command runs and has to succeed. One after `a || b &&` does: if both fail, the build
         fails, too. One between `if` and `then` may fail."""
         answers = [None if one.testing else one.runs for one in self._open]
-        answers += [answer for pair in (*self._groups, (self._after_or, self._after_test)) for answer in _of(pair)]
+        answers += [self._around[-1], *_of((self._after_or, self._after_test))]
         return False if False in answers else None if None in answers else True
 
     def command(self, words: list[str], expanded: Sequence[str]) -> None:
@@ -75,8 +77,7 @@ class Conditions:
         elif word == "{":
             self.sign("(")
             if self._function:
-                self._function, self._after_test = False, None
-                self._groups[-1] = (self._groups[-1][0], None)
+                self._function, self._around[-1] = False, _both(self._around[-1], None)
         elif word == "}":
             self.sign(")")
         elif self._open:
@@ -95,9 +96,12 @@ class Conditions:
         self._last_sign = sign
         if sign == "(":
             self._groups.append((self._after_or, self._after_test))
+            here, test = _of((self._after_or, self._after_test))
+            self._around.append(_both(self._around[-1], _both(here, test)))
             self._after_or, self._after_test = False, True
         elif sign == ")":
             self._after_or, self._after_test = self._groups.pop() if self._groups else (False, True)
+            del self._around[len(self._groups) + 1 :]
         elif sign == "&&":
             test = self._test if self._is_test else True
             self._after_or, self._after_test = False, _both(self._after_test, test)

@@ -17,7 +17,7 @@ from gpudoctor.dockerfile.commands import Command, commands, script_commands
 from gpudoctor.dockerfile.conda import conda_installs
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
-from gpudoctor.dockerfile.scripts import Script, installing_script, installs_torch, shell_script
+from gpudoctor.dockerfile.scripts import Script, for_a_shell, installing_script, installs_torch, script_path
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
 from gpudoctor.dockerfile.variables import expanded, partly_expanded, without
 from gpudoctor.dockerfile.words import UnclosedError, words
@@ -30,6 +30,8 @@ _LONGEST_LIST = 200
 _WORKSPACE = "/workspaces/project"
 _DEPTH = 3
 """Scripts that run scripts."""
+_LONGEST_SCRIPT, _SCRIPT_TEXT = 32 << 10, 128 << 10
+"""Characters of one script whose commands are followed, and of all."""
 _ENVIRONMENT = re.compile(r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?|\.local|usr/local(/lib)?)/?$")
 """A Python environment, or what is installed in one."""
 _INTO_FOLDER = re.compile(r" (--prefix|--target|--root|-t)[= ]")
@@ -293,6 +295,8 @@ class _Build:
         self.copied: list[Copied] = []
         self.folder, self.user, self.machine = "/", "", "x86_64"
         self._locks: dict[str, str | None] = {}
+        self._scripts: dict[str, str | None] = {}
+        self._script_text, self._script_bounds = _SCRIPT_TEXT, Bounds()
         self._entrypoint: Instruction | None = None
         self._command: Instruction | None = None
         self.begin()
@@ -367,20 +371,39 @@ class _Build:
         for command in found:
             if command.argv[0] == "cd":
                 files.enter(command)
-            script = shell_script(command, files) if depth < _DEPTH else None
-            if script is not None:
-                path, text = files.shown(script[0]), script[1]
+            script = script_path(command.argv)
+            text = self._script(script, files) if script else None
+            followed = self._followed(script, text, command) if text is not None and depth < _DEPTH else None
+            if text is not None and followed is not None:
                 folder, before = files.folder, len(self.steps)
-                self._take(script_commands(text, path, command, self._known, self._bounds), files, depth + 1)
+                self._take(iter(followed), files, depth + 1)
                 files.folder = folder
                 seen = any(step.pip is not None and step.pip.asks_for("torch") for step in self.steps[before:])
                 missed = not seen and installs_torch(text)
-                self.steps.append(Step(command, script=Script(path, names_torch=True) if missed else None))
+                self.steps.append(Step(command, script=Script(script, names_torch=True) if missed else None))
                 continue
             for install in self._installs(command, files):
                 if install is not None and install.asks_for("torch") and not install.locked:
                     self._bounds.torches.spend()
-                self.steps.append(Step(command, install, installing_script(command, files)))
+                self.steps.append(Step(command, install, installing_script(script, text)))
+
+    def _script(self, path: str, files: _Files) -> str | None:
+        """The text of a script. Each is read once."""
+        whole = files.whole(path)
+        if whole not in self._scripts:
+            self._scripts[whole] = files(path)
+        return self._scripts[whole]
+
+    def _followed(self, path: str, text: str, command: Command) -> tuple[Command, ...] | None:
+        """The commands of a shell script; None for another script, or one that is over a bound. Scripts have bounds
+        of their own: a long one, such as `configure`, is no reason to refuse the Dockerfile that runs it."""
+        self._script_text -= len(text)
+        if not for_a_shell(path, text) or len(text) > _LONGEST_SCRIPT or self._script_text < 0:
+            return None
+        try:
+            return tuple(script_commands(text, path, command, self._known, self._script_bounds))
+        except BoundError:
+            return None
 
     def _installs(self, command: Command, files: _Files) -> tuple[PipInstall | None, ...]:
         """What a command installs. With environment.yml both conda and pip install something."""

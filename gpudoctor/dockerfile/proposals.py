@@ -28,9 +28,8 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     held = recipe.torch(image)
     if held is not None and held.asked is not None and held.asked.by and held.line == line:
         return f"{image.place(line)}: another release of {held.asked.by}, for torch {version}+{build}"
-    step = next(
-        (one for one in image.steps if one.pip and one.command.line == line and one.pip.asks_for("torch")), None
-    )
+    requests = [one for one in image.steps if one.pip and one.command.line == line and one.pip.asks_for("torch")]
+    step = requests[-1] if requests else None  # with environment.yml, that of pip comes after that of conda
     named = step.pip.asks_for("torch") if step and step.pip else None
     row = recipe.matrix.companion(version)
     matching = {"torchvision": row and row.torchvision, "torchaudio": row and row.torchaudio}

@@ -140,7 +140,11 @@ class Collected:
         names = [one.name for one, _ in self._found]
         open_ = {one.name for one, certain in self._found if not certain and names.count(one.name) > 1}
         self.unread |= bool(open_)
-        return tuple(self._constrained(one) for one, _ in self._found if one.name not in open_)
+        found: dict[str, Requirement] = {}
+        for one, _ in self._found:
+            if one.name not in open_:
+                found[one.name] = _both(found[one.name], one) if one.name in found else one
+        return tuple(self._constrained(one) for one in found.values())
 
     def _constrained(self, one: Requirement) -> Requirement:
         limit = self._constraints.get(one.name, "")
@@ -193,6 +197,14 @@ class Collected:
             self.word(value)
         else:
             self.options.setdefault(name, []).append(value)
+
+
+def _both(one: Requirement, other: Requirement) -> Requirement:
+    """Two requirements of one package: the one that decides, or both together."""
+    for decides in (one, other):
+        if decides.exact or decides.specifier.startswith("@"):
+            return decides
+    return replace(one, specifier=",".join(filter(None, (one.specifier, other.specifier))))
 
 
 def _bare(line: str) -> str:

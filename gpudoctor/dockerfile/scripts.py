@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
 from functools import lru_cache
 
 from msgspec import Struct
 
-from gpudoctor.dockerfile.commands import SHELLS, Command, in_turn
+from gpudoctor.dockerfile.commands import SHELLS, in_turn
 
 _INSTALLER = re.compile(r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b")
 _VERB = re.compile(r"\b(install|sync|add|create|update)\b")
@@ -30,18 +29,14 @@ class Script(Struct, frozen=True):
     names_torch: bool = False
 
 
-def shell_script(command: Command, read: Callable[[str], str | None]) -> tuple[str, str] | None:
-    """Path and text of the shell script that a command runs; None for another command, or an unavailable text."""
-    path = _script(command.argv)
-    text = read(path) if path and not path.endswith(".py") else None
-    return (path, text) if text is not None and _FOR_A_SHELL.match(text) else None
+def for_a_shell(path: str, text: str) -> bool:
+    """Whether a script is one of a shell."""
+    return not path.endswith(".py") and _FOR_A_SHELL.match(text) is not None
 
 
-def installing_script(command: Command, read: Callable[[str], str | None]) -> Script | None:
-    """The script that a command runs, if its commands are not followed and it may install torch. `read` gives a file
-    of the image, or None."""
-    path = _script(command.argv)
-    text = read(path) if path else None
+@lru_cache(maxsize=32)
+def installing_script(path: str, text: str | None) -> Script | None:
+    """The script, if its commands are not followed and it may install torch. `text` is None if it is not available."""
     if text is not None:
         found = Script(path, names_torch=bool(re.search(r"\btorch\b", text)))
         return found if _may_install(text) else None
@@ -49,19 +44,17 @@ def installing_script(command: Command, read: Callable[[str], str | None]) -> Sc
     return Script(path) if suspicious else None
 
 
-@lru_cache
 def installs_torch(text: str) -> bool:
     """Whether a line of a script seems to install torch."""
     return any(in_turn(line, _INSTALLER, _VERB, _TORCH) for line in text.split("\n") if line.lstrip()[:1] != "#")
 
 
-@lru_cache
 def _may_install(text: str) -> bool:
     lines = text.split("\n")
     return bool(_MAY_INSTALL.search(text)) or any(in_turn(line, _INSTALLER, _VERB) for line in lines)
 
 
-def _script(argv: tuple[str, ...]) -> str:
+def script_path(argv: tuple[str, ...]) -> str:
     """The file that a command runs as a script; "" for other commands."""
     name = posixpath.basename(argv[0])
     given = next((word for word in argv[1:] if not word.startswith("-")), "")
