@@ -180,7 +180,10 @@ def test_a_script_is_looked_through_once(text: str):
 def test_files_that_are_read_again_and_again_are_bounded():
     with pytest.raises(RecipeError, match=r"line \d+: more than [\d,]+ characters in all its files"):
         runs = "".join(f"RUN bash x{number}.sh\n" for number in range(4900))
-        image(BASE + "COPY . .\n" + runs, {f"x{number}.sh": "conda\n" * 150_000 for number in range(4900)})
+        image(
+            BASE + "COPY . .\n" + runs,
+            dict.fromkeys((f"x{number}.sh" for number in range(4900)), "conda\n" * 150_000),
+        )
 
 
 def test_a_file_that_many_commands_run_is_read_once():

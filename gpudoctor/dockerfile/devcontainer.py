@@ -12,7 +12,8 @@ from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.syntax import RecipeError
 
-_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|,(?=\s*[}\]])', re.DOTALL)
+"""What is read as one: a string, a comment, a trailing comma. One that is never closed goes to the end."""
 _CREATING = ("onCreateCommand", "updateContentCommand", "postCreateCommand")
 _MOST = 500
 
@@ -97,7 +98,8 @@ def _commands(value: Any) -> list[str]:
         return [value]
     if isinstance(value, list):
         return [" ".join(one if re.fullmatch(r"[\w./=:,\[\]~+-]+", one) else f"'{one}'" for one in _strings(value))]
-    return [command for one in value.values() for command in _commands(one)] if isinstance(value, dict) else []
+    named = value.values() if isinstance(value, dict) else ()
+    return [command for one in named if not isinstance(one, dict) for command in _commands(one)]
 
 
 class _Lines:

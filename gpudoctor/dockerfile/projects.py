@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from gpudoctor.bounded_toml import TomlError, read_toml
 from gpudoctor.dockerfile.markers import applies
 
+_TEXT = re.compile(r"\"([^\"]*)\"|'([^']*)'|^\s*([\w.-]+)\s*=")
+"""A quoted text, or the key of a line."""
 _MOST = 2_000
 """Requirements of one project."""
 
@@ -97,9 +99,8 @@ def _standard(document: dict[str, Any], project: dict[str, Any], choice: Choice)
         found = next((value for name, value in lists.items() if _same(name, extra)), None)
         unread |= found is None
         texts += _strings(found)
-    for group in dict.fromkeys(wanted):
-        own, known = _of_group(groups, group, 0)
-        texts, unread = texts + own, unread or not known
+    own, known = _of_groups(groups, wanted)
+    texts, unread = texts + own, unread or not known
     name = project.get("name")
     own_extras = [one for one in texts if isinstance(name, str) and _same(re.split(r"[\[ ]", one)[0], name)]
     for one in own_extras:  # "app[cuda]" in the extra "all" of app
@@ -108,17 +109,23 @@ def _standard(document: dict[str, Any], project: dict[str, Any], choice: Choice)
     return [one for one in texts if one not in own_extras][:_MOST], unread or len(texts) > _MOST
 
 
-def _of_group(groups: dict[str, Any], name: str, depth: int) -> tuple[list[str], bool]:
-    """The requirements of a group with those that it includes, and whether it is there."""
-    content = next((value for key, value in groups.items() if _same(key, name)), None)
-    if not isinstance(content, list) or depth > 8:
-        return [], False
-    texts, known = _strings(content), True
-    for one in content:
-        if isinstance(one, dict) and isinstance(included := one.get("include-group"), str) and len(texts) < _MOST:
-            more, there = _of_group(groups, included, depth + 1)
-            texts, known = texts + more, known and there
-    return texts, known
+def _of_groups(groups: dict[str, Any], wanted: list[str]) -> tuple[list[str], bool]:
+    """The requirements of groups with those that they include, and whether all of them are there."""
+    by_name = {_normal(name): content for name, content in groups.items()}
+    texts: list[str] = []
+    seen: set[str] = set()
+    open_ = [_normal(name) for name in wanted]
+    while open_:
+        name = open_.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        content = by_name.get(name)
+        if isinstance(content, list):
+            texts += _strings(content)
+            included = (one.get("include-group") for one in content if isinstance(one, dict))
+            open_ += [_normal(one) for one in included if isinstance(one, str)]
+    return texts, seen <= by_name.keys()
 
 
 def _of_poetry(poetry: dict[str, Any], choice: Choice, lines: _Lines, machine: str) -> Project:
@@ -212,19 +219,23 @@ class _Lines:
     """Where a text stands in a file: a reader of TOML does not tell it."""
 
     def __init__(self, text: str, path: str) -> None:
-        self._text, self._path = text, path
+        self._path = path
+        self._numbers: dict[str, int] = {}
+        for number, line in enumerate(text.split("\n"), start=1):
+            for found in _TEXT.finditer(line):
+                self._numbers.setdefault(found[1] or found[2] or found[3] or "", number)
 
     def place(self, text: str) -> str:
         """ "pyproject.toml:7"."""
-        at = next((at for quote in ('"', "'") if (at := self._text.find(f"{quote}{text}{quote}")) >= 0), -1)
-        if at < 0:
-            found = re.search(rf"^{re.escape(text)}\s*=", self._text, re.MULTILINE)
-            at = found.start() if found else 0
-        return f"{self._path}:{self._text.count(chr(10), 0, at) + 1}"
+        return f"{self._path}:{self._numbers.get(text, 1)}"
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _same(one: str, other: str) -> bool:
-    return re.sub(r"[-_.]+", "-", one).lower() == re.sub(r"[-_.]+", "-", other).lower()
+    return _normal(one) == _normal(other)
 
 
 def _table(table: Any, name: str) -> dict[str, Any]:

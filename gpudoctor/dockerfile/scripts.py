@@ -36,7 +36,7 @@ def for_a_shell(path: str, text: str) -> bool:
 
 @lru_cache(maxsize=32)
 def installing_script(path: str, text: str | None) -> Script | None:
-    """The script, if its commands are not followed and it may install torch. `text` is None if it is not available."""
+    """The script, if its commands are not followed and it may install torch. `text` is None if it is unavailable."""
     if text is not None:
         found = Script(path, names_torch=bool(re.search(r"\btorch\b", text)))
         return found if _may_install(text) else None
