@@ -68,6 +68,8 @@ def test_the_dockerfile_lies_beside_and_its_context_elsewhere(tmp_path: Path):
     assert found(tmp_path, content) == []
     (one,) = found(tmp_path, content, "--gpu", "RTX 5090")
     assert one["slug"] == "torch-no-arch-for-gpu"
+    by_folder = CliRunner().invoke(dockerfile, [str(tmp_path), "--gpu", "RTX 5090"])
+    assert "torch-no-arch-for-gpu" in by_folder.stdout
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,10 @@ def test_the_torch_of_files_is_known(name: str):
 
 
 UNKNOWN = {
+    "a folder in which pip does not see what is there": (
+        "FROM python:3.12 AS b\nRUN pip install --prefix=/i torch==2.5.1 && echo > /etc/pip.conf\n"
+        "RUN pip install --prefix=/i accelerate 'torch>=2'\nFROM python:3.12-slim\nCOPY --from=b /i /usr/local", {},
+    ),
     "a file that an included file includes": (PIP + "-r a.txt torch", {"a.txt": "-r gone.txt\n"}),
     "constraints that are not there": (PIP + "torch -c gone.txt", {}),
     "a project without a list": (PIP + ".", {"pyproject.toml": '[project]\nname = "a"\ndynamic = ["dependencies"]'}),

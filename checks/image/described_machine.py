@@ -258,8 +258,7 @@ def _why_unknown(recipe: Recipe, image: Image) -> str:
     """Why gpudoctor cannot tell which torch an image contains; "" if it contains none."""
     held = recipe.torch(image)
     if held is not None:
-        where = f"line {held.line}" if held.asked else f"{image.base}"
-        return f"which torch {where} installs"
+        return f"which torch line {held.line} installs" if held.asked else f"which torch {image.base} contains"
     if image.facts is None and image.base != "scratch":
         return f"which torch {image.base or 'an unknown image'} contains"
     if image.facts is not None and image.facts.has_torch:

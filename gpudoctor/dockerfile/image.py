@@ -229,7 +229,7 @@ def _bases(stages: list[_Stage], wanted: _Stage) -> Iterator[tuple[str, int]]:
 
 def _installed_here(step: Step) -> Step:
     """A step whose folder was copied to where the image's own Python looks."""
-    return replace(step, pip=replace(step.pip, folder="", elsewhere=False)) if step.pip and step.pip.folder else step
+    return replace(step, pip=replace(step.pip, elsewhere=False)) if step.pip and step.pip.folder else step
 
 
 def _fills_an_environment(step: Step) -> bool:

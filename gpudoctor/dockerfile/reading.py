@@ -48,11 +48,16 @@ def read_recipes(paths: Sequence[str], matrix: Matrix, arguments: Mapping[str, s
 
 
 def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target: str) -> Parts:
-    """Images and services of a Dockerfile, a compose file or a folder. Raises InputError with file and line."""
+    """Images and services of a Dockerfile, a compose file, a devcontainer.json or a folder. Raises InputError with
+    file and line."""
     reader = _Reader(matrix, arguments)
     if os.path.isdir(path):
         found = [os.path.join(path, name) for name in (*COMPOSE, *DOCKERFILES)]
         files = [file for file in found if os.path.isfile(file)]
+        inside = (os.path.join(path, name) for name in (".devcontainer/devcontainer.json", ".devcontainer.json"))
+        development = next((file for file in inside if os.path.isfile(file)), None)
+        if not files and development is not None:
+            return reader.devcontainer(development)
         if not files:
             raise InputError(f"{path}: holds no Dockerfile, Containerfile or compose.yaml")
         composed = next((file for file in files if os.path.basename(file) in COMPOSE), None)

@@ -55,6 +55,8 @@ class TorchRequest(Struct, frozen=True):
     maybe: bool = False
     locked: bool = False
     """Whether a lock file names it, not the command."""
+    folder: str = ""
+    """The folder of --prefix, where pip does not see what is installed already."""
     by: str = ""
     """The package that requires it, if the command does not name torch: "vllm 0.11.2"."""
 
@@ -132,6 +134,7 @@ def _asked(
         build=build,
         maybe=step.command.maybe,
         locked=install.locked,
+        folder=install.folder,
     )
 
 
@@ -188,7 +191,8 @@ class _Configured(NamedTuple):
 
 def _configured_from(image: Image) -> _Configured:
     sources = [source for one in image.copied for source in one.sources]
-    lines = (step.command.line for step in image.steps if _CONFIGURED.search(step.command.text))
+    commands = [step.command for step in image.steps]
+    lines = (one.line for one in commands if _CONFIGURED.search(one.text) or _CONFIGURED.search(one.writes))
     return _Configured(
         from_line=min(lines, default=float("inf")),
         uv=any(re.search(r"pip\.conf|uv\.toml|pyproject\.toml", source) for source in sources),
@@ -331,7 +335,7 @@ def _base_build(image: Image) -> str:
 
 def _satisfied(held: Held, asked: TorchRequest) -> bool:
     """Whether pip keeps the installed torch: its version matches, and nothing forces another."""
-    if re.search(r"\s(--force-reinstall|--ignore-installed|-I)\b", asked.text):
+    if asked.folder or re.search(r"\s(--force-reinstall|--ignore-installed|-I)\b", asked.text):
         return False
     forced = re.search(r"\s(-U|--upgrade)\b", asked.text) and held.source != "base"
     if asked.requirement.specifier.startswith("@") or forced:
