@@ -233,7 +233,9 @@ def _installed_here(step: Step) -> Step:
 
 
 def _fills_an_environment(step: Step) -> bool:
-    return step.pip is not None or step.script is not None or _INSTALLER.search(step.command.text) is not None
+    """Whether a step installs something, or configures what installs."""
+    words = f"{step.command.text} {step.command.writes}"
+    return step.pip is not None or step.script is not None or _INSTALLER.search(words) is not None
 
 
 @contextmanager
