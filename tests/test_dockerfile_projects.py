@@ -120,6 +120,10 @@ KNOWN = {
         "FROM continuumio/miniconda3\nRUN conda install pytorch=1.12.1 cudatoolkit=11.3 -c pytorch", {},
         ("1.12.1", "cu113"),
     ),
+    "conda's newest of an old CUDA": (
+        "FROM continuumio/miniconda3\nRUN conda install pytorch torchvision cudatoolkit=11.3 -c pytorch", {},
+        ("1.12.1", "cu113"),
+    ),
     "environment.yml": (
         BASE + "RUN micromamba install -y -n base -f environment.yml",
         {"environment.yml": ENVIRONMENT, "requirements.txt": "torch>=2"}, ("2.1.0", "cu121"),
@@ -271,6 +275,10 @@ FAULTY = {
     "flash-attn without nvcc": (RUNTIME + "RUN pip install flash-attn --no-build-isolation", NOT_BUILT, "error"),
     "mamba-ssm on a slim Python": (
         "FROM python:3.11-slim\nRUN pip install torch==2.6.0\nRUN pip install mamba-ssm", NOT_BUILT, "error",
+    ),
+    "flash-attn without nvcc, after a file that is not there": (
+        RUNTIME + "RUN pip install -r gone.txt\nRUN pip install flash-attn --no-build-isolation",
+        NOT_BUILT, "warning",
     ),
     "flash-attn in isolation": (DEVEL + "RUN pip install flash_attn==2.7.4.post1", NOT_BUILT, "warning"),
     "flash-attn in uv's isolation": (DEVEL + "RUN uv pip install --system flash-attn", NOT_BUILT, "error"),

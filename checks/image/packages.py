@@ -93,8 +93,9 @@ def extension_not_built(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     The matrix names the packages. A wheel that the file names is not compiled. Nothing is said of nvcc if the base
-    image is not known, is for AMD's GPUs, or if any line may bring nvcc. pip before 25.3 builds such packages beside
-    the installed torch if `wheel` is installed: then a missing option is a warning.
+    image is not known, is for AMD's GPUs, or if any line may bring nvcc; it is a warning if a file that cannot be
+    read may have brought the package. pip before 25.3 builds such packages beside the installed torch if `wheel` is
+    installed: then a missing option is a warning.
 
     ## Fix safety
     The devel image of the same name holds what the runtime image holds, and the compiler. A ready wheel must be of
@@ -111,7 +112,8 @@ def extension_not_built(recipe: Recipe) -> Verdicts:
                 if row is None or one.specifier.startswith("@") or _skips_compiling(image, step, row.skip):
                     continue
                 if _without_nvcc(recipe, image, number):
-                    yield _without_compiler(recipe, image, step, one)
+                    sure = not any(installs_unread(image, before) for before in image.steps[:number])
+                    yield _without_compiler(recipe, image, step, one, sure)
                 elif row.imports_torch and (why := _without_torch(image, step, number, one.name)):
                     yield _isolated(image, step, one, *why)
 
@@ -128,13 +130,14 @@ def _without_nvcc(recipe: Recipe, image: Image, number: int) -> bool:
     if (held is not None and held.vendor == "amd") or any(one.origin for one in image.copied):
         return False
     before = image.steps[: number + 1]
-    return not any(installs_unread(image, one) or _may_bring_nvcc(one) for one in before)
+    return not any(_may_bring_nvcc(image, one) for one in before)
 
 
-def _may_bring_nvcc(step: Step) -> bool:
+def _may_bring_nvcc(image: Image, step: Step) -> bool:
+    """Whether a step may bring an nvcc that a setup.py finds. Files that pip reads do not."""
     if step.pip is not None and step.pip.tool != "conda":
         return any(one.name.startswith("nvidia-cuda-nvcc") for one in step.pip.requirements)
-    return _NVCC.search(step.command.text) is not None
+    return installs_unread(image, step) or _NVCC.search(step.command.text) is not None
 
 
 def _without_torch(image: Image, step: Step, number: int, name: str) -> tuple[Severity, str] | None:
@@ -182,10 +185,10 @@ def _isolated(image: Image, step: Step, one: Requirement, severity: Severity, wh
     )
 
 
-def _without_compiler(recipe: Recipe, image: Image, step: Step, one: Requirement) -> Finding:
+def _without_compiler(recipe: Recipe, image: Image, step: Step, one: Requirement, sure: bool) -> Finding:
     place, base = image.place(step.command.line), image.place(image.base_line)
     return Finding(
-        severity="error",
+        severity="error" if sure else "warning",
         confidence="likely",
         message=f"{one.name} is compiled here, and {image.base} has no nvcc: its setup.py stops.",
         saw="no nvcc",

@@ -377,6 +377,8 @@ def _installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> Held:
         return _of_row(asked, best, build)
     if build:
         best = next((row for row in rows if row.build == build and row.origin != "pypi"), None)
+        if best is None and not asked.requirement.specifier:
+            return Held(matrix.newest_old_release(build), build, asked.line, asked.source, asked, False)
         return _of_row(asked, best, build)
     return Held("", "", asked.line, asked.source, asked, False)
 
