@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from gpudoctor.cli.dockerfile import dockerfile
 from gpudoctor.dockerfile.torch import torch_of
 from tests.support.check_cases import matrix
 from tests.test_dockerfile import findings, image_of, lines, told
@@ -155,6 +160,15 @@ KNOWN = {
 def test_the_torch_of_files_is_known(name: str):
     text, files, torch = KNOWN[name]
     assert torch_in(text, files) == torch
+
+
+def test_a_package_that_brings_some_torch_leaves_it_open(tmp_path: Path):
+    file = tmp_path / "Dockerfile"
+    file.write_text("FROM python:3.12\nRUN pip install ultralytics\n")
+    result = CliRunner().invoke(dockerfile, [str(file), "--gpu", "GTX 1080", "--format", "json"])
+    report = json.loads(result.stdout)
+    assert report["verdict"] == "unknown"
+    assert "which torch line 2 installs (pip install ultralytics)" in str(report["not_judged"])
 
 
 UNKNOWN = {

@@ -264,6 +264,7 @@ def _why_unknown(recipe: Recipe, image: Image) -> str:
     if image.facts is not None and image.facts.has_torch:
         return f"which torch remains of that in {image.base}"
     dependents = {row.package for row in recipe.matrix.tables.torch_dependents}
+    dependents |= {row.package for row in recipe.matrix.tables.torch_users}
     for step in image.steps:
         named = {one.name for one in step.pip.requirements} if step.pip else set()
         conda = {name for name in conda_packages(step.command) if "torch" in name}

@@ -81,6 +81,7 @@ from gpudoctor.matrix.rows.packages import (
     SameRelease,
     SharedFiles,
     TorchDependent,
+    TorchUser,
     VersionFile,
 )
 from gpudoctor.matrix.rows.programs import DriverFloor, GpuProgram
@@ -171,6 +172,7 @@ __all__ = [
     "TorchBuild",
     "TorchDependent",
     "TorchRelease",
+    "TorchUser",
     "VersionFile",
     "VgpuSeries",
     "WheelIndex",
@@ -232,6 +234,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     companions: tuple[Companion, ...] = ()
     stable_companions: tuple[StableCompanion, ...] = ()
     torch_dependents: tuple[TorchDependent, ...] = ()
+    torch_users: tuple[TorchUser, ...] = ()
     library_roles: tuple[LibraryRole, ...] = ()
     extension_builds: tuple[ExtensionBuild, ...] = ()
     late_libraries: tuple[LateLibrary, ...] = ()
@@ -302,6 +305,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "companions": ("torch",),
     "stable_companions": ("package",),
     "torch_dependents": ("package", "version", "torch"),
+    "torch_users": ("package",),
     "library_roles": ("library",),
     "extension_builds": ("package",),
     "late_libraries": ("opener", "version"),

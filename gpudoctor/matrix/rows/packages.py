@@ -22,6 +22,12 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     slug: str
 
 
+class TorchUser(Row, frozen=True, kw_only=True):
+    """A package that requires some torch, so that an installer brings the newest one along."""
+
+    package: str
+
+
 class BuildRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """A file that says what a framework was built for; its patterns are regular expressions with one group."""
 
