@@ -367,6 +367,12 @@ def test_uv_builds_without_isolation_what_the_project_names():
     assert told(text, {"./pyproject.toml": project.partition("[tool.uv]")[0]}) == [(NOT_BUILT, "error")]
 
 
+@pytest.mark.parametrize(("python", "pin"), [("3.9", "==2.17.1"), ("3.12", "==2.21.0"), ("3.8", "")])
+def test_what_takes_the_place_of_a_package_is_pinned_for_the_python(python: str, pin: str):
+    (one,) = findings(f"FROM python:{python}-slim\nRUN pip install tensorflow-gpu")
+    assert lines(one) == f"Dockerfile:2: RUN pip install 'tensorflow[and-cuda]{pin}'"
+
+
 def test_the_devel_image_and_the_release_for_the_cudnn_are_lines_to_copy():
     (one,) = findings(RUNTIME + "RUN pip install flash-attn --no-build-isolation")
     assert lines(one) == "Dockerfile:1: FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel"

@@ -10,7 +10,7 @@ from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.proposals import install_line
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.requirements import Requirement
-from gpudoctor.dockerfile.torch import cuda_of
+from gpudoctor.dockerfile.torch import cuda_of, python_of
 from gpudoctor.dockerfile.unread import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.matrix.versions import figures, package_matches
@@ -78,8 +78,16 @@ def _instead(recipe: Recipe, image: Image, step: Step, one: Requirement, instead
             return f"{place}: leave out pytorch and pytorch-cuda, and install torch by pip"
         url = recipe.matrix.index_url(best)
         return install_line(recipe, image, step.command.line, best.version, best.build, url)
+    instead += _pin(recipe, image, instead)
     in_file = re.search(r"\.(txt|in|toml|ya?ml):\d+$", place) is not None
     return f"{place}: {instead}" if in_file else f"{place}: RUN pip install '{instead}'"
+
+
+def _pin(recipe: Recipe, image: Image, package: str) -> str:
+    """ "==2.21.0", the newest release with wheels for the image's Python; "" if that is unknown."""
+    name, python = package.partition("[")[0], python_of(image)
+    rows = (row for row in recipe.matrix.tables.framework_builds if row.install == name and python in row.pythons)
+    return next((f"=={row.newest}" for row in rows if row.newest), "")
 
 
 @check("GPD617", "image-extension-not-built", "image")
