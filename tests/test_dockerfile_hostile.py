@@ -179,12 +179,26 @@ def test_a_script_is_looked_through_once(text: str):
 
 def test_files_that_are_read_again_and_again_are_bounded():
     with pytest.raises(RecipeError, match=r"line \d+: more than [\d,]+ characters in all its files"):
-        image(BASE + "COPY . .\n" + "RUN bash x.sh\n" * 4900, {"x.sh": "conda\n" * 150_000})
+        runs = "".join(f"RUN bash x{number}.sh\n" for number in range(4900))
+        image(
+            BASE + "COPY . .\n" + runs,
+            dict.fromkeys((f"x{number}.sh" for number in range(4900)), "conda\n" * 150_000),
+        )
+
+
+def test_a_file_that_many_commands_run_is_read_once():
+    assert image(BASE + "COPY . .\n" + "RUN bash x.sh\n" * 4900, {"x.sh": "conda\n" * 150_000}).steps
+
+
+@pytest.mark.parametrize("text", ["a;" * 16_000, "A=$A$A$A\n" * 3_000, "f() {\n" * 4_000, "./x.sh\n" * 4_000])
+def test_a_script_is_no_reason_to_refuse_a_file(text: str):
+    found = image(BASE + "COPY . .\n" + "RUN ./x.sh\n" * 20 + "RUN pip install torch\n", {"x.sh": text})
+    assert found.steps[-1].pip is not None
 
 
 def test_places_to_look_at_are_bounded():
     with pytest.raises(RecipeError, match="more than 10,000 places where a file of the build may lie"):
-        image(BASE + "COPY a b\n" * 4900 + "RUN bash x.sh\n" * 4900)
+        image(BASE + "COPY a b\n" * 4900 + "".join(f"RUN bash x{number}.sh\n" for number in range(4900)))
 
 
 # --- compose files ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The name of the base image."""
+"""The names of base images."""
 
 from __future__ import annotations
 
@@ -17,26 +17,30 @@ def base_removed(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     The matrix has the tags of nvidia/cuda that people asked Docker Hub for in vain. Only names without a registry, or
-    with docker.io, are compared: a company's registry may hold a copy. So may the machine that builds.
+    with docker.io, are compared: a company's registry may hold a copy. So may the machine that builds. Stages that
+    the built one does not need are ignored.
 
     ## Fix safety
     A later update of the same CUDA release changes nothing for torch. Another CUDA release may need another build of
     what is compiled against it.
     """
     for image in recipe.images:
-        found = recipe.matrix.removed_image(image.base) if image.base else None
-        if found is None:
-            continue
-        row, name = found
-        place = image.place(image.base_line)
-        yield Finding(
-            severity="error",
-            confidence="likely",
-            message=f"{image.base} is not on Docker Hub: the build stops here.",
-            saw=image.base or "",
-            want=name or row.instead,
-            subject=place,
-            evidence=(line_of(image, image.base_line, f"FROM {image.base}"),),
-            fixes=(change("Use a tag that is there", f"{place}: FROM {name or row.instead}"),),
-            refs=(row.source,),
-        )
+        for base, line in image.bases:
+            found = recipe.matrix.removed_image(base)
+            if found is None:
+                continue
+            row, name = found
+            place = image.place(line)
+            yield Finding(
+                severity="error",
+                confidence="likely",
+                message=f"{base} is not on Docker Hub: the build stops here.",
+                saw=base,
+                want=name or row.instead,
+                subject=place,
+                evidence=(line_of(image, line, f"FROM {base}"),),
+                fixes=(
+                    change("Use a tag that is there", f"{place}: {f'FROM {name}' if name else f'use {row.instead}'}"),
+                ),
+                refs=(row.source,),
+            )

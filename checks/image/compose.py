@@ -18,6 +18,11 @@ _NVIDIA = """    deploy:
           devices: [{driver: nvidia, count: all, capabilities: [gpu]}]"""
 _HIDING = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 _AMD = """    devices: [/dev/kfd, /dev/dri]"""
+_DEVELOPMENT: dict[Vendor, str] = {
+    "nvidia": '"runArgs": ["--gpus", "all"]',
+    "amd": '"runArgs": ["--device=/dev/kfd", "--device=/dev/dri"]',
+}
+"""What a devcontainer.json says in place of these lines."""
 
 
 @check("GPD620", "compose-no-device", "image")
@@ -49,19 +54,20 @@ def no_device(recipe: Recipe) -> Verdicts:
         if _made_for_others(recipe, started) or (own not in (None, vendor) and _given(started, own)):
             continue  # compose-other-vendor or image-torch-other-vendor reports it
         if service.open:
-            yield NotJudged(f"whether service {service.name} is given a GPU: {service.open}")
+            yield NotJudged(f"whether {service.title[0].lower()}{service.title[1:]} is given a GPU: {service.open}")
             continue
         lines = _NVIDIA if vendor == "nvidia" else _AMD
+        lines = _DEVELOPMENT[vendor] if service.development else lines
         what = "CUDA" if vendor == "nvidia" else "ROCm"
         missing = "/dev/kfd" if vendor == "amd" and service.render else "/dev/dri" if service.kfd else "a GPU"
         yield _about(
             service,
             severity="error" if recipe.gpus or missing != "a GPU" else "warning",
             confidence="likely",
-            message=f"Service {service.name} runs an image for {what} but is not given {missing}.",
+            message=f"{service.title} runs an image for {what} but is not given {missing}.",
             saw="no device lines" if missing == "a GPU" else f"devices without {missing}",
             want=re.sub(r"\s+", " ", lines).strip(),
-            fixes=(change("Give the service a GPU", f"{service.place}: below {service.name}:", *lines.split("\n")),),
+            fixes=(change(f"Give the {service.kind} a GPU", service.below, *lines.split("\n")),),
         )
 
 
@@ -91,7 +97,7 @@ def device_access(recipe: Recipe) -> Verdicts:
             service,
             severity="warning",
             confidence="likely",
-            message=f"Service {service.name} runs as {user}, who is in no group that may open /dev/kfd.",
+            message=f"{service.title} runs as {user}, who is in no group that may open /dev/kfd.",
             saw="no group_add",
             want="group_add with the groups of /dev/kfd and /dev/dri/renderD128",
             fixes=(
@@ -132,14 +138,14 @@ def small_shm(recipe: Recipe) -> Verdicts:
             yield _about(
                 service,
                 severity="note",
-                message=f"Service {service.name} has 64 MiB of shared memory: DataLoader workers and NCCL need more.",
+                message=f"{service.title} has 64 MiB of shared memory: DataLoader workers and NCCL need more.",
                 saw="no shm_size, no ipc",
                 want="shm_size: 8gb, or ipc: host",
                 fixes=(
                     change(
                         "Give the service more shared memory",
-                        f"{service.place}: below {service.name}:",
-                        "    shm_size: 8gb",
+                        service.below,
+                        '"runArgs": ["--shm-size=8gb"]' if service.development else "    shm_size: 8gb",
                     ),
                 ),
             )
@@ -167,7 +173,7 @@ def device_misnamed(recipe: Recipe) -> Verdicts:
                 yield _about(
                     service,
                     severity="error",
-                    message=f"Service {service.name} asks for {device}: no host has a node of that name.",
+                    message=f"{service.title} asks for {device}: no host has a node of that name.",
                     saw=device,
                     want=right,
                     fixes=(change(f"Write {right}", f"{service.place}: {right} in the devices of {service.name}"),),
@@ -201,8 +207,7 @@ def other_vendor(recipe: Recipe) -> Verdicts:
             service,
             severity="error",
             confidence="likely",
-            message=f"Service {service.name} is given {given} GPUs, and {name} is made for {made}: it cannot use "
-            "them.",
+            message=f"{service.title} is given {given} GPUs, and {name} is made for {made}: it cannot use them.",
             saw=f"an image for {made}",
             want=f"an image for {wanted}",
             fixes=(change("Use another image", f"{service.place}: an image of {service.name} for {wanted}"),),
@@ -232,7 +237,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
             yield _about(
                 service,
                 severity="error" if service.given_gpus or service.privileged else "warning",
-                message=f"Service {service.name} sets CUDA_VISIBLE_DEVICES={value}, which hides every GPU: {why}.",
+                message=f"{service.title} sets CUDA_VISIBLE_DEVICES={value}, which hides every GPU: {why}.",
                 saw=f"CUDA_VISIBLE_DEVICES={value}",
                 want="not set, or numbers without quotes",
                 fixes=(

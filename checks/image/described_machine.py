@@ -14,7 +14,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compat import compat_library
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.installs import conda_packages
-from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
 from gpudoctor.dockerfile.unread import copies_environment, installs_unread
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.frameworks.torch.coverage import toolkit_knows
@@ -218,7 +218,7 @@ def extension_archs(recipe: Recipe) -> Verdicts:
                 subject=image.place(setting.line),
                 evidence=(
                     line_of(image, setting.line, f"ENV TORCH_CUDA_ARCH_LIST={setting.value}"),
-                    line_of(image, compiled.command.line, compiled.command.text),
+                    command_of(image, compiled.command),
                 ),
                 fixes=(change(f"Add {dotted(sm)}", f'{image.place(setting.line)}: TORCH_CUDA_ARCH_LIST="{longer}"'),),
             )
@@ -258,17 +258,17 @@ def _why_unknown(recipe: Recipe, image: Image) -> str:
     """Why gpudoctor cannot tell which torch an image contains; "" if it contains none."""
     held = recipe.torch(image)
     if held is not None:
-        where = f"line {held.line}" if held.asked else f"{image.base}"
-        return f"which torch {where} installs"
+        return f"which torch line {held.line} installs" if held.asked else f"which torch {image.base} contains"
     if image.facts is None and image.base != "scratch":
         return f"which torch {image.base or 'an unknown image'} contains"
     if image.facts is not None and image.facts.has_torch:
         return f"which torch remains of that in {image.base}"
     dependents = {row.package for row in recipe.matrix.tables.torch_dependents}
+    dependents |= {row.package for row in recipe.matrix.tables.torch_users}
     for step in image.steps:
         named = {one.name for one in step.pip.requirements} if step.pip else set()
         conda = {name for name in conda_packages(step.command) if "torch" in name}
         if "torch" in named or conda or named & dependents or installs_unread(image, step):
-            return f"which torch line {step.command.line} installs ({step.command.text[:60]})"
+            return f"which torch line {step.command.line} installs ({step.command.shown[:60]})"
     line = copies_environment(image)
     return f"which torch line {line} copies" if line is not None else ""

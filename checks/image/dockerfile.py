@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.proposals import setting_finding
-from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.variables import OVERRIDE, slip_in_devices
 from gpudoctor.finding import Finding
 
@@ -124,7 +124,7 @@ def breaks_system_packages(recipe: Recipe) -> Verdicts:
                     saw="--break-system-packages",
                     want="a virtual environment",
                     subject=image.place(step.command.line),
-                    evidence=(line_of(image, step.command.line, step.command.text),),
+                    evidence=(command_of(image, step.command),),
                     fixes=(
                         change(
                             "Use a virtual environment",

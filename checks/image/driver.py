@@ -13,7 +13,7 @@ from gpudoctor.dockerfile.compat import compat_cuda, named_folders
 from gpudoctor.dockerfile.image import Image, ImageVariable
 from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.dockerfile.proposals import setting_finding
-from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
 from gpudoctor.finding import Evidence, Finding, Severity
 from gpudoctor.matrix.versions import figures
 
@@ -63,7 +63,7 @@ def installs_driver(recipe: Recipe) -> Verdicts:
 def _driver_of(image: Image, command: Command) -> Iterator[Finding]:
     """The parts of a driver that one command installs."""
     names = list(dict.fromkeys(system_packages(command)))
-    where = line_of(image, command.line, command.text)
+    where = command_of(image, command)
     whole = [name for name in names if _DRIVER.match(name)][:_MOST_NAMED]
     if in_turn(command.argv[0], *_INSTALLER):
         whole.append(command.argv[0])
@@ -167,7 +167,7 @@ def _stubs_from_the_end(image: Image) -> Iterator[tuple[Evidence, str]]:
         path = _stub_made_by(command, later)
         later = command
         if path and not command.maybe and path not in removed and not any(fnmatch(path, one) for one in patterns):
-            yield line_of(image, command.line, command.text), path
+            yield command_of(image, command), path
 
 
 def _stub_made_by(command: Command, later: Command | None) -> str:

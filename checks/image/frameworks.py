@@ -16,7 +16,7 @@ from gpudoctor.dockerfile.frameworks import (
     packages_of,
 )
 from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.torch import cuda_of, python_of
 from gpudoctor.dockerfile.unread import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
@@ -67,7 +67,7 @@ def framework_libraries_missing(recipe: Recipe) -> Verdicts:
                 want=", ".join(missing),
                 subject=image.place(one.line),
                 framework=one.row.framework,
-                evidence=(line_of(image, one.line, one.package.step.command.text),),
+                evidence=(command_of(image, one.package.step.command),),
                 fixes=tuple(_ways_to_libraries(recipe, image, one, one.build)),
                 refs=(one.build.source,),
             )
@@ -83,7 +83,7 @@ def _may_have_cuda(image: Image) -> bool:
     for step in image.steps:
         if installs_unread(image, step):
             return True
-        if step.pip is not None:
+        if step.pip is not None and step.pip.tool != "conda":
             if any(one.name.startswith(("nvidia-", "cuda-")) for one in step.pip.requirements):
                 return True
         elif _CUDA.search(step.command.text):
@@ -122,7 +122,7 @@ def _fits(build: FrameworkBuild, image: Image) -> bool:
     facts, python = image.facts, python_of(image)
     if facts is None or not facts.libraries or not facts.cuda or major(build.cuda) != major(facts.cuda):
         return False
-    return cudnn_of(build) in (None, facts.cudnn) and (python is None or python in build.pythons)
+    return cudnn_of(build) in (None, facts.cudnn) and (python is None or not build.pythons or python in build.pythons)
 
 
 def _tool(one: ImageFramework) -> str:
@@ -166,7 +166,7 @@ def framework_other_vendor(recipe: Recipe) -> Verdicts:
                 want=f"a {needed} build",
                 subject=image.place(one.line),
                 framework=one.row.framework,
-                evidence=(line_of(image, one.line, one.package.step.command.text),),
+                evidence=(command_of(image, one.package.step.command),),
                 fixes=_build_for(recipe, image, one, needed)
                 or (change("Use another base image", f"{image.place(image.base_line)}: FROM an image for {own}"),),
             )
@@ -251,7 +251,7 @@ def _overwriting(
         saw=names,
         want=f"{gpu[-1].name} alone",
         subject=image.place(last.step.command.line),
-        evidence=tuple(line_of(image, one.step.command.line, one.step.command.text) for one in ordered),
+        evidence=tuple(command_of(image, one.step.command) for one in ordered),
         fixes=(change(f"Install {gpu[-1].name} alone", f"{advice}."),),
     )
 
@@ -300,6 +300,6 @@ def framework_cpu_only(recipe: Recipe) -> Verdicts:
                 want=f"a {kind} build",
                 subject=image.place(one.line),
                 framework=one.row.framework,
-                evidence=(line_of(image, one.line, one.package.step.command.text),),
+                evidence=(command_of(image, one.package.step.command),),
                 fixes=_build_for(recipe, image, one, kind),
             )

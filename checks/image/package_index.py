@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.proposals import index_of, install_line, torch_finding
-from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.torch import TorchRequest, asked_for, outrun, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix
 from gpudoctor.matrix.versions import figures
@@ -20,7 +20,8 @@ def without_index(recipe: Recipe) -> Verdicts:
     ## Why it matters
     The package index has one build of each release. `torch==2.6.0+cu124` is not on it, so the build of the image
     fails. With `--extra-index-url` pip takes the newest version from both indexes. As soon as the package index has a
-    newer one, pip no longer takes the wanted build.
+    newer one, pip no longer takes the wanted build. AMD's pages of wheels (repo.radeon.com/rocm/manylinux) are no
+    index: pip finds nothing there unless `--find-links` names them.
 
     ## How it is judged
     The check reads the command (with requirements files of the build context), the variables of pip and uv, and the
@@ -45,6 +46,17 @@ def without_index(recipe: Recipe) -> Verdicts:
                 )
             elif asked.source == "both" and not asked.pinned:
                 yield from _outrun(recipe, image, asked)
+            elif any(row.flat and asked.index_url.startswith(row.base) for row in recipe.matrix.tables.wheel_indexes):
+                yield torch_finding(
+                    image,
+                    asked,
+                    "error",
+                    f"{asked.index_url} is a page of wheels, not an index: {asked.tool} finds no torch there.",
+                    "an index",
+                    "--find-links",
+                    (change("Name it as a page", f"{image.place(asked.line)}: --find-links {asked.index_url}"),),
+                    certain=False,
+                )
 
 
 def _image_satisfies(recipe: Recipe, image: Image, asked: TorchRequest) -> bool:
@@ -114,7 +126,7 @@ def backend_auto(recipe: Recipe) -> Verdicts:
                 saw="--torch-backend=auto",
                 want="the name of a build",
                 subject=place,
-                evidence=(line_of(image, step.command.line, step.command.text),),
+                evidence=(command_of(image, step.command),),
                 fixes=(
                     change(
                         "Name the build", f"{place}: --torch-backend={_backend_for(image)}, or the build for the GPU"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.installs import Requirement
 from gpudoctor.dockerfile.proposals import install_line, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
+from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.torch import (
     Held,
     TorchRequest,
@@ -178,10 +178,9 @@ def other_vendor(recipe: Recipe) -> Verdicts:
             continue
         kind = {"nvidia": "CUDA", "amd": "ROCm"}
         row = _of_vendor(recipe, image, held)
-        keep = "leave torch out of the command; the base image has one." if facts.has_torch else ""
         fixes = (
-            (change("Keep the base image's torch", f"{image.place(held.line)}: {keep}"),)
-            if keep
+            (change("Keep the base image's torch", f"{_without(image, held.asked)}; the base image has one."),)
+            if facts.has_torch
             else (
                 change(
                     f"Install the {kind[facts.vendor]} build",
@@ -197,6 +196,12 @@ def other_vendor(recipe: Recipe) -> Verdicts:
             f"built for {kind[held.vendor]}: it finds no GPU.",
             f"{held.build}", f"a {kind[facts.vendor]} build", fixes,
         )  # fmt: skip
+
+
+def _without(image: Image, asked: TorchRequest) -> str:
+    """Where to leave torch out: in the file that names it, or in the command."""
+    file = asked.requirement.file if not asked.locked else ""
+    return f"{file}: leave out torch" if file else f"{image.place(asked.line)}: leave torch out of the command"
 
 
 def _place(held: Held) -> str:
@@ -255,10 +260,11 @@ def torch_replaced(recipe: Recipe) -> Verdicts:
             lost = f"{image.base} loses its torch for Jetson: {new} of the {_place(held)} {made} on aarch64."
             text = lost if held.build == "cpu" or figures(facts.release or "") < _SERVER_STACK else ""
         if text:
-            advice = "leave torch out of the command."
+            advice = f"{_without(image, asked)}."
             if asked.by:
-                advice = f"install {asked.by}, which requires that torch, into a virtual environment of its own."
-            keep = change("Keep the base image's torch", f"{image.place(held.line)}: {advice}")
+                own = f"install {asked.by}, which requires that torch, into a virtual environment of its own."
+                advice = f"{image.place(held.line)}: {own}"
+            keep = change("Keep the base image's torch", advice)
             yield torch_finding(
                 image, asked, "error" if facts.origin == "jetson" else "warning", text, new,
                 f"the torch of {image.base}", (keep,), certain=False,

@@ -92,7 +92,7 @@ def _place(recipe: Recipe, image: Image, finding: Finding) -> tuple[int, str, bo
     if other is not None:
         return other.line, other.text, other.certain
     assert held is not None
-    what = image.base or "" if held.line == image.base_line else "the torch of the image"
+    what = image.base or "" if held.asked is None else "the torch of the image"
     return held.line, what, held.certain
 
 
@@ -132,7 +132,8 @@ def _package_words(remedy: Remedy) -> Iterator[str]:
 def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch, also: list[str]) -> Fix:
     """The fix that writes another torch into the file: where it is installed, or where its base image is named."""
     build = f"{remedy.version}+{remedy.build}"
-    if line == image.base_line:
+    held = recipe.torch(image)
+    if line == image.base_line and (held is None or held.asked is None):
         text = f"{image.place(line)}: FROM an image with torch {build}"
         return change(f"Use a base image with torch {build}", text, *also)
     text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)

@@ -9,6 +9,7 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.conditions import KEYWORDS, Conditions
@@ -29,6 +30,8 @@ EXTRA_VARIABLES = ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL", "PIP_FIND_LINKS"
 _OF_INSTALLERS = (
     *INDEX_VARIABLES,
     *EXTRA_VARIABLES,
+    "PIP_CONSTRAINT",
+    "UV_CONSTRAINT",
     "UV_TORCH_BACKEND",
     "UV_INDEX_STRATEGY",
     "FLASH_ATTENTION_FORCE_BUILD",
@@ -51,6 +54,13 @@ class Command(Struct, frozen=True):
     """The command as written, its words separated by single spaces."""
     writes: str = ""
     """The file that its output goes to."""
+    script: str = ""
+    """The place in the script that it stands in, such as "install.sh:12"; `line` is where the build runs that."""
+
+    @property
+    def shown(self) -> str:
+        """The command, with its place in a script."""
+        return f"{self.script.replace(':', ', line ')}: {self.text}" if self.script else self.text
 
 
 def commands(run: Instruction, variables: Mapping[str, str], bounds: Bounds) -> Iterator[Command]:
@@ -63,6 +73,15 @@ def commands(run: Instruction, variables: Mapping[str, str], bounds: Bounds) -> 
     yield from shell.of_text(run.text, run.line, False, 0, Conditions())
     for document in run.documents:
         yield from shell.of_script(document.text, document.line)
+
+
+def script_commands(
+    text: str, path: str, run: Command, variables: Mapping[str, str], bounds: Bounds
+) -> Iterator[Command]:
+    """The commands of a script that a command runs. What its arguments and functions decide is unknown. Raises
+    BoundError."""
+    for one in _Shell(variables, bounds).of_script(text, 1):
+        yield replace(one, line=run.line, maybe=one.maybe or run.maybe, script=f"{path}:{one.line}")
 
 
 class _Shell:
@@ -140,9 +159,7 @@ class _Shell:
         scope = ChainMap(assigned, self._known) if assigned else self._known
         argv = tuple(part for word in rest[first:] for part in self._parts(word, scope))
         for command in self.called(argv, line, maybe, level):
-            yield Command(
-                command.argv, command.line, command.maybe, _installer_variables(scope), command.text, _written(words)
-            )
+            yield replace(command, variables=_installer_variables(scope), writes=_written(words))
 
     def _whole(self, word: str) -> str:
         return partly_expanded(word, self._known, self._bounds)

@@ -49,6 +49,22 @@ class Service(Struct, frozen=True):
     environment: dict[str, str] = {}
     scaled_to_none: bool = False
     open: str = ""
+    development: bool = False
+    """Whether it is a development container, of a devcontainer.json."""
+
+    @property
+    def title(self) -> str:
+        """How messages name it."""
+        return "The development container" if self.development else f"Service {self.name}"
+
+    @property
+    def kind(self) -> str:
+        return "development container" if self.development else "service"
+
+    @property
+    def below(self) -> str:
+        """Where a fix adds lines."""
+        return f"{self.place}: beside it:" if self.development else f"{self.place}: below {self.name}:"
 
     @property
     def given_gpus(self) -> bool:

@@ -34,17 +34,26 @@ class Conditions:
         self._is_test = self._after_or = False
         self._after_test: Answer = True
         self._groups: list[tuple[bool, Answer]] = []
+        self._around: list[Answer] = [True]
+        """For each open group, whether what is around it runs."""
+        self._last_sign = ""
+        self._function = False
+        """Whether the next `{` opens a function, of which it is unknown whether it is called."""
 
     @property
     def runs(self) -> Answer:
         """Whether the next command runs and has to succeed. One after `a || b &&` does: if both fail, the build
         fails, too. One between `if` and `then` may fail."""
         answers = [None if one.testing else one.runs for one in self._open]
-        answers += [answer for pair in (*self._groups, (self._after_or, self._after_test)) for answer in _of(pair)]
+        answers += [self._around[-1], *_of((self._after_or, self._after_test))]
         return False if False in answers else None if None in answers else True
 
     def command(self, words: list[str], expanded: Sequence[str]) -> None:
         """A command begins; `expanded` are its words with the known variables replaced."""
+        self._last_sign = ""
+        self._function = self._function and words[:1] == ["{"]
+        if words and words[0] == "function":
+            self._function, words, expanded = True, words[2:], expanded[2:]
         while words and words[0] in KEYWORDS:
             self._keyword(words[0])
             words, expanded = words[1:], expanded[1:]
@@ -67,6 +76,8 @@ class Conditions:
             self._open.pop()
         elif word == "{":
             self.sign("(")
+            if self._function:
+                self._function, self._around[-1] = False, _both(self._around[-1], None)
         elif word == "}":
             self.sign(")")
         elif self._open:
@@ -81,11 +92,16 @@ class Conditions:
 
     def sign(self, sign: str) -> None:
         """An operator or a parenthesis."""
+        self._function |= sign == ")" and self._last_sign == "("
+        self._last_sign = sign
         if sign == "(":
             self._groups.append((self._after_or, self._after_test))
+            here, test = _of((self._after_or, self._after_test))
+            self._around.append(_both(self._around[-1], _both(here, test)))
             self._after_or, self._after_test = False, True
         elif sign == ")":
             self._after_or, self._after_test = self._groups.pop() if self._groups else (False, True)
+            del self._around[len(self._groups) + 1 :]
         elif sign == "&&":
             test = self._test if self._is_test else True
             self._after_or, self._after_test = False, _both(self._after_test, test)

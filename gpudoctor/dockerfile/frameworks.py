@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.installs import Requirement
+from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.torch import python_of
 from gpudoctor.matrix.versions import figures, package_matches
 
@@ -53,6 +54,10 @@ class ImageFramework(Struct, frozen=True):
     """Whether the CUDA libraries that it needs come with it."""
     cpu: bool = False
     """Whether it is a CPU build for certain."""
+    by: str = ""
+    """The package that brings it, if the file does not name it."""
+    cudnn: str | None = None
+    """The major release of the cuDNN that it needs here."""
 
     @property
     def line(self) -> int:
@@ -65,7 +70,8 @@ class ImageFramework(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return f"{self.row.title} {self.version}".strip()
+        brought = f" of {self.by}" if self.by else ""
+        return f"{self.row.title} {self.version}{brought}".replace("  ", " ").strip()
 
 
 def packages_of(image: Image) -> tuple[tuple[InstalledPackage, ...], ...]:
@@ -103,6 +109,11 @@ def _framework(
     row: Framework, by_name: dict[str, InstalledPackage], image: Image, python: str | None, matrix: Matrix
 ) -> ImageFramework | None:
     there = [by_name[name] for name in row.packages if name in by_name]
+    by = ""
+    users = [by_name[name] for name in row.brought_by if name in by_name]
+    if not there and users and package_matches(row.brought_by[users[0].name], users[0].pinned or "999"):
+        there = [replace(users[0], requirement=Requirement(row.packages[0], file=users[0].requirement.file))]
+        by, by_name = users[0].name, {**by_name, row.packages[0]: there[0]}
     if not there:
         return None
     package = there[0]
@@ -129,7 +140,8 @@ def _framework(
         any(re.fullmatch(rf"{one}(_pip|-pip)?", extra) for extra in extras) for one in needed
     )
     version = package.pinned or (build.newest if build.install == package.name else None) or ""
-    return ImageFramework(row, package, build, version, whole)
+    cudnn = cudnn_of(build) if users or not row.brought_by else None
+    return ImageFramework(row, package, build, version, whole, by=by, cudnn=cudnn)
 
 
 def _chosen(rows: list[FrameworkBuild], package: InstalledPackage, python: str | None) -> FrameworkBuild | None:
@@ -162,6 +174,8 @@ def major(cuda: str | None) -> str:
 
 def cudnn_of(build: FrameworkBuild) -> str | None:
     """The major release of the cuDNN that a build opens."""
+    if build.cudnn:
+        return build.cudnn
     found = (name.removeprefix("libcudnn.so.") for name in build.opens if name.startswith("libcudnn.so."))
     return next(found, None)
 
@@ -180,9 +194,8 @@ def missing_libraries(image: Image, framework: ImageFramework, matrix: Matrix) -
     missing = []
     if not facts.libraries or major(facts.cuda) != major(build.cuda):
         missing.append(f"the libraries of CUDA {major(build.cuda)}")
-    cudnn = cudnn_of(build)
-    if cudnn is not None and facts.cudnn != cudnn:
-        missing.append(f"cuDNN {cudnn}")
+    if framework.cudnn is not None and facts.cudnn != framework.cudnn:
+        missing.append(f"cuDNN {framework.cudnn}")
     return tuple(missing)
 
 

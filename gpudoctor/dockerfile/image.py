@@ -13,10 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
-from gpudoctor.dockerfile.commands import Command, commands
+from gpudoctor.dockerfile.commands import Command, commands, script_commands
+from gpudoctor.dockerfile.conda import conda_installs
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
-from gpudoctor.dockerfile.locks import uv_sync
-from gpudoctor.dockerfile.scripts import Script, installing_script
+from gpudoctor.dockerfile.locks import project_install
+from gpudoctor.dockerfile.scripts import Script, for_a_shell, installing_script, installs_torch, script_path
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
 from gpudoctor.dockerfile.variables import expanded, partly_expanded, without
 from gpudoctor.dockerfile.words import UnclosedError, words
@@ -26,12 +27,30 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import BaseImage
 
 _LONGEST_LIST = 200
-_ENVIRONMENT = re.compile(r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?)/?$")
+_WORKSPACE = "/workspaces/project"
+_DEPTH = 3
+"""Scripts that run scripts."""
+_LONGEST_SCRIPT, _SCRIPT_TEXT = 32 << 10, 128 << 10
+"""Characters of one script whose commands are followed, and of all."""
+_ENVIRONMENT = re.compile(r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?|\.local|usr/local(/lib)?)/?$")
 """A Python environment, or what is installed in one."""
+_INTO_FOLDER = re.compile(r" (--prefix|--target|--root|-t)[= ]")
+_FROM = re.compile(r"\bfrom=([^,\s]+)")
+"""What COPY --from and RUN --mount=type=bind,from= name."""
 _INSTALLER = re.compile(r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b")
 
 Read = Callable[[str], "str | None"]
 """Reads a file of the build context; None if that is not possible."""
+
+
+class Later(Struct, frozen=True):
+    """Commands that run once in a container, in a folder of the host that is mounted there."""
+
+    file: str
+    commands: tuple[tuple[int, str], ...]
+    """Each with its line in the file."""
+    read: Read
+    """Reads the files of that folder."""
 
 
 class ImageVariable(Struct, frozen=True):
@@ -47,6 +66,7 @@ class Copied(Struct, frozen=True):
 
     sources: tuple[str, ...]
     target: str
+    """Its path below the root of the image."""
     line: int
     origin: str | None = None
     followed: bool = False
@@ -78,6 +98,8 @@ class Image(Struct, frozen=True, eq=False):
     steps: tuple[Step, ...] = ()
     copied: tuple[Copied, ...] = ()
     user: str = ""
+    bases: tuple[tuple[str, int], ...] = ()
+    """Every image that the build starts from or copies from, with its line: also those of other stages."""
 
     def place(self, line: int) -> str:
         """A place in the file: "Dockerfile:12"."""
@@ -109,9 +131,10 @@ def read_dockerfile(
     arguments: Mapping[str, str] = {},
     target: str = "",
     bounds: Bounds | None = None,
+    later: Later | None = None,
 ) -> Image:
     """The image of a Dockerfile. `arguments` are those of --build-arg, `target` is a stage ("": the last one).
-    Stages that it is not built from are ignored, as a builder does.
+    Stages that it is not built from are ignored, as a builder does. `later` runs in a container of the image.
 
     Raises RecipeError for a text that no builder accepts, or if a bound is exceeded.
     """
@@ -120,6 +143,8 @@ def read_dockerfile(
     stages = _stages(parse(text, bounds), build, bounds)
     chain = _chain(_chosen(stages, target))
     build.run(chain)
+    if later is not None:
+        build.run_later(later, chain[0])
     copied = _followed(stages, chain, build, matrix)
     base = chain[-1].image
     facts = matrix.base_image(base) if base else None
@@ -134,6 +159,7 @@ def read_dockerfile(
         steps=tuple(build.steps),
         copied=copied,
         user=build.user,
+        bases=tuple(_bases(stages, chain[0])),
     )
 
 
@@ -149,34 +175,67 @@ def _followed(stages: list[_Stage], chain: list[_Stage], build: _Build, matrix: 
     """What was copied. The commands that fill a Python environment in another stage become commands of this image, if
     the environment is copied as a whole, and the stage's base image is known to bring no torch."""
     copied = list(build.copied)
-    done: set[int] = set()
+    others: dict[int, list[Step]] = {}
     for number, one in enumerate(copied):
-        origin = _origin(stages, one)
-        if origin is None or origin in chain or not any(_ENVIRONMENT.search(source) for source in one.sources):
+        origin = _origin(stages, one.origin)
+        if origin is None or origin in chain:
+            continue
+        whole = any(_ENVIRONMENT.search(source) for source in one.sources)
+        if not whole and not any(_INTO_FOLDER.search(each.text) for each in origin.instructions):
             continue
         base = _chain(origin)[-1].image
         facts = matrix.base_image(base) if base else None
         if facts is None or facts.has_torch:
             continue
-        copied[number] = replace(one, followed=True)
-        if id(origin) not in done:
-            done.add(id(origin))
+        if id(origin) not in others:
             other = build.another()
             other.run(_chain(origin))
-            own = (step for step in other.steps if _fills_an_environment(step))
-            build.steps[:] = sorted((*build.steps, *own), key=lambda step: step.command.line)
+            others[id(origin)] = [step for step in other.steps if _fills_an_environment(step)]
+        folders = {step.pip.folder.rstrip("/") for step in others[id(origin)] if step.pip and step.pip.folder}
+        if whole or any(source.rstrip("/") in folders for source in one.sources):
+            copied[number] = replace(one, followed=True)
+            own, others[id(origin)] = others[id(origin)], []
+            build.steps[:] = sorted((*build.steps, *map(_installed_here, own)), key=lambda step: step.command.line)
     return tuple(copied)
 
 
-def _origin(stages: list[_Stage], copied: Copied) -> _Stage | None:
+def _origin(stages: list[_Stage], name: str | None) -> _Stage | None:
     """The stage that something is copied from: by its name, or by its number."""
     named = {stage.name.lower(): stage for stage in reversed(stages) if stage.name}
     numbered = {str(number): stage for number, stage in enumerate(stages)}
-    return named.get((copied.origin or "").lower()) or numbered.get(copied.origin or "")
+    return named.get((name or "").lower()) or numbered.get(name or "")
+
+
+def _bases(stages: list[_Stage], wanted: _Stage) -> Iterator[tuple[str, int]]:
+    """The images that a stage needs. A builder skips the stages that it does not."""
+    open_, done = [wanted], set[int]()
+    while open_:
+        stage = open_.pop()
+        if id(stage) in done:
+            continue
+        done.add(id(stage))
+        if stage.parent is not None:
+            open_.append(stage.parent)
+        elif stage.image:
+            yield stage.image, stage.line
+        for one in stage.instructions:
+            for name in _FROM.findall(" ".join(one.flags)):
+                origin = _origin(stages, name)
+                if origin is not None:
+                    open_.append(origin)
+                elif ":" in name and "$" not in name:
+                    yield name, one.line
+
+
+def _installed_here(step: Step) -> Step:
+    """A step whose folder was copied to where the image's own Python looks."""
+    return replace(step, pip=replace(step.pip, elsewhere=False)) if step.pip and step.pip.folder else step
 
 
 def _fills_an_environment(step: Step) -> bool:
-    return step.pip is not None or step.script is not None or _INSTALLER.search(step.command.text) is not None
+    """Whether a step installs something, or configures what installs."""
+    words = f"{step.command.text} {step.command.writes}"
+    return step.pip is not None or step.script is not None or _INSTALLER.search(words) is not None
 
 
 @contextmanager
@@ -238,6 +297,10 @@ class _Build:
         self.copied: list[Copied] = []
         self.folder, self.user, self.machine = "/", "", "x86_64"
         self._locks: dict[str, str | None] = {}
+        self._scripts: dict[str, str | None] = {}
+        self._script_text, self._script_bounds = _SCRIPT_TEXT, Bounds()
+        self._entrypoint: Instruction | None = None
+        self._command: Instruction | None = None
         self.begin()
 
     def run(self, chain: list[_Stage]) -> None:
@@ -248,6 +311,10 @@ class _Build:
             for one in stage.instructions:
                 with _with_line(one):
                     self.apply(one)
+        for last in (self._entrypoint, self._command):
+            if last is not None:
+                with _with_line(last):
+                    self._started(last)
 
     def another(self) -> _Build:
         """An empty image of the same build."""
@@ -291,20 +358,86 @@ class _Build:
         elif one.name in ("COPY", "ADD") and not one.documents:
             words = [path(self._expanded(word)) for word in (one.argv or self._words(one.text))]
             if len(words) > 1:
-                self.copied.append(Copied(tuple(words[:-1]), words[-1], one.line, one.flag("from")))
+                target = posixpath.normpath(posixpath.join(self.folder, words[-1]))
+                self.copied.append(Copied(tuple(words[:-1]), path(target), one.line, one.flag("from")))
+        elif one.name == "ENTRYPOINT":
+            self._entrypoint, self._command = one, None
+        elif one.name == "CMD":
+            self._command = one
         elif one.name == "RUN":
             files = _Files(self.folder, self.copied, one, self._read, self._bounds)
-            for command in commands(one, self._known, self._bounds):
-                install = pip_install(command, files, self._bounds) or self._synced(command, files)
+            self._take(commands(one, self._known, self._bounds), files, 0)
+
+    def _take(self, found: Iterator[Command], files: _Files, depth: int) -> None:
+        """The commands of a RUN, and those of the shell scripts that they run."""
+        for command in found:
+            if command.argv[0] == "cd":
+                files.enter(command)
+            script = script_path(command.argv)
+            text = self._script(script, files) if script else None
+            followed = self._followed(script, text, command) if text is not None and depth < _DEPTH else None
+            if text is not None and followed is not None:
+                folder, before = files.folder, len(self.steps)
+                self._take(iter(followed), files, depth + 1)
+                files.folder = folder
+                seen = any(step.pip is not None and step.pip.asks_for("torch") for step in self.steps[before:])
+                missed = not seen and installs_torch(text)
+                self.steps.append(Step(command, script=Script(script, names_torch=True) if missed else None))
+                continue
+            for install in self._installs(command, files):
                 if install is not None and install.asks_for("torch") and not install.locked:
                     self._bounds.torches.spend()
-                self.steps.append(Step(command, install, installing_script(command, files)))
+                self.steps.append(Step(command, install, installing_script(script, text)))
+
+    def _script(self, path: str, files: _Files) -> str | None:
+        """The text of a script. Each is read once."""
+        whole = files.whole(path)
+        if whole not in self._scripts:
+            self._scripts[whole] = files(path)
+        return self._scripts[whole]
+
+    def _followed(self, path: str, text: str, command: Command) -> tuple[Command, ...] | None:
+        """The commands of a shell script; None for another script, or one that is over a bound. Scripts have bounds
+        of their own: a long one, such as `configure`, is no reason to refuse the Dockerfile that runs it."""
+        self._script_text -= len(text)
+        if not for_a_shell(path, text) or len(text) > _LONGEST_SCRIPT or self._script_text < 0:
+            return None
+        try:
+            return tuple(script_commands(text, path, command, self._known, self._script_bounds))
+        except BoundError:
+            return None
+
+    def _installs(self, command: Command, files: _Files) -> tuple[PipInstall | None, ...]:
+        """What a command installs. With environment.yml both conda and pip install something."""
+        of_conda = conda_installs(command, files, self._bounds, self.machine)
+        if of_conda:
+            return of_conda
+        return (pip_install(command, files, self._bounds, self.machine) or self._synced(command, files),)
+
+    def _started(self, one: Instruction) -> None:
+        """What a container surely installs by pip when it starts."""
+        files = _Files(self.folder, self.copied, one, self._read, self._bounds)
+        before = len(self.steps)
+        self._take(commands(one, self._known, self._bounds), files, 0)
+        self.steps[before:] = [
+            step for step in self.steps[before:] if step.pip is not None and not step.command.maybe
+        ]
+
+    def run_later(self, later: Later, stage: _Stage) -> None:
+        """Commands that run in a container of the image, whose places are in another file."""
+        mount = Copied((".",), _WORKSPACE, stage.line)
+        for line, text in later.commands:
+            one = Instruction(stage.line, "RUN", text)
+            files = _Files(_WORKSPACE, [mount], one, later.read, self._bounds)
+            found = commands(one, self._known, self._bounds)
+            with _with_line(one):
+                self._take((replace(command, script=f"{later.file}:{line}") for command in found), files, 0)
 
     def _synced(self, command: Command, files: _Files) -> PipInstall | None:
-        """What a `uv sync` installs. Each lock file is read once, however many commands use it."""
+        """What a `uv sync` or `poetry install` installs. Each lock file is read once."""
 
         def read(path: str) -> str | None:
-            whole = posixpath.normpath(posixpath.join(self.folder, path))
+            whole = files.whole(path)
             if whole not in self._locks:
                 self._bounds.locks.spend()
                 self._locks[whole] = files.lock(path)
@@ -312,7 +445,7 @@ class _Build:
                 self._bounds.torches.spend()
             return self._locks[whole]
 
-        return uv_sync(command, read, self.machine)
+        return project_install(command, files, read, self._bounds, self.machine)
 
     def _expanded(self, text: str) -> str:
         return partly_expanded(text, self._known, self._bounds)
@@ -362,33 +495,49 @@ class _Files:
     """Requirements files and scripts of a RUN, found in the build context through their COPY or mount."""
 
     def __init__(self, folder: str, copied: list[Copied], run: Instruction, read: Read, bounds: Bounds) -> None:
-        self._folder, self._copied, self._read, self._bounds = folder, copied, read, bounds
+        self.folder = folder
+        """The working directory; "" where a `cd` leaves it open."""
+        self._copied, self._read, self._bounds = copied, read, bounds
         self._mounts: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         for flag in run.flags:
             options = dict(part.partition("=")[::2] for part in flag.removeprefix("--mount=").split(","))
             if options.get("type") == "bind" and "from" not in options:
                 target = options.get("target") or options.get("dst") or options.get("destination") or ""
                 source = options.get("source") or options.get("src") or target
-                self._mounts.setdefault(self._whole(target), source)
+                self._mounts.setdefault(self.whole(target), source)
 
     def __call__(self, path: str) -> str | None:
-        text = None if "$" in path or "://" in path or len(path) > PATH else self._found(self._whole(path))
+        text = self.lock(path)
         self._bounds.text.spend(len(text or ""))
         return text
 
+    def shown(self, path: str) -> str:
+        """The name of a file that was read, in the build context."""
+        return posixpath.normpath(self._names.get(self.whole(path), path)).lstrip("/")
+
+    def enter(self, command: Command) -> None:
+        """The `cd` of a command."""
+        target = next(iter(command.argv[1:]), "$HOME")
+        unclear = command.maybe or set(target) & set("$~`") or target == "-"
+        self.folder = "" if unclear else path(posixpath.join(self.folder or "/?", target))
+
     def lock(self, path: str) -> str | None:
         """A lock file. It may be as large as all other files together, and has a bound of its own."""
-        return None if "$" in path or "://" in path or len(path) > PATH else self._found(self._whole(path))
+        if "$" in path or "://" in path or len(path) > PATH or not (self.folder or path.startswith("/")):
+            return None
+        return self._found(self.whole(path))
 
     def _found(self, whole: str) -> str | None:
         if whole in self._mounts:
+            self._names[whole] = self._mounts[whole]
             return self._read(self._mounts[whole])
         own = (copied for copied in reversed(self._copied) if copied.origin is None)
         texts = (self._from_copy(copied, whole) for copied in own)
         return next((text for text in texts if text is not None), None)
 
     def _from_copy(self, copied: Copied, whole: str) -> str | None:
-        target = self._whole(copied.target)
+        target = copied.target
         for source in copied.sources:
             self._bounds.places.spend()
             candidates = []
@@ -398,8 +547,10 @@ class _Files:
                 candidates.append(posixpath.join(source, whole[len(target.rstrip("/")) + 1 :]))
             for candidate in candidates:
                 if (text := self._read(candidate)) is not None:
+                    self._names[whole] = candidate
                     return text
         return None
 
-    def _whole(self, path: str) -> str:
-        return posixpath.normpath(posixpath.join(self._folder, path))
+    def whole(self, path: str) -> str:
+        """The path below the root of the image."""
+        return posixpath.normpath(posixpath.join(self.folder, path))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from gpudoctor.dockerfile.bounds import BoundError, Bounds
+from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
+from gpudoctor.dockerfile.projects import Choice
+from gpudoctor.dockerfile.requirements import Collected, Read, Requirement
 
 _WITH_VALUE = frozenset({
     "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-r", "--requirement", "-c", "--constraint", "-t",
@@ -22,44 +24,31 @@ _WITH_VALUE = frozenset({
     "--python-platform", "--resolution", "--prerelease", "--link-mode", "--overrides",
     "--override", "--reinstall-package",
 })  # fmt: skip
-_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*) ?(\[[^\]]*\])? ?(@ ?\S+|(?:[=<>!~][^;#]*)?) ?(;.*)?")
-_OPTION = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|-r|--requirement)[ =]\s*(\S+)")
-_LONGEST, _PARENTHESES = 1000, 10
-"""Limits for a requirement without its hashes, and for its marker."""
-_DEPTH = 16
-_NAME = re.compile(r"[-_.]+")
-
-
-class Requirement(Struct, frozen=True):
-    """One requested package. `specifier` is "==2.6.0+cu124", "" or "@ URL"."""
-
-    name: str
-    specifier: str = ""
-    extras: str = ""
-    file: str = ""
-    """The requirements file that names it, with the line."""
-
-    @property
-    def exact(self) -> str:
-        """The version that it pins, with its local part; "" if it is open."""
-        found = re.fullmatch(r"={2,3}([^*,]+)", self.specifier)
-        return found[1] if found else ""
 
 
 class PipInstall(Struct, frozen=True):
-    """One `pip install` or `uv pip install`, with the indexes that it names."""
+    """What one command installs: a `pip install`, with the indexes that it names, or one of uv, poetry or conda."""
 
     tool: str
-    """pip or uv."""
+    """pip, uv, poetry or conda."""
     requirements: tuple[Requirement, ...]
     index_urls: tuple[str, ...] = ()
     extra_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     backend: str = ""
+    """The build that it names apart from torch: with --torch-backend, or with conda's pytorch-cuda."""
     flags: tuple[str, ...] = ()
     executable: str = ""
     incomplete: bool = False
     """Whether a file or text that also decides what is installed, and from where, is unknown."""
+    unread: bool = False
+    """Whether it also installs packages that are not known, such as those that a setup.py requires."""
+    beside_torch: tuple[str, ...] = ()
+    """Packages that uv builds without isolation, by the settings of the project."""
+    folder: str = ""
+    """The folder that it installs into, if that is not the Python's own: with --prefix or --target."""
+    channel: str = ""
+    """The channel of conda that its torch comes from, if it is known."""
     locked: bool = False
     """Whether a lock file names exactly what is installed (`uv sync`); of its packages only torch is read."""
     elsewhere: bool = False
@@ -70,134 +59,108 @@ class PipInstall(Struct, frozen=True):
         return next((requirement for requirement in self.requirements if requirement.name == name), None)
 
 
-def pip_install(command: Command, read: Callable[[str], str | None], bounds: Bounds) -> PipInstall | None:
-    """What a command installs by pip or uv. `read` gives a requirements file of the image. Raises BoundError."""
+def pip_install(command: Command, read: Read, bounds: Bounds, machine: str) -> PipInstall | None:
+    """What a command installs by pip or uv. `read` gives a file of the image. Raises BoundError."""
     found = _pip_words(command.argv)
     if found is None:
         return None
-    tool, words = found
-    options: dict[str, list[str]] = {}
-    flags, requirements = [], []
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("-") or word == "-":
-            requirements += _requirement(word)
-            continue
-        name, equals, value = word.partition("=")
-        if re.fullmatch(r"-[ifrcte].+", word) and not word.startswith("--"):
-            name, equals, value = word[:2], "=", word[2:]
-        if name in _WITH_VALUE:
-            options.setdefault(name, []).append(value if equals else next(rest, ""))
-        flags.append(name)
-    files = _RequirementsFiles(requirements, options, read, bounds)
-    missing = [path for path in (*options.get("-r", ()), *options.get("--requirement", ())) if not files.add(path)]
+    tool, verb, words = found
+    plain, options, flags = parted(words, _WITH_VALUE)
+    if verb == "sync":  # uv pip sync: its words are requirements files
+        plain, options["-r"] = [], plain
+
+    def given(*names: str) -> tuple[str, ...]:
+        return tuple(value for name in names for value in options.get(name, ()))
+
+    choice = Choice(
+        extras=given("--extra"),
+        groups=given("--group"),
+        all_extras="--all-extras" in flags,
+        sources="uv" if tool == "uv" and "--no-sources" not in flags else "",
+    )
+    collected = Collected(read, bounds, machine, choice)
+    for path in (*given("-c", "--constraint"), *command.variables.get(f"{tool.upper()}_CONSTRAINT", "").split()):
+        collected.constraint(path)
+    for group in given("--group"):
+        path, _, name = group.rpartition(":")
+        collected.table(path or "pyproject.toml", replace(choice, groups=(name,), project=False))
+    for word in (*plain, *given("-e", "--editable")):
+        collected.word(word, alone="--no-deps" in flags)
+    for path in given("-r", "--requirement"):
+        collected.file(path)
+    return install_of(tool, collected, command, options, flags)
+
+
+def install_of(
+    tool: str,
+    collected: Collected,
+    command: Command,
+    options: Mapping[str, list[str]] = {},
+    flags: tuple[str, ...] = (),
+) -> PipInstall:
+    """What a command installs, by its options and those of the files that it names."""
+
+    def given(*names: str) -> tuple[str, ...]:
+        texts = (text for name in names for text in (*options.get(name, ()), *collected.options.get(name, ())))
+        return tuple(texts)
+
     return PipInstall(
         tool=tool,
-        requirements=tuple(requirements),
-        index_urls=(*options.get("-i", ()), *options.get("--index-url", ()), *options.get("--default-index", ())),
-        extra_urls=(*options.get("--extra-index-url", ()), *options.get("--index", ())),
-        find_links=(*options.get("-f", ()), *options.get("--find-links", ())),
-        backend=next(iter(options.get("--torch-backend", ())), ""),
-        flags=tuple(flags),
+        requirements=tuple(replace(one, file=one.file or command.script) for one in collected.requirements()),
+        index_urls=collected.torch_index or given("-i", "--index-url", "--default-index"),
+        extra_urls=(*given("--extra-index-url", "--index"), *collected.extra_indexes),
+        find_links=given("-f", "--find-links"),
+        backend=next(iter(given("--torch-backend")), ""),
+        flags=flags,
         executable=command.argv[0],
-        incomplete="$" in command.text or bool(missing) or bool({"-c", "--constraint"} & options.keys()),
+        incomplete="$" in command.text or collected.missing,
+        unread=collected.unread,
+        beside_torch=collected.beside_torch,
+        folder=next(iter(given("--prefix", "-t", "--target", "--root")), ""),
         elsewhere=any(name in options for name in ("-t", "--target", "--platform", "--python-version", "--root")),
     )
 
 
-def _pip_words(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
-    """(tool, words after `install`) of a command that installs packages."""
+def parted(
+    words: Sequence[str], with_value: Collection[str]
+) -> tuple[list[str], dict[str, list[str]], tuple[str, ...]]:
+    """The plain words of a command, its options with their values, and all its options."""
+    plain: list[str] = []
+    options: dict[str, list[str]] = {}
+    flags: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-") or word == "-":
+            plain.append(word)
+            continue
+        name, equals, value = word.partition("=")
+        if re.fullmatch(r"-[ifrcte].+", word) and not word.startswith("--"):
+            name, equals, value = word[:2], "=", word[2:]
+        if name in with_value:
+            options.setdefault(name, []).append(value if equals else next(rest, ""))
+        flags.append(name)
+    return plain, options, tuple(flags)
+
+
+_VERBS = {("pip", "install"): "install", ("pip", "sync"): "sync", ("add",): "add"}
+"""What uv says for an installation into the environment."""
+
+
+def _pip_words(argv: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]] | None:
+    """(tool, verb, words after it) of a command that installs packages."""
     name = os.path.basename(argv[0])
     rest = argv[1:]
-    if re.fullmatch(r"python[\d.]*", name) and rest[:1] in (("-m",), ("-mpip",)):
+    if re.fullmatch(r"python[\d.]*|\$\{?\w*PY\w*\}?", name) and rest[:1] in (("-m",), ("-mpip",)):
         rest = rest[1:] if rest[0] == "-mpip" else rest[2:] if rest[1:2] in (("pip",), ("uv",)) else ()
         name = "uv" if argv[2:3] == ("uv",) else "pip"
-    if re.fullmatch(r"pip[\d.]*", name):
-        while rest and rest[0].startswith("-"):
-            rest = rest[1:]
-        return ("pip", rest[1:]) if rest[:1] == ("install",) else None
+    while rest and rest[0].startswith("-"):
+        rest = rest[1:]
+    if re.fullmatch(r"pip[\d.]*|\$\{?\w*PIP\w*\}?", name):
+        return ("pip", "install", rest[1:]) if rest[:1] == ("install",) else None
     if name == "uv":
-        while rest and rest[0].startswith("-"):
-            rest = rest[1:]
-        return ("uv", rest[2:]) if rest[:2] == ("pip", "install") else None
+        found = next((words for words in _VERBS if rest[: len(words)] == words), None)
+        return ("uv", _VERBS[found], rest[len(found) :]) if found else None
     return None
-
-
-def torch_wheel(word: str) -> str:
-    """The version in the name of a wheel file of torch: "2.2.0a0+git8ac9b20"; "" for any other word."""
-    found = re.fullmatch(r"(?:.*/)?torch-(\d[^-/]*)-[^/]*\.whl", word)
-    return found[1].replace("%2B", "+") if found else ""
-
-
-def _requirement(word: str, file: str = "") -> list[Requirement]:
-    if torch_wheel(word):
-        return [Requirement("torch", f"@ {word}", file=file)]
-    if "://" in word and "@" not in word.split("://", maxsplit=1)[0]:
-        return []
-    plain = " ".join(word.split())
-    found = _REQUIREMENT.fullmatch(plain) if len(plain) <= _LONGEST else None
-    if found is None or "/" in found[1] or word.endswith((".whl", ".txt", ".tar.gz")) or word in (".", ".."):
-        return []
-    return [Requirement(_NAME.sub("-", found[1]).lower(), found[3].replace(" ", ""), found[2] or "", file)]
-
-
-class _RequirementsFiles:
-    """Reads requirements files into the requirements of a command, each file once."""
-
-    def __init__(
-        self,
-        requirements: list[Requirement],
-        options: dict[str, list[str]],
-        read: Callable[[str], str | None],
-        bounds: Bounds,
-    ) -> None:
-        self._requirements, self._options, self._read, self._bounds = requirements, options, read, bounds
-        self._seen: set[str] = set()
-
-    def add(self, path: str, name: str = "", depth: int = 1) -> bool:
-        """Add a file and the files that it includes; False if it cannot be read. `name` is its name in messages."""
-        if path in self._seen:
-            return True
-        if depth > _DEPTH:
-            raise BoundError(f"requirements files that include each other more than {_DEPTH} deep")
-        text = self._read(path)
-        if text is None:
-            return False
-        self._seen.add(path)
-        for number, line in enumerate(text.splitlines(), start=1):
-            bare = line.strip()
-            if not bare or bare[0] == "#":
-                continue
-            words = re.sub(r"\s#.*", "", bare).strip().rstrip("\\").strip()
-            if option := _OPTION.match(words):
-                self._option(option[1], option[2], path, depth)
-            elif words and not words.startswith("-"):
-                self._bounds.requirements.spend()
-                plain = re.sub(r"\s--hash=\S+.*", "", words)
-                if len(plain) <= _LONGEST and not _excludes_linux(plain):
-                    self._requirements += _requirement(plain, f"{name or path}:{number}")
-        return True
-
-    def _option(self, name: str, value: str, path: str, depth: int) -> None:
-        self._bounds.requirements.spend()
-        if name in ("-r", "--requirement"):
-            self.add(os.path.normpath(os.path.join(os.path.dirname(path), value)), value, depth + 1)
-        else:
-            self._options.setdefault(name, []).append(value)
-
-
-@lru_cache
-def _excludes_linux(requirement: str) -> bool:
-    """Whether a marker excludes Linux."""
-    marker = requirement.partition(";")[2]
-    if not marker or marker.count("(") > _PARENTHESES:
-        return bool(marker)
-    from packaging.markers import InvalidMarker, Marker
-
-    try:
-        return not Marker(marker).evaluate({"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"})
-    except (InvalidMarker, ValueError, KeyError, RecursionError):
-        return True
 
 
 def system_packages(command: Command) -> Iterator[str]:

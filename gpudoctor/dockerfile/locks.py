@@ -1,4 +1,4 @@
-"""The torch that `uv sync` installs: that of uv.lock, for the extras of the command."""
+"""The torch that `uv sync` and `poetry install` install: that of their lock file, or what pyproject.toml requires."""
 
 from __future__ import annotations
 
@@ -6,32 +6,38 @@ import os.path
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
-from gpudoctor.dockerfile.installs import PipInstall, Requirement
-
-if TYPE_CHECKING:
-    from packaging.markers import Marker
+from gpudoctor.dockerfile.installs import PipInstall, install_of, parted
+from gpudoctor.dockerfile.markers import applies
+from gpudoctor.dockerfile.projects import Choice
+from gpudoctor.dockerfile.requirements import Collected, Read, Requirement
 
 _PACKAGE_INDEX = "https://pypi.org/simple"
-_WITH_VALUE = ("--extra", "--group", "--python", "-p", "--link-mode", "--project", "--directory", "--cache-dir")
+_FOLDER = ("--project", "--directory", "-C", "-P")
+_WITH_VALUE = frozenset({
+    *_FOLDER, "--extra", "--group", "--python", "-p", "--link-mode", "--cache-dir", "-E", "--extras", "--with",
+    "--without", "--only", "--no-group",
+})  # fmt: skip
 _OTHER_CHOICE = ("--all-extras", "--package", "--only-group", "--all-packages", "--only-dev", "--no-sources",
                  "--no-install-package", "--no-extra", "--script", "--index", "--index-url", "--torch-backend",
                  "--upgrade", "-U", "--upgrade-package", "-P")  # fmt: skip
+"""Options of `uv sync` that install something else than the lock file's lists, or from elsewhere."""
 _ENTRY = re.compile(
-    r'\s*\{ name = "torch"(?:, version = "(?P<version>[^"]+)")?(?:, source = \{ registry = "(?P<registry>[^"]+)" \})?'
+    r'\s*\{ name = "(?P<name>[^"]+)"(?:, version = "(?P<version>[^"]+)")?'
+    r'(?:, source = \{ registry = "(?P<registry>[^"]+)" \})?'
     r'(?:, extra = \[[^\]]*\])?(?:, marker = "(?P<marker>[^"]*)")? \},?'
 )
-_PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-_LONGEST_MARKER, _NESTED, _MOST_TORCHES = 4_000, 8, 50
+_MOST_TORCHES = 50
 
 
-class _Torch(Struct, frozen=True):
-    """A torch that the lock file names."""
+class _Package(Struct, frozen=True):
+    """A package that the lock file names."""
 
+    name: str
     version: str
     registry: str
     line: int
@@ -39,93 +45,145 @@ class _Torch(Struct, frozen=True):
 
 
 class _Locked(Struct):
-    """What the lock file says of torch: its packages, and what the project itself requires by list or extra."""
+    """What a uv.lock says: every torch, what each package requires, and what the project itself requires by list or
+    extra."""
 
-    packages: list[_Torch] = []
-    required: dict[str, list[_Torch]] = {}
+    torches: list[_Package] = []
+    graph: dict[str, list[_Package]] = {}
+    required: dict[str, list[_Package]] = {}
     project: str = ""
 
 
-def uv_sync(command: Command, read: Callable[[str], str | None], machine: str) -> PipInstall | None:
-    """The torch that a `uv sync` installs; None for another command, or if the lock file leaves it open. `read` gives
-    a file of the image, `machine` is x86_64 or aarch64."""
-    words = list(command.argv)
-    if os.path.basename(words[0]) != "uv" or "sync" not in words[1:4] or "$" in command.text:
+class _Call(Struct, frozen=True):
+    """A `uv sync` or `poetry install`, with what it chooses."""
+
+    tool: str
+    folder: str
+    choice: Choice
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+
+def project_install(
+    command: Command, read: Read, lock: Callable[[str], str | None], bounds: Bounds, machine: str
+) -> PipInstall | None:
+    """What a `uv sync` or `poetry install` installs; None for another command, or if its files leave it open. `read`
+    and `lock` give a file of the image, `machine` is x86_64 or aarch64. Of a lock file only torch is read."""
+    call = _call(command)
+    if call is None:
         return None
-    if any(word.partition("=")[0] in _OTHER_CHOICE for word in words):
-        return None
-    options: dict[str, list[str]] = {}
-    rest = iter(words[1:])
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name in _WITH_VALUE:
-            options.setdefault(name, []).append(value if equals else next(rest, ""))
-    folder = next(iter((*options.get("--project", ()), *options.get("--directory", ()))), "")
-    path = os.path.join(folder, "uv.lock")
-    text = read(path)
-    torch = _chosen(_read(text), options.get("--extra", []), options.get("--group", []), machine) if text else None
+    path = os.path.join(call.folder, f"{call.tool}.lock")
+    text = lock(path)
+    if text is None:
+        return _unlocked(command, call, Collected(read, bounds, machine, call.choice))
+    torch = _of_uv(_read(text), call, machine) if call.tool == "uv" else _of_poetry(text, call, machine)
     if torch is None:
         return None
-    requirement = Requirement("torch", f"=={torch.version}", file=f"{path}:{torch.line}")
-    urls = () if torch.registry == _PACKAGE_INDEX else (torch.registry,)
-    return PipInstall("uv", (requirement,), index_urls=urls, executable=words[0], locked=True)
+    requirement = Requirement("torch", f"=={torch.version}", file=f"{read.shown(path)}:{torch.line}")
+    urls = () if torch.registry in ("", _PACKAGE_INDEX) else (torch.registry,)
+    return PipInstall(call.tool, (requirement,), index_urls=urls, executable=command.argv[0], locked=True)
 
 
-def _chosen(lock: _Locked, extras: list[str], groups: list[str], machine: str) -> _Torch | None:
+def _unlocked(command: Command, call: _Call, collected: Collected) -> PipInstall:
+    """What pyproject.toml requires: without a lock file the tool makes one while the image is built."""
+    collected.table(os.path.join(call.folder, "pyproject.toml"), call.choice)
+    return install_of(call.tool, collected, command)
+
+
+def _call(command: Command) -> _Call | None:
+    tool, words = os.path.basename(command.argv[0]), command.argv[1:]
+    verbs = {"uv": ("sync",), "poetry": ("install", "sync")}.get(tool, ())
+    plain, options, flags = parted(words, _WITH_VALUE)
+    if not plain or plain[0] not in verbs or "$" in command.text:
+        return None
+
+    def given(*names: str) -> tuple[str, ...]:
+        values = (value for name in names for value in options.get(name, ()))
+        return tuple(part for value in values for part in re.split(r"[ ,]+", value) if part)
+
+    folder = next(iter(given(*_FOLDER)), "")
+    if tool == "uv":
+        if set(_OTHER_CHOICE) & set(flags):
+            return None
+        development = not {"--no-dev", "--no-default-groups"} & set(flags)
+        choice = Choice(given("--extra"), given("--group"), all_groups="--all-groups" in flags,
+                        development=development, sources="uv")  # fmt: skip
+        return _Call(tool, folder, choice, without=given("--no-group"))
+    only = given("--only") or (("main",) if {"--no-dev", "--only-root"} & set(flags) else ())
+    choice = Choice(given("-E", "--extras"), (*given("--with"), *only), all_extras="--all-extras" in flags,
+                    project=not only or "main" in only, development=not only, sources="poetry")  # fmt: skip
+    return _Call(tool, folder, choice, only, given("--without"))
+
+
+def _of_uv(lock: _Locked, call: _Call, machine: str) -> _Package | None:
     """The one torch that the lists of these extras and groups leave; None if there are none or several."""
-    if len(lock.packages) == 1 and lock.required:
-        return lock.packages[0]
-    lists = ("", *extras, *groups, "dev")
-    entries = [one for name in lists for one in lock.required.get(name, ()) if one.version]
+    extras = call.choice.extras
+    lists = ("", *extras, *call.choice.groups, *(("dev",) if call.choice.development else ()))
+    own = [one for name in lists for one in lock.required.get(name, ())]
+    if len(lock.torches) == 1:
+        return lock.torches[0] if _reaches_torch(lock, own, machine) else None
+    entries = [one for one in own if one.name == "torch" and one.version]
     active = {f"extra-{len(lock.project)}-{lock.project}-{extra}" for extra in extras}
     if len(entries) > _MOST_TORCHES:
         return None
-    chosen = [one for one in entries if _applies(one.marker, active, machine)]
+    # Of extras that exclude each other one is active: with several, each entry may be the one.
+    extra = next(iter(active), "")
+    chosen = [one for one in entries if len(active) > 1 or applies(one.marker, machine, extra) is not False]
     versions = {(one.version, one.registry) for one in chosen}
     return chosen[0] if len(versions) == 1 else None
 
 
-def _applies(marker: str, active: set[str], machine: str) -> bool:
-    """Whether a marker holds on Linux, for some Python. Of extras that exclude each other one is active."""
-    if not marker:
-        return True
-    if len(marker) > _LONGEST_MARKER or "(" * _NESTED in marker or len(active) > 1:
-        return True  # it may: then several are left, and none is chosen
-    own = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": machine}
-    extra = next(iter(active), "")
-    parsed = _parsed(marker)
-    try:
-        return parsed is None or any(
-            parsed.evaluate({**own, "extra": extra, "python_version": one, "python_full_version": f"{one}.0"})
-            for one in (_PYTHONS if "python" in marker else _PYTHONS[:1])
-        )
-    except (ValueError, KeyError, RecursionError):
-        return True
+def _reaches_torch(lock: _Locked, own: list[_Package], machine: str) -> bool:
+    """Whether requirements of the project bring torch, itself or through other packages. Extras of these are left
+    out."""
+    seen: set[str] = set()
+    open_ = own
+    while open_:
+        names = {one.name for one in open_ if one.name not in seen and applies(one.marker, machine) is not False}
+        seen |= names
+        open_ = [one for name in names for one in lock.graph.get(name, ())]
+    return "torch" in seen
 
 
-@lru_cache
-def _parsed(marker: str) -> Marker | None:
-    from packaging.markers import InvalidMarker, Marker
+def _of_poetry(text: str, call: _Call, machine: str) -> _Package | None:
+    """The one torch of a poetry.lock that these groups and extras leave; None if there are none or several."""
+    found: list[_Package] = []
+    for block in _blocks(text):
+        if _value(block, "name") != "torch" or len(found) > _MOST_TORCHES:
+            continue
+        groups = set(re.findall(r'"([^"]+)"', _line(block, "groups"))) or {"main"}
+        wanted = set(call.only) & groups if call.only else groups - set(call.without)
+        extra = bool(call.choice.extras) or call.choice.all_extras
+        if not wanted or ("true" in _line(block, "optional") and not extra):
+            continue
+        marker = _line(block, "markers").strip("\"'").replace('\\"', '"')
+        if not marker.startswith("{") and "extra" not in marker and applies(marker, machine) is False:
+            continue
+        version, url = _value(block, "version"), _line(block, "url").strip('"')
+        found.append(_Package("torch", version, url, block[0][0]))
+    return found[0] if len({(one.version, one.registry) for one in found}) == 1 else None
 
-    try:
-        return Marker(marker)
-    except (InvalidMarker, ValueError, RecursionError):
-        return None
+
+def _line(block: list[tuple[int, str]], key: str) -> str:
+    """What follows "key = " in a block; "" if nothing does."""
+    return next((line.partition(" = ")[2] for _, line in block if line.startswith(f"{key} = ")), "")
 
 
 @lru_cache(maxsize=4)
 def _read(text: str) -> _Locked:
-    """The packages named torch, and the requirements of the project itself. uv writes one entry a line."""
+    """What a uv.lock says. uv writes one entry a line."""
     found = _Locked()
     for block in _blocks(text):
         name = _value(block, "name")
         source = next((line for _, line in block if line.startswith("source = ")), "")
         if name == "torch":
             registry = re.search(r'registry = "([^"]+)"', source)
-            found.packages.append(_Torch(_value(block, "version"), registry[1] if registry else "", block[0][0]))
-        elif re.search(r'(virtual|editable) = "\."', source):
-            found.project = name
-            found.required.update(_lists(block))
+            url = registry[1] if registry else ""
+            found.torches.append(_Package(name, _value(block, "version"), url, block[0][0]))
+        lists = _lists(block)
+        if re.search(r'(virtual|editable) = "\."', source):
+            found.project, found.required = name, lists
+        found.graph.setdefault(name, []).extend(lists.get("", ()))
     return found
 
 
@@ -145,9 +203,9 @@ def _value(block: list[tuple[int, str]], key: str) -> str:
     return next((one[1] for one in found if one), "")
 
 
-def _lists(block: list[tuple[int, str]]) -> dict[str, list[_Torch]]:
-    """The torches of each list of the project: "" for its dependencies, else the name of the extra or group."""
-    lists: dict[str, list[_Torch]] = {}
+def _lists(block: list[tuple[int, str]]) -> dict[str, list[_Package]]:
+    """The lists of a package: "" for its dependencies, else the name of the extra or group."""
+    lists: dict[str, list[_Package]] = {}
     name = None
     for number, line in block:
         if opened := re.fullmatch(r"([\w-]+) = \[", line):
@@ -158,6 +216,8 @@ def _lists(block: list[tuple[int, str]]) -> dict[str, list[_Torch]]:
                 break
         elif name is not None and (entry := _ENTRY.fullmatch(line)):
             lists.setdefault(name, []).append(
-                _Torch(entry["version"] or "", entry["registry"] or "", number, entry["marker"] or "")
+                _Package(
+                    entry["name"], entry["version"] or "", entry["registry"] or "", number, entry["marker"] or ""
+                )
             )
     return lists

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from gpudoctor.dockerfile.bounds import BoundError, Bounds
 from gpudoctor.dockerfile.compose import Service, read_compose
-from gpudoctor.dockerfile.image import Image, read_dockerfile
+from gpudoctor.dockerfile.devcontainer import read_devcontainer
+from gpudoctor.dockerfile.image import Image, Later, read_dockerfile
 from gpudoctor.dockerfile.recipe import Started
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.host import InputError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 DOCKERFILES = ("Dockerfile", "Containerfile", "dockerfile")
 COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+DEVCONTAINERS = ("devcontainer.json", ".devcontainer.json")
 _LIMIT = 1 << 20
 _MOST_FILES = 1000
 _MOST_IMAGES = 200
@@ -46,11 +48,16 @@ def read_recipes(paths: Sequence[str], matrix: Matrix, arguments: Mapping[str, s
 
 
 def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target: str) -> Parts:
-    """Images and services of a Dockerfile, a compose file or a folder. Raises InputError with file and line."""
+    """Images and services of a Dockerfile, a compose file, a devcontainer.json or a folder. Raises InputError with
+    file and line."""
     reader = _Reader(matrix, arguments)
     if os.path.isdir(path):
         found = [os.path.join(path, name) for name in (*COMPOSE, *DOCKERFILES)]
         files = [file for file in found if os.path.isfile(file)]
+        inside = (os.path.join(path, name) for name in (".devcontainer/devcontainer.json", ".devcontainer.json"))
+        development = next((file for file in inside if os.path.isfile(file)), None)
+        if not files and development is not None:
+            return reader.devcontainer(development)
         if not files:
             raise InputError(f"{path}: holds no Dockerfile, Containerfile or compose.yaml")
         composed = next((file for file in files if os.path.basename(file) in COMPOSE), None)
@@ -61,6 +68,8 @@ def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target:
         return images, services
     if path.endswith((".yaml", ".yml")):
         return reader.compose(path)
+    if os.path.basename(path) in DEVCONTAINERS:
+        return reader.devcontainer(path)
     return (reader.image(path, os.path.dirname(path), arguments, target, or_here=True),), ()
 
 
@@ -74,7 +83,13 @@ class _Reader:
         self._built: dict[tuple[object, ...], Image] = {}
 
     def image(
-        self, file: str, context: str, arguments: Mapping[str, str], target: str, or_here: bool = False
+        self,
+        file: str,
+        context: str,
+        arguments: Mapping[str, str],
+        target: str,
+        or_here: bool = False,
+        later: Later | None = None,
     ) -> Image:
         """The image of a Dockerfile; the same arguments give the same image object. `or_here`: nothing names the
         context, so it may also be the working directory, as in `docker build -f docker/Dockerfile .`"""
@@ -89,6 +104,7 @@ class _Reader:
                     arguments,
                     target,
                     self._bounds,
+                    later,
                 )
         return self._built[key]
 
@@ -112,6 +128,29 @@ class _Reader:
                     raise BoundError(f"more than {_MOST_IMAGES:,} images of services")
         return tuple(images.values()), tuple(started)
 
+    def devcontainer(self, file: str) -> Parts:
+        """The image of a devcontainer.json, or its services of a compose file."""
+        folder = os.path.dirname(file)
+        above = os.path.abspath(folder).split(os.sep)[-2:]
+        up = len(above) - above.index(".devcontainer") if ".devcontainer" in above else 0
+        root = os.path.normpath(os.path.join(folder, *[".."] * up))
+        text = self._text(file).replace("${localWorkspaceFolder}", os.path.relpath(root, folder or "."))
+        with _named(file):
+            found = read_devcontainer(_place(file), text, self._bounds)
+        if found.compose:
+            parts = [self.compose(os.path.normpath(os.path.join(folder, name))) for name in found.compose[:1]]
+            started = tuple(one for _, ones in parts for one in ones if one.service.name == found.service.name)
+            images = {id(one.image): one.image for one in started if one.image is not None}
+            return tuple(images.values()), started
+        service = found.service
+        if service.context is not None:  # a service has its Dockerfile relative to the context
+            places = (os.path.join(folder, service.dockerfile), os.path.join(folder, service.context))
+            service = replace(service, dockerfile=os.path.relpath(*places))
+        later = Later(service.file, found.creating, self._context(root)) if found.creating else None
+        with _named(file):
+            image = self._of_service(service, folder, later)
+        return ((image,) if image is not None else ()), (Started(service, image),)
+
     def _given_elsewhere(self, file: str, folder: str) -> set[str]:
         """Services to which another compose file of the folder gives a GPU (compose.gpu.yaml, say)."""
         names: set[str] = set()
@@ -126,18 +165,25 @@ class _Reader:
             names |= {service.name for service in found if service.given_gpus}
         return names
 
-    def _of_service(self, service: Service, folder: str) -> Image | None:
-        """The image that a service builds, else the one that it names; None if neither is known."""
+    def _of_service(self, service: Service, folder: str, later: Later | None = None) -> Image | None:
+        """The image that a service builds, else the one that it names; None if neither is known. `later` runs in its
+        container."""
         if service.context is not None and "://" not in service.context:
             context = os.path.normpath(os.path.join(folder, service.context))
             file = os.path.join(context, service.dockerfile or "Dockerfile")
             if os.path.isfile(file):
-                return self.image(file, context, {**service.arguments, **self._arguments}, service.target)
+                arguments = {**service.arguments, **self._arguments}
+                return self.image(file, context, arguments, service.target, later=later)
             return None
         facts = self._matrix.base_image(service.image) if service.image else None
         if facts is None:
             return None
-        return Image(service.file, "", service.image, service.line, facts, "linux-x86_64")
+        if later is not None:
+            text = "\n" * (service.line - 1) + f"FROM {service.image}"  # on the line that names it
+            read = self._context(folder)
+            return read_dockerfile(service.file, text, self._matrix, read, bounds=self._bounds, later=later)
+        bases = ((service.image or "", service.line),)
+        return Image(service.file, "", service.image, service.line, facts, "linux-x86_64", bases=bases)
 
     def _variables(self, folder: str) -> dict[str, str]:
         """The values that compose uses for ${NAME}: those of its .env file."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.frameworks import ImageFramework, frameworks_of
 from gpudoctor.dockerfile.image import Image
@@ -64,6 +65,11 @@ class Recipe:
 def line_of(image: Image, line: int, text: str) -> Evidence:
     """The line that a finding is based on."""
     return Evidence("instruction", text, image.place(line))
+
+
+def command_of(image: Image, command: Command) -> Evidence:
+    """The command that a finding is based on."""
+    return line_of(image, command.line, command.shown)
 
 
 def change(title: str, *lines: str, why: str = "") -> Fix:

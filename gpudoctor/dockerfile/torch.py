@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from gpudoctor.dockerfile.commands import EXTRA_VARIABLES, INDEX_VARIABLES, Command, in_turn
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.installs import PipInstall, Requirement, conda_packages, system_packages, torch_wheel
+from gpudoctor.dockerfile.installs import PipInstall, conda_packages, system_packages
+from gpudoctor.dockerfile.markers import PYTHONS
+from gpudoctor.dockerfile.requirements import Requirement, torch_wheel
 from gpudoctor.dockerfile.unread import installs_unread
 from gpudoctor.matrix.versions import figures, package_matches
 
@@ -24,6 +26,8 @@ _OTHER_PYTHON = re.compile(
     r"[Pp]ython-?3\.\d+|altinstall|deadsnakes|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
 )
 
+_NAMED_PYTHON = re.compile(r"(?:\buv .{0,200}--python[ =]|\b(?:conda|mamba) create .{0,200}\bpython=)(3\.\d+)")
+"""A Python that the file asks for, with its version."""
 _TORCH_ALONE = re.compile(r"install (?:-\S+ )*(?:\S*/)?(?:py)?torch-\d[^ /]*\.whl$")
 """A command that installs a wheel file of torch, and nothing else."""
 _COMPANIONS = ("torchvision", "torchaudio")
@@ -51,6 +55,8 @@ class TorchRequest(Struct, frozen=True):
     maybe: bool = False
     locked: bool = False
     """Whether a lock file names it, not the command."""
+    folder: str = ""
+    """The folder of --prefix, where pip does not see what is installed already."""
     by: str = ""
     """The package that requires it, if the command does not name torch: "vllm 0.11.2"."""
 
@@ -91,7 +97,7 @@ class Held(Struct, frozen=True):
 
 @lru_cache
 def asked_for(image: Image) -> tuple[TorchRequest, ...]:
-    """Every command of an image that installs torch by pip or uv into the image's own Python."""
+    """Every command of an image that installs torch into the image's own Python."""
     configured = _configured_from(image)
     found = []
     for step in image.steps:
@@ -128,6 +134,7 @@ def _asked(
         build=build,
         maybe=step.command.maybe,
         locked=install.locked,
+        folder=install.folder,
     )
 
 
@@ -140,6 +147,8 @@ def _source(
     configured: bool,
 ) -> tuple[Source, str, str]:
     """Where a requirement of torch comes from: (source, url of torch's index, the build that it has)."""
+    if install.tool == "conda":
+        return "elsewhere", "", install.backend
     if requirement.specifier.startswith("@"):
         wheel = re.search(r"/whl/(?:nightly/|test/)?([a-z]+[\d.]*)/torch-", requirement.specifier)
         return "elsewhere", "", wheel[1] if wheel else ""
@@ -182,7 +191,8 @@ class _Configured(NamedTuple):
 
 def _configured_from(image: Image) -> _Configured:
     sources = [source for one in image.copied for source in one.sources]
-    lines = (step.command.line for step in image.steps if _CONFIGURED.search(step.command.text))
+    commands = [step.command for step in image.steps]
+    lines = (one.line for one in commands if _CONFIGURED.search(one.text) or _CONFIGURED.search(one.writes))
     return _Configured(
         from_line=min(lines, default=float("inf")),
         uv=any(re.search(r"pip\.conf|uv\.toml|pyproject\.toml", source) for source in sources),
@@ -193,6 +203,10 @@ def _configured_from(image: Image) -> _Configured:
 @lru_cache
 def python_of(image: Image) -> str | None:
     """The Python that pip installs into; None if base image and commands leave a doubt."""
+    named = {found for step in image.steps for found in _NAMED_PYTHON.findall(step.command.text)}
+    named |= {(image.variable("UV_PYTHON") or "")[:4]} & set(PYTHONS)
+    if named:
+        return named.pop() if len(named) == 1 else None
     facts = image.facts
     if facts is None or facts.python is None:
         return None
@@ -214,7 +228,7 @@ def torch_of(image: Image, matrix: Matrix) -> Held | None:
     held: Held | None = None
     if facts is not None and facts.has_torch:
         held = Held(facts.torch or "", _base_build(image), image.base_line, "base")
-    if any("torch" in name for step in image.steps for name in conda_packages(step.command) if "pytorch" in name):
+    if any("pytorch" in name for step in image.steps if not step.pip for name in conda_packages(step.command)):
         return None
     if any(step.script is not None and step.script.names_torch for step in image.steps):
         return None
@@ -321,7 +335,7 @@ def _base_build(image: Image) -> str:
 
 def _satisfied(held: Held, asked: TorchRequest) -> bool:
     """Whether pip keeps the installed torch: its version matches, and nothing forces another."""
-    if re.search(r"\s(--force-reinstall|--ignore-installed|-I)\b", asked.text):
+    if asked.folder or re.search(r"\s(--force-reinstall|--ignore-installed|-I)\b", asked.text):
         return False
     forced = re.search(r"\s(-U|--upgrade)\b", asked.text) and held.source != "base"
     if asked.requirement.specifier.startswith("@") or forced:
@@ -343,7 +357,11 @@ def _installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> Held:
     if wheel := torch_wheel(asked.requirement.specifier.lstrip("@ ")):
         return Held(wheel.partition("+")[0], build, asked.line, asked.source, asked)
     python = python_of(image)
-    rows = _matching(wheels_for(matrix, image.platform, python), asked.requirement.specifier)
+    specifier = asked.requirement.specifier
+    if asked.tool == "conda":
+        row = matrix.removed_package("pytorch", "pytorch")
+        specifier = ",".join(filter(None, (specifier, f"<={row.last}" if row else "")))
+    rows = _matching(wheels_for(matrix, image.platform, python), specifier)
     if asked.source == "package index" and not asked.local:
         own = next((row for row in rows if row.origin == "pypi"), None)
         return Held(
@@ -359,6 +377,8 @@ def _installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> Held:
         return _of_row(asked, best, build)
     if build:
         best = next((row for row in rows if row.build == build and row.origin != "pypi"), None)
+        if best is None and not asked.requirement.specifier:
+            return Held(matrix.newest_old_release(build), build, asked.line, asked.source, asked, False)
         return _of_row(asked, best, build)
     return Held("", "", asked.line, asked.source, asked, False)
 

@@ -1,5 +1,5 @@
-"""Commands of an image that install what gpudoctor cannot read: lock files (of uv.lock it reads torch alone),
-scripts, files that are not there."""
+"""Commands of an image that install what gpudoctor cannot read: lock files (it reads torch alone in them), programs,
+files that are not there."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import re
 from gpudoctor.dockerfile.commands import Command, in_turn
 from gpudoctor.dockerfile.image import Image, Step
 
-_PIP = re.compile(r"\bpip[\d.]* install\b")
 _CONDA = re.compile(r"\b(conda|mamba|micromamba)\b")
 _LOCKED = (
     (re.compile(r"\b(poetry|pdm|pipenv) (install|sync)\b|\bpixi install\b"),),
     (re.compile(r"\bsetup\.py (install|develop|bdist_wheel)\b"),),
-    (_PIP, re.compile(r"\.whl( |$)| (\.|\./\S+|-e|--editable)( |\[|$)")),
     (_CONDA, re.compile(r" (env|-f|--file)\b")),
 )
 """Commands that install what another file names. The patterns of one command must match one after the other."""
@@ -23,8 +21,10 @@ def installs_unread(image: Image, step: Step) -> bool:
     """Whether a step installs packages that its text does not name."""
     if _installs_gpudoctor(image, step.command):
         return False
-    unread = step.pip is not None and step.pip.incomplete and not step.pip.elsewhere
-    locked = _syncs(step.command.text) or any(in_turn(step.command.text, *patterns) for patterns in _LOCKED)
+    pip = step.pip
+    unread = pip is not None and (pip.incomplete or pip.unread) and not pip.elsewhere
+    text, named = step.command.text, pip is not None and not pip.locked
+    locked = not named and (_syncs(text) or any(in_turn(text, *patterns) for patterns in _LOCKED))
     return bool(unread or locked or step.script)
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpudoctor.machine import Os
 from gpudoctor.matrix.gpu_models import Gpus
-from gpudoctor.matrix.rows import BaseImage, Distribution, DistributionKin, RemovedImage
+from gpudoctor.matrix.rows import BaseImage, Distribution, DistributionKin, RemovedImage, RemovedPackage
 
 _HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/", "public.ecr.aws/docker/", "mirror.gcr.io/")
 _TOLD_BY_THE_TAG = ("cuda", "rocm", "python", "torch", "release")
@@ -39,6 +39,11 @@ class ImageQuestions(Gpus):
             if found := re.fullmatch(row.image, plain):
                 return row, plain.replace(found["version"], row.version, 1) if row.version else ""
         return None
+
+    def removed_package(self, package: str, channel: str) -> RemovedPackage | None:
+        """The row of a package that an index ("") or a channel of conda has no longer."""
+        rows = self.tables.removed_packages
+        return next((row for row in rows if (row.package, row.channel) == (package, channel)), None)
 
     def ngc_cuda(self, image: str) -> str | None:
         """The CUDA of NVIDIA's PyTorch image of that release ("25.10"); None: unknown."""

@@ -110,6 +110,11 @@ class TorchQuestions(Gpus):
             or any(cuda_of(build) == version for row in self.tables.old_torch_builds for build in row.builds)
         )
 
+    def newest_old_release(self, build: str) -> str:
+        """The newest release of the table of old builds that has a build; "" if none has."""
+        rows = (row for row in self.tables.old_torch_builds if build in row.builds)
+        return max((version for row in rows for version in row.torch), key=figures, default="")
+
     def is_rocm(self, version: str) -> bool:
         """Whether AMD released a ROCm of that number, as far as its first two figures tell."""
         known = (

@@ -28,6 +28,9 @@ DOCKERFILES: dict[str, str] = {
     "image-torch-not-for-jetson": "FROM nvcr.io/nvidia/l4t-jetpack:r36.4.0\nRUN pip3 install torch",
     "image-torch-backend-auto": "FROM python:3.12-slim\nRUN uv pip install --system vllm --torch-backend=auto",
     "image-base-removed": "FROM nvidia/cuda:10.2-cudnn7-devel-ubuntu18.04",
+    "image-extension-not-built": "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\nRUN pip install torch==2.6.0\n"
+    "RUN pip install --no-build-isolation flash-attn",
+    "image-package-removed": "FROM python:3.10-slim\nRUN pip install tensorflow-gpu",
     "image-breaks-system-packages": "FROM debian:bookworm\nRUN pip install --break-system-packages torch",
     "image-too-new-for-driver": "FROM nvidia/cuda:13.0.1-base-ubuntu22.04",
     "image-framework-libraries-missing": "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\n"

@@ -39,6 +39,7 @@ from gpudoctor.matrix.rows.images import (
     DistributionKin,
     ModuleKey,
     RemovedImage,
+    RemovedPackage,
 )
 from gpudoctor.matrix.rows.issues import (
     ErrorPattern,
@@ -80,6 +81,7 @@ from gpudoctor.matrix.rows.packages import (
     SameRelease,
     SharedFiles,
     TorchDependent,
+    TorchUser,
     VersionFile,
 )
 from gpudoctor.matrix.rows.programs import DriverFloor, GpuProgram
@@ -155,6 +157,7 @@ __all__ = [
     "PublishedArchs",
     "RemovedImage",
     "RemovedModules",
+    "RemovedPackage",
     "RequirementUse",
     "RocmBlas",
     "RocmDriverWindow",
@@ -169,6 +172,7 @@ __all__ = [
     "TorchBuild",
     "TorchDependent",
     "TorchRelease",
+    "TorchUser",
     "VersionFile",
     "VgpuSeries",
     "WheelIndex",
@@ -225,10 +229,12 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     distribution_kin: tuple[DistributionKin, ...] = ()
     base_images: tuple[BaseImage, ...] = ()
     removed_images: tuple[RemovedImage, ...] = ()
+    removed_packages: tuple[RemovedPackage, ...] = ()
     torch_releases: tuple[TorchRelease, ...] = ()
     companions: tuple[Companion, ...] = ()
     stable_companions: tuple[StableCompanion, ...] = ()
     torch_dependents: tuple[TorchDependent, ...] = ()
+    torch_users: tuple[TorchUser, ...] = ()
     library_roles: tuple[LibraryRole, ...] = ()
     extension_builds: tuple[ExtensionBuild, ...] = ()
     late_libraries: tuple[LateLibrary, ...] = ()
@@ -294,10 +300,12 @@ KEYS: dict[str, tuple[str, ...]] = {
     "distribution_kin": ("id",),
     "base_images": ("image",),
     "removed_images": ("image",),
+    "removed_packages": ("package", "channel"),
     "torch_releases": ("version",),
     "companions": ("torch",),
     "stable_companions": ("package",),
     "torch_dependents": ("package", "version", "torch"),
+    "torch_users": ("package",),
     "library_roles": ("library",),
     "extension_builds": ("package",),
     "late_libraries": ("opener", "version"),

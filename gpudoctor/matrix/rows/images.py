@@ -74,6 +74,20 @@ class RemovedImage(Row, frozen=True, kw_only=True):
     """What to use, if `version` is empty or that tag is not there either."""
 
 
+class RemovedPackage(Row, frozen=True, kw_only=True):
+    """A package that an index or a channel has no longer, or only as a stub whose installation fails."""
+
+    package: str
+    channel: str = ""
+    """The channel of conda; "" for the package index."""
+    last: str
+    """Its last real release."""
+    stub: str = ""
+    """The release that fails; "" if there is none."""
+    instead: str
+    """What to write in its place: the words of an install command."""
+
+
 class BaseImage(Row, frozen=True, kw_only=True):
     """What a public container image holds. A field that is None may be a group of the pattern: the tag tells.
     A group `distribution` names a row of that table, which gives the image's Python."""

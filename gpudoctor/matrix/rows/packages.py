@@ -22,6 +22,12 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     slug: str
 
 
+class TorchUser(Row, frozen=True, kw_only=True):
+    """A package that requires some torch, so that an installer brings the newest one along."""
+
+    package: str
+
+
 class BuildRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """A file that says what a framework was built for; its patterns are regular expressions with one group."""
 
@@ -41,6 +47,8 @@ class Framework(Row, frozen=True, kw_only=True):
     title: str
     packages: tuple[str, ...]
     """Normalised names, those of GPU builds first; the first one that is installed gives the version."""
+    brought_by: dict[str, str] = {}
+    """Packages that bring its newest release, with the specifier of their releases that do."""
     module: str = ""
     """What a program imports, if that needs no GPU: its import is tried."""
     record: BuildRecord | None = None
@@ -90,6 +98,8 @@ class FrameworkBuild(Row, frozen=True, kw_only=True):
     """Oldest NVIDIA architecture that it supports."""
     opens: tuple[str, ...] = ()
     """Libraries that it opens itself for GPU work; no library of it names them as needed."""
+    cudnn: str | None = None
+    """The major release of the cuDNN that some programs make it open (Whisper); `opens` has what all need."""
     looks: Literal["wheels", "loader", "pathfinder"] = "wheels"
     """Where it looks for them: in NVIDIA's wheels before the loader's path, or on that path alone, or where
     cuda-pathfinder does, which prefers the wheels of CUDA 13."""
@@ -157,6 +167,12 @@ class ExtensionBuild(Row, frozen=True, kw_only=True):
     """Variables for compiling it here for a GPU; {digits} is "120", {dotted} "12.0"."""
     build_amd: str | None = None
     """The same for AMD; {gfx} is "gfx1100"."""
+    only_source: bool = False
+    """Whether the package index has no wheel of it, and its setup.py stops without nvcc."""
+    imports_torch: bool = False
+    """Whether its setup.py imports torch without asking for it as a build dependency."""
+    skip: str | None = None
+    """The variable that makes its setup.py compile nothing."""
 
 
 class LateLibrary(Row, frozen=True, kw_only=True):

@@ -89,6 +89,8 @@ class WheelIndex(Row, frozen=True, kw_only=True):
     builds: tuple[str, ...] = ()
     extra: str | None = None
     """An extra that selects device code, "device-{gfx}"."""
+    flat: bool = False
+    """A page of wheels: pip takes it with --find-links, and finds nothing there as an index."""
 
     def __post_init__(self) -> None:
         _check_index(self.base, self.template)
