@@ -23,7 +23,8 @@ def packages_for_another_python(situation: Situation) -> Verdicts:
     venv got another Python, or where `pip install --target --python-version` chose the wheels.
 
     ## How it is judged
-    The tags of the wheel, in the WHEEL file beside its metadata, are for another Python, processor or system. If
+    The tags of the wheel, in the WHEEL file beside its metadata, are for another Python, processor, system or C library
+    (musl of Alpine Linux, glibc). If
     RECORD lists a module for this Python, the tags do not count. Only packages inside the examined environment are
     compared, and only those that have a RECORD. It is an error if a package with GPU code is among them, or something
     that such a package requires; else a warning.
@@ -46,5 +47,11 @@ def packages_for_another_python(situation: Situation) -> Verdicts:
         subject=f"{wrong[0].name} {wrong[0].version}",
         evidence=tuple(Evidence(one.name, f"wheel for {one.made_for}", f"{one.path}/WHEEL") for one in wrong[:10]),
         fixes=(Fix("Install these packages again", all_again(situation, wrong, f"its files are for {made_for}")),),
-        supersedes=("torch-import-fails", "requirements-incomplete", "python-dev-missing", "no-gpu"),
+        supersedes=(
+            "torch-import-fails",
+            "framework-import-fails",
+            "requirements-incomplete",
+            "python-dev-missing",
+            "no-gpu",
+        ),
     )

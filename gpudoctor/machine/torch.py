@@ -16,6 +16,7 @@ class DamagedFile(Record, frozen=True):
 _TRACES = (
     "left-over dist-info",
     "dist-info without files",
+    "editable without its folder",
     "conda record",
     "interrupted uninstall",
     "left-over files",
@@ -32,7 +33,8 @@ class TorchCopy(Record, frozen=True):
     via: str
     """Copies: PYTHONPATH, site, user site, system site (a venv's base), .pth, editable.
     Traces: left-over dist-info (of another version than the files beside it), dist-info without files,
-    conda record (conda installed another version), interrupted uninstall (~orch), left-over files, working folder."""
+    editable without its folder (the sources that it was installed from are gone), conda record (conda installed
+    another version), interrupted uninstall (~orch), left-over files, working folder."""
 
     @property
     def is_trace(self) -> bool:

@@ -22,12 +22,15 @@ from gpudoctor.machine import (
     unknown,
 )
 from gpudoctor.probes.distributions import (
+    JUDGED,
     conda_packages,
     conda_torch,
     distributions_in,
+    interrupted_installs,
     unrecorded,
     with_conda,
 )
+from gpudoctor.probes.file_owner import foreign_processor, program_of
 from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of, project_packages
@@ -87,7 +90,11 @@ def probe_environment(
     distributions = checked.distributions
     if frameworks is not None:
         distributions = with_their_requirements(host, frameworks, distributions)
-    distributions = with_their_wheels(host, layout, distributions)
+    program = program_of(host, host.resolve(layout.interpreter) or "")
+    foreign = foreign_processor(host, program.machine) if host.live else ""
+    if not foreign:
+        distributions = with_their_wheels(host, layout, distributions, program)
+    of_frameworks = {name for row in frameworks.frameworks for name in row.packages} if frameworks else set()
     surroundings = Surroundings(
         host=host,
         layout=layout,
@@ -104,7 +111,7 @@ def probe_environment(
             replace(one, damaged=installed.locked) if one.name == "torch" else one for one in distributions
         )
     project = project_of(host, layout)
-    faults = start_faults(host, layout, path)
+    faults = start_faults(host, layout, path, foreign)
     others = read_frameworks(host, frameworks, distributions, environ, layout.prefix) if frameworks else ()
     return known(
         PythonEnvironment(
@@ -120,6 +127,9 @@ def probe_environment(
                 others=others,
             ),
             torch_remains=() if copies.importable else remains(host, copies),
+            interrupted=interrupted_installs(
+                path.folders, {*JUDGED, *packages, *of_frameworks}, {*elsewhere, *(one.name for one in distributions)}
+            ),
             externally_managed=_externally_managed(host, layout),
             has_pip=any(one.name == "pip" and not one.unlinked for one in distributions),
             uv_managed="uv" in layout.config,
@@ -167,8 +177,12 @@ def _no_torch(around: Surroundings, copies: Copies) -> Fact[Torch]:
     if not searched:
         return unknown("no site-packages folder was found")
     trace = next(iter(copies.traces), None)
-    why = f"no torch there; {trace.via}: {trace.path}" if trace else "no torch there"
-    return absent(searched[0], why)
+    if trace is not None:
+        return absent(searched[0], f"no torch there; {trace.via}: {trace.path}")
+    from gpudoctor.probes.hidden_torch import hidden_torch
+
+    hidden = hidden_torch(around)
+    return absent(searched[0], f"no torch there; {hidden}" if hidden else "no torch there")
 
 
 # --- the environment's own properties --------------------------------------------------------------

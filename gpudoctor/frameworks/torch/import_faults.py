@@ -442,6 +442,11 @@ def _missing_module(case: _Case) -> ImportFault | None:
     if brought and parent.endswith(f"/{module[1].rpartition('.')[0].replace('.', '/')}/__init__.py"):
         why = f"Python takes {parent} for {top}, and that has no {inner}: {brought} brings it."
         return ImportFault(why, (by_hand(f"Rename {parent}", f"Rename or remove {parent}."),))
+    holder = next((file for file in case.trial.suspects if file.owner and f"/{top}/" in file.path), None)
+    if inner and holder:
+        why = f"The installed {named(holder)} has no module {module[1]}: it is of another release, or for another platform."
+        text = f"Install another release of {holder.owner}: `pip index versions {holder.owner}` lists them."
+        return ImportFault(why, (by_hand(f"Install another release of {holder.owner}", text),), (REQUIREMENTS,))
     asking = next((file for file in case.trial.suspects if not file.standard), None)
     by = f" {asking.path} imports it." if asking and asking.owner != case.module.partition(".")[0] else ""
     text = f"Install the package that has the module {top}, or remove what imports it."
