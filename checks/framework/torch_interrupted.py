@@ -35,9 +35,9 @@ def torch_install_interrupted(situation: Situation) -> Verdicts:
 
     ## How it is judged
     It is an error if a record without files, an editable install without its sources, a folder ~orch or a part of the
-    files is all that is left of torch. It is a warning if torch is there, and its .dist-info lacks RECORD or METADATA or is gone; an error if its import
-    failed, too. RECORD is the last file that an installer writes, so without one files may be missing. Builds of
-    conda, a distribution, an image or one's own keep other records.
+    files is all that is left of torch. It is a warning if torch is there, and its .dist-info lacks RECORD or METADATA
+    or is gone; an error if its import failed, too. RECORD is the last file that an installer writes, so without one
+    files may be missing. Builds of conda, a distribution, an image or one's own keep other records.
 
     ## Fix safety
     Installs the same version again, in a way that needs no RECORD.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage
+from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.companions import of_this_torch
 from gpudoctor.frameworks.torch.requirements import needed_packages, unmet
@@ -41,7 +41,9 @@ def package_install_interrupted(situation: Situation) -> Verdicts:
 
 def _left(situation: Situation, left: InterruptedInstall) -> Finding:
     version, index = of_this_torch(situation, left.name) or (left.version, "")
-    again = ReinstallPackage(left.name, version, index_url=index, why="what was begun is brought to its end")
+    public, _, local = version.partition("+")
+    why = "what was begun is brought to its end"
+    again = ReplacePackage(left.name, f"=={public}", index_url=index, local=local, why=why)
     return Finding(
         severity="warning",
         message=f"An update or uninstall of {left.name} was interrupted: {left.path} is left, and {left.name} is not "
@@ -58,8 +60,8 @@ def _without_metadata(package: Distribution) -> Finding:
     again = ReinstallPackage(package.name, package.version, why="its record is written anew")
     return Finding(
         severity="warning",
-        message=f"{package.name} {package.version} has no METADATA: pip does not see it, and programs that ask for its "
-        "version fail.",
+        message=f"{package.name} {package.version} has no METADATA: pip does not see it, and programs that ask for "
+        "its version fail.",
         saw=f"no {package.path}/METADATA",
         want="a .dist-info with METADATA",
         subject=f"{package.name} {package.version}",

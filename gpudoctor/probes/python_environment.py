@@ -92,8 +92,7 @@ def probe_environment(
         distributions = with_their_requirements(host, frameworks, distributions)
     program = program_of(host, host.resolve(layout.interpreter) or "")
     foreign = foreign_processor(host, program.machine) if host.live else ""
-    if not foreign:
-        distributions = with_their_wheels(host, layout, distributions, program)
+    distributions = with_their_wheels(host, layout, distributions, program)
     of_frameworks = {name for row in frameworks.frameworks for name in row.packages} if frameworks else set()
     surroundings = Surroundings(
         host=host,

@@ -312,6 +312,4 @@ def _installed(
     listed = tuple(sorted(by_name.values(), key=lambda one: one.name))
     missing = tuple(name for name in environment.not_installed if name not in by_name)
     interrupted = tuple(one for one in environment.interrupted if one.name not in by_name)
-    return replace(
-        environment, distributions=known(listed, _SOURCE), not_installed=missing, interrupted=interrupted
-    )
+    return replace(environment, distributions=known(listed, _SOURCE), not_installed=missing, interrupted=interrupted)

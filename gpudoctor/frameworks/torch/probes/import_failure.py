@@ -12,12 +12,23 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gpudoctor.host import Host
-from gpudoctor.machine import ImportTrial, ProcessLimits, PythonEnvironment, SuspectFile
+from gpudoctor.machine import NOT_STARTED, ImportTrial, ProcessLimits, PythonEnvironment, SuspectFile
 from gpudoctor.probes.file_owner import Owners, extension_python, unusable
 from gpudoctor.probes.surroundings import Surroundings
 
 _MOST_FILES = 12
 _START_FILE_LIMIT = 256 << 10
+_START_SECONDS = 10.0
+_TOLD = "gpudoctor reads "
+_START_FILES = f"""
+import os, site, sys
+for folder in sys.argv[1:]:
+    sys.path.append(folder)
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".pth"):
+            print("\\n{_TOLD}" + os.path.join(folder, name), flush=True)
+            site.addpackage(folder, name, set())
+"""
 _LIBRARY_PATH = r"(/[^:'\"\n]+?\.so(?:\.\d+)*)\b"
 _LIBRARY_NAME = r"(?<![\w./-])([\w.+-]+\.so[\w.]*)"
 UNCOMPILED = r"null bytes|(?m:^)EOFError|marshal data|bad magic number"
@@ -32,7 +43,8 @@ def with_suspects(
 ) -> ImportTrial:
     """A failed trial with the files that it points at, and the limits that it ran under."""
     owners = Owners(host, environment.distributions.value or (), environment.python.value, environment.interpreter)
-    suspects = (*_closed_folders(host, environment, trial), *_suspects(owners, trial))
+    ends = _ending_start_file(host, environment, trial)
+    suspects = (*ends, *_closed_folders(host, environment, trial), *_suspects(owners, trial))
     found = {suspect.path or suspect.owner: suspect for suspect in suspects}
     outside = _Outside(host, environment.site_packages)
     ordered = sorted(map(outside.placed, found.values()), key=lambda suspect: not suspect.problem)
@@ -40,6 +52,17 @@ def with_suspects(
     if before.memory_kills is not None and after.memory_kills is not None:
         kills = after.memory_kills - before.memory_kills
     return replace(trial, suspects=tuple(ordered), limits=replace(after, memory_kills=kills))
+
+
+def _ending_start_file(host: Host, environment: PythonEnvironment, trial: ImportTrial) -> Iterator[SuspectFile]:
+    """The .pth file in which a Python that does not start ends: each is run once more, after its name was told."""
+    if not trial.error.startswith(NOT_STARTED) or trial.hung or not host.live:
+        return
+    argv = (environment.interpreter, "-B", "-S", "-c", _START_FILES, *environment.site_packages)
+    answer = host.run(argv, _START_SECONDS).value
+    told = re.findall(rf"(?m)^{_TOLD}(/.*)$", answer.stdout) if answer else []
+    if answer and answer.rc and told:
+        yield SuspectFile(path=told[-1], problem="ends-python")
 
 
 def _closed_folders(host: Host, environment: PythonEnvironment, trial: ImportTrial) -> Iterator[SuspectFile]:
