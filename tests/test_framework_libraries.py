@@ -23,6 +23,7 @@ from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
 from tests.support.check_cases import found
 from tests.support.environments import shared_library, write_distribution, write_venv
+from tests.support.judging import severity
 from tests.support.machines import change, nvidia_gpu, nvidia_machine, torch, with_environment
 
 CT2 = ("ctranslate2", "4.8.5")

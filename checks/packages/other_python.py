@@ -24,9 +24,9 @@ def packages_for_another_python(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The tags of the wheel, in the WHEEL file beside its metadata, are for another Python, processor, system or C
-    library (musl of Alpine Linux, glibc). If RECORD lists a module for this Python, the tags do not count. Only packages
-    inside the examined environment are compared, and only those that have a RECORD. It is an error if a package with
-    GPU code is among them, or something that such a package requires; else a warning.
+    library (musl of Alpine Linux, glibc). If RECORD lists a module for this Python, the tags do not count. Only
+    packages inside the examined environment are compared, and only those that have a RECORD. It is an error if a
+    package with GPU code is among them, or something that such a package requires; else a warning.
 
     ## Fix safety
     Installs all of them again in the same versions, by this Python. Packages that are the same for every Python stay.

@@ -144,10 +144,8 @@ def install(
 
 def _offers(package: Distribution, extras: str) -> bool:
     """Whether the metadata of a package names these extras."""
-    named = {
-        normalised(name) for line in package.requires for name in re.findall(r"extra\s*==\s*[\"']([\w.-]+)", line)
-    }
-    return named.issuperset(normalised(one) for one in extras.split(",") if one)
+    named = re.findall(r"extra\s*==\s*[\"']([\w.-]+)", "\n".join(package.requires))
+    return set(map(normalised, named)).issuperset(normalised(one) for one in extras.split(",") if one)
 
 
 def _twins(situation: Situation, removed: Collection[str]) -> Iterator[ReinstallPackage]:

@@ -186,7 +186,7 @@ class StartFault(Record, frozen=True):
     """The interpreter, pyvenv.cfg or the .pth file."""
     prefix: str = ""
     detail: str = ""
-    """Where the interpreter's link ends; the version that it is; the processor that it is for; its home on Windows."""
+    """Where the interpreter's link ends; its version; the processor that it is for; its folder on Windows."""
     python: str = ""
     """The version that the installed packages are for: "3.11"."""
     links: tuple[str, ...] = ()

@@ -88,8 +88,8 @@ class SuspectFile(Record, frozen=True):
     """The distribution whose RECORD lists it; empty: none does."""
     version: str = ""
     problem: FileProblem = ""
-    """`missing` and `changed`: against RECORD. `not-installed`: `owner` is required, and is not there. `ends-python`: a
-    .pth file that runs when Python starts, and does not let it go on."""
+    """`missing` and `changed`: against RECORD. `not-installed`: `owner` is required, and is not there.
+    `ends-python`: a .pth file that runs when Python starts, and does not let it go on."""
     detail: str = ""
     """What it was made for ("Python 3.11", "aarch64"); the specifier of what is not installed (">=4.10")."""
     standard: bool = False

@@ -475,7 +475,7 @@ def _missing_module(case: _Case) -> ImportFault | None:
         return ImportFault(why, (by_hand(f"Rename {parent}", f"Rename or remove {parent}."),))
     holder = next((file for file in case.trial.suspects if file.owner and f"/{top}/" in file.path), None)
     if inner and holder:
-        why = f"The installed {named(holder)} has no module {module[1]}: it is of another release, or for another platform."
+        why = f"The installed {named(holder)} has no module {module[1]}: it is another release, or incomplete."
         text = f"Install another release of {holder.owner}: `pip index versions {holder.owner}` lists them."
         return ImportFault(why, (by_hand(f"Install another release of {holder.owner}", text),), (REQUIREMENTS,))
     asking = next((file for file in case.trial.suspects if not file.standard), None)
