@@ -8,7 +8,6 @@ from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import applying, marker_environment
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, RemovePackage, Severity
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.companions import of_this_torch
 from gpudoctor.frameworks.torch.requirements import Effect, effect_of, required_here
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
@@ -44,6 +43,8 @@ def package_installed_twice(situation: Situation) -> Verdicts:
 
 
 def _mixed(situation: Situation, one: Distribution, effect: Effect) -> Finding:
+    from gpudoctor.frameworks.torch.companions import of_this_torch
+
     versions = (one.version, *(twin.version for twin in one.twins))
     fitting = tuple(each.version for each in (one, *one.twins) if _finds_what_it_requires(situation, each))
     kept, index = of_this_torch(situation, one.name) or (_admitted(situation, one.name, (*fitting, *versions)), "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.companions import of_this_torch
 from gpudoctor.frameworks.torch.requirements import needed_packages, unmet
 from gpudoctor.machine import Distribution, InterruptedInstall
 from gpudoctor.situation import Situation
@@ -40,6 +39,8 @@ def package_install_interrupted(situation: Situation) -> Verdicts:
 
 
 def _left(situation: Situation, left: InterruptedInstall) -> Finding:
+    from gpudoctor.frameworks.torch.companions import of_this_torch
+
     version, index = of_this_torch(situation, left.name) or (left.version, "")
     public, _, local = version.partition("+")
     why = "what was begun is brought to its end"

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ImportedModules, LateLibrary, VersionFile
 
 
+_NOT_THERE = "no torch there"
+
+
 def probe_environment(
     host: Host,
     python: str | None,
@@ -112,6 +115,9 @@ def probe_environment(
     project = project_of(host, layout)
     faults = start_faults(host, layout, path, foreign)
     others = read_frameworks(host, frameworks, distributions, environ, layout.prefix) if frameworks else ()
+    torch = installed.torch
+    if torch.absent and not others and torch.why == _NOT_THERE:
+        torch = _named_elsewhere(surroundings, torch)
     return known(
         PythonEnvironment(
             prefix=layout.prefix,
@@ -122,7 +128,7 @@ def probe_environment(
             distributions=_listing(path, distributions),
             not_installed=checked.not_installed,
             frameworks=Frameworks(
-                torch=installed.torch,
+                torch=torch,
                 others=others,
             ),
             torch_remains=() if copies.importable else remains(host, copies),
@@ -176,12 +182,16 @@ def _no_torch(around: Surroundings, copies: Copies) -> Fact[Torch]:
     if not searched:
         return unknown("no site-packages folder was found")
     trace = next(iter(copies.traces), None)
-    if trace is not None:
-        return absent(searched[0], f"no torch there; {trace.via}: {trace.path}")
+    why = f"{_NOT_THERE}; {trace.via}: {trace.path}" if trace else _NOT_THERE
+    return absent(searched[0], why)
+
+
+def _named_elsewhere(around: Surroundings, torch: Fact[Torch]) -> Fact[Torch]:
+    """A torch that is not there, with the place of one that Python does not see."""
     from gpudoctor.probes.hidden_torch import hidden_torch
 
     hidden = hidden_torch(around)
-    return absent(searched[0], f"no torch there; {hidden}" if hidden else "no torch there")
+    return absent(torch.source, f"{torch.why}; {hidden}") if hidden else torch
 
 
 # --- the environment's own properties --------------------------------------------------------------
