@@ -15,8 +15,9 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from gpudoctor.cli import gpudoctor
+from gpudoctor.frameworks.torch.probes.import_failure import with_suspects
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import SuspectFile
+from gpudoctor.machine import NOT_STARTED, ImportTrial, ProcessLimits, SuspectFile
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.file_owner import Owners, unusable
 from gpudoctor.probes.python_environment import probe_environment
@@ -503,3 +504,28 @@ def test_a_module_that_an_installed_package_lacks_is_its_own(tmp_path: Path) -> 
     (site / "torch/__init__.py").write_text("import helper.newer\n" + TORCH)
     found = finding(examined(tmp_path), "torch-import-fails")
     assert "No installed package has the module" not in found.message
+
+
+def test_the_pth_file_in_which_python_waits_for_ever_is_named(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "mount.pth").write_text("import time; time.sleep(600)\n")
+    environment = probe_environment(LiveHost(), str(tmp_path / "venv"), {}).value
+    assert environment is not None
+    trial = ImportTrial(ok=False, error=f"{NOT_STARTED}: no answer within 90 s", hung=True)
+    limits = ProcessLimits()
+    suspects = with_suspects(LiveHost(), environment, trial, limits, limits).suspects
+    assert [(one.path, one.problem) for one in suspects] == [(f"{site}/mount.pth", "ends-python")]
+
+
+def test_a_compiled_file_that_python_does_not_compare_with_its_source_is_removed(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "torch/__init__.py").write_text("from helper.part import new\n" + TORCH)
+    part = site / "helper/part.py"
+    py_compile.compile(str(part), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    part.write_text("new = 1\n")
+    record = site / "helper-2.0.dist-info/RECORD"
+    lines = [line for line in record.read_text().splitlines() if not line.startswith("helper/part.py")]
+    record.write_text("\n".join([lines[0], "helper/part.py,,8", *lines[1:]]) + "\n")
+    found = finding(examined(tmp_path), "torch-import-fails")
+    assert "was compiled from an older file" in found.message
+    assert f"rm {site}/helper/__pycache__/part" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]

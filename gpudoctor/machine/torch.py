@@ -72,6 +72,7 @@ FileProblem = Literal[
     "other-processor",
     "not-installed",
     "ends-python",
+    "stale",
 ]
 
 
@@ -89,7 +90,8 @@ class SuspectFile(Record, frozen=True):
     version: str = ""
     problem: FileProblem = ""
     """`missing` and `changed`: against RECORD. `not-installed`: `owner` is required, and is not there.
-    `ends-python`: a .pth file that runs when Python starts, and does not let it go on."""
+    `ends-python`: a .pth file that runs when Python starts, and does not let it go on. `stale`: a compiled file that
+    Python takes for its source, which has changed."""
     detail: str = ""
     """What it was made for ("Python 3.11", "aarch64"); the specifier of what is not installed (">=4.10")."""
     standard: bool = False

@@ -132,7 +132,8 @@ def _not_started(case: _Case) -> ImportFault | None:
         return ImportFault("", (CREATE_AGAIN,))
     if ends := next((file.path for file in case.trial.suspects if file.problem == "ends-python"), ""):
         text = f"Repair, rename or remove {ends}: Python runs it whenever it starts here."
-        return ImportFault(f"{ends} ends it.", (by_hand(f"Repair {posixpath.basename(ends)}", text),))
+        does = "does not come to its end" if case.trial.hung else "ends it"
+        return ImportFault(f"{ends} {does}.", (by_hand(f"Repair {posixpath.basename(ends)}", text),))
     if case.trial.files or case.trial.hung:
         return None
     interpreter = shlex.quote(case.situation.environment.interpreter if case.situation.environment else "python3")
