@@ -144,8 +144,8 @@ def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
     environment = machine.environment.value
     if environment is None or not environment.torch.absent or not usable(report) or environment.frameworks.others:
         return None
-    if environment.start_faults or environment.torch_remains:
-        return None  # its Python cannot install anything; or the fix of what is left says which torch
+    if environment.start_faults or environment.torch_remains or environment.interrupted:
+        return None  # its Python can install nothing, or a fix brings back what was there
     from gpudoctor.recommend import recommend
     from gpudoctor.render.recommend import best_command
     from gpudoctor.situation import Situation
