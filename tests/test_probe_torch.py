@@ -13,6 +13,8 @@ from gpudoctor.host import LiveHost
 from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import PythonEnvironment, Torch, known
 from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.survey import survey
+from tests.support.check_cases import matrix
 from tests.support.environments import (
     CUDA_REQUIRES,
     shared_library,
@@ -23,6 +25,7 @@ from tests.support.environments import (
     write_torch,
     write_venv,
 )
+from tests.support.judging import finding
 
 
 def probe(prefix: Path, **variables: str) -> PythonEnvironment:
@@ -611,3 +614,13 @@ def test_what_pip_renamed_and_did_not_replace_is_read(tmp_path: Path) -> None:
     assert [(one.name, one.version) for one in probe(tmp_path / "venv").interrupted] == [("torchvision", "0.24.1")]
     write_distribution(site, "torchvision", "0.24.1")
     assert probe(tmp_path / "venv").interrupted == ()
+
+
+def test_another_framework_where_python_does_not_look_is_named_too(tmp_path: Path) -> None:
+    prefix = tmp_path / "conda"
+    write_conda(prefix)
+    jax = prefix / "lib/python3.9/site-packages/jax"
+    jax.mkdir(parents=True)
+    (jax / "__init__.py").write_text("")
+    machine = survey(LiveHost({}), matrix(), python=str(prefix), level="static").machine
+    assert f"({jax}: it is for Python 3.9" in finding(machine, "torch-missing").message

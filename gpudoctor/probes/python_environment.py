@@ -117,7 +117,7 @@ def probe_environment(
     others = read_frameworks(host, frameworks, distributions, environ, layout.prefix) if frameworks else ()
     torch = installed.torch
     if torch.absent and not others and torch.why == _NOT_THERE:
-        torch = _named_elsewhere(surroundings, torch)
+        torch = _named_elsewhere(surroundings, torch, frameworks)
     return known(
         PythonEnvironment(
             prefix=layout.prefix,
@@ -186,11 +186,12 @@ def _no_torch(around: Surroundings, copies: Copies) -> Fact[Torch]:
     return absent(searched[0], why)
 
 
-def _named_elsewhere(around: Surroundings, torch: Fact[Torch]) -> Fact[Torch]:
-    """A torch that is not there, with the place of one that Python does not see."""
-    from gpudoctor.probes.hidden_torch import hidden_torch
+def _named_elsewhere(around: Surroundings, torch: Fact[Torch], rows: FrameworkRows | None) -> Fact[Torch]:
+    """A torch that is not there, with the place of one, or of another framework, that Python does not see."""
+    from gpudoctor.probes.hidden_framework import hidden_framework
 
-    hidden = hidden_torch(around)
+    others = (row.module for row in rows.frameworks if row.module) if rows else ()
+    hidden = hidden_framework(around, ("torch", *others))
     return absent(torch.source, f"{torch.why}; {hidden}") if hidden else torch
 
 

@@ -1,9 +1,9 @@
-"""A torch near an environment that has none: installed where its Python does not look."""
+"""A framework near an environment that has none: installed where its Python does not look."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -14,12 +14,14 @@ from gpudoctor.probes.surroundings import Surroundings
 _NO_USER_SITE = "PYTHONNOUSERSITE"
 
 
-def hidden_torch(around: Surroundings) -> str:
-    """What keeps Python from the first such torch; empty if there is none."""
+def hidden_framework(around: Surroundings, modules: Iterable[str]) -> str:
+    """What keeps Python from the first of these modules that is there; empty if none is."""
+    names = tuple(modules)
     for folder, why in _folders(around):
-        path = posixpath.join(folder, "torch")
-        if around.host.exists(posixpath.join(path, "__init__.py")):
-            return f"{path}: {why}"
+        for name in names:
+            path = posixpath.join(folder, name.replace(".", "/"))
+            if around.host.exists(posixpath.join(path, "__init__.py")):
+                return f"{path}: {why}"
     return ""
 
 
