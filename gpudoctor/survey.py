@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DRIVER_SECONDS = 20.0
-COMPILED_FOR_TORCH = ("torchvision", "torchaudio")
+COMPILED_FOR_TORCH = ("torchvision", "torchaudio", "torchcodec")
 """Packages whose import is tried beside that of torch."""
 _DEPTH: tuple[Level, ...] = ("static", "driver", "quick", "standard", "full")
 

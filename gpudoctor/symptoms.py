@@ -156,7 +156,7 @@ def _joined(cause: Finding, symptom: Finding) -> Finding:
     return replace(
         cause,
         severity=min(cause.severity, symptom.severity, key=_SEVERITIES.index),
-        message=cause.message if known else f"{told}{symptom.saw}.",
+        message=cause.message if known else f"{told}{symptom.saw.removesuffix('.')}.",
         confidence=confidence,
         evidence=(*cause.evidence, *(item for item in symptom.evidence if item not in cause.evidence)),
         fixes=cause.fixes or symptom.fixes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.machine import DamagedFile, Extension, absent, known, unknown
+from gpudoctor.machine import DamagedFile, Extension, InterruptedInstall, absent, known, unknown
 from tests.support.check_cases import found
 from tests.support.hosts import Host
 from tests.support.judging import finding, judged, remedies, severity, told
@@ -274,3 +274,27 @@ def test_what_goes_together_is_silent():
 def test_a_triton_older_than_torch_pins(triton, weight):
     machine = nvidia_machine(torch=torch("2.9.1+cu128"), packages={"triton": triton})
     assert dict(told(machine, "GPD431")).get("triton-too-old") == weight
+
+
+# --- interrupted installs --------------------------------------------------------------------------------
+
+
+def test_what_an_interrupted_update_left_of_torchvision_is_told_and_the_one_for_this_torch_installed():
+    left = InterruptedInstall("torchvision", "0.22.1", "/site/~orchvision-0.22.1.dist-info")
+    broken = with_environment(machine(), interrupted=(left,))
+    assert severity(broken, "package-install-interrupted") == "warning"
+    assert remedies(broken, "package-install-interrupted") == ["ReplacePackage torchvision==0.24.1"]
+
+
+def test_a_package_without_its_metadata_is_installed_again():
+    path = "/venv/lib/numpy-2.3.5.dist-info"
+    broken = listed(machine(numpy="2.3.5"), "numpy", path=path, lacks=("METADATA",))
+    assert remedies(broken, "package-install-interrupted") == ["ReinstallPackage numpy2.3.5"]
+    folder = listed(machine(numpy="2.3.5"), "numpy", path="/venv/lib/numpy", lacks=("METADATA", "RECORD"))
+    assert "package-install-interrupted" not in dict(told(folder))  # it never had a record
+
+
+def test_a_package_with_the_release_numbers_of_its_framework_is_the_one_that_is_replaced():
+    base = nvidia_machine(torch=None, packages={"tensorflow": "2.19.0", "tensorflow-text": "2.18.1"})
+    broken = listed(base, "tensorflow-text", requires=("tensorflow<2.19,>=2.18.0",))
+    assert remedies(broken, "requirements-incomplete") == ["ReplacePackage tensorflow-text==2.19.*"]

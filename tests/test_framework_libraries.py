@@ -23,6 +23,7 @@ from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
 from tests.support.check_cases import found
 from tests.support.environments import shared_library, write_distribution, write_venv
+from tests.support.judging import severity
 from tests.support.machines import change, nvidia_gpu, nvidia_machine, torch, with_environment
 
 CT2 = ("ctranslate2", "4.8.5")
@@ -248,9 +249,42 @@ def test_a_build_that_lost_its_files_to_another_is_installed_again_and_its_requi
     packages = {"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0", "cuda-pathfinder": "1.9.0"}
     machine = nvidia_machine(torch=None, packages=packages, driver="550.54.15")
     environment = machine.environment.value
-    listed = tuple(change(one, requires=("cuda-pathfinder==1.*",)) for one in environment.distributions.value)
+    listed = tuple(
+        change(one, requires=("cuda-pathfinder==1.*", "cuda-toolkit==12.*; extra == 'ctk'"))
+        for one in environment.distributions.value
+    )
     machine = with_environment(machine, distributions=known(listed, "/site"))
     remedies = [remedy for fix in found(machine, "driver-too-old")[0].fixes for remedy in fix.remedies]
     kinds = [(type(remedy).__name__, getattr(remedy, "name", "")) for remedy in remedies]
     assert ("ReinstallPackage", "cupy-cuda12x") in kinds
     assert ("RemovePackage", "cuda-pathfinder") not in kinds
+
+
+def test_an_extra_that_the_installed_release_does_not_have_is_not_offered():
+    lacking = Extension(
+        "cupy-cuda12x",
+        "12.3.0",
+        "/site/cupy/cuda.so",
+        sass=("sm_89",),
+        missing=(MissingLibrary("libcublas.so.12"),),
+    )
+    machine = nvidia_machine(torch=None, packages={"cupy-cuda12x": "12.3.0"})
+    listed = tuple(change(one, requires=("numpy<1.29",)) for one in machine.environment.value.distributions.value)
+    machine = with_environment(machine, distributions=known(listed, "/site"), extensions=(lacking,))
+    fixes = [fix for one in found(machine, "framework-cuda-libs-missing") for fix in one.fixes]
+    assert fixes
+    assert not any("ctk" in getattr(remedy, "extra", "") for fix in fixes for remedy in fix.remedies)
+
+
+def test_a_library_that_only_a_part_of_a_package_needs_and_torch_brought_is_silent():
+    cudnn = MissingLibrary("libcudnn.so.8", "/site/nvidia/cudnn/lib/libcudnn.so.9")
+    path = "/site/cupy_backends/cuda/libs/cudnn.cpython-311-x86_64-linux-gnu.so"
+    part = Extension("cupy-cuda12x", "12.3.0", path, needs=("libcudart.so.12",), missing=(cudnn,))
+    whole = Extension("cupy-cuda12x", "12.3.0", "/site/cupy/core.so", sass=("sm_89",), needs=("libcudart.so.12",))
+    machine = nvidia_machine(packages={"cupy-cuda12x": "12.3.0", "nvidia-cudnn-cu12": "9.10.2.21"})
+    assert severity(with_environment(machine, extensions=(whole, part)), "framework-cuda-libs-missing") == "warning"
+    pins = ("nvidia-cudnn-cu12==9.10.2.21",)
+    there = machine.environment.value.distributions.value
+    listed = tuple(change(one, requires=pins) if one.name == "torch" else one for one in there)
+    machine = with_environment(machine, distributions=known(listed, "/site"), extensions=(whole, part))
+    assert severity(machine, "framework-cuda-libs-missing") is None

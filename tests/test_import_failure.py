@@ -15,12 +15,14 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from gpudoctor.cli import gpudoctor
+from gpudoctor.frameworks.torch.probes.import_failure import with_suspects
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import SuspectFile
+from gpudoctor.machine import NOT_STARTED, ImportTrial, ProcessLimits, SuspectFile
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.file_owner import Owners, unusable
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.situation import Situation
+from gpudoctor.survey import survey
 from gpudoctor.testing import nvidia_machine
 from tests.support.check_cases import matrix
 from tests.support.environments import shared_library, write_distribution, write_venv
@@ -447,3 +449,83 @@ def test_the_python_of_a_system_needs_no_pyvenv_cfg() -> None:
     environment = probe_environment(LiveHost(), sys.base_prefix, {}).value
     assert environment is not None
     assert environment.start_faults == ()
+
+
+def test_an_interpreter_for_another_processor_is_told_and_the_packages_are_not_blamed(tmp_path: Path) -> None:
+    write_environment(tmp_path)
+    elf = bytearray(shared_library())
+    elf[18] = 183 if os.uname().machine == "x86_64" else 62
+    for link in (tmp_path / "venv/bin").glob("python*"):
+        link.unlink()
+    (tmp_path / "venv/bin/python").write_bytes(elf)
+    (tmp_path / "venv/bin/python").chmod(0o755)
+    for level in ("static", None):
+        machine = examined(tmp_path, level)
+        assert problems(machine) == ["environment-broken"]
+        assert "is a program for" in finding(machine, "environment-broken").message
+
+
+def test_a_venv_of_windows_is_told_and_never_made_again_around_its_packages(tmp_path: Path) -> None:
+    (tmp_path / "venv/Lib/site-packages").mkdir(parents=True)
+    (tmp_path / "venv/Scripts").mkdir()
+    (tmp_path / "venv/pyvenv.cfg").write_text("home = C:\\Python311\r\nversion = 3.11.7\r\n")
+    machine = survey(LiveHost({}), matrix(), python=str(tmp_path / "venv"), level="static").machine
+    found = finding(machine, "environment-broken")
+    assert "is an environment of Windows" in found.message
+    assert "--without-pip" not in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+
+
+def test_the_pth_file_that_ends_python_is_named(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "aaa.pth").write_text("import sys; sys.stdout.write('started')\n")
+    (site / "licence.pth").write_text("import sys; sys.exit('no licence')\n")
+    (site / "other.pth").write_text("import os\n")
+    found = finding(examined(tmp_path), "torch-import-fails")
+    assert f"{site}/licence.pth ends it" in found.message
+    assert f"remove {site}/licence.pth" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+
+
+def test_a_file_that_no_release_brought_is_removed_from_the_package(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "torch/__init__.py").write_text("from torch.lib import start\n" + TORCH)
+    size = (site / "torch/__init__.py").stat().st_size
+    record = site / "torch-2.9.1+cpu.dist-info/RECORD"
+    lines = [line for line in record.read_text().splitlines() if not line.startswith("torch/__init__.py")]
+    record.write_text("\n".join([f"torch/__init__.py,,{size}", *lines]) + "\n")
+    (site / "torch/lib").mkdir()
+    (site / "torch/lib/__init__.py").write_text("")
+    found = finding(examined(tmp_path), "torch-import-fails")
+    assert "is no file of torch 2.9.1+cpu" in found.message
+    assert f"rm {site}/torch/lib/__init__.py" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+
+
+def test_a_module_that_an_installed_package_lacks_is_its_own(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "torch/__init__.py").write_text("import helper.newer\n" + TORCH)
+    found = finding(examined(tmp_path), "torch-import-fails")
+    assert "No installed package has the module" not in found.message
+
+
+def test_the_pth_file_in_which_python_waits_for_ever_is_named(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "mount.pth").write_text("import time; time.sleep(600)\n")
+    environment = probe_environment(LiveHost(), str(tmp_path / "venv"), {}).value
+    assert environment is not None
+    trial = ImportTrial(ok=False, error=f"{NOT_STARTED}: no answer within 90 s", hung=True)
+    limits = ProcessLimits()
+    suspects = with_suspects(LiveHost(), environment, trial, limits, limits).suspects
+    assert [(one.path, one.problem) for one in suspects] == [(f"{site}/mount.pth", "ends-python")]
+
+
+def test_a_compiled_file_that_python_does_not_compare_with_its_source_is_removed(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "torch/__init__.py").write_text("from helper.part import new\n" + TORCH)
+    part = site / "helper/part.py"
+    py_compile.compile(str(part), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    part.write_text("new = 1\n")
+    record = site / "helper-2.0.dist-info/RECORD"
+    lines = [line for line in record.read_text().splitlines() if not line.startswith("helper/part.py")]
+    record.write_text("\n".join([lines[0], "helper/part.py,,8", *lines[1:]]) + "\n")
+    found = finding(examined(tmp_path), "torch-import-fails")
+    assert "was compiled from an older file" in found.message
+    assert f"rm {site}/helper/__pycache__/part" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]

@@ -13,6 +13,8 @@ from gpudoctor.host import LiveHost
 from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import PythonEnvironment, Torch, known
 from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.survey import survey
+from tests.support.check_cases import matrix
 from tests.support.environments import (
     CUDA_REQUIRES,
     shared_library,
@@ -23,6 +25,7 @@ from tests.support.environments import (
     write_torch,
     write_venv,
 )
+from tests.support.judging import finding
 
 
 def probe(prefix: Path, **variables: str) -> PythonEnvironment:
@@ -566,3 +569,58 @@ def test_ld_preload_goes_before_everything(tmp_path: Path) -> None:
     write_library(tmp_path / "old/libstdc++.so.6", defines=("GLIBCXX_3.4", "GLIBCXX_3.4.20"))
     preloaded = str(tmp_path / "old/libstdc++.so.6")
     assert cxx(probe(tmp_path / "env", LD_PRELOAD=preloaded)) == ("3.4.20", preloaded)
+
+
+def test_an_editable_install_whose_sources_are_gone_leaves_a_remainder(tmp_path: Path) -> None:
+    site = write_venv(tmp_path / "venv")
+    record = write_distribution(site, "torch", "2.9.1")
+    (record / "direct_url.json").write_text('{"dir_info": {"editable": true}, "url": "file:///src/pytorch"}')
+    (site / "__editable__.torch-2.9.1.pth").write_text(f"{tmp_path}/src\n")
+    assert [one.via for one in probe(tmp_path / "venv").torch_remains] == ["editable without its folder"]
+    (tmp_path / "src/torch").mkdir(parents=True)
+    (tmp_path / "src/torch/__init__.py").write_text("")
+    assert probe(tmp_path / "venv").torch_remains == ()
+
+
+def test_a_torch_where_python_does_not_look_is_named(tmp_path: Path) -> None:
+    write_venv(tmp_path / "venv")
+    other = tmp_path / "venv/lib/python3.9/site-packages/torch"
+    other.mkdir(parents=True)
+    assert probe(tmp_path / "venv").torch.why == "no torch there"
+    (other / "__init__.py").write_text("")
+    assert probe(tmp_path / "venv").torch.why == (
+        f"no torch there; {other}: it is for Python 3.9, and this is Python 3.12"
+    )
+
+
+def test_a_user_site_that_a_variable_hides_is_named(tmp_path: Path) -> None:
+    write_conda(tmp_path / "conda")
+    torch = tmp_path / "user/lib/python3.12/site-packages/torch"
+    torch.mkdir(parents=True)
+    (torch / "__init__.py").write_text("")
+    variables = {"PYTHONUSERBASE": str(tmp_path / "user"), "PYTHONNOUSERSITE": "1"}
+    found = probe_environment(LiveHost({}), str(tmp_path / "conda"), variables).value
+    assert found is not None
+    assert f"{torch}: PYTHONNOUSERSITE is set" in found.torch.why
+    found = probe_environment(LiveHost({}), str(tmp_path / "conda"), {**variables, "PYTHONNOUSERSITE": ""}).value
+    assert found is not None and not found.torch.absent
+
+
+def test_what_pip_renamed_and_did_not_replace_is_read(tmp_path: Path) -> None:
+    site = write_venv(tmp_path / "venv")
+    (site / "~orchvision-0.24.1.dist-info").mkdir()
+    (site / "~orch-2.9.1.dist-info").mkdir()
+    (site / "~ome_thing-1.0.dist-info").mkdir()
+    assert [(one.name, one.version) for one in probe(tmp_path / "venv").interrupted] == [("torchvision", "0.24.1")]
+    write_distribution(site, "torchvision", "0.24.1")
+    assert probe(tmp_path / "venv").interrupted == ()
+
+
+def test_another_framework_where_python_does_not_look_is_named_too(tmp_path: Path) -> None:
+    prefix = tmp_path / "conda"
+    write_conda(prefix)
+    jax = prefix / "lib/python3.9/site-packages/jax"
+    jax.mkdir(parents=True)
+    (jax / "__init__.py").write_text("")
+    machine = survey(LiveHost({}), matrix(), python=str(prefix), level="static").machine
+    assert f"({jax}: it is for Python 3.9" in finding(machine, "torch-missing").message

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import Distribution, ImportTrial, SuspectFile, known
+from gpudoctor.machine import Distribution, ImportTrial, StartFault, SuspectFile, known
 from gpudoctor.planner.planned_steps import Allowed
 from gpudoctor.probes.python_environment import probe_environment
 from tests.support.environments import shared_library, write_distribution, write_venv
 from tests.support.judging import finding, plan_of, told
-from tests.support.machines import nvidia_machine, with_environment, with_torch
+from tests.support.machines import change, nvidia_machine, with_environment, with_system, with_torch
 from tests.support.wheel_index import WheelIndex, wheel_index, write_wheel
 from tests.test_fix_end_to_end import RTX_4070, TOOLS, Patient
 
@@ -58,7 +58,8 @@ def made_for(folder: Path, python: str, *tags: str, files: tuple[str, ...] = (),
         ("3.12", ["cp312-cp312-manylinux_2_17_aarch64.manylinux2014_aarch64"], "aarch64"),
         ("3.12", ["cp312-cp312-win_amd64"], "Windows"),
         ("3.12", ["cp312-cp312-macosx_11_0_arm64"], "macOS"),
-        ("3.12", ["cp312-cp312-musllinux_1_2_x86_64"], ""),
+        ("3.12", ["cp312-cp312-musllinux_1_2_x86_64"], "Linux with musl (Alpine)"),
+        ("3.12", ["cp312-cp312-musllinux_1_2_x86_64", "cp312-cp312-manylinux_2_28_x86_64"], ""),
         ("3.12", ["cp311-cp311-linux_x86_64", "cp312-cp312-linux_x86_64"], ""),
         ("3.12", ["cp311-none-linux_x86_64"], ""),
         ("3.7", ["cp37-cp37m-manylinux1_x86_64"], ""),
@@ -156,3 +157,15 @@ def test_they_are_fixed_only_when_all_are(tmp_path: Path, index: WheelIndex, too
     assert all("cp27" not in path.read_text() for path in patient.prefix.rglob("WHEEL"))
     assert patient.gpudoctor("fix", "--undo", "--yes", "--python", str(patient.prefix)).returncode == 0
     assert patient.files() == files
+
+
+def test_a_wheel_for_musl_is_told_with_the_c_library_that_is_here():
+    wrong = Distribution("numpy", "2.3.5", "/v/numpy-2.3.5.dist-info", made_for="Linux with musl (Alpine)")
+    base = nvidia_machine(torch=None, packages={"jax": "0.6.2"})
+    there = base.environment.value.distributions.value
+    listed = tuple(change(one, requires=("numpy",)) if one.name == "jax" else one for one in there)
+    machine = with_environment(base, distributions=known((*listed, wrong), "/v"))
+    machine = with_system(machine, libc=known("glibc 2.39", "confstr"))
+    assert finding(machine, SLUG).want.endswith("with glibc")
+    fault = StartFault(kind="interpreter-foreign", path="/v/bin/python", detail="aarch64")
+    assert SLUG not in dict(told(with_environment(machine, start_faults=(fault,))))

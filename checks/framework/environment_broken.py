@@ -33,9 +33,9 @@ def environment_broken(situation: Situation) -> Verdicts:
     ## How it is judged
     From files. The interpreter of a venv is a link to a Python, which may have been removed; it may lead to another
     version than the one that the folder of packages is for (lib/python3.11); pyvenv.cfg, which makes a folder a venv,
-    may be gone; and a .pth file that is not UTF-8, as PowerShell's `>` writes it, ends every start of Python. Without
-    its pyvenv.cfg a folder with bin/activate is no environment. Where the import of torch worked, a .pth
-    file was no fault.
+    may be gone; the interpreter may be a program for another processor, or the venv one of Windows; and a .pth file
+    that is not UTF-8, as PowerShell's `>` writes it, ends every start of Python. Without its pyvenv.cfg a folder with
+    bin/activate is no environment. Where the import of torch worked, nothing of this was a fault.
 
     ## Fix safety
     The venv is made again around its packages, which stay. A .pth file that cannot be decoded adds nothing.
@@ -70,6 +70,13 @@ def _message(fault: StartFault) -> str:
             f"{fault.path} is {fault.detail}, and the packages of this environment are for Python {fault.python}: it "
             "sees none of them."
         )
+    if fault.kind == "interpreter-foreign":
+        return f"{fault.path} is a program for {fault.detail}: this machine cannot start it."
+    if fault.kind == "of-windows":
+        return (
+            f"{fault.prefix} is an environment of Windows (its Python is in {fault.detail}): nothing in it works "
+            "here, in WSL neither."
+        )
     if fault.kind == "no-pyvenv-cfg":
         return f"{fault.path} is gone: its Python looks for packages in {fault.detail or 'its own folder'}, not here."
     return f"{fault.path} is not UTF-8: Python ends with an error when it starts."
@@ -79,6 +86,9 @@ def _fix(fault: StartFault, prefix: str) -> Fix:
     if fault.kind == "pth-undecodable":
         text = f"Remove the file, or write it again as UTF-8: rm {shlex.quote(fault.path)}"
         return Fix("Remove the .pth file", (Manual(text, risk="replaces"),))
+    if fault.kind == "of-windows":
+        text = "Make an environment of Linux in another folder (`python3 -m venv ~/venv`), with the same packages."
+        return Fix("Make an environment of Linux", (Manual(text, risk="safe", elsewhere=True),))
     python = fault.other or f"python{fault.python}"
     first = "" if fault.other else f"Install Python {fault.python} first (`uv python install {fault.python}`). "
     clear = f"rm -f {shlex.join(fault.links)}\n" if fault.links and fault.kind != "no-pyvenv-cfg" else ""

@@ -45,12 +45,11 @@ def torch_import_fails(situation: Situation) -> Verdicts:
     Depends on the reason, which the message names.
     """
     torch = situation.torch
-    if torch is None:
+    if torch is None or needs.start_faults(situation):  # environment-broken tells the reason
         return
     trial = torch.trial
     if trial.value is not None:
-        broken = situation.environment is not None and bool(situation.environment.start_faults)
-        if not trial.value.ok and not broken:  # environment-broken tells the reason
+        if not trial.value.ok:
             yield _failed(situation, torch, trial.value)
         return
     if trial.source:  # it was tried

@@ -15,6 +15,7 @@ from gpudoctor.situation import Situation
 
 _LEFT = {
     "dist-info without files": "its record is there, its files are gone",
+    "editable without its folder": "it was installed from a folder of sources, which has no torch any more",
     "interrupted uninstall": "an uninstall or upgrade was interrupted and left only this",
     "left-over files": "only a part of its files is left, so `import torch` gives an empty module",
 }
@@ -33,10 +34,10 @@ def torch_install_interrupted(situation: Situation) -> Verdicts:
     torch without its first file even imports, as an empty module.
 
     ## How it is judged
-    It is an error if a record without files, a folder ~orch or a part of the files is all that is left of torch. It
-    is a warning if torch is there, and its .dist-info lacks RECORD or METADATA or is gone; an error if its import
-    failed, too. RECORD is the last file that an installer writes, so without one files may be missing. Builds of
-    conda, a distribution, an image or one's own keep other records.
+    It is an error if a record without files, an editable install without its sources, a folder ~orch or a part of the
+    files is all that is left of torch. It is a warning if torch is there, and its .dist-info lacks RECORD or METADATA
+    or is gone; an error if its import failed, too. RECORD is the last file that an installer writes, so without one
+    files may be missing. Builds of conda, a distribution, an image or one's own keep other records.
 
     ## Fix safety
     Installs the same version again, in a way that needs no RECORD.

@@ -8,6 +8,7 @@ NEEDS = {
     "extension_libraries": needs.computing_packages,
     "gpu_extensions": needs.computing_packages,
     "installed_twice": needs.packages_installed_twice,
+    "interrupted_installs": needs.interrupted_installs,
     "locked_programs": needs.locked_programs,
     "other_python": needs.packages_for_others,
 }

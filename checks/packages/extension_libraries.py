@@ -13,6 +13,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, 
 from gpudoctor.frameworks.others import framework_of, in_one_folder, on_the_loaders_path
 from gpudoctor.frameworks.torch.compiled_packages import PACKAGES_WITH_OWN_CHECKS, torch_mismatch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, stem_of, without_cuda
+from gpudoctor.frameworks.torch.requirements import required_here
 from gpudoctor.machine import Extension, MissingLibrary
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
@@ -42,7 +43,8 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
     from its own wheel, such as NVRTC's builtins. A package that was compiled against torch shares torch's CUDA: a
     runtime of another major counts only on its own search path. cuda-pathfinder, which CuPy uses, takes CUDA 13's
     library where both are there. Of libraries that differ only in numbers one must load. What only some operations
-    need (NCCL, TensorRT ...) matters if the whole package needs it, or if another major release of it is installed.
+    need (NCCL, TensorRT, CuPy's cuDNN) matters if the whole package needs it, or if another major release of it is
+    installed, and not only for torch.
     A package that a check of its own calls built for another torch is not judged here, nor are alternatives of which
     one is gone. Packages that also compute on the CPU get a warning.
 
@@ -62,9 +64,10 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
             if place not in incomplete and _needs_libraries(situation, group)
         ]
         lacking = [group[0] for group in groups if all(one.missing for one in group)]
-        missing = _that_matter(lacking, whole=len(lacking) == len(groups))
+        missing = _that_matter(situation, lacking, whole=len(lacking) == len(groups))
         if not missing.keys() <= _told_of_the_framework(situation, package):
-            essential = len(lacking) == len(groups) or any(map(_is_essential, missing.values()))
+            needed = _essential(situation, lacking)
+            essential = len(lacking) == len(groups) or not needed.isdisjoint(missing)
             severity: Severity = "error" if essential and made_for_gpus(package, extensions) else "warning"
             yield _not_loaded(situation, lacking, missing, severity)
 
@@ -105,16 +108,33 @@ def _needs_libraries(situation: Situation, group: tuple[Extension, ...]) -> bool
     return any(gpu.vendor in vendors for gpu in situation.usable)
 
 
-def _that_matter(lacking: list[Extension], *, whole: bool) -> dict[str, MissingLibrary]:
+def _is_part(situation: Situation, extension: Extension) -> bool:
+    """Whether the package does without this library: it is for a few operations, which name it themselves."""
+    rows = situation.matrix.tables.library_roles
+    return any(row.role == "part" and re.search(f"/{row.library}$", extension.path) for row in rows)
+
+
+def _that_matter(situation: Situation, lacking: list[Extension], *, whole: bool) -> dict[str, MissingLibrary]:
     """Missing libraries by name. Beside an essential one, those for only some operations are left out; so are they
-    where the package works without them and no release of them is installed."""
+    where the package works without them and nobody installed a release of them for it."""
     missing = {one.name: one for extension in lacking for one in extension.missing}
-    chosen = {name: one for name, one in missing.items() if _is_essential(one)}
-    return chosen or {name: one for name, one in missing.items() if whole or one.instead}
+    needed = _essential(situation, lacking)
+    chosen = {name: one for name, one in missing.items() if name in needed}
+    return chosen or {name: one for name, one in missing.items() if whole or _is_wanted(situation, one)}
 
 
-def _is_essential(missing: MissingLibrary) -> bool:
-    return not {stem_of(missing.name), family_of(missing.name)}.isdisjoint(_ESSENTIAL)
+def _essential(situation: Situation, lacking: list[Extension]) -> set[str]:
+    """Names of the missing libraries that GPU work itself needs, and not only a part of the package."""
+    whole = (one for one in lacking if not _is_part(situation, one))
+    names = {missing.name for one in whole for missing in one.missing}
+    return {name for name in names if not {stem_of(name), family_of(name)}.isdisjoint(_ESSENTIAL)}
+
+
+def _is_wanted(situation: Situation, missing: MissingLibrary) -> bool:
+    """Whether another release of the library is there, and not only because torch requires it."""
+    base = distribution_of(missing.name)
+    pinned = (one.what.name for one in required_here(situation) if one.by.name == "torch")
+    return bool(missing.instead) and not (base and any(without_cuda(name) == base for name in pinned))
 
 
 def _not_loaded(

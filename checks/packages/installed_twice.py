@@ -43,9 +43,11 @@ def package_installed_twice(situation: Situation) -> Verdicts:
 
 
 def _mixed(situation: Situation, one: Distribution, effect: Effect) -> Finding:
+    from gpudoctor.frameworks.torch.companions import of_this_torch
+
     versions = (one.version, *(twin.version for twin in one.twins))
     fitting = tuple(each.version for each in (one, *one.twins) if _finds_what_it_requires(situation, each))
-    kept, index = _of_this_torch(situation, one.name) or (_admitted(situation, one.name, (*fitting, *versions)), "")
+    kept, index = of_this_torch(situation, one.name) or (_admitted(situation, one.name, (*fitting, *versions)), "")
     again = ReinstallPackage(one.name, kept, index_url=index, why="one release, whole")
     severity = _severity(situation, one, effect)
     fails = f": {effect.text}" if severity == "error" else ""
@@ -84,18 +86,6 @@ def _admitted(situation: Situation, name: str, versions: tuple[str, ...]) -> str
     """The first version that all which require the package admit; else the first."""
     asked = [each.what for each in required_here(situation) if each.what.name == name]
     return next((one for one in versions if all(what.admits(one) for what in asked)), versions[0])
-
-
-def _of_this_torch(situation: Situation, name: str) -> tuple[str, str] | None:
-    """Version and index of the torchvision or torchaudio that belongs to the installed torch."""
-    torch = situation.torch
-    row = situation.matrix.companion(torch.version) if torch else None
-    wanted = {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(name) if row else None
-    if torch is None or not wanted:
-        return None
-    build = situation.matrix.build_of(torch, situation.platform)
-    index = situation.matrix.index_url(build) if build else ""
-    return (f"{wanted}+{torch.build}" if index and torch.build else wanted), index
 
 
 def _severity(situation: Situation, one: Distribution, effect: Effect) -> Severity:

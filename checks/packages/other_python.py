@@ -23,20 +23,23 @@ def packages_for_another_python(situation: Situation) -> Verdicts:
     venv got another Python, or where `pip install --target --python-version` chose the wheels.
 
     ## How it is judged
-    The tags of the wheel, in the WHEEL file beside its metadata, are for another Python, processor or system. If
-    RECORD lists a module for this Python, the tags do not count. Only packages inside the examined environment are
-    compared, and only those that have a RECORD. It is an error if a package with GPU code is among them, or something
-    that such a package requires; else a warning.
+    The tags of the wheel, in the WHEEL file beside its metadata, are for another Python, processor, system or C
+    library (musl of Alpine Linux, glibc). If RECORD lists a module for this Python, the tags do not count. Only
+    packages inside the examined environment are compared, and only those that have a RECORD. It is an error if a
+    package with GPU code is among them, or something that such a package requires; else a warning.
 
     ## Fix safety
     Installs all of them again in the same versions, by this Python. Packages that are the same for every Python stay.
     """
+    faults = situation.environment.start_faults if situation.environment else ()
     wrong = needed_first(situation, (one for one in situation.machine.packages if one.made_for))
-    if not wrong:
-        return
+    if not wrong or any(fault.kind == "interpreter-foreign" for fault in faults):
+        return  # it is the interpreter that is wrong, and not what it is compared with
     named = enumeration([f"{one.name} {one.version}" for one in wrong], _MOST_NAMED)
     made_for = " or ".join(dict.fromkeys(one.made_for for one in wrong))
     here = f"Python {situation.python} on {situation.platform.partition('-')[2]}"
+    if "Linux with" in made_for:
+        here += f" with {(situation.machine.system.libc.value or 'another C library').partition(' ')[0]}"
     yield Finding(
         severity="error" if wrong[0].name in needed_packages(situation) else "warning",
         message=f"{named} {'was' if len(wrong) == 1 else 'were'} made for {made_for}, and this is {here}: "
@@ -46,5 +49,11 @@ def packages_for_another_python(situation: Situation) -> Verdicts:
         subject=f"{wrong[0].name} {wrong[0].version}",
         evidence=tuple(Evidence(one.name, f"wheel for {one.made_for}", f"{one.path}/WHEEL") for one in wrong[:10]),
         fixes=(Fix("Install these packages again", all_again(situation, wrong, f"its files are for {made_for}")),),
-        supersedes=("torch-import-fails", "requirements-incomplete", "python-dev-missing", "no-gpu"),
+        supersedes=(
+            "torch-import-fails",
+            "framework-import-fails",
+            "requirements-incomplete",
+            "python-dev-missing",
+            "no-gpu",
+        ),
     )

@@ -9,6 +9,7 @@ from gpudoctor.dependencies import TRITONS
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage, UnsetVariable
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.requirements import Unmet, unmet
+from gpudoctor.matrix.versions import figures
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.import_order import from_pythonpath
@@ -107,6 +108,10 @@ def _newer_requirers(problems: tuple[Unmet, ...]) -> tuple[Fix, ...]:
 def _remedy(situation: Situation, one: Unmet) -> ReplacePackage | ReinstallPackage:
     index = _index(situation) if one.name in TRITONS else ""
     why = f"{one.by.name} requires it"
+    use = situation.matrix.use_of(one.name, one.by.name, one.by.version)
+    if one.problem == "outside" and one.found is not None and use is not None and use.follows:
+        release = ".".join(map(str, figures(one.found.version)[:2]))
+        return ReplacePackage(one.by.name, f"=={release}.*", why=f"the release of {one.name} {one.found.version}")
     if one.problem == "damaged" and one.found is not None:
         return ReinstallPackage(one.name, one.found.version, index_url=index, why=f"{why}, and {one.damage}")
     return ReplacePackage(one.name, one.specifier, index_url=index, why=why, indirect=True)

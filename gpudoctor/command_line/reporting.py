@@ -148,8 +148,8 @@ def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
     environment = machine.environment.value
     if environment is None or not environment.torch.absent or not usable(report) or environment.frameworks.others:
         return None
-    if environment.start_faults:
-        return None  # its Python cannot install anything
+    if environment.start_faults or environment.torch_remains or environment.interrupted:
+        return None  # its Python can install nothing, or a fix brings back what was there
     if any(one.slug == "torch-missing" and one.severity == "error" for one in report.findings):
         return None  # its fix says it
     from gpudoctor.recommend import recommend

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from msgspec.structs import replace
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.finding import Fix, Manual, ReinstallPackage, RemovePackage, ReplacePackage
 from gpudoctor.frameworks.others import in_one_folder, parts_of, written_again
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
@@ -132,11 +133,19 @@ def install(
     *removals, new = remedies(situation, framework.title, build, version, framework)
     again: tuple[ReinstallPackage, ...] = ()
     there = situation.machine.installed(build.install)
+    if there is not None and there.version == version and there.requires and not _offers(there, build.extra):
+        return None  # a release before the extra: an installer would bring nothing
     if there is not None and there.version == version and in_one_folder(situation, build.install):
         again = (written_again(there),)
     again += tuple(_twins(situation, {one.name for one in removals if isinstance(one, RemovePackage)}))
     linker = _linker(situation, build)
     return Fix(f"Install {framework.title}'s build for {target_of(build)}", (*removals, *again, *linker, new))
+
+
+def _offers(package: Distribution, extras: str) -> bool:
+    """Whether the metadata of a package names these extras."""
+    named = re.findall(r"extra\s*==\s*[\"']([\w.-]+)", "\n".join(package.requires))
+    return set(map(normalised, named)).issuperset(normalised(one) for one in extras.split(",") if one)
 
 
 def _twins(situation: Situation, removed: Collection[str]) -> Iterator[ReinstallPackage]:

@@ -165,7 +165,17 @@ class ShadowingModule(Record, frozen=True):
     framework: str = "torch"
 
 
-StartFaultKind = Literal["interpreter-gone", "interpreter-other", "no-pyvenv-cfg", "pth-undecodable"]
+class InterruptedInstall(Record, frozen=True):
+    """A package that is not installed, and of which an interrupted update or uninstall left a record: ~orchvision."""
+
+    name: str
+    version: str
+    path: str
+
+
+StartFaultKind = Literal[
+    "interpreter-gone", "interpreter-other", "interpreter-foreign", "of-windows", "no-pyvenv-cfg", "pth-undecodable"
+]
 
 
 class StartFault(Record, frozen=True):
@@ -176,7 +186,7 @@ class StartFault(Record, frozen=True):
     """The interpreter, pyvenv.cfg or the .pth file."""
     prefix: str = ""
     detail: str = ""
-    """Where the interpreter's link ends; the version that it is."""
+    """Where the interpreter's link ends; its version; the processor that it is for; its folder on Windows."""
     python: str = ""
     """The version that the installed packages are for: "3.11"."""
     links: tuple[str, ...] = ()
@@ -319,6 +329,8 @@ class PythonEnvironment(Record, frozen=True):
     frameworks: Frameworks = Frameworks()
     torch_remains: tuple[TorchCopy, ...] = ()
     """What an interrupted install or uninstall left of a torch that cannot be imported."""
+    interrupted: tuple[InterruptedInstall, ...] = ()
+    """The same of other GPU packages."""
     externally_managed: bool = False
     has_pip: bool = False
     uv_managed: bool = False

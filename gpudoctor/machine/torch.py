@@ -16,6 +16,7 @@ class DamagedFile(Record, frozen=True):
 _TRACES = (
     "left-over dist-info",
     "dist-info without files",
+    "editable without its folder",
     "conda record",
     "interrupted uninstall",
     "left-over files",
@@ -32,7 +33,8 @@ class TorchCopy(Record, frozen=True):
     via: str
     """Copies: PYTHONPATH, site, user site, system site (a venv's base), .pth, editable.
     Traces: left-over dist-info (of another version than the files beside it), dist-info without files,
-    conda record (conda installed another version), interrupted uninstall (~orch), left-over files, working folder."""
+    editable without its folder (the sources that it was installed from are gone), conda record (conda installed
+    another version), interrupted uninstall (~orch), left-over files, working folder."""
 
     @property
     def is_trace(self) -> bool:
@@ -61,7 +63,16 @@ class CodeArchs(Record, frozen=True):
 
 
 FileProblem = Literal[
-    "", "missing", "changed", "unreadable", "noexec", "other-python", "other-processor", "not-installed"
+    "",
+    "missing",
+    "changed",
+    "unreadable",
+    "noexec",
+    "other-python",
+    "other-processor",
+    "not-installed",
+    "ends-python",
+    "stale",
 ]
 
 
@@ -78,7 +89,9 @@ class SuspectFile(Record, frozen=True):
     """The distribution whose RECORD lists it; empty: none does."""
     version: str = ""
     problem: FileProblem = ""
-    """`missing` and `changed`: against RECORD. `not-installed`: `owner` is required, and is not there."""
+    """`missing` and `changed`: against RECORD. `not-installed`: `owner` is required, and is not there.
+    `ends-python`: a .pth file that runs when Python starts, and does not let it go on. `stale`: a compiled file that
+    Python takes for its source, which has changed."""
     detail: str = ""
     """What it was made for ("Python 3.11", "aarch64"); the specifier of what is not installed (">=4.10")."""
     standard: bool = False

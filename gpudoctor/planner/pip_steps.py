@@ -129,7 +129,8 @@ def without_record(place: Place, machine: Machine, names: Iterable[str]) -> tupl
             paths = dict.fromkeys((package.path, *(f"{site}/{top}" for top in tops)))
             found += [(path, name) for path in paths]
         elif name == "torch" and environment is not None:
-            found += [(copy.path, name) for copy in environment.torch_remains]
+            recorded = package.path if package else ""
+            found += [(copy.path, name) for copy in environment.torch_remains if copy.path != recorded]
     return _of_this_place(place, found)
 
 

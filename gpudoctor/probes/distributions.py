@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host
-from gpudoctor.machine import Distribution
+from gpudoctor.machine import Distribution, InterruptedInstall
 from gpudoctor.probes.import_path import Folder
 from gpudoctor.probes.record import share_present
 
@@ -62,6 +62,21 @@ def distributions_in(
         with_details(host, distribution) if name in JUDGED and distribution.path else distribution
         for name, distribution in sorted(found.items())
     )
+
+
+def interrupted_installs(
+    folders: tuple[Folder, ...], packages: Collection[str], installed: Collection[str]
+) -> tuple[InterruptedInstall, ...]:
+    """Of `packages` that are not installed, what pip renamed and did not remove: it writes ~ for the first letter."""
+    found = []
+    for folder in folders:
+        for entry in sorted(name for name in folder.names if name.startswith("~") and name.endswith(".dist-info")):
+            tail, _, version = entry[1:].removesuffix(".dist-info").partition("-")
+            name = next((one for one in sorted(packages) if one[1:] == normalised(tail)), "torch")
+            if name != "torch" and name not in installed:  # torch has a check of its own
+                path = posixpath.join(folder.path, entry)
+                found.append(InterruptedInstall(name=name, version=version, path=path))
+    return tuple(found)
 
 
 def all_opened(host: Host, distributions: tuple[Distribution, ...]) -> tuple[Distribution, ...]:

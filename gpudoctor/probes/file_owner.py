@@ -10,6 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.dependencies import normalised
@@ -19,11 +20,24 @@ from gpudoctor.probes.distributions import metadata_head
 
 _RECORD_LIMIT = 16 << 20
 _HASH_LIMIT = 4 << 30
+_HEAD = 4 << 10
 _MOST_OF_A_NAME = 4
 _MACHINES = {3: "i386", 40: "32-bit ARM", 62: "x86_64", 183: "aarch64", 21: "ppc64le", 22: "s390x", 243: "riscv64"}
 """e_machine of the ELF specification."""
+_RUNS_ALSO = {"x86_64": "i386", "aarch64": "32-bit ARM"}
+"""Programs for an older processor that a kernel starts, too."""
+_EMULATORS = "/proc/sys/fs/binfmt_misc"
 _STANDARD = r"/lib(?:64)?/python\d+\.\d+t?/(?!(?:site|dist)-packages/)"
 _EXTENSION = r"\.cpython-(\d)(\d+)(t?)-[^/]*\.so$"
+
+
+class Program(Struct, frozen=True):
+    """What an interpreter is made for."""
+
+    machine: str
+    """Its processor; empty if it is no ELF file."""
+    musl: bool = False
+    """Whether musl loads it (Alpine Linux), and not glibc."""
 
 
 class Owners:
@@ -150,11 +164,23 @@ def unusable(host: Host, path: str, python: str | None, interpreter: str) -> tup
         return "", ""
     if host.refuses_execution(path):
         return "noexec", ""
-    made_for = extension_python(path)
+    made_for, program = extension_python(path), program_of(host, host.resolve(interpreter) or "")
     if made_for and python and made_for != python:
         return "other-python", f"Python {made_for}"
-    own, other = machine_of(host, host.resolve(interpreter) or ""), machine_of(host, path)
-    return ("other-processor", other) if own and other and own != other else ("", "")
+    if made_for and program.machine and (system := _other_system(path, program)):
+        return "other-python", f"Python {made_for} {system}"
+    other = machine_of(host, path)
+    return ("other-processor", other) if program.machine and other and program.machine != other else ("", "")
+
+
+def _other_system(path: str, program: Program) -> str:
+    """The system or C library in the name of an extension module, if it is not this one's."""
+    if path.endswith("-darwin.so"):
+        return "on macOS"
+    library = re.search(r"-linux-(gnu|musl)\w*\.so$", path)
+    if library is None or (library[1] == "musl") == program.musl:
+        return ""
+    return "with musl" if library[1] == "musl" else "with glibc"
 
 
 def extension_python(path: str) -> str:
@@ -165,6 +191,25 @@ def extension_python(path: str) -> str:
 
 def machine_of(host: Host, path: str) -> str:
     """The processor that an ELF file is for; empty if it is none."""
-    head = host.data(path, 20).value or b""
-    number = int.from_bytes(head[18:20], "little") if head[:4] == b"\x7fELF" and len(head) == 20 else None
+    return _machine(host.data(path, 20).value or b"")
+
+
+def program_of(host: Host, path: str) -> Program:
+    """What an interpreter is made for. The path of its loader stands behind the program headers."""
+    head = host.data(path, _HEAD).value or b""
+    return Program(machine=_machine(head), musl=b"/ld-musl-" in head)
+
+
+def _machine(head: bytes) -> str:
+    number = int.from_bytes(head[18:20], "little") if head[:4] == b"\x7fELF" and len(head) >= 20 else None
     return "" if number is None else _MACHINES.get(number, f"ELF machine {number}")
+
+
+def foreign_processor(host: Host, machine: str) -> str:
+    """The processor that an interpreter is for, if this system has another one and no emulator for it."""
+    uname = host.uname().value
+    if not machine or uname is None or machine in (uname.machine, _RUNS_ALSO.get(uname.machine)):
+        return ""
+    if uname.machine not in _MACHINES.values():
+        return ""  # "i686", "armv7l": a name of another kind
+    return "" if any(name.startswith("qemu-") for name in host.names(_EMULATORS).value or ()) else machine

@@ -52,7 +52,7 @@ def import_path(host: Host, layout: Layout, environ: Mapping[str, str]) -> Impor
     for part in environ.get("PYTHONPATH", "").split(":"):
         if part.startswith("/"):  # relative ones depend on where a process is started
             walk.add(part, "PYTHONPATH")
-    for path, via in _site_folders(host, layout, environ):
+    for path, via in site_folders(host, layout, environ):
         walk.add_site(path, via)
     return ImportPath(
         folders=walk.folders,
@@ -62,7 +62,7 @@ def import_path(host: Host, layout: Layout, environ: Mapping[str, str]) -> Impor
     )
 
 
-def _site_folders(host: Host, layout: Layout, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def site_folders(host: Host, layout: Layout, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Folders whose .pth files count, in order: a venv's own, then the user's, then those of the base."""
     if layout.python is None:
         if layout.prefix == "/usr":  # the one folder whose name does not tell the version

@@ -22,12 +22,15 @@ from gpudoctor.machine import (
     unknown,
 )
 from gpudoctor.probes.distributions import (
+    JUDGED,
     conda_packages,
     conda_torch,
     distributions_in,
+    interrupted_installs,
     unrecorded,
     with_conda,
 )
+from gpudoctor.probes.file_owner import foreign_processor, program_of
 from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of, project_packages
@@ -42,6 +45,9 @@ from gpudoctor.probes.wheel_tags import with_their_wheels
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.probes.copies import Copies
     from gpudoctor.matrix.rows import ImportedModules, LateLibrary, VersionFile
+
+
+_NOT_THERE = "no torch there"
 
 
 def probe_environment(
@@ -87,7 +93,10 @@ def probe_environment(
     distributions = checked.distributions
     if frameworks is not None:
         distributions = with_their_requirements(host, frameworks, distributions)
-    distributions = with_their_wheels(host, layout, distributions)
+    program = program_of(host, host.resolve(layout.interpreter) or "")
+    foreign = foreign_processor(host, program.machine) if host.live else ""
+    distributions = with_their_wheels(host, layout, distributions, program)
+    of_frameworks = {name for row in frameworks.frameworks for name in row.packages} if frameworks else set()
     surroundings = Surroundings(
         host=host,
         layout=layout,
@@ -104,8 +113,11 @@ def probe_environment(
             replace(one, damaged=installed.locked) if one.name == "torch" else one for one in distributions
         )
     project = project_of(host, layout)
-    faults = start_faults(host, layout, path)
+    faults = start_faults(host, layout, path, foreign)
     others = read_frameworks(host, frameworks, distributions, environ, layout.prefix) if frameworks else ()
+    torch = installed.torch
+    if torch.absent and not others and torch.why == _NOT_THERE:
+        torch = _named_elsewhere(surroundings, torch, frameworks)
     return known(
         PythonEnvironment(
             prefix=layout.prefix,
@@ -116,10 +128,13 @@ def probe_environment(
             distributions=_listing(path, distributions),
             not_installed=checked.not_installed,
             frameworks=Frameworks(
-                torch=installed.torch,
+                torch=torch,
                 others=others,
             ),
             torch_remains=() if copies.importable else remains(host, copies),
+            interrupted=interrupted_installs(
+                path.folders, {*JUDGED, *packages, *of_frameworks}, {*elsewhere, *(one.name for one in distributions)}
+            ),
             externally_managed=_externally_managed(host, layout),
             has_pip=any(one.name == "pip" and not one.unlinked for one in distributions),
             uv_managed="uv" in layout.config,
@@ -167,8 +182,17 @@ def _no_torch(around: Surroundings, copies: Copies) -> Fact[Torch]:
     if not searched:
         return unknown("no site-packages folder was found")
     trace = next(iter(copies.traces), None)
-    why = f"no torch there; {trace.via}: {trace.path}" if trace else "no torch there"
+    why = f"{_NOT_THERE}; {trace.via}: {trace.path}" if trace else _NOT_THERE
     return absent(searched[0], why)
+
+
+def _named_elsewhere(around: Surroundings, torch: Fact[Torch], rows: FrameworkRows | None) -> Fact[Torch]:
+    """A torch that is not there, with the place of one, or of another framework, that Python does not see."""
+    from gpudoctor.probes.hidden_framework import hidden_framework
+
+    others = (row.module for row in rows.frameworks if row.module) if rows else ()
+    hidden = hidden_framework(around, ("torch", *others))
+    return absent(torch.source, f"{torch.why}; {hidden}") if hidden else torch
 
 
 # --- the environment's own properties --------------------------------------------------------------

@@ -16,7 +16,6 @@ from gpudoctor.host import Host
 from gpudoctor.machine import WORKING_FOLDER, Fact, FrameworkFiles, ShadowingModule, Torch
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.import_path import Folder
-from gpudoctor.probes.python_layout import Layout
 from gpudoctor.probes.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def provider(host: Host, folder: Folder, name: str) -> str | None:
 
 def _in_standard_library(around: Surroundings, folder: Folder, name: str) -> str | None:
     """The module's file there; None if it is compiled into the interpreter, which takes precedence over any file."""
-    for library in _standard_folders(around.layout):
+    for library in _standard_folders(around):
         if around.host.resolve(library) == around.host.resolve(folder.path):
             return None
         for path in (f"{library}/{name}.py", f"{library}/{name}/__init__.py"):
@@ -116,8 +115,13 @@ def _in_standard_library(around: Surroundings, folder: Folder, name: str) -> str
     return None
 
 
-def _standard_folders(layout: Layout) -> tuple[str, ...]:
-    return tuple(posixpath.join(layout.base_prefix, lib, f"python{layout.python}") for lib in ("lib", "lib64"))
+def _standard_folders(around: Surroundings) -> Iterator[str]:
+    """Below the prefix that pyvenv.cfg names, which may be gone, and below that of the interpreter itself."""
+    real = around.host.resolve(around.layout.interpreter)
+    own = (posixpath.dirname(posixpath.dirname(real)),) if real else ()
+    for prefix in dict.fromkeys((around.layout.base_prefix, *own)):
+        for lib in ("lib", "lib64"):
+            yield posixpath.join(prefix, lib, f"python{around.layout.python}")
 
 
 def _is_own(around: Surroundings, folder: Folder, further: tuple[Folder, ...], name: str) -> bool:

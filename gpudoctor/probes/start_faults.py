@@ -1,7 +1,8 @@
 """Why the Python of an environment cannot start, or does not see its packages, as far as files tell.
 
 A venv is a link to a Python, a pyvenv.cfg and a folder of packages for one version. If the Python was removed or
-updated, or pyvenv.cfg is gone, nothing in the environment works, and no package is to blame.
+updated, or pyvenv.cfg is gone, nothing in the environment works, and no package is to blame. The same holds for one
+that was made on another machine, or on Windows.
 """
 
 from __future__ import annotations
@@ -17,19 +18,26 @@ from gpudoctor.probes.python_layout import Layout, lib_folders
 
 _VERSIONED = r"python(\d+\.\d+)t?$"
 _PYTHONS = ("/usr/local/bin", "/usr/bin")
+_ON_WINDOWS = r"[A-Za-z]:[\\/]"
 
 
-def start_faults(host: Host, layout: Layout, path: ImportPath) -> tuple[StartFault, ...]:
-    """Those of an environment of the running system: a recording need not hold the interpreter."""
+def start_faults(host: Host, layout: Layout, path: ImportPath, foreign: str) -> tuple[StartFault, ...]:
+    """Those of an environment of the running system: a recording need not hold the interpreter. `foreign` is the
+    processor of an interpreter that is made for another one."""
     if not host.live:
         return ()
     undecodable = (StartFault(kind="pth-undecodable", path=file) for file in path.undecodable)
-    return (*_of_interpreter(host, layout), *undecodable)
+    return (*_of_interpreter(host, layout, foreign), *undecodable)
 
 
-def _of_interpreter(host: Host, layout: Layout) -> Iterator[StartFault]:
+def _of_interpreter(host: Host, layout: Layout, foreign: str) -> Iterator[StartFault]:
     prefix = posixpath.dirname(posixpath.dirname(layout.interpreter))
-    if layout.kind == "venv":
+    home = layout.config.get("home", "")
+    if foreign:
+        yield _fault(host, layout, "interpreter-foreign", layout.prefix, [], foreign)
+    elif layout.kind == "venv" and re.match(_ON_WINDOWS, home):
+        yield _fault(host, layout, "of-windows", layout.prefix, [], home)
+    elif layout.kind == "venv":
         real = host.resolve(layout.interpreter)
         named = re.search(_VERSIONED, real or "")
         folders = lib_folders(host, layout.prefix)

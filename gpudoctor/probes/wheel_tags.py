@@ -14,38 +14,39 @@ from msgspec.structs import replace
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
-from gpudoctor.probes.file_owner import extension_python, machine_of
+from gpudoctor.probes.file_owner import Program, extension_python
 from gpudoctor.probes.python_layout import Layout
 from gpudoctor.probes.record import listed_files, read_record
 
+_LIBRARIES = {"many": "Linux with glibc", "musl": "Linux with musl (Alpine)"}
+"""The C library that a tag of Linux stands for."""
 _WHEEL_LIMIT = 64 << 10
 _MOST_TAGS = 500
 _CPYTHON = r"cp(\d)(\d+)"
-_LINUX = r"(?:many|musl)?linux(?:\d+|_\d+_\d+)?_(\w+)"
+_LINUX = r"(many|musl)?linux(?:\d+|_\d+_\d+)?_(\w+)"
 _ARCHS = {"i686": "i386", "armv6l": "32-bit ARM", "armv7l": "32-bit ARM", "ppc64": "ppc64le"}
 """What `machine_of` calls them, where that is another name."""
 
 
 def with_their_wheels(
-    host: Host, layout: Layout, distributions: tuple[Distribution, ...]
+    host: Host, layout: Layout, distributions: tuple[Distribution, ...], program: Program
 ) -> tuple[Distribution, ...]:
-    """The same distributions, with a mark on those whose wheel is for another Python or platform, and on those whose
-    files are links that lead nowhere."""
+    """The same distributions, with a mark on those whose wheel is for another Python than this one or another
+    processor or C library than `program`, and on those whose files are links that lead nowhere."""
     inside = f"{layout.prefix.rstrip('/')}/"
-    machine = machine_of(host, host.resolve(layout.interpreter) or "")
     return tuple(
-        _with_its_wheel(host, one, layout.python, machine)
+        _with_its_wheel(host, one, layout.python, program)
         if one.path.startswith(inside) and one.path.endswith(".dist-info")
         else one
         for one in distributions
     )
 
 
-def _with_its_wheel(host: Host, distribution: Distribution, python: str | None, machine: str) -> Distribution:
+def _with_its_wheel(host: Host, distribution: Distribution, python: str | None, program: Program) -> Distribution:
     wheel = host.text(posixpath.join(distribution.path, "WHEEL"), _WHEEL_LIMIT)
     if wheel.absent and any(_leads_nowhere(host, f"{distribution.path}/{name}") for name in ("METADATA", "WHEEL")):
         return replace(distribution, unlinked=True)
-    made_for = _made_for(host, distribution, wheel.value or "", python, machine) if python else ""
+    made_for = _made_for(host, distribution, wheel.value or "", python, program) if python else ""
     return replace(distribution, made_for=made_for) if made_for else distribution
 
 
@@ -53,11 +54,11 @@ def _leads_nowhere(host: Host, path: str) -> bool:
     return host.link(path) is not None and host.stat(path).absent
 
 
-def _made_for(host: Host, distribution: Distribution, text: str, python: str, machine: str) -> str:
+def _made_for(host: Host, distribution: Distribution, text: str, python: str, program: Program) -> str:
     """What its wheel is for; "" where that is this Python, or nothing tells. Some distributions build one package for
     several Pythons, and record no files: the tags are those of the last."""
     tags = [tag.split("-") for tag in re.findall(r"(?m)^Tag:\s*(\S+)\s*$", text)[:_MOST_TAGS]]
-    wrong = [_misfit(*tag, python=python, machine=machine) for tag in tags if len(tag) == 3]
+    wrong = [_misfit(*tag, python=python, program=program) for tag in tags if len(tag) == 3]
     if not wrong or not all(wrong):
         return ""
     record = read_record(host, distribution.path)
@@ -68,9 +69,9 @@ def _made_for(host: Host, distribution: Distribution, text: str, python: str, ma
     return "" if loaded and wrong[0].startswith("Python") else wrong[0]
 
 
-def _misfit(python_tag: str, abi: str, platforms: str, *, python: str, machine: str) -> str:
+def _misfit(python_tag: str, abi: str, platforms: str, *, python: str, program: Program) -> str:
     """What one tag is for, if that is not this Python on this machine. A tag may join several with dots."""
-    others = [_other_platform(one, machine) for one in platforms.split(".")]
+    others = [_other_platform(one, program) for one in platforms.split(".")]
     if all(others):
         return others[0]
     named = [re.fullmatch(_CPYTHON, one) for one in python_tag.split(".")]
@@ -84,7 +85,7 @@ def _misfit(python_tag: str, abi: str, platforms: str, *, python: str, machine: 
     return "" if python in matches and abi.endswith("t") == free_threaded else f"Python {matches[0]}"
 
 
-def _other_platform(tag: str, machine: str) -> str:
+def _other_platform(tag: str, program: Program) -> str:
     """The platform that a tag names, if it is not this one."""
     if tag == "any":
         return ""
@@ -93,4 +94,9 @@ def _other_platform(tag: str, machine: str) -> str:
     if tag.startswith("win"):
         return "Windows"
     found = re.fullmatch(_LINUX, tag)
-    return found[1] if found and machine and _ARCHS.get(found[1], found[1]) != machine else ""
+    if found is None or not program.machine:
+        return ""
+    library, processor = found.groups()
+    if _ARCHS.get(processor, processor) != program.machine:
+        return processor
+    return _LIBRARIES[library] if library and (library == "musl") != program.musl else ""

@@ -187,6 +187,13 @@ def packages_installed_twice(situation: Situation) -> bool:
     return any(one.twins for one in situation.machine.packages)
 
 
+def interrupted_installs(situation: Situation) -> bool:
+    """An install, update or uninstall of a package other than torch was interrupted."""
+    environment = situation.environment
+    lacking = any("METADATA" in one.lacks and one.path.endswith(".dist-info") for one in situation.machine.packages)
+    return lacking or (environment is not None and bool(environment.interrupted))
+
+
 def packages_for_others(situation: Situation) -> bool:
     """The wheel of a package was made for another Python or platform."""
     return any(one.made_for for one in situation.machine.packages)

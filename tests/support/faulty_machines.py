@@ -24,6 +24,7 @@ from gpudoctor.machine import (
     Frameworks,
     ImportTrial,
     InstalledModule,
+    InterruptedInstall,
     Library,
     LoadPath,
     Machine,
@@ -455,6 +456,10 @@ MACHINES: dict[str, Machine] = {
                 other="/usr/bin/python3.12",
             ),
         ),
+    ),
+    "package-install-interrupted": with_environment(
+        nvidia_machine(),
+        interrupted=(InterruptedInstall("torchvision", "0.23.0", f"{SITE}/~orchvision-0.23.0.dist-info"),),
     ),
     "package-installed-twice": with_environment(
         nvidia_machine(),

@@ -57,6 +57,18 @@ def paired_versions(situation: Situation, choice: Choice) -> tuple[tuple[str, tu
     )
 
 
+def of_this_torch(situation: Situation, name: str) -> tuple[str, str] | None:
+    """Version and index of the torchvision or torchaudio that belongs to the installed torch."""
+    torch = situation.torch
+    row = situation.matrix.companion(torch.version) if torch else None
+    wanted = {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(name) if row else None
+    if torch is None or not wanted:
+        return None
+    build = situation.matrix.build_of(torch, situation.platform)
+    index = situation.matrix.index_url(build) if build else ""
+    return (f"{wanted}+{torch.build}" if index and torch.build else wanted), index
+
+
 def mismatch(situation: Situation, package: Literal["torchvision", "torchaudio"]) -> str | None:
     """Why an installed torchvision or torchaudio is not for this torch: its build, or "" for its release. None if it
     is, or not known."""

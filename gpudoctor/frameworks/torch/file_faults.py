@@ -56,6 +56,10 @@ def of_file(situation: Situation, suspect: SuspectFile) -> ImportFault | None:
         )
         why = f"{suspect.path} lies on a file system that is mounted noexec: no library can be loaded from there."
         return ImportFault(why, (by_hand("Use a file system without noexec", text),))
+    if suspect.problem == "stale":
+        text = f"Remove the file; Python makes it anew: rm {shlex.quote(suspect.path)}"
+        why = f"{suspect.path} was compiled from an older file, and Python does not compare it with its source."
+        return ImportFault(why, (by_hand("Remove the compiled file", text),))
     if suspect.problem in ("other-python", "other-processor"):
         return _for_another(situation, suspect)
     if not suspect.owner:

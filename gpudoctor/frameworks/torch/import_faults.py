@@ -130,6 +130,10 @@ def _not_started(case: _Case) -> ImportFault | None:
         return ImportFault(why, (by_hand("Use a Python for this processor", text, replaces=True),))
     if "leads to no Python" in error:
         return ImportFault("", (CREATE_AGAIN,))
+    if ends := next((file.path for file in case.trial.suspects if file.problem == "ends-python"), ""):
+        text = f"Repair, rename or remove {ends}: Python runs it whenever it starts here."
+        does = "does not come to its end" if case.trial.hung else "ends it"
+        return ImportFault(f"{ends} {does}.", (by_hand(f"Repair {posixpath.basename(ends)}", text),))
     if case.trial.files or case.trial.hung:
         return None
     interpreter = shlex.quote(case.situation.environment.interpreter if case.situation.environment else "python3")
@@ -350,11 +354,25 @@ def _missing_library(case: _Case) -> ImportFault | None:
             return ImportFault(why, (pins,), (*causes, REQUIREMENTS))
     if pins:
         return ImportFault(why, (pins,), (REQUIREMENTS,))
+    if brought := next((one for one in case.trial.suspects if one.owner and one.path.endswith(f"/{name[1]}")), None):
+        return _not_looked_for(case, brought)
     text = (
         f"Install the package that has {name[1]}: no installed Python package brings it "
         f"(`apt-file search {name[1]}` or `dnf provides '*/{name[1]}'` names it)."
     )
     return ImportFault(why, (by_hand(f"Install {name[1]}", text),))
+
+
+def _not_looked_for(case: _Case, library: SuspectFile) -> ImportFault:
+    """A library that a package brought, whole: what needs it does not say any more where it lies."""
+    why = f"{library.path}, of {named(library)}, is there, and the loader does not look into its folder."
+    libraries = [file for file in (case.torch.damaged if case.torch else ()) if ".so" in file.path]
+    if case.torch is not None and libraries:
+        why += f" {libraries[0].path} is not the file that was installed, and its search path (RPATH) may be lost."
+        return ImportFault(why, (installed_again(case.situation, case.torch),))
+    folder = posixpath.dirname(library.path)
+    text = f"Install what needs it again: its search path (RPATH) was changed. Or let the loader look into {folder}."
+    return ImportFault(why, (by_hand(f"Let the loader find {posixpath.basename(library.path)}", text),))
 
 
 def _undefined_symbol(case: _Case) -> ImportFault | None:
@@ -432,6 +450,20 @@ def _not_there(case: _Case) -> ImportFault | None:
     return ImportFault(why, (Fix(f"Install {package.name} {package.version} again", again),))
 
 
+def _stray_file(case: _Case) -> ImportFault | None:
+    """A file in the folder of a package that no release of it brought: Python takes it in place of another module."""
+    record = case.package or (case.situation.machine.installed("torch") if case.torch else None)
+    if record is None or not case.path or not record.path.endswith(".dist-info") or "RECORD" in record.lacks:
+        return None
+    named = (file for file in case.trial.suspects if file.path in case.trial.files[:1] or file.path in case.text)
+    stray = next((file for file in named if file.path.startswith(f"{case.path}/") and not file.owner), None)
+    if stray is None or stray.problem:
+        return None
+    why = f"{stray.path} is no file of {record.name} {record.version}, and Python takes it for a part of it."
+    text = f"Remove it: rm {shlex.quote(stray.path)}"
+    return ImportFault(why, (by_hand(f"Remove {stray.path}", text, replaces=True),))
+
+
 def _missing_module(case: _Case) -> ImportFault | None:
     module = re.search(r"No module named '([\w.]+)'", case.text)
     if module is None:
@@ -442,6 +474,11 @@ def _missing_module(case: _Case) -> ImportFault | None:
     if brought and parent.endswith(f"/{module[1].rpartition('.')[0].replace('.', '/')}/__init__.py"):
         why = f"Python takes {parent} for {top}, and that has no {inner}: {brought} brings it."
         return ImportFault(why, (by_hand(f"Rename {parent}", f"Rename or remove {parent}."),))
+    holder = next((file for file in case.trial.suspects if file.owner and f"/{top}/" in file.path), None)
+    if inner and holder:
+        why = f"The installed {named(holder)} has no module {module[1]}: it is another release, or incomplete."
+        text = f"Install another release of {holder.owner}: `pip index versions {holder.owner}` lists them."
+        return ImportFault(why, (by_hand(f"Install another release of {holder.owner}", text),), (REQUIREMENTS,))
     asking = next((file for file in case.trial.suspects if not file.standard), None)
     by = f" {asking.path} imports it." if asking and asking.owner != case.module.partition(".")[0] else ""
     text = f"Install the package that has the module {top}, or remove what imports it."
@@ -574,6 +611,7 @@ _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
     _missing_library,
     _undefined_symbol,
     _not_there,
+    _stray_file,
     _known_text,
     _missing_module,
     _out_of_range,

@@ -260,6 +260,8 @@ class RequirementUse(Row, frozen=True, kw_only=True):
     """The package does not require it, but uses it where it is installed."""
     newer: bool = False
     """A newer release than the one that the package pins does as well."""
+    follows: bool = False
+    """The package has the release numbers of what it requires: where they differ, it is the one to be replaced."""
 
 
 class SameRelease(Row, frozen=True, kw_only=True):

@@ -311,4 +311,5 @@ def _installed(
     by_name.update((one.name, one) for one in new)
     listed = tuple(sorted(by_name.values(), key=lambda one: one.name))
     missing = tuple(name for name in environment.not_installed if name not in by_name)
-    return replace(environment, distributions=known(listed, _SOURCE), not_installed=missing)
+    interrupted = tuple(one for one in environment.interrupted if one.name not in by_name)
+    return replace(environment, distributions=known(listed, _SOURCE), not_installed=missing, interrupted=interrupted)

@@ -42,6 +42,8 @@ def find_copies(host: Host, path: ImportPath, conda: CondaPackage | None) -> Cop
     if editable is not None and host.exists(editable):
         file = read_version_file(host, editable)
         importable.append(TorchCopy(path=editable, version=file.version if file else None, via="editable"))
+    if importable:
+        traces = [trace for trace in traces if trace.via != "editable without its folder"]
     if conda is not None and not any(
         copy.version and record_fits(copy.version, conda.version) for copy in importable[:1]
     ):
@@ -55,7 +57,7 @@ def remains(host: Host, copies: Copies) -> tuple[TorchCopy, ...]:
     return tuple(
         trace
         for trace in copies.traces
-        if trace.via in ("dist-info without files", "interrupted uninstall")
+        if trace.via in ("dist-info without files", "editable without its folder", "interrupted uninstall")
         or (trace.via == "left-over files" and set(host.names(trace.path).value or ()) - {"__pycache__"})
     )
 
@@ -125,8 +127,9 @@ def _records_in(host: Host, folder: Folder, copy: TorchCopy | None) -> list[Torc
     for name in records:
         path = posixpath.join(folder.path, name)
         version = metadata_head(host, path).get("Version", [name[len("torch-") : -len(".dist-info")]])[0]
-        if copy is None and not _is_editable(host, path):
-            found.append(TorchCopy(path=path, version=version, via="dist-info without files"))
+        if copy is None:
+            via = "editable without its folder" if _is_editable(host, path) else "dist-info without files"
+            found.append(TorchCopy(path=path, version=version, via=via))
         elif copy is not None and copy.version and not record_fits(copy.version, version):
             found.append(TorchCopy(path=path, version=version, via="left-over dist-info"))
     return found

@@ -12,12 +12,25 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gpudoctor.host import Host
-from gpudoctor.machine import ImportTrial, ProcessLimits, PythonEnvironment, SuspectFile
+from gpudoctor.machine import NOT_STARTED, ImportTrial, ProcessLimits, PythonEnvironment, SuspectFile
 from gpudoctor.probes.file_owner import Owners, extension_python, unusable
 from gpudoctor.probes.surroundings import Surroundings
 
 _MOST_FILES = 12
 _START_FILE_LIMIT = 256 << 10
+_SOURCE_LIMIT = 4 << 20
+_START_SECONDS = 5.0
+_TOLD = "gpudoctor reads "
+_START_FILES = f"""
+import os, signal, site, sys
+signal.alarm({_START_SECONDS:.0f})
+for folder in sys.argv[1:]:
+    sys.path.append(folder)
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".pth"):
+            print("\\n{_TOLD}" + os.path.join(folder, name), flush=True)
+            site.addpackage(folder, name, set())
+"""
 _LIBRARY_PATH = r"(/[^:'\"\n]+?\.so(?:\.\d+)*)\b"
 _LIBRARY_NAME = r"(?<![\w./-])([\w.+-]+\.so[\w.]*)"
 UNCOMPILED = r"null bytes|(?m:^)EOFError|marshal data|bad magic number"
@@ -27,12 +40,19 @@ _LACKING_MODULE = r"(?:module|cannot import name '\w+' from) '([\w.]+)'"
 """What a file that was cut short no longer says, others miss: the error comes from their lines."""
 
 
+_LACKING_NAME = r"cannot import name '(\w+)' from '([\w.]+)'|module '([\w.]+)' has no attribute '(\w+)'"
+_UNCHECKED = b"\x01\0\0\0"
+"""The flags of a compiled file that Python never compares with its source (PEP 552)."""
+
+
 def with_suspects(
     host: Host, environment: PythonEnvironment, trial: ImportTrial, before: ProcessLimits, after: ProcessLimits
 ) -> ImportTrial:
     """A failed trial with the files that it points at, and the limits that it ran under."""
     owners = Owners(host, environment.distributions.value or (), environment.python.value, environment.interpreter)
-    suspects = (*_closed_folders(host, environment, trial), *_suspects(owners, trial))
+    ends = _ending_start_file(host, environment, trial)
+    closed, stale = _closed_folders(host, environment, trial), _stale_files(host, environment, owners, trial)
+    suspects = (*ends, *closed, *stale, *_suspects(owners, trial))
     found = {suspect.path or suspect.owner: suspect for suspect in suspects}
     outside = _Outside(host, environment.site_packages)
     ordered = sorted(map(outside.placed, found.values()), key=lambda suspect: not suspect.problem)
@@ -40,6 +60,33 @@ def with_suspects(
     if before.memory_kills is not None and after.memory_kills is not None:
         kills = after.memory_kills - before.memory_kills
     return replace(trial, suspects=tuple(ordered), limits=replace(after, memory_kills=kills))
+
+
+def _ending_start_file(host: Host, environment: PythonEnvironment, trial: ImportTrial) -> Iterator[SuspectFile]:
+    """The .pth file in which a Python that does not start ends, or waits: each is run once more, after its name was
+    told."""
+    if not trial.error.startswith(NOT_STARTED) or not host.live:
+        return
+    argv = (environment.interpreter, "-B", "-S", "-c", _START_FILES, *environment.site_packages)
+    answer = host.run(argv, 2 * _START_SECONDS).value
+    told = re.findall(rf"(?m)^{_TOLD}(/.*)$", answer.stdout) if answer else []
+    if answer and answer.rc and told:
+        yield SuspectFile(path=told[-1], problem="ends-python")
+
+
+def _stale_files(
+    host: Host, environment: PythonEnvironment, owners: Owners, trial: ImportTrial
+) -> Iterator[SuspectFile]:
+    """Compiled files without a name that their source has, and that Python does not compare with it."""
+    tag = (environment.python.value or "").replace(".", "").rstrip("t")
+    for taken, taken_from, module, attribute in re.findall(_LACKING_NAME, f"{trial.root}\n{trial.error}"):
+        for source in owners.of_module(taken_from or module):
+            folder, name = posixpath.split(source.path)
+            cached = posixpath.join(folder, "__pycache__", f"{name.removesuffix('.py')}.cpython-{tag}.pyc")
+            if (host.data(cached, 8).value or b"")[4:] == _UNCHECKED and not source.problem:
+                text = host.text(source.path, _SOURCE_LIMIT).value or ""
+                if re.search(rf"\b{taken or attribute}\b", text):
+                    yield SuspectFile(path=cached, owner=source.owner, version=source.version, problem="stale")
 
 
 def _closed_folders(host: Host, environment: PythonEnvironment, trial: ImportTrial) -> Iterator[SuspectFile]:
