@@ -21,6 +21,8 @@ _WHOLE = 1 << 20
 """Where all messages are asked for, this much, at the beginning."""
 _FEWEST, _MOST = 8, 3
 """Characters that a part of a message needs, and messages that it may be part of."""
+_CUDA = "CUDA"
+"""torch for ROCm says so, too, but rarely."""
 _NOT_OF_NONE = r"(?![^\n:]{0,60}:\s{0,3}(?:N/A|None\b|Could not collect|not found))"
 """collect_env lists what it looked for and did not find, too."""
 _NAMES_AMD = (
@@ -88,7 +90,10 @@ class ErrorQuestions:
 
     def cause_seen(self, text: str, vendor: Vendor | None) -> ErrorPattern | None:
         """As `cause_of`, for a message that a person saw: where the GPU's vendor is unknown, the text may name it."""
-        return self._first(text, ("any", vendor) if vendor else _vendors(text), seen=True)
+        vendors = ("any", vendor) if vendor else _vendors(text)
+        if len(vendors) > 2 and _CUDA in text and (row := self._first(text, ("any", "nvidia"), seen=True)):
+            return row
+        return self._first(text, vendors, seen=True)
 
     def messages_in(self, text: str) -> tuple[Message, ...]:
         """Every known message of a text once, in the order of the text. A line that does not say whose GPU it is
@@ -104,7 +109,7 @@ class ErrorQuestions:
 
         def place(found: tuple[tuple[int, str], ErrorPattern]) -> tuple[int, bool]:
             number, vendor = found[0]
-            return number, vendor == "amd" and "CUDA" in lines[number]  # torch for ROCm rarely says so
+            return number, vendor == "amd" and _CUDA in lines[number]
 
         for (number, vendor), row in sorted(first.items(), key=place):
             if vendor in (_vendors(lines[number]) if len(vendors) > 2 else vendors):
