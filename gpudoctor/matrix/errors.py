@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpudoctor.line_search import lines_with
+from gpudoctor.line_search import Words, lines_with
 from gpudoctor.matrix.rows import ErrorPattern, LogPattern, Tables, ToldCircumstance, XidMeaning
 
 Vendor = Literal["nvidia", "amd"]
@@ -19,6 +19,8 @@ _NO_CAUSE = ("smoke-crash", "harmless")
 """Slugs of rows whose text names no cause by itself."""
 _WHOLE = 1 << 20
 """Where all messages are asked for, this much, at the beginning."""
+_LONG = 1 << 14
+"""From here on the words of a text are worth to be collected, before a thousand signs are looked for."""
 _FEWEST, _MOST = 8, 3
 """Characters that a part of a message needs, and messages that it may be part of."""
 _CUDA = "CUDA"
@@ -161,10 +163,11 @@ class ErrorQuestions:
     ) -> Iterator[tuple[ErrorPattern, int]]:
         """Rows and the lines that they match, row by row; `seen`: a person saw the text."""
         text = "\n".join(text.splitlines())
+        may_hold = Words(text).may_hold if len(text) > _LONG else text.__contains__
         for row in self.tables.error_patterns:
             if row.vendor not in vendors or (seen and row.of_import):
                 continue
-            if numbers := tuple(lines_with(row.needles, text)):
+            if numbers := tuple(lines_with(filter(may_hold, row.needles), text)):
                 pattern = re.compile(row.pattern)
                 yield from ((row, number) for number in numbers if pattern.search(lines[number]))
 
