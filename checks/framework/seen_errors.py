@@ -42,7 +42,7 @@ _OF_VENDORS = {
         "nvidia-", "gpu-device-", "mig-", "container-toolkit-", "driver-too-old", "driver-lib-", "fabric-",
         "libcuda-",
     ),
-    "amd": ("amd-", "rocm-", "hsa-", "rocblas-", "hipblaslt-", "miopen-"),
+    "amd": ("amd-", "rocm-", "torch-rocm-", "hsa-", "rocblas-", "hipblaslt-", "miopen-"),
 }  # fmt: skip
 """Beginnings of slugs that are about the GPUs of one vendor only."""
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
@@ -176,7 +176,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     named = _OLDER if row.slug == _NEWER and _OLDER in row.also and _are_old(gpus) else row.slug
     first = _EXTENSION if elsewhere else named
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
-    causes = _by_place(situation, row, causes, vendor)
+    causes = _by_place(situation, row, causes, vendor, text)
     circumstances = tuple(
         one for one, _ in told_circumstances(situation) if not harmless and _tells_of(one, row, causes)
     )
@@ -254,10 +254,11 @@ def _of_person(circumstances: tuple[ToldCircumstance, ...]) -> str:
 
 
 def _by_place(
-    situation: Situation, row: ErrorPattern, causes: tuple[str, ...], vendor: Vendor | None
+    situation: Situation, row: ErrorPattern, causes: tuple[str, ...], vendor: Vendor | None, text: str
 ) -> tuple[str, ...]:
     """The causes of a message that names none, or no driver. First come those of the place where it was printed, and
-    an override that is set there; last come those that rocminfo refutes, and those of WSL outside WSL."""
+    an override that is set there; last come those that rocminfo refutes, those of WSL outside WSL, and AMD's where
+    the message says CUDA and nothing tells the vendor."""
     in_wsl, first = situation.machine.system.wsl.known, list[str]()
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
     of_cuda = vendor == "amd" and _CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
@@ -281,7 +282,10 @@ def _by_place(
     order = {slug: place for place, slug in enumerate(first)}
     hsa = situation.machine.amd.hsa.value
     last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())
-    return tuple(sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last)))
+    unlikely = _OF_VENDORS["amd"] if vendor is None and "CUDA" in text else ()
+    return tuple(
+        sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last or slug.startswith(unlikely)))
+    )
 
 
 def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:

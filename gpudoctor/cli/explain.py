@@ -196,6 +196,8 @@ OTHER_CAUSES = {
     "glibc-too-old": "The system's C library is older than a program needs.",
     "gpu-too-old-for-feature": "The GPU is older than one function of the program needs.",
     "harmless": "Nothing is wrong.",
+    "imex-not-running": "NVIDIA's IMEX service does not connect the nodes of one NVLink domain.",
+    "mps-not-answering": "The CUDA MPS server does not answer, or refuses the program.",
     "nccl-network": "NCCL cannot reach the other processes over the network.",
     "numpy-mismatch": "A package was built for another NumPy than the installed one.",
     "triton-missing": "Triton is missing, or of another release than the program needs.",

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpudoctor.line_search import lines_with
+from gpudoctor.line_search import Words, lines_with
 from gpudoctor.matrix.rows import ErrorPattern, LogPattern, Tables, ToldCircumstance, XidMeaning
 
 Vendor = Literal["nvidia", "amd"]
@@ -19,8 +19,12 @@ _NO_CAUSE = ("smoke-crash", "harmless")
 """Slugs of rows whose text names no cause by itself."""
 _WHOLE = 1 << 20
 """Where all messages are asked for, this much, at the beginning."""
+_LONG = 1 << 14
+"""From here on the words of a text are worth to be collected, before a thousand signs are looked for."""
 _FEWEST, _MOST = 8, 3
 """Characters that a part of a message needs, and messages that it may be part of."""
+_CUDA = "CUDA"
+"""torch for ROCm says so, too, but rarely."""
 _NOT_OF_NONE = r"(?![^\n:]{0,60}:\s{0,3}(?:N/A|None\b|Could not collect|not found))"
 """collect_env lists what it looked for and did not find, too."""
 _NAMES_AMD = (
@@ -88,7 +92,10 @@ class ErrorQuestions:
 
     def cause_seen(self, text: str, vendor: Vendor | None) -> ErrorPattern | None:
         """As `cause_of`, for a message that a person saw: where the GPU's vendor is unknown, the text may name it."""
-        return self._first(text, ("any", vendor) if vendor else _vendors(text), seen=True)
+        vendors = ("any", vendor) if vendor else _vendors(text)
+        if len(vendors) > 2 and _CUDA in text and (row := self._first(text, ("any", "nvidia"), seen=True)):
+            return row
+        return self._first(text, vendors, seen=True)
 
     def messages_in(self, text: str) -> tuple[Message, ...]:
         """Every known message of a text once, in the order of the text. A line that does not say whose GPU it is
@@ -104,7 +111,7 @@ class ErrorQuestions:
 
         def place(found: tuple[tuple[int, str], ErrorPattern]) -> tuple[int, bool]:
             number, vendor = found[0]
-            return number, vendor == "amd" and "CUDA" in lines[number]  # torch for ROCm rarely says so
+            return number, vendor == "amd" and _CUDA in lines[number]
 
         for (number, vendor), row in sorted(first.items(), key=place):
             if vendor in (_vendors(lines[number]) if len(vendors) > 2 else vendors):
@@ -156,10 +163,11 @@ class ErrorQuestions:
     ) -> Iterator[tuple[ErrorPattern, int]]:
         """Rows and the lines that they match, row by row; `seen`: a person saw the text."""
         text = "\n".join(text.splitlines())
+        may_hold = Words(text).may_hold if len(text) > _LONG else text.__contains__
         for row in self.tables.error_patterns:
             if row.vendor not in vendors or (seen and row.of_import):
                 continue
-            if numbers := tuple(lines_with(row.needles, text)):
+            if numbers := tuple(lines_with(filter(may_hold, row.needles), text)):
                 pattern = re.compile(row.pattern)
                 yield from ((row, number) for number in numbers if pattern.search(lines[number]))
 
