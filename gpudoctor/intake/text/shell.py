@@ -12,14 +12,14 @@ from itertools import pairwise
 from gpudoctor.intake.text.access import read_user
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.hypothetical import is_hypothetical
-from gpudoctor.intake.text.kernel_log import read_module
+from gpudoctor.intake.text.kernel_log import read_boot, read_module
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
 from gpudoctor.probes.pci_address import normal_address
 
 _VARIABLE = re.compile(
-    r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| = |: )(?P<quote>['\"]?)"
-    r"(?P<value>[^\s'\"`,;)]{0,500}|(?<=['\"])[^'\"]{0,500}(?=['\"]))"
+    r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})\"?(?:=| = |: )(?P<quote>['\"]?)"
+    r"(?P<value>(?:[^\s'\"`,;)]|,(?=-?\d|GPU-|MIG-|[a-z_]{3,40}:)){0,500}|(?<=['\"])[^'\"]{0,500}(?=['\"]))"
 )
 _ENVIRON = re.compile(
     r"os\.environ\[['\"](?P<name>[A-Z][A-Z0-9_]{3,60})['\"]\]\s?=\s?['\"](?P<value>[^'\"]{0,300})['\"]"
@@ -70,6 +70,27 @@ _NO_NODE = re.compile(
 _UNAME = re.compile(
     r"Linux (?:\S{1,80}|\(none\)) (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) #\d.{0,120}?(?P<arch>x86_64|aarch64)"
 )
+_PLATFORM = re.compile(
+    r"\b(?P<all>Linux-\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}?-(?:x86_64|aarch64)-with-(?:glibc(?P<libc>2\.\d{1,2}))?)"
+)
+"""Python's `platform.platform()`, wherever a report has it."""
+_DISTRIBUTION = re.compile(
+    r"(?:^|[\s*`:])(?:OS|Distro|PRETTY_NAME|DISTRIB_DESCRIPTION|Description)\s?[:=]\s{0,30}\"?(?P<os>(?:Ubuntu|Debian"
+    r"|Fedora|Arch|Manjaro|EndeavourOS|CachyOS|Garuda|openSUSE|SUSE|Red Hat|RHEL|CentOS|Rocky|AlmaLinux|Oracle Linux"
+    r"|Amazon Linux|NixOS|Gentoo|Void|Pop!_OS|Linux Mint|LMDE|elementary|Zorin|KDE neon|Kali|Nobara|Bazzite|Alpine"
+    r"|openEuler|Artix)\b[^\"\n]{0,60})"
+)
+"""/etc/os-release, lsb_release, inxi, and the drawings that neofetch and its kin print beside it."""
+_FOR_HIP = re.compile(r"\s{0,8}HIP_PLATFORM\s{0,8}[:=] ?amd$")
+"""Of hipconfig."""
+_OF_THE_DRAWING = re.compile(r" (?:x86_64|aarch64)\b.*|\s{2,}.*")
+_PYTHON = re.compile(
+    r"(?:\s{0,8}(?:Using )?|.{0,30}INFO\s{1,8})Python(?: |: version=)(?P<version>3\.\d{1,2})\.\d{1,2}\S{0,12}"
+    r"(?:$| \(| on Linux| \|| environment at| platform=)"
+    r"|.{0,60}\bPython-(?P<tool>3\.\d{1,2})\.\d{1,2}\S{0,8} torch-"
+    r"|.{0,60}• {1,2}python: (?P<page>3\.\d{1,2})\.\d{1,2}"
+)
+"""What Python and programs print of it when they start."""
 _ISSUE = re.compile(r"(?P<os>[A-Z][\w .()/-]{3,60}?) {1,4}\\n \\l")
 """/etc/issue, as reports of support tools hold it."""
 _RELEASE = re.compile(
@@ -96,7 +117,7 @@ _PRINTED = re.compile(
 _SAID_AVAILABLE = re.compile(
     r"(?i)(?:torch\.)?cuda\.is_av\w{5,9}(?:\(\))?[`'\" ]{0,3}(?:returns?|is|gives|:|=|->|→|shows|says"
     r"|(?:只会|总是|一直)?(?:返回|为|是)|==)[`'\" ]{0,3}\s?(?P<value>true|false)\b"
-    r"|^\s*(?:cuda|gpu) available[?:]{0,2}\s*$"
+    r"|^\s{0,8}gpu available\s{2,60}(?P<short>yes|no)\b"
 )
 
 
@@ -121,7 +142,8 @@ def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]
             text = _whole_command(lines, place)
         _system(number, text, facts, contained=place in contained)
         read_module(line, facts)
-        if "torch" in text or "is_available" in text:
+        read_boot(line, facts)
+        if "torch" in text or "vailable" in text:
             _python(number, text, _following(lines, place), facts)
     _pci_drivers(lines, facts)
 
@@ -163,7 +185,7 @@ def _variables(number: int, text: str, facts: Facts, variables: Collection[str])
             value = value.rstrip(".")  # the end of a sentence
         if value.startswith(("$", "<")) or "..." in value[:4]:
             continue
-        if ": " in found[0] and not re.match(r"\s{0,12}(?:- )?[A-Z]", text):
+        if ": " in found[0] and not re.match(r"\s{0,12}(?:- )?\"?[A-Z]", text):
             continue
         facts.say_even_empty(f"variable {name}", value, number, "shell")
 
@@ -188,9 +210,18 @@ def _nodes(number: int, text: str, facts: Facts) -> None:
 def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
     if text.endswith("\\l") and (issue := _ISSUE.fullmatch(text)):
         facts.say("os", issue["os"], number, "tool")
+    if "HIP_PLATFORM" in text and _FOR_HIP.match(text):
+        facts.say("for amd", text, number, "tool")
+    if "ython" in text and (python := _PYTHON.match(text)):
+        facts.say("python", python["version"] or python["tool"] or python["page"], number, "program")
+    if ":" in text or "=" in text:
+        _distribution(number, text, facts)
     if "Linux " in text and (uname := _UNAME.search(text)):
         facts.say("kernel", uname["kernel"], number, "tool")
         facts.say("arch", uname["arch"], number, "tool")
+    elif "Linux-" in text and (platform := _PLATFORM.search(text)):
+        facts.say("platform", platform["all"], number, "report")
+        facts.say("libc", f"glibc-{platform['libc']}" if platform["libc"] else "", number, "report")
     elif "-" in text and (release := _RELEASE.search(text)):
         facts.say("kernel", release["kernel"].rstrip("."), number, "prose")
     if " run " in text and (docker := _DOCKER.search(text)):
@@ -228,6 +259,11 @@ def _pci_drivers(lines: Iterable[Line], facts: Facts) -> None:
             bdf = ""
 
 
+def _distribution(number: int, text: str, facts: Facts) -> None:
+    if found := _DISTRIBUTION.search(text):
+        facts.say("os", _OF_THE_DRAWING.sub("", found["os"]).strip(), number, "report")
+
+
 def _python(number: int, text: str, following: Line | None, facts: Facts) -> None:
     """What a Python prompt, or a program that prints its own call, says of torch."""
     if (prompt := _PROMPT.match(text)) and following is not None:
@@ -241,8 +277,8 @@ def _python(number: int, text: str, following: Line | None, facts: Facts) -> Non
         return
     if printed := _PRINTED.search(text):
         _answer(re.sub(r"\(.*", "", printed["name"]), printed["value"].strip(), number, facts)
-    elif (said := _SAID_AVAILABLE.search(text)) and said["value"] and not is_hypothetical(text):
-        facts.say("available", said["value"].title(), number, "prose")
+    elif (said := _SAID_AVAILABLE.search(text)) and not is_hypothetical(text):
+        facts.say("available", str((said["value"] or said["short"]).lower() in ("true", "yes")), number, "prose")
 
 
 _CALLED = re.compile(
