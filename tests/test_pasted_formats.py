@@ -137,6 +137,17 @@ SHOWHW = (
     "0    1     0x73df  12345  gfx1031  DISABLED  DISABLED  DISABLED  113-EXT8  0000:0B:00.0  0\n"
 )
 LIGHTNING = "* CUDA:\n    - GPU:\n        - NVIDIA A40\n        - NVIDIA A40\n    - available:         True\n"
+SWITCHEROO = """Device: 0
+  Name:        Advanced Micro Devices, Inc. [AMD/ATI] Cezanne [Radeon Vega Series / Radeon Vega Mobile Series]
+  Default:     yes
+
+Device: 1
+  Name:        NVIDIA Corporation GA107M [GeForce RTX 3050 Mobile]
+"""
+AMDGPU_TOP = """Device Name              : [AMD Radeon RX 6600 XT]
+PCI (domain:bus:dev.func): 0000:03:00.0
+gfx_target_version       : gfx1032
+"""
 TRL = "- accelerator(s): NVIDIA A10G, NVIDIA A10G\n"
 CHIPS = """0c:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Cezanne [Radeon Vega Series / Radeon Vega Mobile Series] (rev c8)
 """  # noqa: E501
@@ -176,6 +187,8 @@ CHIPS = """0c:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/
         (SHOWHW, ["gfx1031 0000:0b:00.0"]),
         (LIGHTNING, ["sm_86", "sm_86"]),
         (TRL, ["sm_86", "sm_86"]),
+        (SWITCHEROO, ["gfx90c", "sm_86"]),
+        (AMDGPU_TOP, ["gfx1032 0000:03:00.0"]),
         (CHIPS, ["gfx90c 0000:0c:00.0"]),
         ("OpenGL renderer string: NAVI22 (navi22, LLVM 14.0.6, DRM 3.48, 6.0.1-arch2-1)\n", ["gfx1031"]),
     ],
@@ -253,6 +266,7 @@ def test_what_the_driver_says_takes_precedence_over_its_package() -> None:
         (" ossyNMMMNyMMhsss:   OS: Ubuntu 22.04.3 LTS x86_64\n", "ubuntu", "22.04.3"),
         ("  Desktop: KDE Plasma v: 6.2.5 Distro: Arch Linux\n", "arch", ""),
         ("  OS Image:                   Ubuntu 22.04.3 LTS\n  Operating System:  linux\n", "ubuntu", "22.04.3"),
+        ('NAME="Ubuntu"\nVERSION="22.04.5 LTS (Jammy Jellyfish)"\n', "ubuntu", "22.04.5"),
         (" - host os: `Linux 6.6.52, NixOS, 24.05 (Uakari), 24.05.5153.e65a`\n", "nixos", "24.05"),
     ],
 )
@@ -274,6 +288,10 @@ def test_system(text: str, name: str, version: str) -> None:
 )
 def test_kernel(text: str, release: str) -> None:
     assert machine(text).system.kernel.value == release
+
+
+def test_the_container_that_a_form_offers() -> None:
+    assert machine("### OS\n\nLinux, Docker\n\n### GPU\n\nNvidia\n").system.container.value == "docker"
 
 
 @pytest.mark.parametrize("processor", ["x86-64", "amd64", "x86_64"])
@@ -377,6 +395,41 @@ def test_whether_torch_sees_a_gpu(text: str, devices: int) -> None:
     assert torch.trial.value.device_count == devices
 
 
+PRINTS = """$ python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
+2.5.1+cu124 12.4 False
+"""
+PRINTS_APART = """>>> print("pt", torch.__version__); print(torch.cuda.is_available()); print(torch.cuda.device_count())
+pt 2.5.1+cu124
+True
+1
+"""
+
+
+def test_what_several_calls_of_print_answer() -> None:
+    one, apart = machine(PRINTS).torch, machine(PRINTS_APART).torch
+    assert one is not None
+    assert one.trial.value is not None
+    assert (one.version, one.cuda, one.trial.value.device_count) == ("2.5.1+cu124", "12.4", 0)
+    assert apart is not None
+    assert apart.trial.value is not None
+    assert (apart.version, apart.trial.value.device_count) == ("2.5.1+cu124", 1)
+
+
+def test_what_torch_says_it_was_built_with() -> None:
+    built = """  - CUDA Runtime 11.8
+  - NVCC architecture flags: -gencode;arch=compute_50,code=sm_50;-gencode;arch=compute_90,code=sm_90
+  - Build settings: BUILD_TYPE=Release, CUDA_VERSION=11.8, TORCH_VERSION=2.1.0, USE_CUDA=ON, USE_ROCM=OFF,
+"""
+    torch = machine(built).torch
+    assert torch is not None
+    assert (torch.version.partition("+")[0], torch.cuda) == ("2.1.0", "11.8")
+    assert torch.archs.value is not None
+    assert torch.archs.value.sass == ("sm_50", "sm_90")
+    hip = machine("  - HIP Runtime 6.0.32830\n  - Build settings: TORCH_VERSION=2.3.1, USE_ROCM=ON,\n").torch
+    assert hip is not None
+    assert hip.rocm == "6.0"
+
+
 @pytest.mark.parametrize(
     ("text", "name", "value"),
     [
@@ -407,6 +460,12 @@ def test_a_node_that_the_user_may_not_open() -> None:
         "amd-device-permission"
     ]
     assert problems(f"{node}$ id\nuid=1000(alice) gid=1000(alice) groups=1000(alice),109(render)\n") == []
+
+
+def test_the_groups_of_a_user() -> None:
+    node = "$ ls -l /dev/kfd\ncrw-rw---- 1 root render 235, 0 Nov  3 10:02 /dev/kfd\n"
+    assert problems(f"$ groups\nalice adm sudo\n{node}") == ["amd-device-permission"]
+    assert problems(f"$ groups\nalice adm sudo render\n{node}") == []
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ _GPU_KEYS = frozenset((
     "amd gpu", "torch.cuda.get_device_name(0)", "gpu.name",
     "accelerator(s)",
 ))  # fmt: skip
-_OF_INVENTORIES = re.compile(r"Device-|pci 0x|.{1,120}\[[0-9a-f]{4}\]$")
-"""What inxi, hwinfo and lspci print behind such keys, in a form of their own."""
+_OF_INVENTORIES = re.compile(r"Device-|pci 0x|.{1,120}\[[0-9a-f]{4}\]$|\[[A-Z][^\[\]]{2,80}\]$")
+"""What inxi, hwinfo, lspci and amdgpu_top print behind such keys, in a form of their own."""
 _GPU_LINE = re.compile(
     r"\s{0,12}(?:[-*]\s{0,3})?(?:[*_]{2})?GPU\s?(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}(?P<name>[^\n]{2,160})$"
 )
@@ -92,6 +92,8 @@ _PACKAGE_OF = {
 _PLATFORM = re.compile(r"Linux-\d")
 """Of Python's `platform.platform()`."""
 _MOST = 64
+_WITHIN = re.compile(r"(?P<os>Linux), (?P<kind>Docker|Podman)", re.I)
+"""What the form of ollama's issues offers."""
 _NIX = re.compile(r"Linux (?P<kernel>\d[\w.-]{2,40}), (?P<os>NixOS, \d\d\.\d\d)\b")
 """What nix-info prints."""
 _BUILD_OF_WINDOWS = re.compile(r"\d{1,2}\.\d\.\d{4,5} N/A")
@@ -186,18 +188,8 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
         _torch(value, number, facts)
     elif _NOTHING.fullmatch(value):
         return
-    elif what == "os" and _PLATFORM.match(value):
-        facts.say("platform", value, number, "report")
-    elif what == "os" and (nix := _NIX.match(value)):
-        facts.say("kernel", nix["kernel"], number, "report")
-        facts.say("os", nix["os"].replace(",", ""), number, "report")
-    elif what == "os":
-        if not _BUILD_OF_WINDOWS.match(value):  # "linux" says less than whatever else names the system
-            facts.say(what, value.rstrip("."), number, "prose" if value.lower() == "linux" else "report")
-    elif what == "arch":
-        facts.say(what, _ARCHITECTURES.get(value.lower().replace("-", "_"), ""), number, "report")
-    elif what == "kernel":
-        facts.say(what, value.removeprefix("Linux ").rstrip("."), number, "report")
+    elif what in ("os", "arch", "kernel"):
+        _system(what, value, number, facts)
     elif what == "available":
         if said := re.match(r"(true|yes|1\b|false|no\b|0\b)", value.lower()):
             facts.say("available", str(said[1] in ("true", "yes", "1")), number, "report")
@@ -209,6 +201,23 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
             facts.say("python", version[1], number, "report")
     else:
         facts.say(what, value.rstrip("."), number, "report")
+
+
+def _system(what: str, value: str, number: int, facts: Facts) -> None:
+    if what == "arch":
+        facts.say(what, _ARCHITECTURES.get(value.lower().replace("-", "_"), ""), number, "report")
+    elif what == "kernel":
+        facts.say(what, value.removeprefix("Linux ").rstrip("."), number, "report")
+    elif _PLATFORM.match(value):
+        facts.say("platform", value, number, "report")
+    elif inside := _WITHIN.fullmatch(value):
+        facts.say("os", inside["os"], number, "report")
+        facts.say("container", inside["kind"].lower(), number, "report")
+    elif nix := _NIX.match(value):
+        facts.say("kernel", nix["kernel"], number, "report")
+        facts.say("os", nix["os"].replace(",", ""), number, "report")
+    elif not _BUILD_OF_WINDOWS.match(value):  # "linux" says less than whatever else names the system
+        facts.say("os", value.rstrip("."), number, "prose" if value.lower() == "linux" else "report")
 
 
 def _torch(value: str, number: int, facts: Facts) -> None:

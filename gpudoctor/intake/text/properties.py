@@ -88,6 +88,19 @@ _TOOLS = (
         {"vendorID": "vendor id", "deviceID": "device", "deviceName": "name", "driverInfo": "driver"},
         "list",
     ),
+    _Tool(  # switcherooctl list
+        "Device:",
+        re.compile(r"\s*Device: \d{1,2}\s*$"),
+        {"Name": "name"},
+        "shell",
+        re.compile(r"\s*$"),
+    ),
+    _Tool(  # amdgpu_top
+        "Device Name",
+        re.compile(r"\s*Device Name\s+: \[(?P<name>[^\]]{3,80})\]"),
+        {"PCI (domain:bus:dev.func)": "bdf", "gfx_target_version": "gfx"},
+        "shell",
+    ),
     _Tool(
         "*-",
         re.compile(r"\s*\*-(?:display|3d|vga)(?::\d)?(?: UNCLAIMED| DISABLED)?\s*$"),

@@ -191,6 +191,7 @@ def _amd_json(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
 def _note_amd(found: tuple[SmiGpu, ...], number: int, facts: Facts) -> None:
     if found:
         facts.amd_smi = found, number
+        facts.say("for amd", "rocm-smi", number, "tool")
     for place, gpu in enumerate(found):
         if gpu.product or gpu.gfx or gpu.pci_id:
             facts.gpus.append(
