@@ -398,8 +398,8 @@ def test_whether_torch_sees_a_gpu(text: str, devices: int) -> None:
 PRINTS = """$ python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
 2.5.1+cu124 12.4 False
 """
-PRINTS_APART = """>>> print("pt", torch.__version__); print(torch.cuda.is_available()); print(torch.cuda.device_count())
-pt 2.5.1+cu124
+PRINTS_APART = """>>> print(1, torch.__version__); print(torch.cuda.is_available()); print(torch.cuda.device_count())
+1 2.5.1+cu124
 True
 1
 """

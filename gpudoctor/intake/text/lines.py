@@ -36,7 +36,7 @@ _ESCAPED = re.compile(r"\\([_*`])|^(\s*)\\(?=- )")
 """What Markdown's editors write for a letter that is no markup."""
 _NUMBERED = re.compile(r"\s{0,6}(\d{1,6})(?:[:|.)]|\s\|)?(?:\s|$)")
 _PROMPT = re.compile(
-    r"(?:\([\w.-]{1,40}\) ){0,2}(?!root@[0-9a-f]{12}:)[\w.-]{1,40}@[\w.-]{1,60}[: ][^$#%\n]{0,100}[$#%] "
+    r"(?P<indent> {0,12})(?:\([\w.-]{1,40}\) ){0,2}(?!root@[0-9a-f]{12}:)[\w.-]{1,40}@[\w.-]{1,60}[: ][^$#%\n]{0,100}[$#%] "
 )
 """A prompt with the name of a person and of a machine."""
 _RUN_STAMP = re.compile(r"\ufeff?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z ")
@@ -118,7 +118,7 @@ def _clean(line: str) -> str:
     if "\\" in line:
         line = _ESCAPED.sub(lambda found: found[1] or found[2] or "", line)
     if "@" in line:
-        line = _PROMPT.sub("$ ", line, count=1) if _PROMPT.match(line) else line
+        line = _PROMPT.sub(r"\g<indent>$ ", line, count=1) if _PROMPT.match(line) else line
     return line.rstrip()
 
 
