@@ -148,6 +148,15 @@ AMDGPU_TOP = """Device Name              : [AMD Radeon RX 6600 XT]
 PCI (domain:bus:dev.func): 0000:03:00.0
 gfx_target_version       : gfx1032
 """
+MESA = """selectable devices:
+  GPU 0: 1002:67df "AMD Radeon RX 580 Series (RADV POLARIS10)" discrete GPU 0000:03:00.0
+  GPU 1: 1002:1638 "AMD Radeon Graphics (RADV RENOIR)" integrated GPU 0000:30:00.0
+"""
+PREFIXED = "SUCCESS: GPU 0: AMD Radeon RX 7900 XTX\nSUCCESS: GPU 1: AMD Radeon RX 7800 XT\n"
+SHORTENED = """| AMD-SMI 26.0.0+37d158ab      amdgpu version: 6.16.13  ROCm version: 7.0.0    |
+| 0000:1b:00.0 ...Instinct MI300X VF  | 0 %      46 °C   0           163/750 W |
+|   0       0     N/A        SPX/NPS1 | 0 %        N/A           284/196288 MB |
+"""
 TRL = "- accelerator(s): NVIDIA A10G, NVIDIA A10G\n"
 CHIPS = """0c:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Cezanne [Radeon Vega Series / Radeon Vega Mobile Series] (rev c8)
 """  # noqa: E501
@@ -187,6 +196,9 @@ CHIPS = """0c:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/
         (SHOWHW, ["gfx1031 0000:0b:00.0"]),
         (LIGHTNING, ["sm_86", "sm_86"]),
         (TRL, ["sm_86", "sm_86"]),
+        (MESA, ["gfx803 0000:03:00.0", "gfx90c 0000:30:00.0"]),
+        (PREFIXED, ["gfx1100", "gfx1101"]),
+        (SHORTENED, ["gfx942 0000:1b:00.0"]),
         (SWITCHEROO, ["gfx90c", "sm_86"]),
         (AMDGPU_TOP, ["gfx1032 0000:03:00.0"]),
         (CHIPS, ["gfx90c 0000:0c:00.0"]),

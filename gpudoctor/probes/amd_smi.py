@@ -51,7 +51,7 @@ def _gpu(block: Mapping[str, str]) -> SmiGpu:
     device = re.match(r"(?:0x)?([0-9a-f]{4})\b", _first(block, _DEVICE).lower())
     revision = re.match(r"(?:0x)?([0-9a-f]{1,2})\b", _first(block, _REVISION).lower())
     gfx = re.match(r"gfx[0-9a-f]{3,4}\b", _first(block, _GFX).lower())
-    product = _first(block, _PRODUCT)
+    product = _first(block, _PRODUCT).removeprefix("...")  # amd-smi's table leaves out the beginning
     return SmiGpu(
         product="" if re.match(r"N/A|0x", product) else product,
         pci_id=f"1002:{device[1]}" if device else None,

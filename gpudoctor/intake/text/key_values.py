@@ -73,7 +73,9 @@ _GPU_KEYS = frozenset((
 _OF_INVENTORIES = re.compile(r"Device-|pci 0x|.{1,120}\[[0-9a-f]{4}\]$|\[[A-Z][^\[\]]{2,80}\]$")
 """What inxi, hwinfo, lspci and amdgpu_top print behind such keys, in a form of their own."""
 _GPU_LINE = re.compile(
-    r"\s{0,12}(?:[-*]\s{0,3})?(?:[*_]{2})?GPU\s?(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}(?P<name>[^\n]{2,160})$"
+    r"\s{0,12}(?:[A-Z]{4,9}: )?(?:[-*]\s{0,3})?(?:[*_]{2})?GPU\s?"
+    r"(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}"
+    r"(?P<name>(?!(?:10de|1002):)[^\n]{2,160})$"
 )
 _CAPABILITY = re.compile(
     r"\s{0,12}GPU (?P<index>\d{1,3}(?:,\d{1,3}){0,63}) Compute Capability: (?P<major>\d{1,2})\.(?P<minor>\d)"

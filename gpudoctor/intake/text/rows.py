@@ -22,6 +22,10 @@ _ROWS = (
         r".{0,200}device: (?P<index>\d{1,2}), name: (?P<name>[^,]{3,60}), pci bus id: (?P<bdf>[0-9a-fA-F:.]{7,12})"
         r", compute capability: (?P<major>\d{1,2})\.(?P<minor>\d)"
     ),
+    re.compile(  # Mesa's list of devices
+        r"\s*GPU (?P<index>\d{1,2}): (?P<pci>(?:10de|1002):[0-9a-f]{4}) \"(?P<name>[^\"]{3,80})\" .{1,40} "
+        r"(?P<bdf>\S{7,12})$"
+    ),
     re.compile(r".{0,80}Torch detected GPU: (?P<name>.{3,60}?) VRAM (?P<mib>\d{3,7})\b"),
     re.compile(r".{0,20}ggml_vulkan: (?P<index>\d{1,2}) = (?P<name>[^(|]{3,60}?)\s*[(|]"),
     re.compile(r"\s*\* Device #(?P<number>\d{1,2}): (?P<name>[^,]{3,60}), \d{1,7}/(?P<mib>\d{3,7}) MB"),
@@ -32,7 +36,7 @@ _ROWS = (
     re.compile(r"\s*device info: (?P<name>.{3,60}?)-(?P<gpus>\d{1,2}), \d{1,2} local devices"),
 )
 _OF_TORCH = "Torch detected GPU"
-_ROW_SIGNS = (" MB", "│", "PCIe", "pci bus id: ", _OF_TORCH, "ggml_vulkan: ", "device info: ", " 20")
+_ROW_SIGNS = (" MB", "│", "PCIe", "pci bus id: ", _OF_TORCH, "ggml_vulkan: ", "device info: ", "GPU ", " 20")
 
 
 def read_rows(lines: tuple[Line, ...], facts: Facts) -> None:
@@ -61,6 +65,7 @@ def _row(line: Line, facts: Facts) -> None:
                 name=told["name"].strip(),
                 index=index,
                 arch=f"sm_{told['major']}{told['minor']}" if "major" in told else "",
+                pci_id=told.get("pci", ""),
                 bdf=normal_address(told.get("bdf", "").lower()) or "",
                 memory=int(told["mib"]) << 20 if "mib" in told else None,
             )
