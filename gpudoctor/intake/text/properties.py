@@ -37,15 +37,13 @@ class _Tool(NamedTuple):
         """What a line tells, and its value."""
         key = next((key for key in self.properties if key in text), None)
         before, _, value = text.partition(key) if key else ("", "", "")
-        if key is None or before.strip(' "'):
-            return None
-        if value[:1].isalpha():
+        if key is None or before.strip(' "') or value[:1].isalpha():
             return None
         return self.properties[key], value.strip(' \t":=,')
 
 
 _TOOLS = (
-    _Tool(
+    _Tool(  # deviceQuery
         "Device ",
         re.compile(r"\s*Device (?P<index>\d{1,2}): \"(?P<name>[^\"]{2,80})\"\s*$"),
         {
@@ -55,19 +53,19 @@ _TOOLS = (
         },
         "program",
     ),
-    _Tool(
+    _Tool(  # hipInfo
         "device#",
         re.compile(r"\s*device#\s+(?P<index>\d{1,2})\s*$"),
         {"gcnArchName": "gfx", "totalGlobalMem": "memory", "pciBusID": "bus", "Name": "name"},
         "program",
     ),
-    _Tool(
+    _Tool(  # numba -s
         "id ",
         re.compile(r"\s*id (?P<index>\d{1,2})\s+b?'(?P<name>[^']{2,80})'"),
         {"Compute Capability": "capability"},
         "program",
     ),
-    _Tool(
+    _Tool(  # clinfo
         "Device Name",
         re.compile(r"\s*Device Name\s+(?P<name>[A-Za-z][^\n]{1,100}?)\s*$"),
         {
@@ -82,7 +80,7 @@ _TOOLS = (
         },
         "list",
     ),
-    _Tool(
+    _Tool(  # vulkaninfo
         "GPU",
         re.compile(r"\s*(?:GPU(?P<index>\d{1,2}):|VkPhysicalDeviceProperties:)\s*$"),
         {"vendorID": "vendor id", "deviceID": "device", "deviceName": "name", "driverInfo": "driver"},
@@ -101,7 +99,7 @@ _TOOLS = (
         {"PCI (domain:bus:dev.func)": "bdf", "gfx_target_version": "gfx"},
         "shell",
     ),
-    _Tool(
+    _Tool(  # lshw
         "*-",
         re.compile(r"\s*\*-(?:display|3d|vga)(?::\d)?(?: UNCLAIMED| DISABLED)?\s*$"),
         {
@@ -115,14 +113,14 @@ _TOOLS = (
         "shell",
         re.compile(r"\s*\*-"),
     ),
-    _Tool(
+    _Tool(  # lshw -json
         '"id"',
         re.compile(r'\s*"id"\s*:\s*"display(?::\d)?"'),
         {'"product"': "name", '"vendor"': "vendor", '"businfo"': "bdf", '"driver"': "bound"},
         "shell",
         re.compile(r'\s*"id"\s*:'),
     ),
-    _Tool(
+    _Tool(  # lspci -vmm
         "Slot:",
         re.compile(r"\s*Slot:\s+(?P<bdf>[0-9a-f:.]{7,12})\s*$"),
         {"Class": "class", "Vendor": "vendor", "Device": "name", "Driver": "bound"},
