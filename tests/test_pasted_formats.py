@@ -221,6 +221,22 @@ def test_memory(text: str, mebibytes: int) -> None:
     assert machine(text).gpus[0].memory.value == mebibytes << 20
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tesla K80, 3.7\nTesla V100, 7.0\n",
+        "#SBATCH --gres=gpu:a100:1\n",
+        "GPU0    GPU1    CPU Affinity\nGPU0     X      NV12    0-63\n",
+        "GPU0:\n    vendorID = 0x10005\n    deviceName = llvmpipe (LLVM 20.1.2, 256 bits)\n",
+        "  *-multimedia\n       product: GA104 High Definition Audio Controller\n       vendor: NVIDIA Corporation\n",
+        "Slot:   01:00.1\nClass:  Audio device [0403]\nVendor: NVIDIA Corporation [10de]\nDevice: TU116 [1aeb]\n",
+        "gfx1030\ngfx1100\n",
+    ],
+)
+def test_what_lists_no_gpu_of_this_machine(text: str) -> None:
+    assert machine(text).gpus == ()
+
+
 def test_watts_are_no_driver() -> None:
     assert _driver(machine(WITHOUT_UNITS)) is None
 

@@ -374,7 +374,8 @@ def _told_by_cells(cells: list[str]) -> dict[str, str]:
         row["driver_version"] = short[0]
     if re.fullmatch(r"\d{1,3}", cells[0]):
         row["index"] = cells[0]
-    return row if "name" in row and len(set(row) - {"index"}) > 1 else {}
+    # A name with a capability alone may be of a list of products.
+    return row if "name" in row and len(set(row) - {"index", "compute_cap"}) > 1 else {}
 
 
 def is_csv(line: str) -> bool:
