@@ -168,6 +168,7 @@ CHIPS = """0c:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/
         (CSV, ["sm_89"]),
         (ASKED, ["sm_75"]),
         (WITHOUT_UNITS, ["sm_89 0000:02:00.0"]),
+        ("$ nvidia-smi --query-gpu=name --format=csv\nname\nNVIDIA A10G\nNVIDIA A10G\n", ["sm_86", "sm_86"]),
         (ACCELERATORS, ["sm_80", "sm_80"]),
         (DEVICE_QUERY, ["sm_86", "sm_86"]),
         (GPUSTAT, ["sm_86", "sm_86"]),
@@ -267,6 +268,9 @@ license:        Dual MIT/GPL
         ("xorg-x11-drv-nvidia.x86_64   3:570.86.16-1.fc41   @rpmfusion\n", "570.86.16"),
         ("i  | nvidia-compute-G06 | package | 550.100-lp155.38.1 | x86_64 | NVIDIA\n", "550.100"),
         ("nvidia-utils 565.77-3\n", "565.77"),
+        ("$ modinfo -F version nvidia\n550.120\n", "550.120"),
+        ("$ cat /sys/module/nvidia/version\n550.120\n", "550.120"),
+        ("$ nvidia-smi --query-gpu=driver_version --format=csv\ndriver_version\n550.54.15\n", "550.54.15"),
         ("-rw-r--r-- 1 root root 28712096 Feb 26  2025 /usr/lib/libcuda.so.550.144.03\n", "550.144.03"),
         ("rc  nvidia-driver-470  470.239.06-0ubuntu0.20.04.1 amd64 NVIDIA driver metapackage\n", None),
         ("nvidia-gpu-firmware-20240909-1.fc40.noarch\n", None),
@@ -398,6 +402,10 @@ def test_modules_and_packages_of_conda() -> None:
     loaded = machine("  1) gcc/12.2.0   5) PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\n").torch
     assert loaded is not None
     assert (loaded.version, loaded.cuda) == ("2.1.2", "12.1")
+    as_json = '"build_string": "cuda126_py312_h1",\n"name": "pytorch",\n"platform": "x",\n"version": "2.5.1"\n'
+    found = machine(as_json).torch
+    assert found is not None
+    assert (found.version, found.cuda, found.origin) == ("2.5.1", "12.6", "conda")
     pixi = "pytorch        2.5.1         cuda126_py312_h1a7f5ac_305     35.2 MiB   conda  conda-forge\n"
     listed = machine(pixi).torch
     assert listed is not None

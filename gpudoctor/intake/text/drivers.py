@@ -28,6 +28,11 @@ _PACKAGES = (
 _POLICY = re.compile(r"nvidia-driver-\d{3}\S*:$")
 _INSTALLED = re.compile(rf"\s{{1,4}}Installed: {_VERSION}-")
 """The two lines of `apt policy`."""
+_ASKED = re.compile(
+    r"modinfo -F ?version nvidia$|cat /sys/module/nvidia/version$|--query-gpu=driver_version(?! ?,)(?:\s|$)"
+)
+_ANSWER = re.compile(rf"{_VERSION}$")
+"""Commands that answer with the version alone."""
 _LIBRARY = re.compile(rf"(?:.*\s|)\S*libcuda\.so\.{_VERSION}$")
 _MODULE = re.compile(r"filename:\s+\S+/nvidia(?:-current)?\.ko")
 _OF_MODULE = re.compile(rf"(?P<key>version|license):\s+(?:{_VERSION}$|(?P<license>.+))")
@@ -36,7 +41,7 @@ _MOST_OF_MODULE = 40
 
 def read_drivers(lines: Iterable[Line], facts: Facts) -> None:
     """The driver's version, and whether its kernel module is the open one."""
-    version, since, asked_for = "", 0, 0
+    version, since, asked_for, asked = "", 0, 0, 0
     for number, text in lines:
         if since and number - since <= _MOST_OF_MODULE and (told := _OF_MODULE.match(text)):
             version = told["version"] or version
@@ -45,8 +50,14 @@ def read_drivers(lines: Iterable[Line], facts: Facts) -> None:
             elif told["key"] == "license" and version:
                 flavour = "open" if "MIT" in told["license"] else "proprietary"
                 facts.say(f"flavour {version}", flavour, number, "list")
+        if number == asked + 1 and text == "driver_version":
+            asked = number
+        elif number == asked + 1 and (answer := _ANSWER.match(text)):
+            facts.say("driver", answer["version"], number, "tool")
         if number == asked_for + 1 and (installed := _INSTALLED.match(text)):
             facts.say("driver", installed["version"], number, "list")
+        if "version" in text and _ASKED.search(text):
+            asked = number
         if "nvidia" in text:
             asked_for = number if _POLICY.match(text) else asked_for
             if _MODULE.match(text):

@@ -30,6 +30,8 @@ _ENTRY = re.compile(rf"\"name\": ?\"(?P<name>{_NAME})\", ?\"version\": ?\"(?P<ve
 _ENTRY_NAME = re.compile(rf"\s{{0,16}}\"?[Nn]ame\"?\s?[:=]\s{{1,8}}\"?(?P<name>{_NAME})\"?,?$")
 _ENTRY_VERSION = re.compile(rf"\s{{0,16}}\"?[Vv]ersion\"?\s?[:=]\s{{1,8}}\"?(?P<version>{_VERSION})\"?,?$")
 """The two lines of `pip show`, `pip inspect` and lock files."""
+_BUILD = re.compile(r"\s{0,16}\"build(?:_string)?\": \"(?P<build>[\w.]{2,80})\"")
+"""Of `conda list --json`."""
 _QUOTED_LIST = re.compile(r"\s{0,16}\"(?:pip_packages|Packages)\"\s?: ?\[")
 """In what the Stable Diffusion web UIs tell of their system."""
 _MODULE = re.compile(
@@ -88,7 +90,11 @@ def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
             continue
         if entry and number - named_at <= _NEAR and (versioned := _ENTRY_VERSION.match(text)):
             if _KNOWN.match(entry) and not _is_of_another_system(lines[place + 1 : place + _ENTRY_LINES]):
-                _say(entry, versioned["version"], number, facts)
+                build = next(
+                    filter(None, (_BUILD.match(line.text) for line in lines[max(0, place - 8) : place])), None
+                )
+                conda = build["build"] if build else ""
+                _say(entry, versioned["version"], number, facts, conda=bool(conda), build=conda)
             entry = ""
             continue
         if _read_told(number, text, facts):

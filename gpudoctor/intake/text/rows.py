@@ -46,6 +46,7 @@ def read_rows(lines: tuple[Line, ...], facts: Facts) -> None:
         _row(lines[place], facts)
     _nodes(lines, whole, facts)
     _targets(lines, whole, facts)
+    _one_column(lines, whole, facts)
 
 
 def _row(line: Line, facts: Facts) -> None:
@@ -117,3 +118,20 @@ def _targets(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
                 index = end - place
                 facts.gpus.append(NamedGpu(lines[end].number, "program", arch=found["gfx"], index=index))
             end += 1
+
+
+_ASKED_NAMES = re.compile(r"--query-gpu=(?:gpu_)?name(?:\s|$)")
+_BRANDED = re.compile(r"(?:NVIDIA|GeForce|Tesla|Quadro|TITAN) [\w .()/-]{1,60}$")
+
+
+def _one_column(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
+    """What nvidia-smi answers where it was asked for names only: one in each line, below a heading or without."""
+    for place in lines_with(("--query-gpu=",), whole):
+        if not _ASKED_NAMES.search(lines[place].text):
+            continue
+        answers = lines[place + 1 : place + 2 + _MOST]
+        names = [line for line in answers[:1] if line.text != "name"] + list(answers[1:])
+        for index, line in enumerate(names):
+            if not _BRANDED.match(line.text):
+                break
+            facts.gpus.append(NamedGpu(line.number, "tool", name=line.text, index=index))
