@@ -169,6 +169,10 @@ CHIPS = """0c:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/
         (ASKED, ["sm_75"]),
         (WITHOUT_UNITS, ["sm_89 0000:02:00.0"]),
         ("$ nvidia-smi --query-gpu=name --format=csv\nname\nNVIDIA A10G\nNVIDIA A10G\n", ["sm_86", "sm_86"]),
+        (
+            "GPU 1: AMD Radeon RX 7900 XT @ 2.49 GHz (19.98 GiB) [Discrete]\nGPU 2: AMD Raphael\n",
+            ["gfx1100", "gfx1036"],
+        ),
         (ACCELERATORS, ["sm_80", "sm_80"]),
         (DEVICE_QUERY, ["sm_86", "sm_86"]),
         (GPUSTAT, ["sm_86", "sm_86"]),

@@ -96,6 +96,8 @@ _PLATFORM = re.compile(r"Linux-\d")
 _MOST = 64
 _WITHIN = re.compile(r"(?P<os>Linux), (?P<kind>Docker|Podman)", re.I)
 """What the form of ollama's issues offers."""
+_OF_FASTFETCH = re.compile(r"(?: @ [\d.]{1,5} GHz)?(?: \([\d.]{1,6} GiB\))? \[(?:Discrete|Integrated)\]$")
+"""What fastfetch writes behind a GPU."""
 _NIX = re.compile(r"Linux (?P<kernel>\d[\w.-]{2,40}), (?P<os>NixOS, \d\d\.\d\d)\b")
 """What nix-info prints."""
 _BUILD_OF_WINDOWS = re.compile(r"\d{1,2}\.\d\.\d{4,5} N/A")
@@ -165,6 +167,7 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
         device = re.match(r"(?:cuda|hip|xpu):?(\d{1,2})?[\s:,-]{1,4}(.*)", name)
         if device:  # ComfyUI: "Device: cuda:0 NVIDIA GeForce RTX 4090 : native"
             name = device[2].partition(" : ")[0]
+        name = _OF_FASTFETCH.sub("", name)
         names = name.split(", ")
         if len(names) > 1 and len(set(names)) == 1:  # one name for each GPU
             for place, one in enumerate(names[:_MOST]):
@@ -239,7 +242,7 @@ def _gpus_of_a_line(indices: str, name: str, number: int, block: int, facts: Fac
     """ "GPU 0: NVIDIA A100", "GPU 0,1,2,3: NVIDIA H100 80GB HBM3"."""
     if _NOTHING.fullmatch(name.strip()) or not _is_gpu_name(name):
         return
-    name = re.sub(r"\((?:UUID:|Compute).*", "", name).strip()
+    name = _OF_FASTFETCH.sub("", re.sub(r"\((?:UUID:|Compute).*", "", name).strip())
     for index in _indices(indices):
         facts.gpus.append(NamedGpu(number, "report", name=name, index=index, block=block))
 

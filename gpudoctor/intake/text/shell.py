@@ -73,7 +73,8 @@ _UNAME = re.compile(
 _PLATFORM = re.compile(r"\b(?P<all>Linux-\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}?-(?:x86_64|aarch64)-with-)")
 """Python's `platform.platform()`, wherever a report has it."""
 _DISTRIBUTION = re.compile(
-    r"(?:^|[\s*`:])(?:OS|Distro|PRETTY_NAME|DISTRIB_DESCRIPTION|Description(?=.{0,60}\d))\s?[:=]\s{0,30}\"?(?P<os>(?:Ubuntu|Debian"
+    r"(?:^|[\s*`:])(?:OS|Distro|PRETTY_NAME|DISTRIB_DESCRIPTION|Description(?=.{0,60}\d|:\s{1,30}\w+(?: Linux)?$))"
+    r"\s?[:=]\s{0,30}\"?(?P<os>(?:Ubuntu|Debian"
     r"|Fedora|Arch|Manjaro|EndeavourOS|CachyOS|Garuda|openSUSE|SUSE|Red Hat|RHEL|CentOS|Rocky|AlmaLinux|Oracle Linux"
     r"|Amazon Linux|NixOS|Gentoo|Void|Pop!_OS|Linux Mint|LMDE|elementary|Zorin|KDE neon|Kali|Nobara|Bazzite|Alpine"
     r"|openEuler|Artix)\b[^\"\n]{0,60})"
