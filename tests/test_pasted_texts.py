@@ -122,7 +122,7 @@ def test_torchs_own_warning_tells_the_gpu_and_what_the_build_has_code_for() -> N
     ("text", "name", "arch"),
     [
         (SMI, "NVIDIA GeForce RTX 4090", "sm_89"),
-        (ROCMINFO, "AMD Radeon RX 6700/6700 XT/6750 XT / 6800M/6850M XT", "gfx1031"),
+        (ROCMINFO, "AMD Radeon RX 6700 XT", "gfx1031"),
         (OLLAMA, "NVIDIA GeForce RTX 3060", "sm_86"),
         (COMFYUI, "NVIDIA GeForce GTX 1080 Ti", "sm_61"),
         ("GPU 0: Tesla V100-PCIE-16GB (UUID: GPU-b1c2)\n", "Tesla V100-PCIE-16GB", "sm_70"),

@@ -51,7 +51,7 @@ def _gpu(block: Mapping[str, str]) -> SmiGpu:
     device = re.match(r"(?:0x)?([0-9a-f]{4})\b", _first(block, _DEVICE).lower())
     revision = re.match(r"(?:0x)?([0-9a-f]{1,2})\b", _first(block, _REVISION).lower())
     gfx = re.match(r"gfx[0-9a-f]{3,4}\b", _first(block, _GFX).lower())
-    product = _first(block, _PRODUCT)
+    product = _first(block, _PRODUCT).removeprefix("...")  # amd-smi's table leaves out the beginning
     return SmiGpu(
         product="" if re.match(r"N/A|0x", product) else product,
         pci_id=f"1002:{device[1]}" if device else None,
@@ -122,7 +122,7 @@ def _of_lists(text: str) -> list[dict[str, str]]:
     for line in text.split("\n"):
         if re.match(r"GPU: \d+\s*$", line):
             blocks.append({})
-        elif blocks and (pair := re.match(r"\s+([A-Z_]{2,40}): (.{0,300})", line)):
+        elif blocks and (pair := re.match(r"\s*([A-Z_]{2,40}): (.{0,300})", line)):
             blocks[-1].setdefault(_key(pair[1]), pair[2].strip())
     return blocks
 
@@ -137,9 +137,13 @@ def _of_lines(text: str) -> list[dict[str, str]]:
 
 def _of_tables(text: str) -> list[dict[str, str]]:
     """rocm-smi's concise table and --showhw, and the table that amd-smi prints without a command."""
-    hardware = re.findall(r"^\d+\s+(?:\d+\s+)?([0-9a-f]{4})\s.*\s([0-9a-f]{4}:[0-9A-Fa-f:.]{7})\s*$", text, re.M)
+    hardware = re.findall(
+        r"^\d+\s+(?:\d+\s+)?(?:0x)?([0-9a-f]{4})\s(?:.{0,40}?(gfx[0-9a-f]{3,4})\s)?.*\s([0-9a-f]{4}:[0-9A-Fa-f:.]{7})(?:\s+\d+)?\s*$",
+        text,
+        re.M,
+    )
     if hardware:
-        return [{"did": device, "bus": bus} for device, bus in hardware]
+        return [{"did": device, "gfxversion": gfx, "bus": bus} for device, gfx, bus in hardware]
     concise = re.findall(r"^\d+\s+\d+\s+0x([0-9a-f]{4}),\s+\d+\s", text, re.M)
     if concise:
         return [{"did": device} for device in concise]

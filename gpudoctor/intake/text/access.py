@@ -17,6 +17,8 @@ _ID = re.compile(
     r"\buid=(?P<uid>\d{1,9})(?:\((?P<name>[^()\s]{1,40})\))? gid=[\w().-]{1,60}"
     r"(?: groups=(?P<groups>[^\s,()]{1,20}(?:\([^()]{1,40}\))?(?:,[^\s,()]{1,20}(?:\([^()]{1,40}\))?){0,100}))?"
 )
+_GROUPS_ASKED = re.compile(r"[$#>%] groups(?: \$?\w{1,40})?$")
+_GROUPS = re.compile(r"(?:[\w.-]{1,40} : )?(?P<all>[\w.-]{1,40}(?: [\w.-]{1,40}){0,60})")
 _LISTED = re.compile(r"(?P<owner>\S+):(?P<group>\S+) (?P<mode>[rwxsStT-]{9})(?P<more>\+?)")
 _READ_WRITE = "rw"
 
@@ -26,6 +28,12 @@ def read_user(text: str, number: int, facts: Facts) -> None:
     if "uid=" in text and (found := _ID.search(text)):
         groups = re.findall(r"[\w.-]+", found["groups"] or "")
         facts.say("user", " ".join((found["uid"], found["name"] or "-", *groups)), number, "shell")
+
+
+def read_groups(asked: str, answer: str, number: int, facts: Facts) -> None:
+    """The groups of a user that is not root, as `groups` prints them."""
+    if _GROUPS_ASKED.search(asked) and (found := _GROUPS.fullmatch(answer)) and "root" not in answer.split():
+        facts.say("user", f"- - {found['all']}", number, "shell")
 
 
 def refused(facts: Facts, node: DeviceNode) -> tuple[DeviceNode, Said] | None:

@@ -22,6 +22,10 @@ _AMD_VARIABLE = (
 )
 _GFX_IN_NAME = re.compile(r"\bgfx(?:9[0-9a-f]{2}|1[0-2]\d{2})\b")
 """What people add to a name: "Ryzen 7 8845HS (Radeon 780M, gfx1103)"."""
+_CHIP = re.compile(
+    r"(?:\[AMD/ATI\]|\bAMD) (?P<chip>[A-Z][a-z]+(?: Ridge| \d\d)?)(?=\d?(?: \w+)?(?:/[^\[]{1,20})?(?: ?\[|$))"
+)
+"""What lspci and inxi call the chip, before the products that are made of it."""
 _AMD_LOG, _NVIDIA_LOG = re.compile(r"amdgpu|kfd|radeon"), re.compile(r"NVRM|nvidia|nouveau")
 
 
@@ -56,7 +60,7 @@ def assumed_gpu(facts: Facts, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity],
         nvidia.append(facts.smi[1])
     # torch says so on every machine without that driver: whose GPU it is, the rest of the text tells.
     no_driver = not facts.gpus and any("Found no NVIDIA driver" in line.text for line in facts.errors)
-    amd_lines += [one.line for one in facts.said if one.what == "no node /dev/kfd"]
+    amd_lines += [one.line for one in facts.said if one.what in ("no node /dev/kfd", "node /dev/kfd")]
     amd_lines += [one.line for one in facts.said if one.what == "for amd" and (no_driver or one.by == "tool")]
     if rocm and not nvidia:
         amd_lines.append(next((one.line for one in facts.said if one.what.startswith("torch")), 1))
@@ -96,9 +100,12 @@ def _same_name(one: str, other: str) -> bool:
 def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
     """What a GPU is: by its PCI id, else by its name and architecture together, else by one of them."""
     if gpu.pci_id and (by_id := matrix.gpu_by_pci(gpu.pci_id)):
-        return by_id
+        exact = gpu.by != "shell" and {by_id.arch} == {one.arch for one in matrix.gpus_by_name(gpu.name)}
+        return replace(by_id, name=gpu.name) if exact and "[" not in gpu.name else by_id
     gpu = replace(gpu, name=re.sub(r"^\d{1,2} ?[x*]? (?=[A-Za-z])", "", gpu.name))
     name, by_name = _by_name(gpu.name, matrix)
+    if len({identity.arch for identity in by_name}) != 1 and (chip := _CHIP.search(gpu.name)):
+        by_name = matrix.gpus_by_name(chip["chip"]) or by_name
     gpu = replace(gpu, name=name)
     within = _GFX_IN_NAME.search(gpu.name)
     arch = gpu.arch.partition(":")[0] or (within[0] if within else "")

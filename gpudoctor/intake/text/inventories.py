@@ -17,30 +17,46 @@ _INXI_NEXT = re.compile(r"\s{1,40}(?:Device-\d|Display:|Monitor-|API:|Screen-|In
 _FIELD = re.compile(r"\b(?P<key>driver|v|bus[- ]ID|chip[- ]ID): (?P<value>\S{1,60})")
 _IN_BRACKETS = re.compile(r"\[(?P<name>[^\[\]\n]{3,80})\]")
 _FIRST_FIELD = re.compile(r" (?:vendor|driver|bus[- ]ID): ")
-_MOST_CONTINUED = 4
+_MOST_CONTINUED = 24
+"""Lines; with `-y1` each property has one of its own."""
 
 _VENDOR = re.compile(r"\s{0,12}Vendor: pci 0x(?P<vendor>10de|1002)\b")
 _DEVICE = re.compile(r"\s{0,12}Device: pci 0x(?P<device>[0-9a-f]{4}) \"(?P<name>[^\"\n]{2,100})\"")
 _NOT_GRAPHICS = re.compile(r"(?i)audio|usb|ucsi|bridge|root|ethernet|nvme")
+_BUS = re.compile(r"\s{0,12}SysFS BusID: (?P<bdf>[0-9a-f:.]{7,12})")
+_BOUND = re.compile(r"\s{0,12}Driver: \"(?P<driver>[\w-]{2,30})\"")
+_NEAR_DRIVER = 12
 _NEAR = 3
 """Lines between the vendor and the device of one entry of hwinfo."""
 
 
 def read_inventories(lines: tuple[Line, ...], facts: Facts) -> None:
     """GPUs with their addresses and kernel drivers, as far as these tools print them."""
-    section, vendor = "", ("", 0)
+    section, vendor, bdf = "", ("", 0), ("", 0)
+    graphics = ("", 0)
     for place, (number, text) in enumerate(lines):
         if heading := _INXI_SECTION.match(text):
             section = heading["name"]
         if section == "Graphics" and "Device-" in text and (found := _INXI.match(text)):
             _inxi(number, f"{found['rest']} {_continued(lines, place)}", facts)
+        elif "SysFS BusID" in text and (address := _BUS.match(text)):
+            bdf = (normal_address(address["bdf"]) or "", place)
+        elif (
+            "Driver: " in text
+            and graphics[0]
+            and place - graphics[1] <= _NEAR_DRIVER
+            and (bound := _BOUND.match(text))
+        ):
+            facts.say(f"bound {graphics[0]}", bound["driver"], number, "tool")
         elif "pci 0x" not in text:
             continue
         elif named := _VENDOR.match(text):
             vendor = (named["vendor"], place)
         elif (device := _DEVICE.match(text)) and vendor[0] and place - vendor[1] <= _NEAR:
             if not _NOT_GRAPHICS.search(device["name"]):
-                facts.gpus.append(NamedGpu(number, "shell", pci_id=f"{vendor[0]}:{device['device']}"))
+                own = bdf[0] if place - bdf[1] <= _NEAR_DRIVER else ""
+                facts.gpus.append(NamedGpu(number, "shell", pci_id=f"{vendor[0]}:{device['device']}", bdf=own))
+                graphics = (own, place)
             vendor = ("", 0)
 
 

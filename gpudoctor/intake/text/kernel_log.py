@@ -41,6 +41,7 @@ _MODULE = re.compile(
 )
 
 
+_BOOTED = re.compile(r"\bLinux version (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) \(")
 _QUOTED = re.compile(
     r"[\"'`(:] ?(?P<line>(?:NVRM|nvidia-modeset|kfd kfd|amdgpu [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): .*)"
 )
@@ -69,6 +70,7 @@ def read_kernel_log(lines: Iterable[Line], facts: Facts) -> None:
                 facts.gpus.append(NamedGpu(line.number, "tool", pci_id=pci, bdf=bdf, block=0))
         _dropped(line, facts)
         read_module(line, facts)
+        read_boot(line, facts)
 
 
 def _of_kernel(line: Line) -> Line | None:
@@ -96,6 +98,12 @@ def read_module(line: Line, facts: Facts) -> None:
         facts.say("driver", module["version"], line.number, "tool")
         flavour = "open" if module["open"].startswith("Open") else "proprietary"
         facts.say(f"flavour {module['version']}", flavour, line.number, "tool")
+
+
+def read_boot(line: Line, facts: Facts) -> None:
+    """The kernel, as the first line of its log and /proc/version tell."""
+    if "Linux version" in line.text and (booted := _BOOTED.search(line.text)):
+        facts.say("kernel", booted["kernel"], line.number, "tool")
 
 
 def logged(facts: Facts, matrix: Matrix) -> KernelLog:

@@ -11,7 +11,7 @@ from gpudoctor.intake.text.lines import Line
 
 _LINE = re.compile(
     r"\s{0,12}(?:[-*+•|\[]\s{0,3}|\[\w[\w -]{0,24}\]\s{1,3}|INFO[\s:-]{1,10})?[*_`'\"]{0,3}"
-    r"(?P<key>[A-Za-z][A-Za-z0-9_ ./()?-]{1,60}?)[*_`'\"]{0,3}\s{0,30}(?::(?!:)|=(?!=)"
+    r"(?P<key>[A-Za-z][A-Za-z0-9_ ./()?`-]{1,60}?)[*_`'\"]{0,3}\s{0,30}(?::(?!:)|=(?!=)"
     r"|\|)[*_`]{0,3}\s{0,40}[`'\"]?(?P<value>.{0,400})$"
 )
 _NOTHING = re.compile(
@@ -27,7 +27,8 @@ _KEYS = {
     "torch": (
         "pytorch version", "torch version", "torch", "pytorch", "pytorch version gpu", "pytorch_version",
         "torch.__version__", "pytorch build tag", "pytorch build", "torch build",
-        "torch_version", "pytorch-version", "pytorch version (gpu?)", "- torch", "torch version gpu",
+        "torch_version", "pytorch.version", "pytorch-version", "pytorch version (gpu?)", "- torch",
+        "torch version gpu",
     ),
     "torch cuda": (
         "cuda used to build pytorch", "torch.version.cuda", "torch cuda version", "pytorch cuda version",
@@ -49,12 +50,13 @@ _KEYS = {
         "cuda driver version", "nvidia_driver_version",
         "nvidia-driver", "driver_version", "nvidia gpu driver version", "nvidia open gpu kernel modules version",
     ),
-    "python": ("python version", "python", "python_version"),
+    "python": ("python version", "python", "python_version", "sys.version"),
     "os": ("os", "operating system", "linux distribution", "distro", "distribution", "host os", "os version",
-        "system", "os name", "os platform and distribution"),
+        "system", "os name", "os platform and distribution", "os image"),
     "platform": ("python platform", "platform"),
     "kernel": ("kernel", "kernel version", "linux kernel", "host kernel"),
-    "libc": ("libc version",),
+    "arch": ("architecture",),
+    "libc": ("libc version", "libc"),
     "cudnn": ("cudnn version", "cudnn"),
     "cuda toolkit": ("cuda runtime version", "nvcc", "nvcc version"),
     "rocm": ("hip runtime version", "rocm version", "rocm", "rocm/miopen version"),
@@ -65,12 +67,15 @@ _GPU_KEYS = frozenset((
     "gpu models and configuration", "cuda gpu", "gpu device", "gpu hardware", "gpu(s)", "graphics", "hardware",
     "graphics processor",
     "gpu info", "device", "cuda_gpu", "accelerator", "pytorch gpu", "gpu 0 name", "gpu_name", "nvidia gpu",
-    "amd gpu", "torch.cuda.get_device_name(0)",
+    "amd gpu", "torch.cuda.get_device_name(0)", "gpu.name",
+    "accelerator(s)",
 ))  # fmt: skip
-_OF_INVENTORIES = ("Device-", "pci 0x")
-"""What inxi and hwinfo print behind such keys, in a form of their own."""
+_OF_INVENTORIES = re.compile(r"Device-|pci 0x|.{1,120}\[[0-9a-f]{4}\]$|\[[A-Z][^\[\]]{2,80}\]$")
+"""What inxi, hwinfo, lspci and amdgpu_top print behind such keys, in a form of their own."""
 _GPU_LINE = re.compile(
-    r"\s{0,12}(?:[-*]\s{0,3})?(?:[*_]{2})?GPU\s?(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}(?P<name>[^\n]{2,160})$"
+    r"\s{0,12}(?:[A-Z]{4,9}: )?(?:[-*]\s{0,3})?(?:[*_]{2})?GPU\s?"
+    r"(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}"
+    r"(?P<name>(?!(?:10de|1002):)[^\n]{2,160})$"
 )
 _CAPABILITY = re.compile(
     r"\s{0,12}GPU (?P<index>\d{1,3}(?:,\d{1,3}){0,63}) Compute Capability: (?P<major>\d{1,2})\.(?P<minor>\d)"
@@ -82,14 +87,31 @@ _PACKAGES = (
     "optimum", "auto-gptq", "autoawq", "lightning", "nccl",
 )  # fmt: skip
 _PACKAGE_OF = {
-    form: name for name in _PACKAGES for form in (name, f"{name} version", name.replace("-", "_"), f"{name}_version")
+    form: name
+    for name in _PACKAGES
+    for form in (name, f"{name} version", f"{name} info", name.replace("-", "_"), f"{name}_version")
 }
+_PLATFORM = re.compile(r"Linux-\d")
+"""Of Python's `platform.platform()`."""
+_MOST = 64
+_WITHIN = re.compile(r"(?P<os>Linux), (?P<kind>Docker|Podman)", re.I)
+"""What the form of ollama's issues offers."""
+_OF_FASTFETCH = re.compile(r"(?: @ [\d.]{1,5} GHz)?(?: \([\d.]{1,6} GiB\))? \[(?:Discrete|Integrated)\]$")
+"""What fastfetch writes behind a GPU."""
+_NIX = re.compile(r"Linux (?P<kernel>\d[\w.-]{2,40}), (?P<os>NixOS, \d\d\.\d\d)\b")
+"""What nix-info prints."""
+_BUILD_OF_WINDOWS = re.compile(r"\d{1,2}\.\d\.\d{4,5} N/A")
+_ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _START = re.compile(
     r"(?:Collecting environment information|PyTorch version: |- `?(?:transformers"
     r"|accelerate)`? [Vv]ersion|`?Accelerate`? version: )"
 )
 
 
+_ITEM = {"gpu models and configuration": "", "gpus": "", "gpu": "- "}
+"""Keys below which the GPUs stand, and what each line of such a list begins with."""
+_LEADER = re.compile(r" \.{3,80} (?!\[)")
+"""The dots of ds_report."""
 _HEADING = re.compile(r"(?:#{1,6}\s|\*\*)\s{0,3}(?P<key>[A-Za-z][A-Za-z0-9_ ./()-]{1,40}?)[*:\s]{0,4}$")
 """A heading of an issue form; its value stands below."""
 
@@ -97,8 +119,9 @@ _HEADING = re.compile(r"(?:#{1,6}\s|\*\*)\s{0,3}(?P<key>[A-Za-z][A-Za-z0-9_ ./()
 def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
     """What lines of keys and values say."""
     block, header = 0, 0
-    awaiting_gpus, heading = False, ""
-    for number, text in lines:
+    awaiting_gpus, heading, section = "", "", ""
+    for number, printed in lines:
+        text = _LEADER.sub(": ", printed, count=1) if " ..." in printed else printed
         if ("ersion" in text or "environment" in text) and _START.search(text) and number > header + 3:
             block, header = block + 1, number
             facts.reports.append(number)
@@ -110,10 +133,10 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
                 _note(heading, text.strip().strip("`*"), number, block, facts)
             heading = ""
         if ":" not in text and "=" not in text and "|" not in text:
-            if awaiting_gpus and text.strip() and _is_gpu_name(text):
-                facts.gpus.append(NamedGpu(number, "report", name=text.strip(), block=block))
+            if awaiting_gpus and text.lstrip().startswith(_ITEM[awaiting_gpus]) and _is_gpu_name(text):
+                facts.gpus.append(NamedGpu(number, "report", name=text.strip().removeprefix("- "), block=block))
             elif text.strip():
-                awaiting_gpus = False
+                awaiting_gpus = ""
             continue
         gpu = "GPU" in text
         if gpu and (capability := _CAPABILITY.match(text)):
@@ -129,7 +152,10 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
             continue
         key = " ".join(found["key"].replace("`", "").lower().split())
         value = found["value"].strip().strip("`'\"|").rstrip(",;").strip().strip("*`'\"")
-        awaiting_gpus = key in ("gpu models and configuration", "gpus") and not value
+        awaiting_gpus = key if key in _ITEM and not value else ""
+        section = section if value or awaiting_gpus else key
+        if key == "available" and section == "cuda":  # Lightning
+            key = "cuda available"
         _note(key, value, number, block, facts)
 
 
@@ -141,7 +167,13 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
         device = re.match(r"(?:cuda|hip|xpu):?(\d{1,2})?[\s:,-]{1,4}(.*)", name)
         if device:  # ComfyUI: "Device: cuda:0 NVIDIA GeForce RTX 4090 : native"
             name = device[2].partition(" : ")[0]
-        if not _NOTHING.fullmatch(name) and _is_gpu_name(name) and not name.startswith(_OF_INVENTORIES):
+        name = _OF_FASTFETCH.sub("", name)
+        names = name.split(", ")
+        if len(names) > 1 and len(set(names)) == 1:  # one name for each GPU
+            for place, one in enumerate(names[:_MOST]):
+                _note(key, f"GPU {place}: {one}", number, block, facts)
+            return
+        if not _NOTHING.fullmatch(name) and _is_gpu_name(name) and not _OF_INVENTORIES.match(name):
             index = int(inner[1]) if inner else int(device[1]) if device and device[1] else None
             by: By = "program" if key == "device" else "report"
             facts.gpus.append(NamedGpu(number, by, name=name.strip(), index=index, block=block))
@@ -155,10 +187,14 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
         return
     if what in ("torch cuda", "torch hip"):
         facts.say(what, value, number, "report")  # "None" says that it is no build of that kind
+        if said := re.search(r" / is ((?i:\*{0,2}not)?)[ *]{0,3}available", value):  # fastai
+            facts.say("available", str(not said[1]), number, "report")
     elif what == "torch":
         _torch(value, number, facts)
     elif _NOTHING.fullmatch(value):
         return
+    elif what in ("os", "arch", "kernel"):
+        _system(what, value, number, facts)
     elif what == "available":
         if said := re.match(r"(true|yes|1\b|false|no\b|0\b)", value.lower()):
             facts.say("available", str(said[1] in ("true", "yes", "1")), number, "report")
@@ -170,6 +206,23 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
             facts.say("python", version[1], number, "report")
     else:
         facts.say(what, value.rstrip("."), number, "report")
+
+
+def _system(what: str, value: str, number: int, facts: Facts) -> None:
+    if what == "arch":
+        facts.say(what, _ARCHITECTURES.get(value.lower().replace("-", "_"), ""), number, "report")
+    elif what == "kernel":
+        facts.say(what, value.removeprefix("Linux ").rstrip("."), number, "report")
+    elif _PLATFORM.match(value):
+        facts.say("platform", value, number, "report")
+    elif inside := _WITHIN.fullmatch(value):
+        facts.say("os", inside["os"], number, "report")
+        facts.say("container", inside["kind"].lower(), number, "report")
+    elif nix := _NIX.match(value):
+        facts.say("kernel", nix["kernel"], number, "report")
+        facts.say("os", nix["os"].replace(",", ""), number, "report")
+    elif not _BUILD_OF_WINDOWS.match(value):  # "linux" says less than whatever else names the system
+        facts.say("os", value.rstrip("."), number, "prose" if value.lower() == "linux" else "report")
 
 
 def _torch(value: str, number: int, facts: Facts) -> None:
@@ -189,7 +242,7 @@ def _gpus_of_a_line(indices: str, name: str, number: int, block: int, facts: Fac
     """ "GPU 0: NVIDIA A100", "GPU 0,1,2,3: NVIDIA H100 80GB HBM3"."""
     if _NOTHING.fullmatch(name.strip()) or not _is_gpu_name(name):
         return
-    name = re.sub(r"\((?:UUID:|Compute).*", "", name).strip()
+    name = _OF_FASTFETCH.sub("", re.sub(r"\((?:UUID:|Compute).*", "", name).strip())
     for index in _indices(indices):
         facts.gpus.append(NamedGpu(number, "report", name=name, index=index, block=block))
 

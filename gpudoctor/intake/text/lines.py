@@ -30,9 +30,14 @@ _TAG = re.compile(
     re.I,
 )
 _FENCE = re.compile(r"\s{0,8}(?:`{3,}|~{3,})[\w+#. -]{0,40}$")
+_INDENT = "  "
+"""Of a block of code in Markdown, or within an item of a list."""
+_ESCAPED = re.compile(r"\\([_*`])|^(\s*)\\(?=- )")
+"""What Markdown's editors write for a letter that is no markup."""
 _NUMBERED = re.compile(r"\s{0,6}(\d{1,6})(?:[:|.)]|\s\|)?(?:\s|$)")
 _PROMPT = re.compile(
-    r"(?:\([\w.-]{1,40}\) ){0,2}(?!root@[0-9a-f]{12}:)[\w.-]{1,40}@[\w.-]{1,60}[: ][^$#%\n]{0,100}[$#%] "
+    r"(?P<indent> {0,12})(?:\([\w.-]{1,40}\) ){0,2}(?!root@[0-9a-f]{12}:)"
+    r"[\w.-]{1,40}@[\w.-]{1,60}[: ][^$#%\n]{0,100}[$#%] "
 )
 """A prompt with the name of a person and of a machine."""
 _RUN_STAMP = re.compile(r"\ufeff?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z ")
@@ -60,7 +65,8 @@ def plain_lines(content: bytes) -> tuple[Line, ...]:
     raw = text.split("\n")[:_MOST_LINES]
     raw = list(_without_changes(raw)) if "\n@@ -" in text else raw
     cleaned = [line.rstrip() if len(line) <= _LONGEST and _PLAIN.fullmatch(line) else _clean(line) for line in raw]
-    return tuple(map(Line, chain(range(1, last + 1), count(last + left_out + 1)), _without_prefixes(cleaned)))
+    numbers = chain(range(1, last + 1), count(last + left_out + 1))
+    return tuple(map(Line, numbers, _without_indentation(_without_prefixes(cleaned))))
 
 
 def _without_changes(lines: list[str]) -> Iterator[str]:
@@ -102,16 +108,18 @@ def _clean(line: str) -> str:
         line = without_controls(line.replace("\xa0", " "), "")
     if "[" in line and "m" in line:
         line = _COLOUR_REMAINS.sub("", line)
+    if "&" in line:
+        line = html.unescape(line)
+        line = line if line.isprintable() else without_controls(line, " ")
     if ">" in line[:8]:
         while not line.startswith(">>> ") and (quote := _QUOTE.match(line)):
             line = line[quote.end() :]
     if "`" in line[:12] or "~" in line[:12]:
         line = "" if _FENCE.match(line) else line
-    if "&" in line:
-        line = html.unescape(line)
-        line = line if line.isprintable() else without_controls(line, " ")
+    if "\\" in line:
+        line = _ESCAPED.sub(lambda found: found[1] or found[2] or "", line)
     if "@" in line:
-        line = _PROMPT.sub("$ ", line, count=1) if _PROMPT.match(line) else line
+        line = _PROMPT.sub(r"\g<indent>$ ", line, count=1) if _PROMPT.match(line) else line
     return line.rstrip()
 
 
@@ -126,6 +134,25 @@ def _without_prefixes(lines: list[str]) -> list[str]:
     return _without_numbers(lines)
 
 
+def _without_indentation(lines: list[str]) -> list[str]:
+    """The lines; those of an indented block of code, which follows an empty line, without what all of them have."""
+    start, after_empty = -1, True
+    for place, line in enumerate([*lines, "."]):
+        indented = line.startswith(_INDENT)
+        if start >= 0 and line and not indented:
+            lines[start:place] = _without_common(lines[start:place])
+            start = -1
+        elif start < 0 and indented and after_empty:
+            start = place
+        after_empty = not line
+    return lines
+
+
+def _without_common(block: list[str]) -> list[str]:
+    width = min((len(line) - len(line.lstrip(" ")) for line in block if line), default=0)
+    return [line[width:] for line in block]
+
+
 def _without_numbers(lines: list[str]) -> list[str]:
     """Lines copied from an editor or a viewer: each begins with the number after the one before."""
     filled = sum(map(bool, lines))
@@ -137,4 +164,5 @@ def _without_numbers(lines: list[str]) -> list[str]:
     steps = sum(after == before + 1 for before, after in pairwise(numbers))
     if steps < 4 or steps <= 0.8 * filled:
         return lines
-    return [line[match.end() :] if match else line for line, match in zip(lines, found, strict=True)]
+    rest = [line[match.end() :] if match else line for line, match in zip(lines, found, strict=True)]
+    return _without_common([line if line.strip() else "" for line in rest])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.intake.text.facts import Facts, Said
@@ -14,9 +13,38 @@ _VERSION = r"\d[\w.+!-]{0,60}"
 _PINNED = re.compile(
     rf"\s{{0,8}}(?:[+~]\s)?(?:\[(?P<from>pip3?|conda)\]\s{{1,4}})?(?P<name>{_NAME})(?:\[[\w,-]{{1,60}}\])?==(?P<version>{_VERSION})(?:\s|$|;|\\)"
 )
-_COLUMNS = re.compile(
-    rf"\s{{0,8}}(?P<conda>\[conda\]\s{{1,4}})?(?P<name>{_NAME})\s{{1,60}}(?P<version>{_VERSION})(?P<rest>(?:\s{{1,60}}\S{{1,200}}){{0,4}})\s{{0,80}}$"
+_IN_YAML = re.compile(rf"\s{{4,16}}- (?P<name>{_NAME})==(?P<version>{_VERSION})$")
+"""Below "pip:" in an environment of conda. uv writes a "-" before what it removed, with less space."""
+_FROM_WHEEL = re.compile(
+    rf"\s{{0,8}}(?P<name>{_NAME}) @ \S*?/[\w.]{{1,60}}?-(?P<version>\d[\w.%+!]{{0,60}}?)-(?:cp|py)\d"
 )
+_IN_TREE = re.compile(
+    rf"[\s│├└─]{{2,40}}(?P<name>{_NAME})(?:\[[\w,-]{{1,60}}\])? v(?P<version>{_VERSION})(?: \(.*)?$"
+)
+_KEPT = re.compile(
+    rf"(?:(?P<name>{_NAME}) (?P<version>{_VERSION}) (?:has requirement|requires) .{{1,200}})?but you have "
+)
+_HAVE = re.compile(rf"\bbut you have (?P<name>{_NAME}) (?P<version>{_VERSION})")
+"""What pip says of packages that do not fit together."""
+_ENTRY = re.compile(rf"\"name\": ?\"(?P<name>{_NAME})\", ?\"version\": ?\"(?P<version>{_VERSION})\"")
+_ENTRY_NAME = re.compile(rf"\s{{0,16}}\"?[Nn]ame\"?\s?[:=]\s{{1,8}}\"?(?P<name>{_NAME})\"?,?$")
+_ENTRY_VERSION = re.compile(rf"\s{{0,16}}\"?[Vv]ersion\"?\s?[:=]\s{{1,8}}\"?(?P<version>{_VERSION})\"?,?$")
+"""The two lines of `pip show`, `pip inspect` and lock files."""
+_BUILD = re.compile(r"\s{0,16}\"build(?:_string)?\": \"(?P<build>[\w.]{2,80})\"")
+"""Of `conda list --json`."""
+_QUOTED_LIST = re.compile(r"\s{0,16}\"(?:pip_packages|Packages)\"\s?: ?\[")
+"""In what the Stable Diffusion web UIs tell of their system."""
+_MODULE = re.compile(
+    r"\d\) (?:\w{1,20}/)?[Pp]y[Tt]orch/(?P<version>\d\.\d{1,2}\.\d{1,2})(?:-\S{0,60}?CUDA-(?P<cuda>\d{1,2}\.\d))?"
+)
+"""Of `module list`."""
+_COLUMNS = re.compile(
+    rf"\s{{0,8}}(?:\[conda\]\s{{1,4}})?(?P<name>{_NAME})\s{{1,60}}(?P<version>{_VERSION})(?P<rest>(?:\s{{1,60}}\S{{1,200}}){{0,4}})\s{{0,80}}$"
+)
+_ALIGNED = re.compile(
+    rf"\s{{0,8}}(?P<name>{_NAME})\s{{2,60}}(?P<version>{_VERSION})\s{{2,60}}(?P<rest>\S.{{0,200}})$"
+)
+"""The columns of poetry and pixi, with a description or sizes behind them."""
 _KNOWN = re.compile(
     r"(?:torch|pytorch|nvidia-|cuda-|triton|pytorch-triton|xformers|vllm|flash-attn|flash_attn|bitsandbytes|numpy|jax|tensorflow"
     r"|onnxruntime|cupy|deepspeed|transformers|accelerate|diffusers|peft|trl|unsloth|sglang|flashinfer|auto-gptq|autoawq|exllama"
@@ -39,14 +67,37 @@ _TORCH_INDEX = re.compile(
 _NOT_INSTALLED = re.compile(r"ERROR: No matching distribution found for torch|No solution found when resolving")
 """The end of a command that installed nothing."""
 _ASKED_TORCH = re.compile(r"\btorch==(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3})(?![\w.])")
+_NEAR = 3
+"""Lines between the name and the version of an entry."""
+_ENTRY_LINES = 6
+"""Lines of an entry of a lock file before its dependencies."""
 _ADVISED = re.compile(r"(?i)\b(?:try|should|could|can|please|recommend\w*|suggest\w*|instead of|tells? me|says?)\b")
 
 
-def read_packages(lines: Iterable[Line], facts: Facts) -> None:
+def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
     """Every package of a list, with its version."""
-    listing, from_index = False, list[Said]()
-    for number, text in lines:
-        if not text:
+    listing, quoted, from_index = False, False, list[Said]()
+    entry, named_at = "", 0
+    for place, (number, printed) in enumerate(lines):
+        if not printed:
+            continue
+        quoted = bool(_QUOTED_LIST.match(printed)) or (quoted and not printed.lstrip().startswith("]"))
+        text = printed.strip('", ') if quoted else printed
+        if "│" in text and "─" not in text:  # a table
+            text = text.replace("│", "  ").strip()
+        if "ame" in text and (named := _ENTRY_NAME.match(text)):
+            entry, named_at = named["name"], number
+            continue
+        if entry and number - named_at <= _NEAR and (versioned := _ENTRY_VERSION.match(text)):
+            if _KNOWN.match(entry) and not _is_of_another_system(lines[place + 1 : place + _ENTRY_LINES]):
+                build = next(
+                    filter(None, (_BUILD.match(line.text) for line in lines[max(0, place - 8) : place])), None
+                )
+                conda = build["build"] if build else ""
+                _say(entry, versioned["version"], number, facts, conda=bool(conda), build=conda)
+            entry = ""
+            continue
+        if _read_told(number, text, facts):
             continue
         if from_index and _NOT_INSTALLED.search(text):
             command = from_index[-1].line
@@ -71,22 +122,48 @@ def read_packages(lines: Iterable[Line], facts: Facts) -> None:
         if _LIST_HEAD.match(text):
             listing = True
             continue
-        columns = _COLUMNS.match(text)
-        if columns is None or not (listing or columns["conda"] or _KNOWN.match(columns["name"])):
-            listing = listing and bool(re.match(r"[\s#-]", text))
+        columns = _COLUMNS.match(text) or _ALIGNED.match(text)
+        if columns is None or not (listing or text.lstrip().startswith("[conda]") or _KNOWN.match(columns["name"])):
+            listing = listing and bool(re.match(r"[\s#─_-]", text))
             continue
         rest = columns["rest"].split()
-        if columns["name"].lower() in ("version", "python"):
-            continue
         _say(
             columns["name"],
             columns["version"],
             number,
             facts,
-            conda=bool(columns["conda"]) or _is_conda(rest),
+            conda=text.lstrip().startswith("[conda]") or _is_conda(rest),
             build=" ".join(rest),
         )
     facts.said.extend(from_index)
+
+
+def _is_of_another_system(entry: tuple[Line, ...]) -> bool:
+    """Whether a lock file has this version for Windows or macOS only."""
+    markers = "\n".join(line.text for line in entry).partition("[[package]]")[0]
+    return "sys_platform == 'darwin'" in markers and "linux" not in markers
+
+
+def _read_told(number: int, text: str, facts: Facts) -> bool:
+    """Whether the line tells of packages in a form of its own: a wheel, a tree, a complaint, JSON, a module."""
+    found: list[re.Match[str]] = []
+    if " @ " in text and (wheel := _FROM_WHEEL.match(text)):
+        found = [wheel]
+    elif "─" in text and (leaf := _IN_TREE.match(text)):
+        found = [leaf]
+    elif "but you have " in text:
+        found = [one for pattern in (_KEPT, _HAVE) if (one := pattern.search(text)) and one["name"]]
+    elif '"version"' in text:
+        found = [one for one in _ENTRY.finditer(text) if _KNOWN.match(one["name"])]
+    elif "- " in text and (listed := _IN_YAML.match(text)):
+        found = [listed]
+    elif "orch/" in text and (module := _MODULE.search(text)):
+        facts.say("torch", module["version"], number, "list")
+        facts.say("torch cuda", module["cuda"] or "", number, "list")
+        return True
+    for one in found:
+        _say(one["name"], one["version"].replace("%2B", "+").rstrip("."), number, facts)
+    return bool(found)
 
 
 def _is_conda(rest: list[str]) -> bool:
@@ -95,7 +172,9 @@ def _is_conda(rest: list[str]) -> bool:
 
 def _say(name: str, version: str, number: int, facts: Facts, *, conda: bool = False, build: str = "") -> None:
     name = normalised(name)
-    if name == "python":
+    if name in ("python", "version"):
+        if conda:
+            facts.say("python", ".".join(version.split(".")[:2]), number, "list")
         return
     if conda and "pypi" not in build and name in ("pytorch", "torch", "libtorch"):
         facts.say("torch conda", version, number, "list")

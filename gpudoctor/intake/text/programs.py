@@ -27,6 +27,7 @@ _TORCH = re.compile(
     r"(?:\+[\w.]{2,40})?)(?![\w.])"
 )
 _CUDA_BESIDE = re.compile(r"[ ,(/+-]{1,3}(?:with |for )?CUDA[ :]{0,2}(?P<cuda>1\d\.\d)\b")
+_SDNEXT = re.compile(r".{0,40}INFO\s{1,8}Torch: torch==(?P<version>\d\S{2,40})")
 _FEW_WORDS = 3
 """A program's line has no more before the name of torch; a sentence that a person wrote has."""
 _YOLO = re.compile(
@@ -34,7 +35,11 @@ _YOLO = re.compile(
     r"(?: CUDA:(?P<index>\d{1,2}) \((?P<name>[^,()]{2,60}), \d{3,7}MiB\))?"
 )
 """What Ultralytics' programs print when they start."""
-_XFORMERS = re.compile(r"xformers(?: version)?:\s{0,3}(?P<version>\d\.\d[\w.+]{0,30})")
+_XFORMERS = re.compile(
+    r"xformers(?: version)?:\s{0,3}(?P<version>\d\.\d[\w.+]{0,30})|^xFormers (?P<head>0\.[\w.+]{3,30})$"
+)
+_XFORMERS_SAW = re.compile(r"pytorch\.cuda:\s+(?P<not>not )?available$")
+_BITSANDBYTES = re.compile(r"=+ bitsandbytes v(?P<version>\d\.\d[\w.+]{0,30}) =+")
 _DEVICE = re.compile(
     r"Device: (?:cuda|hip):?(?P<index>\d{0,2}) (?P<name>[^:\n]{3,80}?)(?: : \w+)?$|Using device: "
     r"(?:cuda:)?(?P<other>NVIDIA [^\n]{3,60}|AMD [^\n]{3,60})"
@@ -48,11 +53,18 @@ _PROSE_PACKAGE = re.compile(
 _REMOVED_BY_UV = re.compile(r" - [\w.-]{1,80}==\S{1,60}\s{0,8}$")
 _PRINTED_VERSION = re.compile(r"torch\.__version__['\"]?\s?[:=]\s?['\"]?(?P<version>\d\.\d{1,2}[\w.+]{0,60})")
 
+_RENDERER = re.compile(r"\s{0,12}OpenGL renderer string: (?P<chip>NAVI\d\d) \(")
+_OPENGL = re.compile(
+    r"\s{0,12}(?:OpenGL (?:core profile )?version string: |Attribute 'NvidiaDriverVersion' .{0,60}: )"
+    r"(?:\d\.\d\.\d NVIDIA )?(?P<driver>\d{3}\.\d{2,3}(?:\.\d{2})?)"
+)
+"""What glxinfo and nvidia-settings print of the driver."""
+
 _WINDOWS = re.compile(
     r"(?i)\b[A-Z]:\\(?:Users|Program|Windows|AI\b|ComfyUI|\w)|microsoft windows|(?<![a-z])windows[- ]?(?:10"
     r"|11|server|7|8)(?![a-z\d])|(?<![a-z])win(?:10|11)\b|platform: (?:win32|windows)|os: windows"
     r"|\\site-packages\\|nvcuda\.dll|cudnn64_\d|\.dll\b.{0,40}(?:not found|could not|failed|error)"
-    r"|WinError|\\AppData\\|WindowsPath|Scripts\\activate|\.pyd\b"
+    r"|win32_videocontroller|WinError|\\AppData\\|WindowsPath|Scripts\\activate|\.pyd\b"
 )
 _MACOS = re.compile(
     r"(?i)\bmac ?os\b|\bos x\b|darwin-?\d|macosx_|/Users/[^/\s]+/(?:Library|Documents|miniconda"
@@ -63,7 +75,7 @@ _WSL = re.compile(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/d
 
 
 _SYSTEMS = (
-    ("windows", _WINDOWS, ("\\", "win1", "Win1", "indows", "win32", ".dll", "WinError", ".pyd", "INDOWS")),
+    ("windows", _WINDOWS, ("\\", "win1", "Win1", "indows", "win32", ".dll", "WinError", ".pyd", "INDOWS", "Win32")),
     (
         "macos",
         _MACOS,
@@ -100,8 +112,16 @@ def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
             _torch(number, text, facts)
         if "AMD arch" in text and (arch := _AMD_ARCH.search(text)):
             facts.gpus.append(NamedGpu(number, "program", arch=arch["gfx"]))
-        if "xformers" in text and (found := _XFORMERS.search(text)):
-            facts.say("package xformers", found["version"], number, "program")
+        if "ormers" in text and (found := _XFORMERS.search(text)):
+            facts.say("package xformers", found["version"] or found["head"], number, "program")
+        if "pytorch.cuda" in text and (found := _XFORMERS_SAW.match(text)):
+            facts.say("available", str(not found["not"]), number, "program")
+        if "bitsandbytes v" in text and (found := _BITSANDBYTES.match(text)):
+            facts.say("package bitsandbytes", found["version"], number, "program")
+        if ("NVIDIA" in text or "NvidiaDriver" in text) and (found := _OPENGL.match(text)):
+            facts.say("driver", found["driver"], number, "program")
+        if "NAVI" in text and (found := _RENDERER.match(text)):
+            facts.gpus.append(NamedGpu(number, "list", name=found["chip"]))
         if "vLLM" in text and (found := _VLLM.search(text)):
             facts.say("package vllm", found["version"], number, "program")
 
@@ -140,7 +160,9 @@ def _device(number: int, text: str, facts: Facts) -> None:
 
 
 def _torch(number: int, text: str, facts: Facts) -> None:
-    if printed := _PRINTED_VERSION.search(text):
+    if logged := _SDNEXT.match(text):
+        facts.say("torch", logged["version"], number, "program")
+    elif printed := _PRINTED_VERSION.search(text):
         facts.say("torch", printed["version"].rstrip("."), number, "program")
     elif yolo := _YOLO.search(text):
         facts.say("torch", yolo["version"].rstrip("."), number, "program")

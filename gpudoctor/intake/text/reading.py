@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.as_root import read_runs_as_root
 from gpudoctor.intake.text.change_request import is_change_request
+from gpudoctor.intake.text.drivers import read_drivers
 from gpudoctor.intake.text.errors import read_errors, read_messages
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.floods import is_short, telling_lines, without_floods
@@ -17,6 +18,8 @@ from gpudoctor.intake.text.machine import machine_of
 from gpudoctor.intake.text.manual import is_manual
 from gpudoctor.intake.text.packages import read_packages
 from gpudoctor.intake.text.programs import read_asides, read_programs, read_prose
+from gpudoctor.intake.text.properties import read_properties
+from gpudoctor.intake.text.rows import read_rows
 from gpudoctor.intake.text.several import several
 from gpudoctor.intake.text.shell import read_shell, two_lines_say
 from gpudoctor.intake.text.told import read_told
@@ -66,7 +69,10 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     read_packages(rest, facts)
     read_messages(lines, facts)
     read_shell(rest, facts, NAMES | matrix.variables)
+    read_drivers(rest, facts)
     read_inventories(rest, facts)
+    read_properties(rest, facts)
+    read_rows(rest, facts)
     two_lines_say(rest, facts)
     read_programs(rest, facts)
     read_asides(rest, facts)

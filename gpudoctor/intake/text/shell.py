@@ -9,17 +9,17 @@ import re
 from collections.abc import Collection, Iterable
 from itertools import pairwise
 
-from gpudoctor.intake.text.access import read_user
+from gpudoctor.intake.text.access import read_groups, read_user
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.hypothetical import is_hypothetical
-from gpudoctor.intake.text.kernel_log import read_module
+from gpudoctor.intake.text.kernel_log import read_boot, read_module
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
 from gpudoctor.probes.pci_address import normal_address
 
 _VARIABLE = re.compile(
-    r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| = |: )(?P<quote>['\"]?)"
-    r"(?P<value>[^\s'\"`,;)]{0,500}|(?<=['\"])[^'\"]{0,500}(?=['\"]))"
+    r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})\"?(?:=| = |: )(?P<quote>['\"]?)"
+    r"(?P<value>(?:[^\s'\"`,;)]|,(?=-?\d|GPU-|MIG-|[a-z_]{3,40}:)){0,500}|(?<=['\"])[^'\"]{0,500}(?=['\"]))"
 )
 _ENVIRON = re.compile(
     r"os\.environ\[['\"](?P<name>[A-Z][A-Z0-9_]{3,60})['\"]\]\s?=\s?['\"](?P<value>[^'\"]{0,300})['\"]"
@@ -70,6 +70,34 @@ _NO_NODE = re.compile(
 _UNAME = re.compile(
     r"Linux (?:\S{1,80}|\(none\)) (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) #\d.{0,120}?(?P<arch>x86_64|aarch64)"
 )
+_PLATFORM = re.compile(r"\b(?P<all>Linux-\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}?-(?:x86_64|aarch64)-with-)")
+"""Python's `platform.platform()`, wherever a report has it."""
+_DISTRIBUTION = re.compile(
+    r"(?:^|[\s*`:])(?:OS|Distro|PRETTY_NAME|DISTRIB_DESCRIPTION|Description(?=.{0,60}\d|:\s{1,30}\w+(?: Linux)?$))"
+    r"\s?[:=]\s{0,30}\"?(?P<os>(?:Ubuntu|Debian"
+    r"|Fedora|Arch|Manjaro|EndeavourOS|CachyOS|Garuda|openSUSE|SUSE|Red Hat|RHEL|CentOS|Rocky|AlmaLinux|Oracle Linux"
+    r"|Amazon Linux|NixOS|Gentoo|Void|Pop!_OS|Linux Mint|LMDE|elementary|Zorin|KDE neon|Kali|Nobara|Bazzite|Alpine"
+    r"|openEuler|Artix)\b[^\"\n]{0,60})"
+)
+"""/etc/os-release, lsb_release, inxi, and the drawings that neofetch and its kin print beside it."""
+_NAME_OF = re.compile(r"\s{0,8}NAME=\"?(?P<name>[A-Z][\w !./-]{2,40}?)\"?$")
+_VERSION_OF = re.compile(r"\s{0,8}VERSION=\"?(?P<version>\d[^\"\n]{0,60})\"?$")
+_NEAR = 4
+"""Lines of /etc/os-release; the form of ROCm's issues asks for these two."""
+_FOR_HIP = re.compile(r"\s{0,8}HIP_PLATFORM\s{0,8}[:=] ?amd$")
+"""Of hipconfig."""
+_OF_THE_DRAWING = re.compile(r" (?:x86_64|aarch64)\b.*|\s{2,}.*")
+_PYTHON = re.compile(
+    r"(?:\s{0,8}(?:Using )?|.{0,30}INFO\s{1,8})Python(?: |: version=)(?P<version>3\.\d{1,2})\.\d{1,2}\S{0,12}"
+    r"(?:$| \(| on Linux| \|| environment at| platform=)"
+    r"|.{0,60}\bPython-(?P<tool>3\.\d{1,2})\.\d{1,2}\S{0,8} torch-"
+    r"|.{0,60}• {1,2}python: (?P<page>3\.\d{1,2})\.\d{1,2}"
+)
+"""What Python and programs print of it when they start."""
+_BUILT_FOR = re.compile(r"code=(?P<arch>(?:sm|compute)_\d{2,3}[af]?)")
+_BUILT_WITH = re.compile(r"\s{0,8}- (?P<what>CUDA|HIP) Runtime (?P<version>\d{1,2}\.\d{1,2})")
+_BUILT = re.compile(r"Build settings: .*\bTORCH_VERSION=(?P<version>\d\.\d{1,2}\.\d{1,2}[\w.+]{0,20})")
+"""What `torch.__config__.show()` prints."""
 _ISSUE = re.compile(r"(?P<os>[A-Z][\w .()/-]{3,60}?) {1,4}\\n \\l")
 """/etc/issue, as reports of support tools hold it."""
 _RELEASE = re.compile(
@@ -96,7 +124,7 @@ _PRINTED = re.compile(
 _SAID_AVAILABLE = re.compile(
     r"(?i)(?:torch\.)?cuda\.is_av\w{5,9}(?:\(\))?[`'\" ]{0,3}(?:returns?|is|gives|:|=|->|→|shows|says"
     r"|(?:只会|总是|一直)?(?:返回|为|是)|==)[`'\" ]{0,3}\s?(?P<value>true|false)\b"
-    r"|^\s*(?:cuda|gpu) available[?:]{0,2}\s*$"
+    r"|^\s{0,8}gpu available\s{2,60}(?P<short>yes|no)\b"
 )
 
 
@@ -117,12 +145,19 @@ def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]
             facts.say_even_empty(f"variable {asked['name']}", following.text.strip(), following.number, "shell")
         _nodes(number, text, facts)
         read_user(text, number, facts)
+        if "groups" in text and (following := _following(lines, place)):
+            read_groups(text, following.text.strip(), following.number, facts)
         if " run " in text and text.endswith("\\"):
             text = _whole_command(lines, place)
         _system(number, text, facts, contained=place in contained)
         read_module(line, facts)
-        if "torch" in text or "is_available" in text:
-            _python(number, text, _following(lines, place), facts)
+        read_boot(line, facts)
+        if "torch" in text or "vailable" in text:
+            prints = _prints(text) if "print(" in text else []
+            if sum(name != "" for call in prints for name in call) > 1:
+                _answers(prints, lines[place + 1 : place + _FAR_ANSWERS], facts)
+            else:
+                _python(number, text, _following(lines, place), facts)
     _pci_drivers(lines, facts)
 
 
@@ -163,7 +198,7 @@ def _variables(number: int, text: str, facts: Facts, variables: Collection[str])
             value = value.rstrip(".")  # the end of a sentence
         if value.startswith(("$", "<")) or "..." in value[:4]:
             continue
-        if ": " in found[0] and not re.match(r"\s{0,12}(?:- )?[A-Z]", text):
+        if ": " in found[0] and not re.match(r"\s{0,12}(?:- )?\"?[A-Z]", text):
             continue
         facts.say_even_empty(f"variable {name}", value, number, "shell")
 
@@ -188,9 +223,23 @@ def _nodes(number: int, text: str, facts: Facts) -> None:
 def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
     if text.endswith("\\l") and (issue := _ISSUE.fullmatch(text)):
         facts.say("os", issue["os"], number, "tool")
+    if "HIP_PLATFORM" in text and _FOR_HIP.match(text):
+        facts.say("for amd", text, number, "tool")
+    if "ython" in text and (python := _PYTHON.match(text)):
+        facts.say("python", python["version"] or python["tool"] or python["page"], number, "program")
+    if ":" in text or "=" in text:
+        _distribution(number, text, facts)
+    if "Runtime" in text and (built := _BUILT_WITH.match(text)):
+        facts.say("torch cuda" if built["what"] == "CUDA" else "torch hip", built["version"], number, "shell")
+    elif "NVCC architecture flags" in text:
+        facts.say("archs", " ".join(_BUILT_FOR.findall(text)), number, "program")
+    elif "TORCH_VERSION=" in text and (settings := _BUILT.search(text)):
+        facts.say("torch", settings["version"], number, "shell")
     if "Linux " in text and (uname := _UNAME.search(text)):
         facts.say("kernel", uname["kernel"], number, "tool")
         facts.say("arch", uname["arch"], number, "tool")
+    elif "Linux-" in text and (platform := _PLATFORM.search(text)):
+        facts.say("platform", platform["all"], number, "report")
     elif "-" in text and (release := _RELEASE.search(text)):
         facts.say("kernel", release["kernel"].rstrip("."), number, "prose")
     if " run " in text and (docker := _DOCKER.search(text)):
@@ -228,6 +277,17 @@ def _pci_drivers(lines: Iterable[Line], facts: Facts) -> None:
             bdf = ""
 
 
+def _distribution(number: int, text: str, facts: Facts) -> None:
+    if "VERSION=" in text and (release := _VERSION_OF.match(text)):
+        named = [one for one in facts.said if one.what == "distribution" and number - one.line <= _NEAR]
+        if named:
+            facts.say("os", f"{named[-1].value} {release['version']}", number, "report")
+    elif "NAME=" in text and (name := _NAME_OF.match(text)):
+        facts.say("distribution", name["name"], number, "report")
+    if found := _DISTRIBUTION.search(text):
+        facts.say("os", _OF_THE_DRAWING.sub("", found["os"]).strip(), number, "report")
+
+
 def _python(number: int, text: str, following: Line | None, facts: Facts) -> None:
     """What a Python prompt, or a program that prints its own call, says of torch."""
     if (prompt := _PROMPT.match(text)) and following is not None:
@@ -241,8 +301,8 @@ def _python(number: int, text: str, following: Line | None, facts: Facts) -> Non
         return
     if printed := _PRINTED.search(text):
         _answer(re.sub(r"\(.*", "", printed["name"]), printed["value"].strip(), number, facts)
-    elif (said := _SAID_AVAILABLE.search(text)) and said["value"] and not is_hypothetical(text):
-        facts.say("available", said["value"].title(), number, "prose")
+    elif (said := _SAID_AVAILABLE.search(text)) and not is_hypothetical(text):
+        facts.say("available", str((said["value"] or said["short"]).lower() in ("true", "yes")), number, "prose")
 
 
 _CALLED = re.compile(
@@ -258,6 +318,29 @@ _ANSWERS = (
     "torch.cuda.device_count",
     "torch.cuda.get_device_name", "torch.cuda.get_arch_list", "torch.cuda.get_device_capability",
 )  # fmt: skip
+
+
+_PRINT = re.compile(r"print\((?P<all>(?:[^()]|\([^()]{0,60}\)){3,300})\)")
+_ARGUMENT = re.compile(r"\s*(?P<one>(?:[^,()'\"]|\([^()]{0,60}\)|'[^']{0,60}'|\"[^\"]{0,60}\")+)(?:,|$)")
+_FAR_ANSWERS = 10
+"""Lines below a command in which its answers stand."""
+
+
+def _prints(text: str) -> list[list[str]]:
+    """Of each call of print its arguments: the names of those that say something of torch, and "" for the others."""
+    calls = [[one["one"].strip() for one in _ARGUMENT.finditer(found["all"])] for found in _PRINT.finditer(text)]
+    return [
+        [next((name for name in _ANSWERS if re.fullmatch(rf"{re.escape(name)}(?:\(.*\))?", one)), "") for one in call]
+        for call in calls
+    ]
+
+
+def _answers(calls: list[list[str]], following: tuple[Line, ...], facts: Facts) -> None:
+    """What several calls of print, or one with several arguments, printed: a line for each call."""
+    for names, line in zip(calls, (line for line in following if line.text.strip()), strict=False):
+        values = line.text.split(maxsplit=len(names) - 1)
+        for name, value in zip(names, values, strict=False):
+            _answer(name, value.strip(), line.number, facts)
 
 
 def _answer(name: str, value: str, number: int, facts: Facts) -> None:

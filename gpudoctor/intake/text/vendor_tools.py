@@ -12,10 +12,10 @@ from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
-from gpudoctor.machine import NvidiaApi
+from gpudoctor.machine import NvidiaApi, NvmlDevice, SmiGpu
 from gpudoctor.probes.amd_driver import parse_rocminfo
 from gpudoctor.probes.amd_smi import parse_smi as parse_amd_smi
-from gpudoctor.probes.nvidia_smi import parse_smi
+from gpudoctor.probes.nvidia_smi import is_csv, parse_smi
 
 _SMI_HEAD = re.compile(r"\|? ?NVIDIA-SMI [\d.]+|\s*=+NVSMI LOG=+|<nvidia_smi_log|GPU \d{1,2}: .{2,80} \(UUID: GPU-")
 _FAILURES = (
@@ -24,6 +24,8 @@ _FAILURES = (
 )  # fmt: skip
 _SMI_SIGNS = ("NVIDIA-SMI", "NVSMI LOG", "<nvidia_smi_log", "(UUID: GPU-")
 """Texts of which one is in every head, here and below: to find them first is quicker than to match every line."""
+_BRANDS = ("NVIDIA ", "GeForce ", "Tesla ", "Quadro ", "TITAN ")
+_CSV_SIGNS = ("driver_version", "memory.total", "pci.bus_id", "compute_cap", "Accelerator: ", ", NVIDIA ")
 _SMI_LINE = re.compile(
     r"\s{2}|\s?(?:[|+]|$)|<|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|GPU (?:[0-9A-F]|\d{1,3}: )|Unable to determine|.{2,60} : "
 )
@@ -48,6 +50,8 @@ _ROCMINFO_SIGNS = (
 _AMD_SMI_HEAD = re.compile(
     r"=+ ?ROCm System Management|=+ ?ROCm Info|={3,} Concise Info|GPU\[\d+\]\s|GPU: \d+$|\| AMD-SMI"
 )
+_AMD_JSON_SIGNS = ('"card0"', '"market_name"')
+_BRACKETS = {"[": "]", "{": "}"}
 _AMD_SMI_SIGNS = ("ROCm System Management", "ROCm Info", "Concise Info", "GPU[", "GPU: ", "| AMD-SMI")
 
 
@@ -69,7 +73,7 @@ def _text_of(lines: tuple[Line, ...]) -> str:
 def _nvidia_smi(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
     answers: list[tuple[NvidiaApi, int]] = []
     heads = [place for place in lines_with(_SMI_SIGNS, whole) if _SMI_HEAD.match(lines[place].text)]
-    for start, block in _blocks(lines, heads):
+    for start, block in sorted([*_blocks(lines, heads), *_tables(lines, whole)]):
         text = _text_of(block)
         answer = _parsed(text)
         number = lines[start].number
@@ -110,7 +114,7 @@ def _note_answer(answer: NvidiaApi, block: tuple[Line, ...], place: int, facts: 
         facts.gpus.append(
             NamedGpu(
                 line, "tool", name=device.name, index=device.index, bdf=device.bdf, pci_id=device.pci_id or "",
-                memory=device.memory, block=place,
+                arch=_arch(device), memory=device.memory, block=place,
             )
         )  # fmt: skip
     if not answer.devices:
@@ -119,6 +123,10 @@ def _note_answer(answer: NvidiaApi, block: tuple[Line, ...], place: int, facts: 
                 facts.gpus.append(
                     NamedGpu(cut.number, "tool", name=row["name"].strip(), index=int(row["index"]), block=place)
                 )
+
+
+def _arch(device: NvmlDevice) -> str:
+    return f"sm_{device.capability.replace('.', '')}" if device.capability else ""
 
 
 # --- AMD's tools -----------------------------------------------------------------------------------
@@ -155,6 +163,7 @@ def _rocminfo(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
 
 
 def _amd_smi(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
+    _amd_json(lines, text, facts)
     places = lines_with(_AMD_SMI_SIGNS, text)
     start = next((place for place in places if _AMD_SMI_HEAD.match(lines[place].text)), None)
     if start is None:
@@ -162,18 +171,51 @@ def _amd_smi(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
     block = lines[start : start + _LAST_LINE_LIMIT]
     end = next((place for place, line in enumerate(block) if "End of ROCm SMI Log" in line.text), len(block))
     found = parse_amd_smi(_text_of(block[: end + 1]))
-    facts.amd_smi = (found, block[0].number) if found else None
+    if "System Management" in block[0].text:
+        facts.say("for amd", block[0].text, block[0].number, "tool")
+    _note_amd(found, block[0].number, facts)
+
+
+def _amd_json(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
+    """What rocm-smi and amd-smi print with --json: a line, or all from a bracket to the one that ends it."""
+    sign = next(lines_with(_AMD_JSON_SIGNS, text), None)
+    if sign is None:
+        return
+    start = next((place for place in range(sign, -1, -1) if lines[place].text[:1] in _BRACKETS), sign)
+    bracket = _BRACKETS.get(lines[start].text[:1], "")
+    end = next((place for place in range(sign, len(lines)) if lines[place].text == bracket), len(lines) - 1)
+    end = start if lines[start].text.endswith(bracket) else end
+    _note_amd(parse_amd_smi(_text_of(lines[start : end + 1][:_LAST_LINE_LIMIT])), lines[start].number, facts)
+
+
+def _note_amd(found: tuple[SmiGpu, ...], number: int, facts: Facts) -> None:
+    if found:
+        facts.amd_smi = found, number
+        facts.say("for amd", "rocm-smi", number, "tool")
     for place, gpu in enumerate(found):
         if gpu.product or gpu.gfx or gpu.pci_id:
             facts.gpus.append(
                 NamedGpu(
-                    block[0].number, "tool", name=gpu.product, arch=gpu.gfx or "", pci_id=gpu.pci_id or "",
+                    number, "tool", name=gpu.product, arch=gpu.gfx or "", pci_id=gpu.pci_id or "",
                     bdf=gpu.bdf or "", index=place, memory=gpu.memory, block=2,
                 )
             )  # fmt: skip
 
 
 # --- blocks ----------------------------------------------------------------------------------------
+
+
+def _tables(lines: tuple[Line, ...], whole: str) -> Iterator[tuple[int, tuple[Line, ...]]]:
+    """Answers of nvidia-smi as comma-separated values."""
+    end = 0
+    begun = (place for place, line in enumerate(lines) if line.text.startswith(_BRANDS))
+    for start in sorted({*lines_with(_CSV_SIGNS, whole), *begun}):
+        if start < end or not is_csv(lines[start].text):
+            continue
+        end = start + 1
+        while end < len(lines) and end - start < _LAST_LINE_LIMIT and "," in lines[end].text:
+            end += 1
+        yield start, lines[start:end]
 
 
 def _blocks(lines: tuple[Line, ...], heads: list[int]) -> Iterator[tuple[int, tuple[Line, ...]]]:

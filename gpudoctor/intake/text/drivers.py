@@ -1,0 +1,70 @@
+"""NVIDIA's installed driver, as package managers, dkms, modinfo and listings of its library tell it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpudoctor.intake.text.facts import Facts
+from gpudoctor.intake.text.lines import Line
+
+_VERSION = r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)"
+_PACKAGES = (
+    re.compile(  # dpkg -l
+        r"ii\s+(?P<name>nvidia-(?:driver|dkms|kernel-source|kernel-dkms|kernel-open-dkms|compute-utils)\S*"
+        rf"|libnvidia-compute\S*|libcuda1\S*)\s+{_VERSION}-"
+    ),
+    re.compile(rf"(?P<name>nvidia-driver-\d{{3}}\S*)/\S+ {_VERSION}-\S+ \S+ \[installed"),  # apt list
+    re.compile(  # rpm -qa, dnf list
+        r"(?P<name>akmod-nvidia\S*?|kmod-nvidia\S*?|xorg-x11-drv-nvidia(?:-cuda)?|nvidia-driver(?:-cuda|-libs)?|nvidia-open)"
+        rf"(?:\.x86_64\s+|-)(?:\d:)?{_VERSION}-\d"
+    ),
+    re.compile(
+        rf"i\+?\s+\|\s+(?P<name>nvidia-(?:open-)?(?:driver|compute)\S*)\s+\|.{{1,40}}?\|\s+{_VERSION}[-_]"
+    ),  # zypper
+    re.compile(rf"(?P<name>nvidia(?:-open)?(?:-dkms|-lts|-utils)?) {_VERSION}-\d{{1,3}}$"),  # pacman -Q
+    re.compile(rf"(?P<name>nvidia(?:-open|-srv|-current)?)[/,] ?{_VERSION}, .{{3,80}}: (?:installed|built)"),  # dkms
+)
+_POLICY = re.compile(r"nvidia-driver-\d{3}\S*:$")
+_INSTALLED = re.compile(rf"\s{{1,4}}Installed: {_VERSION}-")
+"""The two lines of `apt policy`."""
+_ASKED = re.compile(
+    r"modinfo -F ?version nvidia$|cat /sys/module/nvidia/version$|--query-gpu=driver_version(?! ?,)(?:\s|$)"
+)
+_ANSWER = re.compile(rf"{_VERSION}$")
+"""Commands that answer with the version alone."""
+_LIBRARY = re.compile(rf"(?:.*\s|)\S*libcuda\.so\.{_VERSION}$")
+_MODULE = re.compile(r"filename:\s+\S+/nvidia(?:-current)?\.ko")
+_OF_MODULE = re.compile(rf"(?P<key>version|license):\s+(?:{_VERSION}$|(?P<license>.+))")
+_MOST_OF_MODULE = 40
+
+
+def read_drivers(lines: Iterable[Line], facts: Facts) -> None:
+    """The driver's version, and whether its kernel module is the open one."""
+    version, since, asked_for, asked = "", 0, 0, 0
+    for number, text in lines:
+        if since and number - since <= _MOST_OF_MODULE and (told := _OF_MODULE.match(text)):
+            version = told["version"] or version
+            if told["version"]:
+                facts.say("driver", version, number, "list")
+            elif told["key"] == "license" and version:
+                flavour = "open" if "MIT" in told["license"] else "proprietary"
+                facts.say(f"flavour {version}", flavour, number, "list")
+        if number == asked + 1 and text == "driver_version":
+            asked = number
+        elif number == asked + 1 and (answer := _ANSWER.match(text)):
+            facts.say("driver", answer["version"], number, "tool")
+        if number == asked_for + 1 and (installed := _INSTALLED.match(text)):
+            facts.say("driver", installed["version"], number, "list")
+        if "version" in text and _ASKED.search(text):
+            asked = number
+        if "nvidia" in text:
+            asked_for = number if _POLICY.match(text) else asked_for
+            if _MODULE.match(text):
+                version, since = "", number
+            elif found := next((match for package in _PACKAGES if (match := package.match(text.lstrip()))), None):
+                facts.say("driver", found["version"], number, "list")
+                if "-open" in found["name"]:
+                    facts.say(f"flavour {found['version']}", "open", number, "list")
+        elif "libcuda.so." in text and (library := _LIBRARY.match(text)):
+            facts.say("driver", library["version"], number, "prose")
