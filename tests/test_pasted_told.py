@@ -455,3 +455,82 @@ def test_a_container_that_was_given_the_gpu(remedy: str, *, helped: bool) -> Non
 
 def test_a_device_node_is_given_to_containers_only() -> None:
     assert problems("The GPU was not found.\nAdding --device=/dev/kfd fixed it.\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("Since the last update torch has no CUDA anymore. RTX 3060, Windows 11.", "torch-cpu-only"),
+        (
+            "The installer replaced my torch with the CPU version. How do I get the GPU back? RTX 4070",
+            "torch-cpu-only",
+        ),
+        (
+            "Torch does not have CUDA\n\nThe update script downgraded torch to the cpu build, RTX 3090.",
+            "torch-cpu-only",
+        ),
+        ("requirements.txt reinstalls torch without cuda every time, my GPU is a RTX 4090", "torch-cpu-only"),
+        ("onnxruntime-gpu reports missing libcublasLt.so.12 on my server", "framework-cuda-libs-missing"),
+        ("Could not find library libcudnn.so.9 when running onnxruntime-gpu 1.20", "framework-cuda-libs-missing"),
+        ("nvidia.com/gpu: 0 on the node, although the device plugin runs (containerd)", "container-toolkit-missing"),
+        ('The device plugin logs "No devices found. Waiting indefinitely." on k3s', "container-toolkit-missing"),
+        ('TensorFlow 2.16.1 on Windows 11: list_physical_devices("GPU") returns [].', "framework-cpu-only"),
+        ("Num GPUs Available:  0 is printed\ntensorflow 2.12.0\nOS: Windows 10", "framework-cpu-only"),
+        ("nvidia-smi works on the host but not inside the docker container", "container-no-gpu"),
+        ("The NVIDIA driver is too old for torch, it says.", "driver-too-old"),
+        ("ROCm 6.2 works fine on my MI210, with ROCm 6.4 every matmul hangs", "rocm-runtime-bug"),
+        ("Since upgrading from ROCm 6.3 to 7.0 llama.cpp crashes with a segfault on gfx1030", "rocm-runtime-bug"),
+        ("rocminfo works for my colleague on this server, but not for my account. RX 6800", "amd-device-permission"),
+        (NVIDIA + "$ srun -p gpu --pty bash\n$ nvidia-smi\nNo devices were found", "job-without-gpu"),
+        ("#SBATCH --partition=gpu\npython train.py\nRuntimeError: No CUDA GPUs are available", "job-without-gpu"),
+        (NVIDIA + "Error: Unable to find a match: kernel-headers kernel-devel", "nvidia-dkms-kernel-mismatch"),
+        (AMD + "Error! Your kernel headers for kernel 6.5.0-14 cannot be found at /x", "amd-dkms-kernel-mismatch"),
+        ("Error: ... Radeon card detected, but permissions not set up properly.", "amd-device-permission"),
+        (
+            "I use an AMD Radeon GTX 6750 GPU.\nRuntimeError: Found no NVIDIA driver on your system",
+            "cuda-torch-on-amd",
+        ),
+        ("gt650m: no kernel image is available for execution on the device", "torch-dropped-old-gpu"),
+        (
+            "$ podman run --env HSA_OVERRIDE_GFX_VERSION=gfx1103 --device /dev/kfd --device /dev/dri ollama\n"
+            'msg="detected amdgpu versions [gfx1103]"\nCUDA error: invalid device ordinal',
+            "hsa-override-wrong",
+        ),
+    ],
+)
+def test_a_cause_in_one_sentence(text: str, slug: str) -> None:
+    assert first(text).slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How do I install the CPU version of torch? I have no GPU.",
+        "ROCm 6.4 works fine on my MI210, thanks!",
+        "Is ROCm 7.0 faster than ROCm 6.4 on RX 7900 XTX?",
+        "TensorFlow 2.16 has no GPU build for Windows 11; I use WSL2 and the GPU works.",
+        "#SBATCH --gres=gpu:1\nTraining runs on the GPU.",
+    ],
+)
+def test_the_same_words_without_a_complaint(text: str) -> None:
+    assert problems(text) == []
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "[CI] Add a GPU runner",
+        "[ci fix] torchvision channel\n\nSimilar to the fix in https://github.com/a/b/pull/2959",
+        "[Doc] Update the troubleshooting page",
+        "[Bugfix] Fix the device count on ROCm",
+        "Bump torch to 2.8\n\nFollow-up to https://github.com/a/b/pull/12.",
+        "Update gpu.md\n\n# Pull Request\nWhy?",
+    ],
+)
+def test_titles_of_changes_are_no_complaints(title: str) -> None:
+    assert problems(f"{title}\n\nBefore, it raised `RuntimeError: No CUDA GPUs are available`.") == []
+
+
+def test_tags_that_reports_carry_are_no_titles_of_changes() -> None:
+    text = "[ROCm] Use of torch fails\n\nRuntimeError: No HIP GPUs are available"
+    assert problems(text) != []

@@ -39,6 +39,8 @@ _DOCKER = re.compile(
     r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})"
 )
 _MOST_TAKEN_IN = 60
+_SLURM = re.compile(r"(?:^|[\s$#`])(?:srun|salloc)(?= -)(?P<rest>.{0,400})|^\s{0,4}#SBATCH (?P<option>-\S.{0,120})")
+_ASKS_FOR_GPUS = re.compile(r"--gres\b|--gpus|--tres\b|--exclusive|(?:^|\s)-G\b")
 _IN_CONTAINER = re.compile(
     r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:an? |the |my )?(?:root(?:less|ful) )?"
     r"(?P<kind>docker(?! desktop)|podman|kubernetes|k8s|apptainer|singularity|lxc)\b(?: container| image)?"
@@ -193,6 +195,9 @@ def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
         facts.say("arch", uname["arch"], number, "tool")
     elif "-" in text and (release := _RELEASE.search(text)):
         facts.say("kernel", release["kernel"].rstrip("."), number, "prose")
+    if ("srun " in text or "salloc " in text or "#SBATCH" in text) and (job := _SLURM.search(text)):
+        asks = _ASKS_FOR_GPUS.search(job["rest"] or job["option"] or "")
+        facts.say("slurm job", "gpus" if asks else "nothing", number, "shell")
     if " run " in text and (docker := _DOCKER.search(text)):
         facts.say("container", docker["engine"], number, "shell")
         facts.say("container command", docker["rest"], number, "shell")

@@ -42,6 +42,7 @@ from gpudoctor.matrix.rows.images import (
 )
 from gpudoctor.matrix.rows.issues import (
     ErrorPattern,
+    ForeignWords,
     IssueCondition,
     IssuePackage,
     IssueVariable,
@@ -123,6 +124,7 @@ __all__ = [
     "ErrorPattern",
     "ExtensionBuild",
     "FirmwarePackage",
+    "ForeignWords",
     "Framework",
     "FrameworkBuild",
     "FrameworkVariable",
@@ -249,6 +251,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     log_patterns: tuple[LogPattern, ...] = ()
     error_patterns: tuple[ErrorPattern, ...] = ()
     told_circumstances: tuple[ToldCircumstance, ...] = ()
+    foreign_words: tuple[ForeignWords, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
     known_issues: tuple[KnownIssue, ...] = ()
 
@@ -318,6 +321,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "log_patterns": ("id",),
     "error_patterns": ("id",),
     "told_circumstances": ("id",),
+    "foreign_words": ("english",),
     "xids": ("xid",),
     "known_issues": ("id",),
 }
