@@ -503,6 +503,36 @@ def test_a_cause_in_one_sentence(text: str, slug: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("My torch sees no GPU since I closed the lid of the laptop. RTX 3060", "nvidia-uvm-after-suspend"),
+        ("[rock-dkms] dkms build fails", "amd-dkms-kernel-mismatch"),
+        (
+            "$ sudo dkms install nvidia/390.157\nError! Bad return status for module build on kernel: 6.5.2",
+            "nvidia-dkms-kernel-mismatch",
+        ),
+        ("The 470 driver for my GTX 660 does not build on kernel 6.12", "nvidia-dkms-kernel-mismatch"),
+        ("driver 590 no longer detects my GTX 1070", "nvidia-driver-dropped-gpu"),
+        ("RTX 5090 will need `nvidia-open` installed\n\nThe script does not install it.", "blackwell-open-module"),
+        ("My RX 7800 XT is not detected on Ubuntu on WSL2.", "rocm-wsl-unsupported"),
+        ("hsa_init: No WDDM adapters found. Ryzen AI MAX 395", "rocm-wsl-unsupported"),
+        ("ComfyUI uses the integrated Radeon graphics instead of the 7900 XTX", "amd-igpu-interferes"),
+        ("CUDA_VISIBLE_DEVICES=1 but I have only one GPU, torch finds no GPU", "cuda-visible-devices"),
+        ("My user is not in the render group, rocminfo finds nothing", "amd-device-permission"),
+        ("MIOpen kernel compilation fails with assembly errors on Radeon 8050S", "rocm-runtime-bug"),
+        ("LXC container: /dev/nvidia-uvm missing, and CUDA fails with error 999. RTX 3060", "nvidia-uvm-missing"),
+        ('exec: "nvidia-smi": executable file not found in $PATH: unknown', "no-driver"),
+        ("Failed to initialize NVML: Driver / library version mismatch", "driver-lib-mismatch"),
+        ("GTX 1060 with torch 2.8 cu129 gives wrong pictures", "torch-dropped-old-gpu"),
+        ("sm_120 is not compatible with the current PyTorch installation", "torch-no-arch-for-gpu"),
+        ("RuntimeError: Found no NVIDIA driver on your system\nsame, i'm using AMD Radeon", "cuda-torch-on-amd"),
+    ],
+)
+def test_a_cause_in_a_few_words(text: str, slug: str) -> None:
+    assert first(text).slug == slug
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "How do I install the CPU version of torch? I have no GPU.",
@@ -510,6 +540,11 @@ def test_a_cause_in_one_sentence(text: str, slug: str) -> None:
         "Is ROCm 7.0 faster than ROCm 6.4 on RX 7900 XTX?",
         "TensorFlow 2.16 has no GPU build for Windows 11; I use WSL2 and the GPU works.",
         "#SBATCH --gres=gpu:1\nTraining runs on the GPU.",
+        "After the kernel update nvidia works without problems.",
+        "It only uses the CPU while loading, then the GPU takes over. Is this normal? RTX 3060",
+        "ROCm on WSL works on my 7900 XTX, the GPU is detected.",
+        "nvidia-driver-570-open works on my RTX 5090, thanks.",
+        'print("GOOD") if "render" in groups else print("BAD: not in render group")',
     ],
 )
 def test_the_same_words_without_a_complaint(text: str) -> None:

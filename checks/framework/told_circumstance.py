@@ -26,10 +26,10 @@ def circumstance_told(situation: Situation) -> Verdicts:
     That of the cause.
     """
     text = situation.machine.pasted
-    if text is None or text.works or tells_a_fault(situation):
+    if text is None or tells_a_fault(situation):
         return
     for row, said in told_circumstances(situation):
-        if not said.complains or row.of_message:
+        if not said.complains or row.of_message or (text.works and row.of_torch):
             continue
         yield Finding(
             severity=row.severity,

@@ -26,6 +26,11 @@ _TORCH = re.compile(
     r"(?:pytorch version|[Tt]orch|torch):?\s{1,3}(?P<version>\d\.\d{1,2}\.\d{1,2}(?:[\w.]{0,20})"
     r"(?:\+[\w.]{2,40})?)(?![\w.])"
 )
+_WITH_BUILD = re.compile(
+    r"(?i)\b(?:py)?torch[ =]{1,3}v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)[ (,+]{1,3}"
+    r"(?P<build>cu1[0-3]\d|rocm\d\.\d)\b"
+)
+"""A sentence that names a release of torch and its build: "torch 2.8 cu129"."""
 _CUDA_BESIDE = re.compile(r"[ ,(/+-]{1,3}(?:with |for )?CUDA[ :]{0,2}(?P<cuda>1\d\.\d)\b")
 _FEW_WORDS = 3
 """A program's line has no more before the name of torch; a sentence that a person wrote has."""
@@ -162,6 +167,9 @@ def _torch(number: int, text: str, facts: Facts) -> None:
         if beside := _CUDA_BESIDE.match(text, found.end()):
             facts.say("torch cuda", beside["cuda"], number, "prose")
         facts.say("torch", found["version"].rstrip("."), number, "prose" if in_sentence else "program")
+    elif build := _WITH_BUILD.search(text):
+        release = build["version"] if build["version"].count(".") > 1 else f"{build['version']}.0"
+        facts.say("torch", f"{release}+{build['build'].lower()}", number, "prose")
 
 
 _NVIDIA_NAME = re.compile(
@@ -200,6 +208,8 @@ _FOR_AMD = re.compile(
     r"download\.pytorch\.org/whl/(?:nightly/|test/)?rocm\d"
     r"|(?<![A-Za-z])(?:AMD|Radeon|amd)(?: [\w-]{1,12}){0,3} (?:GPU|gpu|(?:graphics |video )?card)s?\b"
     r"|\b(?:GPU|(?:graphics |video )?card)\W{1,3}(?:\w{1,3}\W{1,2})?(?:AMD|Radeon)\b"
+    r"|(?i:\b(?:using|use|have|got|own|with|on|running) (?:an? |my )?(?:AMD|Radeon)\b)"
+    r"(?! (?i:cpu|ryzen|epyc|processor|thread))"
     r"|(?i:(?<![/\w.-])rocm\b)(?!(?: used to build| runtime is found|_)|\s?[:=]\s?(?:N/?A|None|False|Could not))"
 )
 """What people write whose GPU is AMD's: they install ROCm."""

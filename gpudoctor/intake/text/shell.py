@@ -18,7 +18,7 @@ from gpudoctor.line_search import lines_with
 from gpudoctor.probes.pci_address import normal_address
 
 _VARIABLE = re.compile(
-    r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| = |: )(?P<quote>['\"]?)"
+    r"(?<![A-Za-z0-9_$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| = |: )(?P<quote>['\"]?)"
     r"(?P<value>[^\s'\"`,;)]{0,500}|(?<=['\"])[^'\"]{0,500}(?=['\"]))"
 )
 _ENVIRON = re.compile(
@@ -48,7 +48,7 @@ _IN_CONTAINER = re.compile(
     r"|root@[0-9a-f]{12}:"
     r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin|\b(?:in|inside|run) (?:an?|the|my) pods?\b"
     r"|\b(?:kubernetes|k8s|k0s|k3s|rke2?|microk8s) (?:\w{1,12} )?v?1\.\d)|\bdocker[- ]compose\b|\bdocker exec\b"
-    r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d"
+    r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d|^(?P<head>docker|podman|lxc) (?:ct|container)\b"
 )
 _CONTAINER_SIGNS = (
     "docker", "root@", "podman", "container", "kube", "k8s", "apptainer", "singularity", "lxc", "device plugin",
@@ -61,7 +61,7 @@ _NO_NODE = re.compile(
     r"(?i)(?:ls|l?stat|openat|cannot access|cannot open|open|crun|runc|unable)\b.{0,60}?"
     r"(?P<path>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))\b.{0,12}?(?:no such file|ENOENT)"
     r"|(?P<told>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))\b[`'\"/*]{0,3}(?: (?:device|node|file|folder|directory))? "
-    r"(?:is (?:missing|absent|not (?:there|present|found|available|created|mounted))"
+    r"(?:(?:is )?(?:missing|absent)\b|is not (?:there|present|found|available|created|mounted)"
     r"|(?:does not|doesn.t|did not|didn.t) (?:exist|appear|show up)|isn.t (?:there|present|created|mounted))"
     r"|(?:missing|no) [`'\"]?(?P<missed>/dev/(?:nvidia-uvm|kfd|dri|dxg))\b"
     r"|\b(?P<name>kfd|nvidia-uvm)\b[`'\"]?(?: device(?: ?nodes?)?| node)? "
@@ -202,7 +202,7 @@ def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
         facts.say("container", docker["engine"], number, "shell")
         facts.say("container command", docker["rest"], number, "shell")
     elif contained and (inside := _IN_CONTAINER.search(text)):
-        kind = "kubernetes" if inside["pod"] else (inside["kind"] or "docker").lower()
+        kind = "kubernetes" if inside["pod"] else (inside["kind"] or inside["head"] or "docker").lower()
         facts.say("container", kind.replace("k8s", "kubernetes"), number, "prose")
     if ("10de:" in text or "1002:" in text) and (plain := _LSPCI_NUMBERS.search(text)):
         bdf = normal_address(plain["bdf"]) or ""
@@ -273,8 +273,12 @@ def _answer(name: str, value: str, number: int, facts: Facts) -> None:
         facts.say("torch cuda", value.split()[0].strip("'\""), number, "program")
     elif name == "torch.version.hip" and re.match(r"None\b|\d\.\d", value):
         facts.say("torch hip", value.split()[0].strip("'\""), number, "program")
-    elif name == "torch.cuda.is_available" and (said := re.match(r"(True|False)\b", value)):
-        facts.say("available", said[1], number, "program")
+    elif name == "torch.cuda.is_available" and (
+        said := re.match(
+            r"(?i)(?:(?:i get|it (?:is|returns|gives|says|prints)|returns|gives|->|=>) ?)?(true|false)\b", value
+        )
+    ):
+        facts.say("available", said[1].title(), number, "program")
     elif name == "torch.cuda.get_device_name" and 3 < len(value) < 80 and "Error" not in value:
         facts.gpus.append(NamedGpu(number, "program", name=value))
     elif name == "torch.cuda.get_arch_list" and (

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ToldCircumstance
 
 _ABOUT_GPUS = re.compile(
-    r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|nouveau|geforce|radeon"
+    r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|rock-dkms"
+    r"|nouveau|geforce|radeon"
     r"|[rg]tx|torch|ollama|comfyui|to (?:the )?cpu)\b"
     r"|onnxruntime|cublas|cudnn|\bdevice[- ]plugin\b",
     re.ASCII,
@@ -28,6 +29,9 @@ _COMPLAINS = re.compile(
     r"|disappear\w*|nothing|no (?:gpus?|devices?)|unknown|hangs?|stuck|only|false"
     r"|(?:have to|must) (?:reboot|restart))\b",
     re.ASCII,
+)
+_NO_COMPLAINT = re.compile(
+    r"\b(?:without|no|any) (?:any |further |more )?(?:problems?|issues?|errors?|trouble|bugs?)\b"
 )
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
@@ -42,12 +46,14 @@ _MARKS = str.maketrans("", "", "*`")
 """Of Markdown."""
 _PRINTED = re.compile(
     r"\s*(?:(?:time=\S+ )?level=\w+ |(?:\w+\.)*\w+(?:Error|Exception|Warning): |(?:\$|#|>>>) "
+    r"|.{0,200}\bprint\(f?[\"']"
     r"|\[(?!(?i:bug|issue|question|help|feature|request|usage|doc|support)\b)[^\]]{1,60}\] )"
 )
 """What a program prints, or a person types into a shell."""
 _TO_REPRODUCE = re.compile(r"(?i)(?:#{1,6} |\*\*)(?:\d{1,2}\. )?(?:(?:how|(?:exact )?steps) to )?reproduc")
 """A heading above steps that lead to the fault; none of them is a remedy."""
 _FORM_HEADING = re.compile(r"(?:#{1,6} |\*\*)\S")
+_TAG = re.compile(r"^\[([^\]]{1,60})\] ?")
 _FEWEST_SPACES, _MANY_SPACES = 2, 20
 _WITHOUT_SPACES = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 """Letters of languages that write none."""
@@ -73,7 +79,8 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     for row in matrix.tables.told_circumstances:
         places = tuple(lines_with(row.signs, lowered))
         found = list(_told(row, lines, advice if row.remedy else texts, places[:_MOST_PLACES]))
-        if found and not (row.unless and re.search(row.unless, lowered)) and re.search(row.beside, whole):
+        other = row.unless and re.search(row.unless, lowered, re.ASCII)
+        if found and not other and re.search(row.beside, whole, re.ASCII):
             facts.told.append(found[-1])
 
 
@@ -96,8 +103,8 @@ def _not_of_commands(lines: tuple[Line, ...]) -> Iterator[Line]:
 
 
 def _untitled(line: Line) -> str:
-    """A line; the first one without the mark of a title, which elsewhere is also the prompt of root."""
-    return line.text.lstrip("# ") if line.number == 1 else line.text
+    """A line; the first one without the marks of a title, which elsewhere are also what a program prints."""
+    return _TAG.sub(r"\1 ", line.text.lstrip("# "), count=1) if line.number == 1 else line.text
 
 
 def _is_sentence(text: str) -> bool:
@@ -128,8 +135,9 @@ def _told(
         if row.remedy and not _helped(" ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()):
             continue
         near = whole or near
-        about = row.where or _ABOUT_GPUS.search(near)  # of the former the facts name the GPU
-        complains = row.remedy or bool(about and (row.alone or _COMPLAINS.search(near)))
+        # Of the first two the facts, or the words beside it, name the GPU.
+        about = row.where or (row.alone and row.beside) or _ABOUT_GPUS.search(near)
+        complains = row.remedy or bool(about and (row.alone or _COMPLAINS.search(_NO_COMPLAINT.sub("", near))))
         text = " ".join(one.text.translate(_MARKS).strip() for one in said).strip()
         yield Told(row.id, text.lstrip("#-* ")[:300], lines[place].number, complains)
         if complains:
