@@ -521,6 +521,14 @@ def test_a_cause_in_one_sentence(text: str, slug: str) -> None:
         ("My user is not in the render group, rocminfo finds nothing", "amd-device-permission"),
         ("MIOpen kernel compilation fails with assembly errors on Radeon 8050S", "rocm-runtime-bug"),
         ("LXC container: /dev/nvidia-uvm missing, and CUDA fails with error 999. RTX 3060", "nvidia-uvm-missing"),
+        ("The A100 nodes are MIGed, and my script finds no CUDA device.", "mig-confusion"),
+        ("It is stuck with the backend nccl, and works with gloo. 2 RTX 4090", "nccl-p2p-hang"),
+        ("LM Studio couldn't detect GPU", "program-on-cpu"),
+        ("In a new virtual environment tensorflow says the GPUs are not recognized", "framework-cuda-libs-missing"),
+        (
+            "symbol cublasLtGetVersion version libcublasLt.so.11 not defined in file libcublasLt.so.11",
+            "ld-library-path-shadow",
+        ),
         ('exec: "nvidia-smi": executable file not found in $PATH: unknown', "no-driver"),
         ("Failed to initialize NVML: Driver / library version mismatch", "driver-lib-mismatch"),
         ("GTX 1060 with torch 2.8 cu129 gives wrong pictures", "torch-dropped-old-gpu"),
@@ -541,6 +549,7 @@ def test_a_cause_in_a_few_words(text: str, slug: str) -> None:
         "TensorFlow 2.16 has no GPU build for Windows 11; I use WSL2 and the GPU works.",
         "#SBATCH --gres=gpu:1\nTraining runs on the GPU.",
         "After the kernel update nvidia works without problems.",
+        "Removing HSA_OVERRIDE_GFX_VERSION=12.0.1 has no effect on my RX 9070, you were right.",
         "It only uses the CPU while loading, then the GPU takes over. Is this normal? RTX 3060",
         "ROCm on WSL works on my 7900 XTX, the GPU is detected.",
         "nvidia-driver-570-open works on my RTX 5090, thanks.",
@@ -560,6 +569,7 @@ def test_the_same_words_without_a_complaint(text: str) -> None:
         "[Bugfix] Fix the device count on ROCm",
         "Bump torch to 2.8\n\nFollow-up to https://github.com/a/b/pull/12.",
         "Update gpu.md\n\n# Pull Request\nWhy?",
+        "Document the issue with MIG in the FAQ",
     ],
 )
 def test_titles_of_changes_are_no_complaints(title: str) -> None:

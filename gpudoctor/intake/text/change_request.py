@@ -8,8 +8,8 @@ from gpudoctor.intake.text.lines import Line
 
 _TITLE = re.compile(
     r"\s*#?\s*(?:(?:fix|feat|docs?|chore|refactor|tests?|ci|perf|build|style|revert)(?:\([^)\n]{1,60}\))?!?: \S"
-    r"|(?:[Aa]dd|[Dd]ocument|[Ee]xplain|[Mm]ention|[Uu]pdate|[Ii]mprove)\b.{0,60}\b(?:note|section|docs?|documentation|troubleshooting"
-    r"|readme|FAQ)\b)"
+    r"|(?:[Aa]dd|[Dd]ocument|[Ee]xplain|[Mm]ention|[Uu]pdate|[Ii]mprove)\b.{0,60}\b(?:note|section|docs?|documentation"
+    r"|troubleshooting|readme|FAQ)\b)"
 )
 """As people write the first line of a commit."""
 _TAGGED = re.compile(
@@ -25,10 +25,11 @@ _DOES = re.compile(
 """How such a title begins."""
 _SIGNS = re.compile(
     r"(?im)^#{1,4} {0,3}(?:summary|test plan|testing|changes|what changed|validation|motivation|related issue)\b"
-    r"|\bthis (?:pr|pull request|commit|patch)\b|^(?:closes|fixes|resolves):? #\d"
+    r"|\bthis (?:pr|pull request|commit|patch)\b|^(?:closes|fixes|resolves):? (?:#|https://github\.com/)"
     r"|\b(?:before|after) this pr\b|contributor licen[cs]e agreement|^pull request #\d"
     r"|\badr-\d{3,4}\b|^#{0,4} {0,3}(?:decision|consequences|considered (?:options|alternatives))$"
     r"|^(?:this|it) (?:adds|fixes|changes|removes|implements|introduces|moves)\b|(?-i:^Adds\b)"
+    r"|\b(?:document|mention|explain)\b[^\n]{0,60}\b(?:in|to) (?:the |your )?(?:FAQ|docs?|documentation|readme)\b"
     r"|\bthis implementation\b|\b(?:similar to|follow-?up (?:to|of)|re-?land(?:s|ing)? of|as in)\b[^\n]{0,80}/pull/\d"
     r"|^#{1,4} {0,3}(?:pull request|purpose|test result|why are these changes needed|what this pr does)\b"
 )

@@ -35,6 +35,11 @@ _ADVICE = re.compile(
 )
 """Lines that propose a variable; nobody says that it is set."""
 
+_TAKEN_AWAY = re.compile(
+    r"(?i)(?:remov(?:ing|ed)|without|unset(?:ting)?|dropp(?:ing|ed)|delet(?:ing|ed))[ `*'\"]{1,4}$"
+)
+"""What stands before a variable that is set no more."""
+
 _DOCKER = re.compile(
     r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})"
 )
@@ -161,6 +166,8 @@ def _variables(number: int, text: str, facts: Facts, variables: Collection[str])
         return
     for found in found_here:
         name, value = found["name"], found["value"].strip("'\"")
+        if _TAKEN_AWAY.search(text[: found.start()]):
+            continue
         if not found["quote"]:
             value = value.rstrip(".")  # the end of a sentence
         if value.startswith(("$", "<")) or "..." in value[:4]:
