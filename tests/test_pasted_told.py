@@ -579,3 +579,41 @@ def test_titles_of_changes_are_no_complaints(title: str) -> None:
 def test_tags_that_reports_carry_are_no_titles_of_changes() -> None:
     text = "[ROCm] Use of torch fails\n\nRuntimeError: No HIP GPUs are available"
     assert problems(text) != []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "      # - HSA_OVERRIDE_GFX_VERSION=9.0.0",
+        "      #HSA_OVERRIDE_GFX_VERSION: 9.0.0",
+        "#export HSA_OVERRIDE_GFX_VERSION=9.0.0",
+        "# - HSA_OVERRIDE_GFX_VERSION=9.0.0",
+    ],
+)
+def test_a_line_that_is_commented_out_sets_nothing(line: str) -> None:
+    text = f"    environment:\n{line}\nRX 7900 XTX, torch 2.6.0+rocm6.2"
+    assert problems(text) == []
+    assert problems(text.replace("#", "")) == ["hsa-override-wrong"]
+
+
+def test_the_prompt_of_root_is_no_comment() -> None:
+    assert problems("# HSA_OVERRIDE_GFX_VERSION=9.0.0 python main.py\nRX 7900 XTX") == ["hsa-override-wrong"]
+
+
+def test_a_compose_file_that_gives_no_device_is_why_no_gpu_is_found() -> None:
+    text = "services:\n  comfy:\n    image: rocm/pytorch\n#    devices:\n#      - /dev/kfd\n"
+    assert first(f"{text}RuntimeError: No HIP GPUs are available").slug == "container-no-gpu"
+
+
+def test_one_sentence_names_one_cause() -> None:
+    text = "My RX 7900 XT: ComfyUI in WSL2 does not use my GPU, and the GPU is not detected."
+    assert problems(text) == ["rocm-wsl-unsupported"]
+
+
+def test_packages_of_rocm_for_a_newer_system_are_named_as_such() -> None:
+    text = (
+        "rocminfo: /lib/libc.so.6: version `GLIBC_2.34' not found (required by /opt/rocm/lib/libhsa-runtime64.so.1)"
+    )
+    finding = first(text)
+    assert finding.slug == "libstdcxx-too-old"
+    assert "packages for this release" in finding.fixes[0].title

@@ -35,6 +35,8 @@ _ADVICE = re.compile(
 )
 """Lines that propose a variable; nobody says that it is set."""
 
+_COMMENTED = re.compile(r"\s+#|#(?:\s*- |(?=[^\s#]))")
+"""A line that is switched off in a file; "# " alone may be the prompt of root."""
 _TAKEN_AWAY = re.compile(
     r"(?i)(?:remov(?:ing|ed)|without|unset(?:ting)?|dropp(?:ing|ed)|delet(?:ing|ed))[ `*'\"]{1,4}$"
 )
@@ -54,10 +56,11 @@ _IN_CONTAINER = re.compile(
     r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin|\b(?:in|inside|run) (?:an?|the|my) pods?\b"
     r"|\b(?:kubernetes|k8s|k0s|k3s|rke2?|microk8s) (?:\w{1,12} )?v?1\.\d)|\bdocker[- ]compose\b|\bdocker exec\b"
     r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d|^(?P<head>docker|podman|lxc) (?:ct|container)\b"
+    r"|^\s{2,12}image: ['\"]?[\w.-]{1,40}/[\w./-]{1,80}(?::[\w.-]{1,60})?['\"]?\s*$"
 )
 _CONTAINER_SIGNS = (
     "docker", "root@", "podman", "container", "kube", "k8s", "apptainer", "singularity", "lxc", "device plugin",
-    " pod", "k0s", "k3s", "rke", "entrypoint.sh",
+    " pod", "k0s", "k3s", "rke", "entrypoint.sh", " image: ",
 )  # fmt: skip
 _NODE = re.compile(
     r"c(?P<mode>[rwxsStT-]{9})(?P<more>\+?)[.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
@@ -162,7 +165,7 @@ def _variables(number: int, text: str, facts: Facts, variables: Collection[str])
                 facts.say(f"variable {found['name']}", found["value"], number, "program")
         return
     found_here = [found for found in _VARIABLE.finditer(text[:2000]) if found["name"] in variables]
-    if not found_here or _ADVICE.search(text):
+    if not found_here or _ADVICE.search(text) or _COMMENTED.match(text):
         return
     for found in found_here:
         name, value = found["name"], found["value"].strip("'\"")
