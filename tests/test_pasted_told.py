@@ -611,9 +611,7 @@ def test_one_sentence_names_one_cause() -> None:
 
 
 def test_packages_of_rocm_for_a_newer_system_are_named_as_such() -> None:
-    text = (
-        "rocminfo: /lib/libc.so.6: version `GLIBC_2.34' not found (required by /opt/rocm/lib/libhsa-runtime64.so.1)"
-    )
-    finding = first(text)
+    by = "/opt/rocm/lib/libhsa-runtime64.so.1"
+    finding = first(f"rocminfo: /lib/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by {by})")
     assert finding.slug == "libstdcxx-too-old"
     assert "packages for this release" in finding.fixes[0].title
