@@ -39,6 +39,8 @@ def test_english_stays_as_it_is(text: str) -> None:
     ("text", "slug"),
     [
         ("休眠唤醒之后cuda用不了了, ubuntu 22.04, rtx 3070", "nvidia-uvm-after-suspend"),
+        ("环境里同时安装了 onnxruntime 和 onnxruntime-gpu, CUDA 用不了", "ort-cpu-and-gpu-both"),
+        ("На RTX 5070 не запускается, нужен torch cu128", "torch-no-arch-for-gpu"),
         ("После сна CUDA перестаёт работать, RTX 3060, Ubuntu", "nvidia-uvm-after-suspend"),
         ("Nach dem Standby geht CUDA nicht mehr, RTX 2060, Ubuntu 22.04", "nvidia-uvm-after-suspend"),
         ("Después de suspender el portátil CUDA ya no funciona, RTX 3050", "nvidia-uvm-after-suspend"),

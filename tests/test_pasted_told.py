@@ -534,6 +534,17 @@ def test_a_cause_in_one_sentence(text: str, slug: str) -> None:
         ("GTX 1060 with torch 2.8 cu129 gives wrong pictures", "torch-dropped-old-gpu"),
         ("sm_120 is not compatible with the current PyTorch installation", "torch-no-arch-for-gpu"),
         ("RuntimeError: Found no NVIDIA driver on your system\nsame, i'm using AMD Radeon", "cuda-torch-on-amd"),
+        ("Installing onnxruntime on top of onnxruntime-gpu takes CUDA away.", "ort-cpu-and-gpu-both"),
+        (
+            "['CUDAExecutionProvider'] does not contain a subset of available providers ['CPUExecutionProvider']",
+            "ort-cpu-and-gpu-both",
+        ),
+        ("It crashes with the RTX 50XX series, it needs to update torch to 12.8", "torch-no-arch-for-gpu"),
+        ("RTX 50 series not working. You need PyTorch with cu128.", "torch-no-arch-for-gpu"),
+        (
+            "#0 0x00007f in hip::FatBinaryInfo::AddDevProgram(int) () from libamdhip64.so",
+            "torch-rocm-no-arch-for-gpu",
+        ),
     ],
 )
 def test_a_cause_in_a_few_words(text: str, slug: str) -> None:
@@ -554,6 +565,8 @@ def test_a_cause_in_a_few_words(text: str, slug: str) -> None:
         "ROCm on WSL works on my 7900 XTX, the GPU is detected.",
         "nvidia-driver-570-open works on my RTX 5090, thanks.",
         'print("GOOD") if "render" in groups else print("BAD: not in render group")',
+        "RTX 5090 with torch 2.8.0+cu128: which batch size is recommended?",
+        "We moved from onnxruntime to onnxruntime-gpu, and everything is fast now.",
     ],
 )
 def test_the_same_words_without_a_complaint(text: str) -> None:
