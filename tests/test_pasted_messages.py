@@ -116,6 +116,22 @@ def test_on_windows_only_the_advice_for_linux_is_left_out() -> None:
         assert steps(f"{folder}\n{line}") == "Look for the fix for that system"
 
 
+def test_what_has_no_build_for_windows_is_sent_to_wsl() -> None:
+    assert steps("Windows 11, RTX 4090\nNo GPU/TPU found, falling back to CPU. jax 0.4.13") == "Use WSL2"
+
+
+def test_on_macos_no_reason_of_linux_is_blamed_for_no_gpu() -> None:
+    line = "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
+    assert problems(f"I am on Mac OS X 10.11.6\nE tensorflow/stream_executor/cuda/cuda_driver.cc:509] {line}") == []
+
+
+def test_a_hang_that_a_text_tells_of_is_no_note_because_a_reset_succeeded() -> None:
+    queue = "amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=12, emitted seq=14"
+    assert problems(f"{queue}\namdgpu 0000:03:00.0: amdgpu: GPU reset(1) succeeded!\n") == ["amd-gpu-hang"]
+    older = "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring comp_1.0.0 timeout, signaled seq=1, emitted seq=2"
+    assert problems(f"{older}\namdgpu 0000:03:00.0: amdgpu: GPU reset begin!\n") == ["amd-gpu-hang"]
+
+
 def test_a_backend_of_jax_that_nobody_wants_is_no_fault() -> None:
     other = "Unable to initialize backend '{}': module 'jaxlib.xla_extension' has no attribute 'GpuAllocatorConfig'"
     assert problems(other.format("rocm")) == []

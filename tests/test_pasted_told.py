@@ -455,3 +455,176 @@ def test_a_container_that_was_given_the_gpu(remedy: str, *, helped: bool) -> Non
 
 def test_a_device_node_is_given_to_containers_only() -> None:
     assert problems("The GPU was not found.\nAdding --device=/dev/kfd fixed it.\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("Since the last update torch has no CUDA anymore. RTX 3060, Windows 11.", "torch-cpu-only"),
+        (
+            "The installer replaced my torch with the CPU version. How do I get the GPU back? RTX 4070",
+            "torch-cpu-only",
+        ),
+        (
+            "Torch does not have CUDA\n\nThe update script downgraded torch to the cpu build, RTX 3090.",
+            "torch-cpu-only",
+        ),
+        ("requirements.txt reinstalls torch without cuda every time, my GPU is a RTX 4090", "torch-cpu-only"),
+        ("onnxruntime-gpu reports missing libcublasLt.so.12 on my server", "framework-cuda-libs-missing"),
+        ("Could not find library libcudnn.so.9 when running onnxruntime-gpu 1.20", "framework-cuda-libs-missing"),
+        ("nvidia.com/gpu: 0 on the node, although the device plugin runs (containerd)", "container-toolkit-missing"),
+        ('The device plugin logs "No devices found. Waiting indefinitely." on k3s', "container-toolkit-missing"),
+        ('TensorFlow 2.16.1 on Windows 11: list_physical_devices("GPU") returns [].', "framework-cpu-only"),
+        ("Num GPUs Available:  0 is printed\ntensorflow 2.12.0\nOS: Windows 10", "framework-cpu-only"),
+        ("nvidia-smi works on the host but not inside the docker container", "container-no-gpu"),
+        ("The NVIDIA driver is too old for torch, it says.", "driver-too-old"),
+        ("ROCm 6.2 works fine on my MI210, with ROCm 6.4 every matmul hangs", "rocm-runtime-bug"),
+        ("Since upgrading from ROCm 6.3 to 7.0 llama.cpp crashes with a segfault on gfx1030", "rocm-runtime-bug"),
+        ("rocminfo works for my colleague on this server, but not for my account. RX 6800", "amd-device-permission"),
+        (NVIDIA + "$ srun -p gpu --pty bash\n$ nvidia-smi\nNo devices were found", "job-without-gpu"),
+        ("#SBATCH --partition=gpu\npython train.py\nRuntimeError: No CUDA GPUs are available", "job-without-gpu"),
+        (NVIDIA + "Error: Unable to find a match: kernel-headers kernel-devel", "nvidia-dkms-kernel-mismatch"),
+        (AMD + "Error! Your kernel headers for kernel 6.5.0-14 cannot be found at /x", "amd-dkms-kernel-mismatch"),
+        ("Error: ... Radeon card detected, but permissions not set up properly.", "amd-device-permission"),
+        (
+            "I use an AMD Radeon GTX 6750 GPU.\nRuntimeError: Found no NVIDIA driver on your system",
+            "cuda-torch-on-amd",
+        ),
+        ("gt650m: no kernel image is available for execution on the device", "torch-dropped-old-gpu"),
+        (
+            "$ podman run --env HSA_OVERRIDE_GFX_VERSION=gfx1103 --device /dev/kfd --device /dev/dri ollama\n"
+            'msg="detected amdgpu versions [gfx1103]"\nCUDA error: invalid device ordinal',
+            "hsa-override-wrong",
+        ),
+    ],
+)
+def test_a_cause_in_one_sentence(text: str, slug: str) -> None:
+    assert first(text).slug == slug
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("My torch sees no GPU since I closed the lid of the laptop. RTX 3060", "nvidia-uvm-after-suspend"),
+        ("[rock-dkms] dkms build fails", "amd-dkms-kernel-mismatch"),
+        (
+            "$ sudo dkms install nvidia/390.157\nError! Bad return status for module build on kernel: 6.5.2",
+            "nvidia-dkms-kernel-mismatch",
+        ),
+        ("The 470 driver for my GTX 660 does not build on kernel 6.12", "nvidia-dkms-kernel-mismatch"),
+        ("driver 590 no longer detects my GTX 1070", "nvidia-driver-dropped-gpu"),
+        ("RTX 5090 will need `nvidia-open` installed\n\nThe script does not install it.", "blackwell-open-module"),
+        ("My RX 7800 XT is not detected on Ubuntu on WSL2.", "rocm-wsl-unsupported"),
+        ("hsa_init: No WDDM adapters found. Ryzen AI MAX 395", "rocm-wsl-unsupported"),
+        ("ComfyUI uses the integrated Radeon graphics instead of the 7900 XTX", "amd-igpu-interferes"),
+        ("CUDA_VISIBLE_DEVICES=1 but I have only one GPU, torch finds no GPU", "cuda-visible-devices"),
+        ("My user is not in the render group, rocminfo finds nothing", "amd-device-permission"),
+        ("MIOpen kernel compilation fails with assembly errors on Radeon 8050S", "rocm-runtime-bug"),
+        ("LXC container: /dev/nvidia-uvm missing, and CUDA fails with error 999. RTX 3060", "nvidia-uvm-missing"),
+        ("The A100 nodes are MIGed, and my script finds no CUDA device.", "mig-confusion"),
+        ("It is stuck with the backend nccl, and works with gloo. 2 RTX 4090", "nccl-p2p-hang"),
+        ("LM Studio couldn't detect GPU", "program-on-cpu"),
+        ("In a new virtual environment tensorflow says the GPUs are not recognized", "framework-cuda-libs-missing"),
+        (
+            "symbol cublasLtGetVersion version libcublasLt.so.11 not defined in file libcublasLt.so.11",
+            "ld-library-path-shadow",
+        ),
+        ('exec: "nvidia-smi": executable file not found in $PATH: unknown', "no-driver"),
+        ("Failed to initialize NVML: Driver / library version mismatch", "driver-lib-mismatch"),
+        ("GTX 1060 with torch 2.8 cu129 gives wrong pictures", "torch-dropped-old-gpu"),
+        ("sm_120 is not compatible with the current PyTorch installation", "torch-no-arch-for-gpu"),
+        ("RuntimeError: Found no NVIDIA driver on your system\nsame, i'm using AMD Radeon", "cuda-torch-on-amd"),
+        ("Installing onnxruntime on top of onnxruntime-gpu takes CUDA away.", "ort-cpu-and-gpu-both"),
+        (
+            "['CUDAExecutionProvider'] does not contain a subset of available providers ['CPUExecutionProvider']",
+            "ort-cpu-and-gpu-both",
+        ),
+        ("It crashes with the RTX 50XX series, it needs to update torch to 12.8", "torch-no-arch-for-gpu"),
+        ("RTX 50 series not working. You need PyTorch with cu128.", "torch-no-arch-for-gpu"),
+        (
+            "#0 0x00007f in hip::FatBinaryInfo::AddDevProgram(int) () from libamdhip64.so",
+            "torch-rocm-no-arch-for-gpu",
+        ),
+    ],
+)
+def test_a_cause_in_a_few_words(text: str, slug: str) -> None:
+    assert first(text).slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How do I install the CPU version of torch? I have no GPU.",
+        "ROCm 6.4 works fine on my MI210, thanks!",
+        "Is ROCm 7.0 faster than ROCm 6.4 on RX 7900 XTX?",
+        "TensorFlow 2.16 has no GPU build for Windows 11; I use WSL2 and the GPU works.",
+        "#SBATCH --gres=gpu:1\nTraining runs on the GPU.",
+        "After the kernel update nvidia works without problems.",
+        "Removing HSA_OVERRIDE_GFX_VERSION=12.0.1 has no effect on my RX 9070, you were right.",
+        "It only uses the CPU while loading, then the GPU takes over. Is this normal? RTX 3060",
+        "ROCm on WSL works on my 7900 XTX, the GPU is detected.",
+        "nvidia-driver-570-open works on my RTX 5090, thanks.",
+        'print("GOOD") if "render" in groups else print("BAD: not in render group")',
+        "RTX 5090 with torch 2.8.0+cu128: which batch size is recommended?",
+        "We moved from onnxruntime to onnxruntime-gpu, and everything is fast now.",
+    ],
+)
+def test_the_same_words_without_a_complaint(text: str) -> None:
+    assert problems(text) == []
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "[CI] Add a GPU runner",
+        "[ci fix] torchvision channel\n\nSimilar to the fix in https://github.com/a/b/pull/2959",
+        "[Doc] Update the troubleshooting page",
+        "[Bugfix] Fix the device count on ROCm",
+        "Bump torch to 2.8\n\nFollow-up to https://github.com/a/b/pull/12.",
+        "Update gpu.md\n\n# Pull Request\nWhy?",
+        "Document the issue with MIG in the FAQ",
+    ],
+)
+def test_titles_of_changes_are_no_complaints(title: str) -> None:
+    assert problems(f"{title}\n\nBefore, it raised `RuntimeError: No CUDA GPUs are available`.") == []
+
+
+def test_tags_that_reports_carry_are_no_titles_of_changes() -> None:
+    text = "[ROCm] Use of torch fails\n\nRuntimeError: No HIP GPUs are available"
+    assert problems(text) != []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "      # - HSA_OVERRIDE_GFX_VERSION=9.0.0",
+        "      #HSA_OVERRIDE_GFX_VERSION: 9.0.0",
+        "#export HSA_OVERRIDE_GFX_VERSION=9.0.0",
+        "# - HSA_OVERRIDE_GFX_VERSION=9.0.0",
+    ],
+)
+def test_a_line_that_is_commented_out_sets_nothing(line: str) -> None:
+    text = f"    environment:\n{line}\nRX 7900 XTX, torch 2.6.0+rocm6.2"
+    assert problems(text) == []
+    assert problems(text.replace("#", "")) == ["hsa-override-wrong"]
+
+
+def test_the_prompt_of_root_is_no_comment() -> None:
+    assert problems("# HSA_OVERRIDE_GFX_VERSION=9.0.0 python main.py\nRX 7900 XTX") == ["hsa-override-wrong"]
+
+
+def test_a_compose_file_that_gives_no_device_is_why_no_gpu_is_found() -> None:
+    text = "services:\n  comfy:\n    image: rocm/pytorch\n#    devices:\n#      - /dev/kfd\n"
+    assert first(f"{text}RuntimeError: No HIP GPUs are available").slug == "container-no-gpu"
+
+
+def test_one_sentence_names_one_cause() -> None:
+    text = "My RX 7900 XT: ComfyUI in WSL2 does not use my GPU, and the GPU is not detected."
+    assert problems(text) == ["rocm-wsl-unsupported"]
+
+
+def test_packages_of_rocm_for_a_newer_system_are_named_as_such() -> None:
+    by = "/opt/rocm/lib/libhsa-runtime64.so.1"
+    finding = first(f"rocminfo: /lib/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by {by})")
+    assert finding.slug == "libstdcxx-too-old"
+    assert "packages for this release" in finding.fixes[0].title

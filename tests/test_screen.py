@@ -255,6 +255,14 @@ def test_text_hangs_below_itself_and_no_word_is_broken():
     assert " ".join(lines).split() == ["System", *(["a", "kernel"] * 20)]
 
 
+def test_code_that_is_longer_than_a_line_does_not_hold_the_words_behind_it_together():
+    code = "nvidia-ctk runtime configure " * 3
+    text = f"Run `{code}--now`, then restart it and give all the pods `runtimeClassName: nvidia`."
+    lines = ["".join(text for text, _ in part) for part in wrap([(text, "")], 40)]
+    assert max(map(len, lines)) <= 40
+    assert any("`runtimeClassName: nvidia`" in line for line in lines)
+
+
 def test_a_command_of_an_explanation_is_shown_as_it_is_typed():
     screen = on_a_terminal("explain", "CUDA error: no kernel image is available for execution on the device")
     assert "print(torch.__version__," in screen

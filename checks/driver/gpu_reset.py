@@ -88,8 +88,9 @@ def amd_gpu_hang(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check reads amdgpu's lines about queues ("ring ... timeout") and MES in the log of this boot. The result is a
-    warning. It is a note if a later reset succeeded or smoke kernels have computed since. If a reset failed,
-    gpu-reset-needed reports it. Where the matrix knows the cause of the hang, that cause is reported as well.
+    warning. It is a note if a later reset succeeded or smoke kernels have computed since; in a pasted text it stays
+    a warning, because the hang is what the text tells of. If a reset failed, gpu-reset-needed reports it. Where the
+    matrix knows the cause of the hang, that cause is reported as well.
 
     ## Fix safety
     Newer firmware or a newer kernel needs root and a reboot; the old kernel stays in the boot menu.
@@ -102,10 +103,11 @@ def amd_gpu_hang(situation: Situation) -> Verdicts:
         if not hangs or any(line.kind == _FAILED for line in later):
             continue
         over = situation.computed(gpu) or any(line.kind == _RESET_OF and "succe" in line.line for line in later)
+        told = situation.machine.pasted is not None and not situation.machine.pasted.works
         mes = any(lines[place].kind == _MES for place in hangs)
         what = "The scheduler firmware (MES)" if mes else "A queue"
         yield Finding(
-            severity="note" if over else "warning",
+            severity="note" if over and not told else "warning",
             message=f"{what} of {gpu.name} hung in this boot"
             + (", and the GPU has recovered since." if over else ": programs on it hang or fail."),
             saw=lines[hangs[-1]].line,

@@ -10,11 +10,12 @@ from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.installed_build import build_name
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
-from gpudoctor.machine import Gpu, Vendor
+from gpudoctor.machine import Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
+from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
 from gpudoctor.situation.told import fix_of, told_circumstances
@@ -53,7 +54,7 @@ _OF_A_MODULE = (
 """Messages of a kernel module, which WSL does not have."""
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
 """Causes that the same text refutes, if its rocminfo lists a GPU; perhaps another user ran that."""
-_NO_GPU_GIVEN = "container-no-gpu"
+_NO_GPU_GIVEN, _NO_GPU_ASKED_FOR = "container-no-gpu", "job-without-gpu"
 _CPU_BUILD, _CUDA_ON_AMD, _INTEGRATED = "torch-cpu-only", "cuda-torch-on-amd", "amd-igpu-interferes"
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
 _HIDDEN = "cuda-visible-devices"
@@ -110,8 +111,17 @@ _HIDE_INTEGRATED = Fix(
         ),
     ),
 )
+_ASK_FOR_GPUS = Fix(
+    "Ask for a GPU",
+    (
+        Manual(
+            "Submit the job with `--gres=gpu:1` (or `--gpus=1`) on a partition that has GPUs: Slurm gives none else."
+        ),
+    ),
+)
 _GIVEN = {
     _NO_GPU_GIVEN: _GIVE_GPUS,
+    _NO_GPU_ASKED_FOR: _ASK_FOR_GPUS,
     "nvidia-uvm-missing": _GIVE_UVM,
     _CUDA_ON_AMD: _BUILD_FOR_AMD,
     _INTEGRATED: _HIDE_INTEGRATED,
@@ -178,7 +188,9 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
     causes = _by_place(situation, row, causes, vendor, text)
     circumstances = tuple(
-        one for one, _ in told_circumstances(situation) if not harmless and _tells_of(one, row, causes)
+        one
+        for one, said in told_circumstances(situation)
+        if not harmless and not _is_message(situation, one, said) and _tells_of(one, row, causes)
     )
     told_causes = tuple(one.slug for one in circumstances)
     if row.slug in NO_CODE and set(told_causes) <= set(NO_CODE):  # the message tells the library more exactly
@@ -249,6 +261,12 @@ def _tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[s
     return open_ and ranks and bool(_NO_GPU_FOUND.intersection(causes))
 
 
+def _is_message(situation: Situation, circumstance: ToldCircumstance, said: Told) -> bool:
+    """Whether a complaint is the line of a message itself, whose row knows more."""
+    pasted = situation.machine.pasted
+    return circumstance.alone and pasted is not None and said.line in pasted.error_lines
+
+
 def _of_person(circumstances: tuple[ToldCircumstance, ...]) -> str:
     return "".join(f" Something else in the text points to this: {one.meaning}." for one in circumstances[:1])
 
@@ -265,6 +283,7 @@ def _by_place(
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
     first += (_CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
     first += (_HIDDEN,) * _names_another_gpu(situation)
+    first += (_NO_GPU_ASKED_FOR,) * without_request(situation)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
         return tuple(sorted(causes, key=lambda slug: slug not in first))
     if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd

@@ -26,11 +26,19 @@ def circumstance_told(situation: Situation) -> Verdicts:
     That of the cause.
     """
     text = situation.machine.pasted
-    if text is None or text.works or tells_a_fault(situation):
+    if text is None or tells_a_fault(situation):
         return
-    for row, said in told_circumstances(situation):
-        if not said.complains or row.of_message:
+    complaints = [
+        (row, said)
+        for row, said in told_circumstances(situation)
+        if said.complains and not (row.of_message or (text.works and row.of_torch))
+    ]
+    complaints.sort(key=lambda complaint: complaint[0].severity)  # an error before a warning
+    told = set[int]()
+    for row, said in complaints:
+        if said.line in told:  # one sentence tells of one matter: the rows are in the order of what they tell
             continue
+        told.add(said.line)
         yield Finding(
             severity=row.severity,
             slug=row.slug,

@@ -28,7 +28,7 @@ _CUDA = "CUDA"
 _NOT_OF_NONE = r"(?![^\n:]{0,60}:\s{0,3}(?:N/A|None\b|Could not collect|not found))"
 """collect_env lists what it looked for and did not find, too."""
 _NAMES_AMD = (
-    r"(?:HIP|hip[A-Z]|[Rr][Oo][Cc][Mm]|ROCk|ROCR|roc(?:BLAS|blas)|gfx[0-9]|HSA_|amdgpu|MIOpen|RCCL|Radeon|/dev/kfd)"
+    r"(?:HIP|hip[A-Z]|[Rr][Oo][Cc][Mm]|ROCk|ROCR|roc(?:BLAS|blas)|rock-dkms|gfx[0-9]|HSA_|amdgpu|MIOpen|RCCL|Radeon|/dev/kfd)"
     + _NOT_OF_NONE
 )
 _NAMES_NVIDIA = (

@@ -24,6 +24,7 @@ from gpudoctor.matrix.rows import (
     ErrorPattern,
     ExtensionBuild,
     FirmwarePackage,
+    ForeignWords,
     GfxTarget,
     GpuRates,
     Interconnect,
@@ -358,6 +359,19 @@ def _told(row: ToldCircumstance, matrix: Matrix) -> Iterator[str]:
         yield f"slug {row.slug!r}"
 
 
+def _words(row: ForeignWords, matrix: Matrix) -> Iterator[str]:
+    try:
+        re.sub(row.pattern, row.english, "")
+    except re.error as error:
+        yield f"pattern: {error}"
+        return
+    example = row.example.lower()
+    if not re.search(row.pattern, example):
+        yield "the pattern does not match its example"
+    elif not any(sign in example for sign in row.signs):
+        yield "its example holds none of its signs"
+
+
 def _issue(row: KnownIssue, matrix: Matrix) -> Iterator[str]:
     when = row.when
     for field in ("torch", "cuda", "rocm", "kernel", "driver", "firmware"):
@@ -410,4 +424,5 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     RequirementUse: _requirement,
     KnownIssue: _issue,
     ToldCircumstance: _told,
+    ForeignWords: _words,
 }

@@ -19,7 +19,9 @@ _SHELL_WORD = r"""(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+"""
 _WORD = rf" *{_SHELL_WORD}| +|."
 _WITH_VALUE = rf" *--[a-z][a-z-]* +(?!-){_SHELL_WORD}"
 """An option and its value, which people read together."""
-_CODE = r"`[^`]{1,60}`"
+_CODE = r"`[^`]+`"
+_LONGEST_CODE = 62
+"""Characters of code within a sentence that stay together."""
 
 
 def wrap(line: Line, width: int) -> Iterator[Line]:
@@ -37,7 +39,7 @@ def wrap(line: Line, width: int) -> Iterator[Line]:
 def _broken_text(line: Line, width: int) -> Iterator[Line]:
     text = "".join(part for part, _ in line)
     # A command that is named in a sentence is copied, too.
-    breaks = re.sub(_CODE, lambda code: code[0].replace(" ", "_"), text)
+    breaks = re.sub(_CODE, lambda code: code[0].replace(" ", "_") if len(code[0]) <= _LONGEST_CODE else code[0], text)
     hang = _hang(line)
     start, indent = 0, 0
     while len(text) - start > width - indent:

@@ -31,6 +31,8 @@ _OF_LINUX = (
 """What advice for Linux names."""
 _ONLY_NO_GPU = ("torch-cpu-only", "framework-cpu-only", "no-gpu", "no-driver", "program-on-cpu")
 """What says no more than that no GPU is used."""
+_NO_DEVICE = ("cuda-visible-devices", "container-no-gpu", "container-toolkit-missing", "cuda-torch-on-amd")
+"""What a runtime that finds no GPU may mean on Linux."""
 _USE_THE_CPU = Fix(
     "Let the program use the CPU",
     (
@@ -39,6 +41,12 @@ _USE_THE_CPU = Fix(
             "cpu, or `map_location='cpu'`), or change the lines that call .cuda()."
         ),
     ),
+)
+_FOR_LINUX_ALONE = r"\b(?:jax|tensorflow)\[(?:and-)?(?:cuda|rocm)"
+_IN_WSL = (
+    "JAX, and TensorFlow since 2.11, have no GPU build for Windows. Use them in WSL2: there the driver of Windows "
+    'serves (install none in WSL), and `pip install "jax[cuda12]"` or `pip install "tensorflow[and-cuda]"` brings '
+    "the rest."
 )
 _ELSEWHERE = {
     "windows": "gpudoctor has no steps for Windows: install the newest driver with the vendor's installer, and "
@@ -56,13 +64,21 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
         said = Evidence("torch.cuda.is_available()", "True", text.works)
         message = f"{finding.message} torch found a GPU all the same: nothing has to be done."
         return replace(finding, severity="note", message=message, evidence=(*finding.evidence, said), fixes=())
-    if (text.wants_cpu or text.foreign == "macos") and finding.slug in _ONLY_NO_GPU:
+    elsewhere = text.foreign == "macos" and finding.slug in (*_ONLY_NO_GPU, *_NO_DEVICE)
+    if elsewhere or (text.wants_cpu and finding.slug in _ONLY_NO_GPU):
         return replace(finding, severity="note", fixes=(_USE_THE_CPU,))
     if text.foreign and finding.fixes:
         fixes = tuple(fix for fix in finding.fixes if all(_exists_there(one, text.foreign) for one in fix.remedies))
         other = Fix("Look for the fix for that system", (Manual(_ELSEWHERE[text.foreign]),))
+        if text.foreign == "windows" and any(_only_in_wsl(one) for fix in finding.fixes for one in fix.remedies):
+            other = Fix("Use WSL2", (Manual(_IN_WSL),))
         return replace(finding, fixes=fixes or (other,))
     return finding
+
+
+def _only_in_wsl(remedy: AnyRemedy) -> bool:
+    """Whether it names a build that its framework has for Linux alone."""
+    return isinstance(remedy, Manual) and re.search(_FOR_LINUX_ALONE, remedy.text) is not None
 
 
 def _is_refuted(finding: Finding, situation: Situation) -> bool:
@@ -81,5 +97,5 @@ def _exists_there(remedy: AnyRemedy, system: str) -> bool:
     if isinstance(remedy, ReplaceTorch):
         return bool(remedy.index_url) and remedy.build.startswith("cu")
     if isinstance(remedy, Manual):
-        return not re.search(_OF_LINUX, remedy.text)
+        return not re.search(_OF_LINUX, remedy.text) and ("WSL" in remedy.text or not _only_in_wsl(remedy))
     return isinstance(remedy, _ANYWHERE)

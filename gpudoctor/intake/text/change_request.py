@@ -8,17 +8,30 @@ from gpudoctor.intake.text.lines import Line
 
 _TITLE = re.compile(
     r"\s*#?\s*(?:(?:fix|feat|docs?|chore|refactor|tests?|ci|perf|build|style|revert)(?:\([^)\n]{1,60}\))?!?: \S"
-    r"|(?:[Aa]dd|[Dd]ocument|[Ee]xplain|[Mm]ention|[Uu]pdate|[Ii]mprove)\b.{0,60}\b(?:note|section|docs?|documentation|troubleshooting"
-    r"|readme|FAQ)\b)"
+    r"|(?:[Aa]dd|[Dd]ocument|[Ee]xplain|[Mm]ention|[Uu]pdate|[Ii]mprove)\b.{0,60}\b(?:note|section|docs?|documentation"
+    r"|troubleshooting|readme|FAQ)\b)"
 )
 """As people write the first line of a commit."""
+_TAGGED = re.compile(
+    r"\s*#?\s*(?:\[(?:ci|docs?|fix|bug-?fix|build|tests?|core|misc|minor|major|chore|refactor|perf|wip|rfc|frontend|kernels?"
+    r"|model|deps?|release)(?:[ /:_-][\w ./-]{1,30})?\]\s*)+(?P<rest>\S.*)",
+    re.I,
+)
+"""The same, with tags in brackets that no report of a fault carries."""
+_DOES = re.compile(
+    r"(?i)(?:add|allow|automate|bump|change|cleanup|disable|enable|enhance|ensure|fix|handle|implement|improve|introduce"
+    r"|make|migrate|move|port|refactor|remove|rename|replace|revert|skip|support|switch|unify|update|upgrade|use)(?:e?s|ed)?\b"
+)
+"""How such a title begins."""
 _SIGNS = re.compile(
     r"(?im)^#{1,4} {0,3}(?:summary|test plan|testing|changes|what changed|validation|motivation|related issue)\b"
-    r"|\bthis (?:pr|pull request|commit|patch)\b|^(?:closes|fixes|resolves):? #\d"
+    r"|\bthis (?:pr|pull request|commit|patch)\b|^(?:closes|fixes|resolves):? (?:#|https://github\.com/)"
     r"|\b(?:before|after) this pr\b|contributor licen[cs]e agreement|^pull request #\d"
     r"|\badr-\d{3,4}\b|^#{0,4} {0,3}(?:decision|consequences|considered (?:options|alternatives))$"
     r"|^(?:this|it) (?:adds|fixes|changes|removes|implements|introduces|moves)\b|(?-i:^Adds\b)"
-    r"|\bthis implementation\b"
+    r"|\b(?:document|mention|explain)\b[^\n]{0,60}\b(?:in|to) (?:the |your )?(?:FAQ|docs?|documentation|readme)\b"
+    r"|\bthis implementation\b|\b(?:similar to|follow-?up (?:to|of)|re-?land(?:s|ing)? of|as in)\b[^\n]{0,80}/pull/\d"
+    r"|^#{1,4} {0,3}(?:pull request|purpose|test result|why are these changes needed|what this pr does)\b"
 )
 _MOST_BEFORE = 5
 """Lines before the title."""
@@ -31,4 +44,16 @@ _ENOUGH = 2
 def is_change_request(lines: tuple[Line, ...]) -> bool:
     """Whether the text is a pull request, the message of a commit, or the record of a decision."""
     signs = {sign[0].lower() for sign in _SIGNS.finditer("\n".join(line.text for line in lines[:_MOST_LINES]))}
-    return len(signs) >= _ENOUGH or (bool(signs) and any(_TITLE.match(line.text) for line in lines[:_MOST_BEFORE]))
+    if len(signs) >= _ENOUGH:
+        return True
+    first = [line.text for line in lines[:_MOST_BEFORE]]
+    tagged = next(filter(None, map(_TAGGED.match, first)), None)
+    if tagged and _DOES.match(tagged["rest"]):
+        return True
+    return bool(signs) and (tagged is not None or any(map(_TITLE.match, first)) or _is_order(first))
+
+
+def _is_order(first: list[str]) -> bool:
+    """Whether the title says what to do: "Bump torch to 2.8"."""
+    title = next(filter(None, map(str.strip, first)), "").lstrip("# ")
+    return re.match(r"[A-Z]", title) is not None and _DOES.match(title) is not None and not title.endswith("?")

@@ -38,7 +38,8 @@ _BROKEN_FROM = 60
 """Columns of the narrowest terminal that breaks lines."""
 _WHERE = re.compile(r"current device: \d{1,3}, in function ggml_\w{1,80}")
 """What ggml prints on the line below its message: that the message is not torch's."""
-_QUOTED_COMMAND = re.compile(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s)")
+_QUOTED_COMMAND = re.compile(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s(?!.{0,40}\bhip::FatBinary))")
+"""Lines of a traceback, which quote code. Where HIP looks for code for the GPU, the frame itself is the message."""
 
 _WARNING = re.compile(
     r"(?P<name>[^\n]{2,80}?) with CUDA capability sm_(?P<sm>\d{2,3}) is not compatible with the current PyTorch"

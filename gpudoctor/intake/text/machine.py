@@ -21,6 +21,7 @@ from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
 from gpudoctor.intake.text.torch import is_rocm, pasted_torch, source, with_trial
 from gpudoctor.machine import (
+    BatchJob,
     DeviceNode,
     Distribution,
     Gpu,
@@ -124,6 +125,9 @@ def _system(system: System, facts: Facts, matrix: Matrix) -> System:
             system = replace(system, os=known(Os(name=os.value[:80]), source(os)))
     if (libc := decided(facts, "libc")) and (found := re.match(r"glibc-(\d\.\d+)", libc.value)):
         system = replace(system, libc=known(f"glibc {found[1]}", source(libc)))
+    asked = [one for one in facts.said if one.what == "slurm job"]
+    if asked and not any(one.value == "gpus" for one in asked):
+        system = replace(system, job=known(BatchJob(kind="slurm"), source(asked[0])))
     if container := decided(facts, "container"):
         system = replace(system, container=known(container.value, source(container)))
     return system

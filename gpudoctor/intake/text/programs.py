@@ -26,6 +26,11 @@ _TORCH = re.compile(
     r"(?:pytorch version|[Tt]orch|torch):?\s{1,3}(?P<version>\d\.\d{1,2}\.\d{1,2}(?:[\w.]{0,20})"
     r"(?:\+[\w.]{2,40})?)(?![\w.])"
 )
+_WITH_BUILD = re.compile(
+    r"(?i)\b(?:py)?torch[ =]{1,3}v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)[ (,+]{1,3}"
+    r"(?P<build>cu1[0-3]\d|rocm\d\.\d)\b"
+)
+"""A sentence that names a release of torch and its build: "torch 2.8 cu129"."""
 _CUDA_BESIDE = re.compile(r"[ ,(/+-]{1,3}(?:with |for )?CUDA[ :]{0,2}(?P<cuda>1\d\.\d)\b")
 _SDNEXT = re.compile(r".{0,40}INFO\s{1,8}Torch: torch==(?P<version>\d\S{2,40})")
 _FEW_WORDS = 3
@@ -184,11 +189,15 @@ def _torch(number: int, text: str, facts: Facts) -> None:
         if beside := _CUDA_BESIDE.match(text, found.end()):
             facts.say("torch cuda", beside["cuda"], number, "prose")
         facts.say("torch", found["version"].rstrip("."), number, "prose" if in_sentence else "program")
+    elif build := _WITH_BUILD.search(text):
+        release = build["version"] if build["version"].count(".") > 1 else f"{build['version']}.0"
+        facts.say("torch", f"{release}+{build['build'].lower()}", number, "prose")
 
 
 _NVIDIA_NAME = re.compile(
-    r"(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?(?:RTX|GTX|GT|rtx|gtx|Gtx|Rtx) {0,2}(?:PRO "
-    r"|A)?\d{3,4}0?(?:[- ]?(?:Ti|TI|ti|SUPER|Super|super|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
+    r"(?<!Radeon )(?<!AMD )(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?"
+    r"(?:RTX|GTX|GT|rtx|gtx|gt|Gtx|Rtx) {0,2}(?:PRO |A)?\d{3,4}0?[Mm]?(?![A-Za-z]{3,})"
+    r"(?:[- ]?(?:Ti|TI|ti|SUPER|Super|super|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200"
     r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A30|A40|A6000|L40S?|L4|T4|P40|K80|M40|M60"
     r"|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?)\b"
@@ -219,7 +228,10 @@ _ANOTHER = re.compile(
 _PYTHON_FOLDER = re.compile(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")
 _FOR_AMD = re.compile(
     r"download\.pytorch\.org/whl/(?:nightly/|test/)?rocm\d"
-    r"|\b(?:AMD|Radeon|amd) (?:GPU|gpu|(?:graphics |video )?card)s?\b"
+    r"|(?<![A-Za-z])(?:AMD|Radeon|amd)(?: [\w-]{1,12}){0,3} (?:GPU|gpu|(?:graphics |video )?card)s?\b"
+    r"|\b(?:GPU|(?:graphics |video )?card)\W{1,3}(?:\w{1,3}\W{1,2})?(?:AMD|Radeon)\b"
+    r"|(?i:\b(?:using|use|have|got|own|with|on|running) (?:an? |my )?(?:AMD|Radeon)\b)"
+    r"(?! (?i:cpu|ryzen|epyc|processor|thread))"
     r"|(?i:(?<![/\w.-])rocm\b)(?!(?: used to build| runtime is found|_)|\s?[:=]\s?(?:N/?A|None|False|Could not))"
 )
 """What people write whose GPU is AMD's: they install ROCm."""

@@ -13,6 +13,7 @@ from gpudoctor.intake.text.floods import is_short, telling_lines, without_floods
 from gpudoctor.intake.text.inventories import read_inventories
 from gpudoctor.intake.text.kernel_log import read_kernel_log
 from gpudoctor.intake.text.key_values import read_key_values
+from gpudoctor.intake.text.languages import in_english
 from gpudoctor.intake.text.lines import Line, plain_lines
 from gpudoctor.intake.text.machine import machine_of
 from gpudoctor.intake.text.manual import is_manual
@@ -75,8 +76,9 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     read_rows(rest, facts)
     two_lines_say(rest, facts)
     read_programs(rest, facts)
-    read_asides(rest, facts)
-    read_told(rest, facts, matrix)
+    sentences = in_english(rest, matrix)
+    read_asides(sentences, facts)
+    read_told(rest, sentences, facts, matrix)
     read_runs_as_root(rest, facts, matrix)
     if all(gpu.vendor_only for gpu in facts.gpus):
         read_prose(rest, facts)

@@ -18,7 +18,7 @@ from gpudoctor.line_search import lines_with
 from gpudoctor.probes.pci_address import normal_address
 
 _VARIABLE = re.compile(
-    r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})\"?(?:=| = |: )(?P<quote>['\"]?)"
+    r"(?<![A-Za-z0-9_$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})\"?(?:=| = |: )(?P<quote>['\"]?)"
     r"(?P<value>(?:[^\s'\"`,;)]|,(?=-?\d|GPU-|MIG-|[a-z_]{3,40}:)){0,500}|(?<=['\"])[^'\"]{0,500}(?=['\"]))"
 )
 _ENVIRON = re.compile(
@@ -35,10 +35,19 @@ _ADVICE = re.compile(
 )
 """Lines that propose a variable; nobody says that it is set."""
 
+_COMMENTED = re.compile(r"\s+#|#(?:\s*- |(?=[^\s#]))")
+"""A line that is switched off in a file; "# " alone may be the prompt of root."""
+_TAKEN_AWAY = re.compile(
+    r"(?i)(?:remov(?:ing|ed)|without|unset(?:ting)?|dropp(?:ing|ed)|delet(?:ing|ed))[ `*'\"]{1,4}$"
+)
+"""What stands before a variable that is set no more."""
+
 _DOCKER = re.compile(
     r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})"
 )
 _MOST_TAKEN_IN = 60
+_SLURM = re.compile(r"(?:^|[\s$#`])(?:srun|salloc)(?= -)(?P<rest>.{0,400})|^\s{0,4}#SBATCH (?P<option>-\S.{0,120})")
+_ASKS_FOR_GPUS = re.compile(r"--gres\b|--gpus|--tres\b|--exclusive|(?:^|\s)-G\b")
 _IN_CONTAINER = re.compile(
     r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:an? |the |my )?(?:root(?:less|ful) )?"
     r"(?P<kind>docker(?! desktop)|podman|kubernetes|k8s|apptainer|singularity|lxc)\b(?: container| image)?"
@@ -46,11 +55,12 @@ _IN_CONTAINER = re.compile(
     r"|root@[0-9a-f]{12}:"
     r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin|\b(?:in|inside|run) (?:an?|the|my) pods?\b"
     r"|\b(?:kubernetes|k8s|k0s|k3s|rke2?|microk8s) (?:\w{1,12} )?v?1\.\d)|\bdocker[- ]compose\b|\bdocker exec\b"
-    r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d"
+    r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d|^(?P<head>docker|podman|lxc) (?:ct|container)\b"
+    r"|^\s{2,12}image: ['\"]?[\w.-]{1,40}/[\w./-]{1,80}(?::[\w.-]{1,60})?['\"]?\s*$"
 )
 _CONTAINER_SIGNS = (
     "docker", "root@", "podman", "container", "kube", "k8s", "apptainer", "singularity", "lxc", "device plugin",
-    " pod", "k0s", "k3s", "rke", "entrypoint.sh",
+    " pod", "k0s", "k3s", "rke", "entrypoint.sh", " image: ",
 )  # fmt: skip
 _NODE = re.compile(
     r"c(?P<mode>[rwxsStT-]{9})(?P<more>\+?)[.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
@@ -59,7 +69,7 @@ _NO_NODE = re.compile(
     r"(?i)(?:ls|l?stat|openat|cannot access|cannot open|open|crun|runc|unable)\b.{0,60}?"
     r"(?P<path>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))\b.{0,12}?(?:no such file|ENOENT)"
     r"|(?P<told>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))\b[`'\"/*]{0,3}(?: (?:device|node|file|folder|directory))? "
-    r"(?:is (?:missing|absent|not (?:there|present|found|available|created|mounted))"
+    r"(?:(?:is )?(?:missing|absent)\b|is not (?:there|present|found|available|created|mounted)"
     r"|(?:does not|doesn.t|did not|didn.t) (?:exist|appear|show up)|isn.t (?:there|present|created|mounted))"
     r"|(?:missing|no) [`'\"]?(?P<missed>/dev/(?:nvidia-uvm|kfd|dri|dxg))\b"
     r"|\b(?P<name>kfd|nvidia-uvm)\b[`'\"]?(?: device(?: ?nodes?)?| node)? "
@@ -190,10 +200,12 @@ def _variables(number: int, text: str, facts: Facts, variables: Collection[str])
                 facts.say(f"variable {found['name']}", found["value"], number, "program")
         return
     found_here = [found for found in _VARIABLE.finditer(text[:2000]) if found["name"] in variables]
-    if not found_here or _ADVICE.search(text):
+    if not found_here or _ADVICE.search(text) or _COMMENTED.match(text):
         return
     for found in found_here:
         name, value = found["name"], found["value"].strip("'\"")
+        if _TAKEN_AWAY.search(text[: found.start()]):
+            continue
         if not found["quote"]:
             value = value.rstrip(".")  # the end of a sentence
         if value.startswith(("$", "<")) or "..." in value[:4]:
@@ -242,11 +254,14 @@ def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
         facts.say("platform", platform["all"], number, "report")
     elif "-" in text and (release := _RELEASE.search(text)):
         facts.say("kernel", release["kernel"].rstrip("."), number, "prose")
+    if ("srun " in text or "salloc " in text or "#SBATCH" in text) and (job := _SLURM.search(text)):
+        asks = _ASKS_FOR_GPUS.search(job["rest"] or job["option"] or "")
+        facts.say("slurm job", "gpus" if asks else "nothing", number, "shell")
     if " run " in text and (docker := _DOCKER.search(text)):
         facts.say("container", docker["engine"], number, "shell")
         facts.say("container command", docker["rest"], number, "shell")
     elif contained and (inside := _IN_CONTAINER.search(text)):
-        kind = "kubernetes" if inside["pod"] else (inside["kind"] or "docker").lower()
+        kind = "kubernetes" if inside["pod"] else (inside["kind"] or inside["head"] or "docker").lower()
         facts.say("container", kind.replace("k8s", "kubernetes"), number, "prose")
     if ("10de:" in text or "1002:" in text) and (plain := _LSPCI_NUMBERS.search(text)):
         bdf = normal_address(plain["bdf"]) or ""
@@ -351,8 +366,12 @@ def _answer(name: str, value: str, number: int, facts: Facts) -> None:
         facts.say("torch cuda", value.split()[0].strip("'\""), number, "program")
     elif name == "torch.version.hip" and re.match(r"None\b|\d\.\d", value):
         facts.say("torch hip", value.split()[0].strip("'\""), number, "program")
-    elif name == "torch.cuda.is_available" and (said := re.match(r"(True|False)\b", value)):
-        facts.say("available", said[1], number, "program")
+    elif name == "torch.cuda.is_available" and (
+        said := re.match(
+            r"(?i)(?:(?:i get|it (?:is|returns|gives|says|prints)|returns|gives|->|=>) ?)?(true|false)\b", value
+        )
+    ):
+        facts.say("available", said[1].title(), number, "program")
     elif name == "torch.cuda.get_device_name" and 3 < len(value) < 80 and "Error" not in value:
         facts.gpus.append(NamedGpu(number, "program", name=value))
     elif name == "torch.cuda.get_arch_list" and (

@@ -17,22 +17,27 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ToldCircumstance
 
 _ABOUT_GPUS = re.compile(
-    r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|nouveau|geforce|radeon"
+    r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|rock-dkms"
+    r"|nouveau|geforce|radeon"
     r"|[rg]tx|torch|ollama|comfyui|to (?:the )?cpu)\b"
-    r"|显卡|видеокарт|grafikkarte|tarjeta|placa de v|onnxruntime",
+    r"|onnxruntime|cublas|cudnn|\bdevice[- ]plugin\b",
     re.ASCII,
 )
 _COMPLAINS = re.compile(
     r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br[eo]ak\w*"
     r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|missing|gone|dead"
-    r"|disappear\w*|nothing|no (?:gpus?|devices?)|unknown|hangs?|stuck|only|(?:have to|must) (?:reboot|restart))\b",
+    r"|disappear\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck|only|false"
+    r"|(?:have to|must) (?:reboot|restart))\b",
     re.ASCII,
+)
+_NO_COMPLAINT = re.compile(
+    r"\b(?:without|no|any) (?:any |further |more )?(?:problems?|issues?|errors?|trouble|bugs?)\b"
 )
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
     r"|works? (?:again|now|fine|for me)|(?:did|does) the trick|workaround|restor(?:es|ed)"
     r"|(?<!you )(?:had|have|has|needs?|needed) to|(?<!you )must"
-    r"|got (?:it|this|that|things|everything) (?:working|to work|running))\b|解决了|可以了",
+    r"|got (?:it|this|that|things|everything) (?:working|to work|running))\b|可以了",
     re.ASCII,
 )
 """What is said of a remedy."""
@@ -41,13 +46,15 @@ _MARKS = str.maketrans("", "", "*`")
 """Of Markdown."""
 _PRINTED = re.compile(
     r"\s*(?:(?:time=\S+ )?level=\w+ |(?:\w+\.)*\w+(?:Error|Exception|Warning): |(?:\$|#|>>>) "
+    r"|.{0,200}\bprint\(f?[\"']"
     r"|\[(?!(?i:bug|issue|question|help|feature|request|usage|doc|support)\b)[^\]]{1,60}\] )"
 )
 """What a program prints, or a person types into a shell."""
 _TO_REPRODUCE = re.compile(r"(?i)(?:#{1,6} |\*\*)(?:\d{1,2}\. )?(?:(?:how|(?:exact )?steps) to )?reproduc")
 """A heading above steps that lead to the fault; none of them is a remedy."""
 _FORM_HEADING = re.compile(r"(?:#{1,6} |\*\*)\S")
-_FEWEST_SPACES = 2
+_TAG = re.compile(r"^\[([^\]]{1,60})\] ?")
+_FEWEST_SPACES, _MANY_SPACES = 2, 20
 _WITHOUT_SPACES = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 """Letters of languages that write none."""
 _MOST_PLACES = 200
@@ -60,15 +67,20 @@ _SHORT = 500
 """Characters of a text that is about one matter: what it complains of may stand anywhere in it."""
 
 
-def read_told(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
-    """The circumstances of the matrix that the lines tell, each once."""
-    texts = [line.text.translate(_MARKS) if _is_sentence(_untitled(line)) else "" for line in _not_of_commands(lines)]
+def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
+    """The circumstances of the matrix that the lines tell, each once. They are looked for in the English words for
+    the lines, and told as they stand in the text."""
+    texts = [
+        line.text.translate(_MARKS) if _is_sentence(_untitled(line)) else "" for line in _not_of_commands(in_english)
+    ]
     advice = list(_not_to_reproduce(lines, texts))
     lowered = "\n".join(texts).lower()
+    whole = "\n".join(line.text for line in in_english).lower()
     for row in matrix.tables.told_circumstances:
         places = tuple(lines_with(row.signs, lowered))
         found = list(_told(row, lines, advice if row.remedy else texts, places[:_MOST_PLACES]))
-        if found and not (row.unless and re.search(row.unless, lowered)) and re.search(row.beside, lowered):
+        other = row.unless and re.search(row.unless, lowered, re.ASCII)
+        if found and not other and re.search(row.beside, whole, re.ASCII):
             facts.told.append(found[-1])
 
 
@@ -91,14 +103,17 @@ def _not_of_commands(lines: tuple[Line, ...]) -> Iterator[Line]:
 
 
 def _untitled(line: Line) -> str:
-    """A line; the first one without the mark of a title, which elsewhere is also the prompt of root."""
-    return line.text.lstrip("# ") if line.number == 1 else line.text
+    """A line; the first one without the marks of a title, which elsewhere are also what a program prints."""
+    return _TAG.sub(r"\1 ", line.text.lstrip("# "), count=1) if line.number == 1 else line.text
 
 
 def _is_sentence(text: str) -> bool:
     """Whether a person may have written the line: a few words, no table, no log."""
-    words = text.count(" ") >= _FEWEST_SPACES or _WITHOUT_SPACES.search(text) is not None
-    return words and "   " not in text.strip() and not _PRINTED.match(text) and not is_hypothetical(text)
+    spaces = text.count(" ")
+    words = spaces >= _FEWEST_SPACES or _WITHOUT_SPACES.search(text) is not None
+    columns = len(re.findall(r"\S {3,}(?=\S)", text))
+    table = columns > (spaces > _MANY_SPACES)  # a long sentence may quote one
+    return words and not table and not _PRINTED.match(text) and not is_hypothetical(text)
 
 
 def _told(
@@ -114,14 +129,17 @@ def _told(
         found = pattern.search(around)
         if found is None:
             continue
-        text = line if pattern.search(line.lower()) else around
+        alone = pattern.search(line.lower()) is not None
+        said = lines[place : place + 1] if alone else lines[max(0, place - 1) : place + 2]
         near = around[max(0, found.start() - _AROUND) : found.end() + _AROUND]
         if row.remedy and not _helped(" ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()):
             continue
         near = whole or near
-        about = row.where or _ABOUT_GPUS.search(near)  # of the former the facts name the GPU
-        complains = row.remedy or bool(about and (row.alone or _COMPLAINS.search(near)))
-        yield Told(row.id, text.strip().lstrip("#-* ")[:300], lines[place].number, complains)
+        # Of the first two the facts, or the words beside it, name the GPU.
+        about = row.where or (row.alone and row.beside) or _ABOUT_GPUS.search(near)
+        complains = row.remedy or bool(about and (row.alone or _COMPLAINS.search(_NO_COMPLAINT.sub("", near))))
+        text = " ".join(one.text.translate(_MARKS).strip() for one in said).strip()
+        yield Told(row.id, text.lstrip("#-* ")[:300], lines[place].number, complains)
         if complains:
             return
 

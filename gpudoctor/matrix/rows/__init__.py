@@ -43,6 +43,7 @@ from gpudoctor.matrix.rows.images import (
 )
 from gpudoctor.matrix.rows.issues import (
     ErrorPattern,
+    ForeignWords,
     IssueCondition,
     IssuePackage,
     IssueVariable,
@@ -125,6 +126,7 @@ __all__ = [
     "ErrorPattern",
     "ExtensionBuild",
     "FirmwarePackage",
+    "ForeignWords",
     "Framework",
     "FrameworkBuild",
     "FrameworkVariable",
@@ -255,6 +257,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     log_patterns: tuple[LogPattern, ...] = ()
     error_patterns: tuple[ErrorPattern, ...] = ()
     told_circumstances: tuple[ToldCircumstance, ...] = ()
+    foreign_words: tuple[ForeignWords, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
     known_issues: tuple[KnownIssue, ...] = ()
 
@@ -326,6 +329,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "log_patterns": ("id",),
     "error_patterns": ("id",),
     "told_circumstances": ("id",),
+    "foreign_words": ("english",),
     "xids": ("xid",),
     "known_issues": ("id",),
 }

@@ -173,3 +173,16 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     workaround: str
     example: str
     counterexamples: tuple[str, ...] = ()
+
+
+class ForeignWords(Row, frozen=True, kw_only=True):
+    """What other languages call a thing that people tell of. Sentences are read with the English words in its place,
+    so that each circumstance is known in every language of this table. Rows count in their order."""
+
+    english: str
+    """What stands in its place; \\1 is the first group of the pattern."""
+    signs: tuple[str, ...]
+    """Small letters; every match holds one of them."""
+    pattern: str
+    """In small letters; letters of all scripts belong to words."""
+    example: str
