@@ -16,6 +16,7 @@ from gpudoctor.matrix.rows.amd import (
     RocmBlas,
     RocmDriverWindow,
     RocmRelease,
+    WslRuntime,
     WslSupport,
 )
 from gpudoctor.matrix.rows.gpus import (
@@ -173,6 +174,7 @@ __all__ = [
     "VgpuSeries",
     "WheelIndex",
     "WheelIndexOverride",
+    "WslRuntime",
     "WslSupport",
     "XidMeaning",
     "check_template",
