@@ -184,8 +184,8 @@ def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport | None) -
 
     folder = quote(posixpath.join(torch.path, "lib")) if torch.path else f'"$({_WHERE_TORCH_IS})"/lib'
     system = (
-        f"Install AMD's ROCm {torch.rocm} for WSL (`amdgpu-install --usecase=wsl,rocm --no-dkms`), and delete torch's "
-        f"own runtime, so that the system's is loaded:\nrm {folder}/{WHEEL_RUNTIME}*"
+        f"Install AMD's ROCm {torch.rocm} for WSL (`amdgpu-install --usecase=wsl,rocm --no-dkms`), and delete "
+        f"torch's own runtime, so that the system's is loaded:\nrm {folder}/{WHEEL_RUNTIME}*"
     )
     newer = (
         "Install librocdxg (github.com/ROCm/librocdxg/releases) and a torch of ROCm 7.2 or newer; with ROCm before "
