@@ -515,6 +515,13 @@ def test_described_gpus_that_go_together_are_no_problem(one: str, other: str) ->
     assert json.loads(result.stdout)["verdict"] == "ok"
 
 
+@pytest.mark.parametrize(("gpu", "why"), [("MI300X", ""), ("RX 7900 XTX", ""), ("8060S", "is not known to have")])
+def test_rocblas_of_rocm_7_0_has_the_targets_of_the_releases_around_it(gpu: str, why: str) -> None:
+    _, data = described("--gpu", gpu)
+    (row,) = [row for row in data["rejected"] if (row["torch"], row["build"]) == ("2.10.0", "rocm7.0")]
+    assert why in row["why"] if why else "rocBLAS" not in row["why"]
+
+
 # --- WSL -------------------------------------------------------------------------------------------
 
 WSL = ("--kernel", "6.6.87.2-microsoft-standard-WSL2")

@@ -61,6 +61,8 @@ class RocmBlas(Row, frozen=True, kw_only=True):
     rocm: str
     rocblas: tuple[str, ...] | None = None
     rocblas_basis: Basis = "unknown"
+    rocblas_open: tuple[str, ...] = ()
+    """Targets for which that list leaves it open."""
     hipblaslt: tuple[str, ...] | None = None
     hipblaslt_basis: Basis = "unknown"
 
