@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from msgspec.structs import replace
 
 from gpudoctor.finding import Fix, Manual, ReinstallPackage, RemovePackage, ReplacePackage
-from gpudoctor.frameworks.others import in_one_folder, parts_of, written_again
+from gpudoctor.frameworks.others import in_one_folder, parts_here, written_again
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
 from gpudoctor.isa import Answer, capability
@@ -233,7 +233,7 @@ def _in_the_way(situation: Situation, build: FrameworkBuild, installed: Installe
     if installed and installed.build and installed.build.package not in (build.install, build.package):
         yield installed.build.package
         package = situation.machine.installed(installed.build.package)
-        yield from (name for name in (parts_of(package) if package else ()) if situation.machine.installed(name))
+        yield from parts_here(situation, package) if package else ()
     there = installed.distribution.name if installed and installed.distribution else ""
     if there not in ("", build.install, build.package, *build.beside):
         yield there

@@ -62,6 +62,8 @@ class FrameworkBuild(Row, frozen=True, kw_only=True):
     """The distribution that makes it this build."""
     version: str | None = None
     """PEP 440 specifier of that distribution."""
+    parts: tuple[str, ...] = ()
+    """Distributions that come and go with it."""
     file: str = ""
     """A library of the build below site-packages; without it, this is the CPU build."""
     vendor: Literal["nvidia", "amd"]
