@@ -455,6 +455,19 @@ def test_a_gpu_that_rocm_on_wsl_does_not_serve():
     assert below_torch(machine) == [("rocm-wsl-unsupported", "error")]
 
 
+@pytest.mark.parametrize("version", ["2.9.1+rocm6.4", "2.1.0+rocm5.6", "2.14.1+rocm7.14"])
+@pytest.mark.parametrize("gfx", ["gfx1030", "gfx1031", "gfx1102", "gfx906"])
+def test_a_gpu_that_no_release_serves_in_wsl_gets_no_other_torch(version, gfx):
+    gpu = amd_gpu(f"AMD GPU {gfx}", gfx, bdf=None, kfd_node=None)
+    machine = with_torch(rocm_wsl(version, gpu), own_hsa_runtime=True)
+    assert [item for item in told(machine) if item[1] == "error"] == [("rocm-wsl-unsupported", "error")]
+    assert [fix.title for fix in first(machine).fixes] == ["Run on native Linux or Windows"]
+    # Beside a GPU that ROCm supports there it is only left out.
+    other = amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100", bdf=None, kfd_node=None)
+    both = change(rocm_wsl("2.11.0+rocm7.2", variables={"HSA_ENABLE_DXG_DETECTION": "1"}), gpus=(other, gpu))
+    assert [item for item in told(both) if item[1] != "note"] == []
+
+
 @pytest.mark.parametrize(("name", "excluded"), [("AMD Radeon RX 7700", True), ("AMD Radeon RX 7800 XT", False)])
 def test_products_that_amd_leaves_out_by_name(name, excluded):
     gpu = amd_gpu(name, "gfx1101", bdf=None, kfd_node=None)

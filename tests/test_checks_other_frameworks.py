@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpudoctor.finding import RemovePackage
 from gpudoctor.machine import Distribution, known
 from tests.support.check_cases import found, remedies
 from tests.support.machines import amd_machine, change, nvidia_machine, torch, with_environment
@@ -74,6 +75,37 @@ def test_one_package_of_onnx_runtime_is_silent(packages):
 def test_a_plugin_of_jax_has_the_release_of_jaxlib(jaxlib, plugin, silent):
     machine = nvidia_machine(packages={"jaxlib": jaxlib, "jax-cuda12-plugin": plugin, "jax-cuda12-pjrt": plugin})
     assert (found(machine, "jax-plugin-mismatch") == []) is silent
+
+
+_TWO = {f"jax-cuda{cuda}-{part}": "0.8.1" for cuda in (12, 13) for part in ("plugin", "pjrt")}
+
+
+@pytest.mark.parametrize(
+    ("driver", "patient", "removed"),
+    [
+        ("580.95.05", None, "jax-cuda12"),
+        ("580.95.05", torch("2.9.1+cu128"), "jax-cuda13"),
+        ("580.95.05", torch("2.9.1+cu130"), "jax-cuda12"),
+        ("550.54.14", None, "jax-cuda13"),
+    ],
+)
+def test_plugins_of_two_cudas_are_a_warning_and_one_of_them_goes_whole(driver, patient, removed):
+    machine = nvidia_machine(driver=driver, torch=patient, packages={"jax": "0.8.1", "jaxlib": "0.8.1", **_TWO})
+    (problem,) = found(machine, "jax-plugins-of-two-cudas")
+    assert problem.severity == "warning"
+    assert {remedy.name for remedy in problem.fixes[0].remedies} == {f"{removed}-plugin", f"{removed}-pjrt"}
+    alone = {name: version for name, version in _TWO.items() if not name.startswith(removed)}
+    machine = nvidia_machine(driver=driver, packages={"jax": "0.8.1", "jaxlib": "0.8.1", **alone})
+    assert found(machine, "jax-plugins-of-two-cudas") == []
+
+
+def test_a_plugin_that_was_only_described_goes_with_its_pjrt():
+    packages = {"jax": "0.8.1", "jaxlib": "0.8.1", "jax-cuda13-plugin": "0.8.1", "jax-cuda13-pjrt": "0.8.1"}
+    machine = nvidia_machine(driver="550.54.14", torch=None, packages=packages)
+    (problem,) = found(machine, "driver-too-old")
+    fix = next(fix for fix in problem.fixes if "JAX" in fix.title)
+    removed = [remedy.name for remedy in fix.remedies if isinstance(remedy, RemovePackage)]
+    assert removed == ["jax-cuda13-plugin", "jax-cuda13-pjrt"]
 
 
 def test_a_rocm_plugin_has_releases_of_its_own():

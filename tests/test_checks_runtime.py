@@ -17,6 +17,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from tests.support.check_cases import found
 from tests.support.judging import finding, fixes, judged, questions, remedies, severity, told
 from tests.support.machines import (
     LIB,
@@ -563,6 +564,26 @@ def test_an_older_libstdcxx_leaves_with_the_variable_that_brings_it():
 def test_rocm_against_the_kernel_driver(module, build, weight):
     machine = with_stack(amd_machine(torch=torch(build)), module=known(module, "/sys/module/amdgpu/version"))
     assert severity(machine, "rocm-version-mismatch") == weight
+
+
+@pytest.mark.parametrize(
+    ("module", "build", "said"),
+    [
+        ("6.3.6", "2.14.1+rocm7.14", "that of ROCm 6.0.0"),
+        ("5.18.13", "2.14.1+rocm7.14", "older than that of ROCm 6.0.0"),
+        ("6.7.0", "2.14.1+rocm7.14", "older than that of ROCm 6.2.0"),
+        ("6.3.6", "2.4.1+rocm6.0", ""),
+        ("6.7.0", "2.9.1+rocm6.3", ""),
+        ("5.18.13", "2.1.0+rocm5.6", ""),
+        ("6.16.6", "2.14.1+rocm7.14", ""),
+    ],
+)
+def test_a_kernel_driver_whose_number_no_row_has_is_older_than_the_next_one(module, build, said):
+    machine = with_stack(amd_machine(torch=torch(build)), module=known(module, "/sys/module/amdgpu/version"))
+    problems = found(machine, "rocm-version-mismatch")
+    assert [said in problem.message for problem in problems] == ([True] if said else [])
+    for problem in problems if said.startswith("older") else ():
+        assert "InstallRocmDriver" in remedies(problem)
 
 
 def test_another_rocm_in_opt_is_normal_and_one_forced_by_ld_preload_is_not():

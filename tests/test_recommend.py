@@ -513,3 +513,36 @@ def test_described_gpus_that_go_together_are_no_problem(one: str, other: str) ->
         gpudoctor, ["whatif", "--gpu", one, "--gpu", other, "--format", "json"], standalone_mode=False
     )
     assert json.loads(result.stdout)["verdict"] == "ok"
+
+
+@pytest.mark.parametrize(("gpu", "why"), [("MI300X", ""), ("RX 7900 XTX", ""), ("8060S", "is not known to have")])
+def test_rocblas_of_rocm_7_0_has_the_targets_of_the_releases_around_it(gpu: str, why: str) -> None:
+    _, data = described("--gpu", gpu)
+    (row,) = [row for row in data["rejected"] if (row["torch"], row["build"]) == ("2.10.0", "rocm7.0")]
+    assert why in row["why"] if why else "rocBLAS" not in row["why"]
+
+
+# --- WSL -------------------------------------------------------------------------------------------
+
+WSL = ("--kernel", "6.6.87.2-microsoft-standard-WSL2")
+
+
+@pytest.mark.parametrize("gpu", ["RX 6700 XT", "RX 6800", "RX 7600", "RX 580", "MI100"])
+def test_no_torch_and_no_override_reaches_a_gpu_that_rocm_does_not_support_in_wsl(gpu: str) -> None:
+    code, data = described("--gpu", gpu, *WSL)
+    assert (code, [choice["level"] for choice in data["choices"]]) == (1, ["cpu"])
+    assert [fix["title"] for fix in data["otherwise"]] == ["Run on native Linux or Windows"]
+
+
+def test_a_build_for_wsl_comes_with_what_it_needs_there() -> None:
+    code, data = described("--gpu", "RX 7900 XTX", *WSL)
+    of_rocm = [choice for choice in data["choices"] if choice["level"] == "native"]
+    assert code == 0
+    assert all(any("librocdxg" in why for why in choice["why"]) for choice in of_rocm)
+    assert {"HSA_ENABLE_DXG_DETECTION": "1"} in [choice["env"] for choice in of_rocm]
+    whys = {f"{row['torch']}+{row['build']}": row["why"] for row in data["rejected"]}
+    assert whys["2.9.1+rocm6.4"].startswith("the ROCm runtime in it finds no GPU inside WSL")
+    assert whys["2.2.2+rocm5.6"] == whys["2.9.1+rocm6.4"]
+    assert whys["2.12.1+rocm7.2"].startswith("known issue: these wheels bring librocprofiler-sdk")
+    _, native = described("--gpu", "RX 7900 XTX", "--kernel", "6.14.0-37-generic")
+    assert not any("WSL" in json.dumps(choice) for choice in native["choices"])

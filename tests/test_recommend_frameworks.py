@@ -85,8 +85,8 @@ def test_what_is_not_measured_is_not_called_native():
 
 def test_the_python_decides_too():
     _, answer = run("jax", "--gpu", "RTX 3060", "--driver", "580.95.05", "--python-version", "3.10")
-    assert packages(answer) == ["jax"]
-    assert "Python 3.10" in why_not(answer, "jax[cuda12]")
+    assert packages(answer) == ["jax[cuda12]==0.6.2", "jax"]
+    assert "no wheel for Python 3.10 in its newest release" in why_not(answer, "jax[cuda13]")
 
 
 def test_a_framework_that_nobody_knows_is_told():
@@ -94,3 +94,59 @@ def test_a_framework_that_nobody_knows_is_told():
         run("jaxx", "--gpu", "RTX 3060")
     with pytest.raises(click.UsageError, match="torch alone"):
         run("jax", "--gpu", "RTX 3060", "--with", "torchvision")
+
+
+@pytest.mark.parametrize(
+    ("framework", "gpu", "python", "package"),
+    [
+        ("jax", "RTX 4090", "3.11", "jax[cuda13]==0.10.2"),
+        ("jax", "MI300X", "3.11", "jax-rocm7-plugin==0.10.2"),
+        ("vllm", "RTX 4090", "3.10", "vllm==0.31.0"),
+        ("onnxruntime", "MI300X", "3.10", "onnxruntime-migraphx==1.24.2"),
+    ],
+)
+def test_an_older_release_is_proposed_to_a_python_that_the_newest_has_no_wheel_for(framework, gpu, python, package):
+    code, answer = run(framework, "--gpu", gpu, "--python-version", python)
+    assert (code, packages(answer)[0]) == (0, package)
+    assert any(f"has no wheel for Python {python}" in why for why in answer["choices"][0]["why"])
+
+
+@pytest.mark.parametrize(("framework", "image"), [("vllm", "vllm/vllm-openai-rocm"), ("sglang", "lmsysorg/sglang")])
+def test_what_comes_as_an_image_is_named(framework, image):
+    code, answer = run(framework, "--gpu", "MI300X")
+    assert (code, answer["choices"][0]["level"]) == (0, "manual")
+    assert image in answer["choices"][0]["why"][0]
+    code, answer = run(framework, "--gpu", "RX 580")
+    assert (code, answer["choices"]) == (1, [])
+
+
+def test_what_no_index_has_is_installed_by_its_own_instructions():
+    code, answer = run("rapids", "--gpu", "T4")
+    assert code == 0
+    assert "cudf-cu13" in answer["choices"][0]["why"][0]
+
+
+@pytest.mark.parametrize(
+    ("framework", "gpu", "python", "code"),
+    [
+        ("onnxruntime", "RX 480", "3.12", 3),
+        ("onnxruntime", "MI300X", "3.12", 0),
+        ("llama-cpp", "RX 480", "3.12", 3),
+        ("tensorflow", "K80", "3.11", 0),  # the wheel of 2.14.1 has sm_35
+    ],
+)
+def test_a_build_of_which_nobody_knows_that_it_runs_on_the_gpu_is_no_best_build(framework, gpu, python, code):
+    assert run(framework, "--gpu", gpu, "--python-version", python)[0] == code
+    command = ["recommend", "--framework", framework, "--gpu", gpu, "--python-version", python]
+    shown = CliRunner().invoke(gpudoctor, command, standalone_mode=False).stdout
+    assert ("Best" in shown) is (code == 0)
+    assert ("is known to work with" in shown) is (code == 3)
+
+
+def test_known_issues_of_a_build_are_told_with_it():
+    code, answer = run("tensorflow", "--gpu", "RTX 5090", "--driver", "580.95.05")
+    assert code == 0
+    assert any("XLA of this TensorFlow cannot compile" in why for why in answer["choices"][0]["why"])
+    assert why_not(answer, "tensorflow[and-cuda] 2.17.1").startswith("known issue: these TensorFlow wheels")
+    _, other = run("tensorflow", "--gpu", "RTX 4090", "--driver", "580.95.05")
+    assert not any("known issue" in why for why in other["choices"][0]["why"])

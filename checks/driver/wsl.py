@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import posixpath
-import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged, Severity
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.rows import WslSupport
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, nvml_status
-from gpudoctor.situation.wsl import UPDATE_WINDOWS, WHEEL_RUNTIME, dxg_opens, looks_behind_dxg, of_another_vendor
+from gpudoctor.situation.wsl import (
+    OUTSIDE_WSL,
+    UPDATE_WINDOWS,
+    WHEEL_RUNTIME,
+    dxg_opens,
+    looks_behind_dxg,
+    never_in_wsl,
+    of_another_vendor,
+    refused_in_wsl,
+)
+
+NEVER_IN_WSL = ("ROCm/legacy-rocm-build#4503", "ROCm/legacy-rocm-build#5030")
 
 
 @check("GPD120", "wsl-driver", "driver")
@@ -123,7 +133,18 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     row, trial = situation.matrix.wsl_rocm(torch.rocm), torch.trial.value
     if (trial and trial.device_count) or dxg_opens(situation) is False or of_another_vendor(situation):
         return
-    if row is not None and row.runtime != "wheel" and torch.own_hsa_runtime and not _runtime_replaced(torch):
+    gpus = machine.of_vendor("amd")
+    never = tuple(gpu for gpu in gpus if never_in_wsl(situation, gpu))
+    if gpus and never == gpus:
+        for gpu in {gpu.name: gpu for gpu in gpus}.values():
+            message = (
+                f"No release of ROCm supports {gpu.name} ({gpu.arch.value}) inside WSL, and an override does not "
+                "change that."
+            )
+            yield _not_on_wsl(situation, gpu.name, message, NEVER_IN_WSL)
+        return
+    runtime = situation.matrix.wsl_runtime(torch.rocm)
+    if runtime != "wheel" and torch.own_hsa_runtime and not _runtime_replaced(torch):
         yield _blind_runtime(situation, torch, row)
         return
     hsa = machine.amd.hsa.value
@@ -133,14 +154,17 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
         why = "no file of WSL names the GPU behind /dev/dxg: its ROCm runtime does, at level driver"
         yield NotJudged(why=why, matters=True)
     system = machine.system.os.value
-    for gpu in machine.of_vendor("amd"):
-        excluded = row is not None and any(_is_product(name, gpu.name) for name in row.excluded_names)
-        if row is not None and gpu.arch.known and ((row.gfx and gpu.arch.value not in row.gfx) or excluded):
-            yield _not_on_wsl(situation, f"{gpu.name} ({gpu.arch.value})", f"ROCm {torch.rocm}", (row.source,))
+    refused = [gpu for gpu in gpus if refused_in_wsl(situation, torch.rocm or "", gpu)]
+    severity: Severity = "error" if len(refused) == len(gpus) else "note"
+    for gpu in refused:
+        message = f"ROCm {torch.rocm} inside WSL does not support {gpu.name} ({gpu.arch.value})."
+        yield _not_on_wsl(situation, gpu.name, message, (row.source,) if row else NEVER_IN_WSL, severity)
     if hsa and hsa.status and system is not None and system.id != "ubuntu":
-        yield _not_on_wsl(situation, system.name or system.id, f"ROCm {torch.rocm}", ())
+        what = system.name or system.id
+        yield _not_on_wsl(situation, what, f"ROCm {torch.rocm} inside WSL does not support {what}.", ())
     elif hsa and hsa.status and not machine.of_vendor("amd") and looks_behind_dxg(situation) is not False:
-        yield _not_on_wsl(situation, "this GPU, or this Windows driver", f"ROCm {torch.rocm}", ())
+        what = "this GPU, or this Windows driver"
+        yield _not_on_wsl(situation, what, f"ROCm {torch.rocm} inside WSL does not support {what}.", ())
 
 
 def _runtime_replaced(torch: Torch) -> bool:
@@ -154,14 +178,14 @@ _WHERE_TORCH_IS = (
 """Prints its folder and does not import it."""
 
 
-def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport) -> Finding:
+def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport | None) -> Finding:
     """The runtime inside torch looks for GPUs in /dev/kfd, which WSL does not have."""
     from shlex import quote
 
     folder = quote(posixpath.join(torch.path, "lib")) if torch.path else f'"$({_WHERE_TORCH_IS})"/lib'
     system = (
-        f"Install AMD's ROCm {row.rocm} for WSL (`amdgpu-install --usecase=wsl,rocm --no-dkms`), and delete torch's "
-        f"own runtime, so that the system's is loaded:\nrm {folder}/{WHEEL_RUNTIME}*"
+        f"Install AMD's ROCm {torch.rocm} for WSL (`amdgpu-install --usecase=wsl,rocm --no-dkms`), and delete "
+        f"torch's own runtime, so that the system's is loaded:\nrm {folder}/{WHEEL_RUNTIME}*"
     )
     newer = (
         "Install librocdxg (github.com/ROCm/librocdxg/releases) and a torch of ROCm 7.2 or newer; with ROCm before "
@@ -181,26 +205,19 @@ def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport) -> Findi
             Evidence("torch.rocm", torch.rocm or "", torch.source),
         ),
         fixes=(
-            *((exchange,) if row.runtime == "system" else ()),
+            *((exchange,) if row and row.runtime == "system" else ()),
             Fix("Use a torch of ROCm 7.2 or newer", (Manual(newer, risk="replaces"),)),
         ),
-        refs=(row.source,),
+        refs=(row.source,) if row else (),
     )
 
 
-def _is_product(listed: str, name: str) -> bool:
-    """Whether a GPU's name ends in a listed product name ("RX 7700", not "RX 7700 XT")."""
-    return re.search(rf"(^|\s){re.escape(listed)}$", name, re.IGNORECASE) is not None
-
-
-def _not_on_wsl(situation: Situation, what: str, release: str, refs: tuple[str, ...]) -> Finding:
-    text = (
-        "Use native Linux or PyTorch for Windows with this GPU. Inside WSL, use Ubuntu 22.04 or 24.04 with a GPU and "
-        "a release from AMD's WSL list."
-    )
+def _not_on_wsl(
+    situation: Situation, what: str, message: str, refs: tuple[str, ...], severity: Severity = "error"
+) -> Finding:
     return Finding(
-        severity="error",
-        message=f"{release} inside WSL does not support {what}.",
+        severity=severity,
+        message=message,
         saw=what,
         want="what AMD lists for ROCm on WSL",
         subject="ROCm on WSL",
@@ -209,7 +226,7 @@ def _not_on_wsl(situation: Situation, what: str, release: str, refs: tuple[str, 
             Evidence.of("system.wsl", situation.machine.system.wsl),
             Evidence.of("amd.hsa", situation.machine.amd.hsa),
         ),
-        fixes=(Fix("Run on native Linux or Windows", (Manual(text, elsewhere=True),)),),
+        fixes=(OUTSIDE_WSL,),
         refs=refs,
         supersedes=("rocm-wsl-dxg-env",),
     )

@@ -1,4 +1,5 @@
-"""Packages of other frameworks that do not go together (GPD443, GPD444, GPD462, GPD472)."""
+"""Packages of other frameworks that do not go together (GPD443, GPD444, GPD448,
+GPD462, GPD472)."""
 
 from __future__ import annotations
 
@@ -142,19 +143,66 @@ def _to_keep(situation: Situation, row: SharedFiles, group: list[Distribution]) 
         majors = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.cuda}
         wanted = [one for one in group if one.name.rpartition("-cu")[2] in majors]
         return wanted[0] if len(wanted) == 1 else None
+    return _for_the_gpus(situation, row.framework, group)
+
+
+def _for_the_gpus(situation: Situation, framework: str, group: list[Distribution]) -> Distribution | None:
+    """The package of a framework's build for the usable GPUs, best as above; None if there is none."""
     from gpudoctor.frameworks.gpu_builds import cuda_in_wheels, runs_here
 
-    builds = {build.package: build for build in situation.matrix.builds_of(row.framework)}
+    builds = {build.package: build for build in situation.matrix.builds_of(framework)}
     vendors = {gpu.vendor for gpu in situation.usable} or {"nvidia", "amd"}
     fitting = [one for one in group if one.name in builds and builds[one.name].vendor in vendors]
     runs = [one for one in fitting if runs_here(situation, builds[one.name])] or fitting
     brought = cuda_in_wheels(situation)
+    of_torch = figures(situation.torch.cuda)[0] if situation.torch and situation.torch.cuda else None
 
-    def order(one: Distribution) -> tuple[bool, tuple[int, ...]]:
+    def order(one: Distribution) -> tuple[bool, bool, tuple[int, ...]]:
         cuda = figures(builds[one.name].cuda or "0")
-        return cuda[0] in brought, cuda
+        return cuda[0] == of_torch, cuda[0] in brought, cuda
 
     return max(runs, key=order, default=None)
+
+
+@check("GPD448", "jax-plugins-of-two-cudas", "packages", framework="jax")
+def jax_plugins_of_two_cudas(situation: Situation) -> Verdicts:
+    """JAX has GPU plugins for two releases of CUDA.
+
+    ## Why it matters
+    JAX loads every plugin, and each registers itself for the same devices. The second fails: "ALREADY_EXISTS:
+    PJRT_Api already exists for device type cuda". Which one comes first is chance: it may be the one that the driver
+    does not run.
+
+    ## How it is judged
+    Two of the packages jax-cuda12-plugin, jax-cuda13-plugin and the like are installed, or two of their pjrt
+    packages, which hold the library. It is a note on a machine without a usable GPU.
+
+    ## Fix safety
+    Keeps the plugin that the driver runs; of two, that of torch's CUDA, else that of the CUDA in the environment,
+    else the newer one. The other plugin and its pjrt are removed.
+    """
+    by_cuda: dict[str, list[Distribution]] = {}
+    for one in situation.machine.packages:
+        if re.fullmatch(_PLUGIN, one.name):
+            by_cuda.setdefault(one.name.rpartition("-")[0], []).append(one)
+    if len(by_cuda) < 2:
+        return
+    firsts = [max(group, key=lambda one: one.name.endswith("-plugin")) for group in by_cuda.values()]
+    keep = _for_the_gpus(situation, "jax", firsts)
+    family = keep.name.rpartition("-")[0] if keep else ""
+    others = [one for name, group in by_cuda.items() if name != family for one in group]
+    removals = tuple(RemovePackage(one.name, why=f"{keep.name} is for the same GPUs") for one in others if keep)
+    yield Finding(
+        severity="warning" if situation.usable else "note",
+        message=f"JAX has plugins for two releases of CUDA: {' and '.join(one.name for one in firsts)}. It loads "
+        "both, and the second one fails (PJRT_Api already exists for device type cuda).",
+        saw=" and ".join(one.name for one in firsts),
+        want=f"only {keep.name}" if keep else "one of them",
+        subject=f"{keep.name} {keep.version}" if keep else firsts[0].name,
+        evidence=tuple(_evidence(one) for group in by_cuda.values() for one in group),
+        fixes=(Fix(f"Keep only {keep.name}", removals),) if keep else (),
+        refs=("jax-ml/jax jax_plugins/cuda/__init__.py",),
+    )
 
 
 @check("GPD444", "jax-plugin-mismatch", "packages", framework="jax")

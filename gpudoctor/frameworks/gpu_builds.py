@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.finding import Fix, Manual, ReinstallPackage, RemovePackage, ReplacePackage
-from gpudoctor.frameworks.others import in_one_folder, parts_of, written_again
+from gpudoctor.frameworks.others import in_one_folder, parts_here, written_again
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
 from gpudoctor.isa import Answer, capability
@@ -68,6 +68,16 @@ def builds_for(situation: Situation, name: str, gpus: tuple[Gpu, ...]) -> tuple[
     return tuple(sorted(rows, key=order))
 
 
+def known_to_run(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
+    """Whether it is known that a build which may support a GPU does: by its code, by what its publisher supports, or,
+    where it has no GPU code itself, by AMD's list for ROCm."""
+    if build.archs:
+        return answer(situation, build, gpu).runs == "yes"
+    if build.vendor == "nvidia":
+        return bool(build.least)
+    return any(gpu.arch.value in row.gfx for row in situation.matrix.tables.rocm_releases)
+
+
 def runs_here(situation: Situation, build: FrameworkBuild) -> bool:
     """Whether the driver is not too old for it."""
     return build.cuda is None or driver_verdict(situation, build.cuda) != "too-old"
@@ -101,7 +111,8 @@ def for_cuda(situation: Situation, framework: InstalledFramework, wanted: Collec
     own = figures((framework.build.cuda if framework.build else None) or "0")[0]
     for build in builds_for(situation, framework.name, situation.usable) if own not in wanted else ():
         if build.cuda and figures(build.cuda)[0] in wanted and runs_here(situation, build):
-            fix = install(situation, framework, build, _version(framework, build) or build.newest)
+            version = _version(situation, framework, build) or release_for(situation, build)
+            fix = install(situation, framework, build, version)
             if fix is not None:
                 yield fix
 
@@ -126,9 +137,9 @@ def install(
 ) -> Fix | None:
     """The fix that installs a GPU build of the framework in its version, or another, with its libraries; None if no
     index has one. What owns the same files goes first."""
-    version = version or _version(framework, build)
+    version = version or _version(situation, framework, build)
     another = version != public_version(framework.version)
-    if version is None or (another and not build.releases and not has_wheel(situation, build)):
+    if version is None or (another and not build.releases and release_for(situation, build) is None):
         return None
     *removals, new = remedies(situation, framework.title, build, version, framework)
     again: tuple[ReinstallPackage, ...] = ()
@@ -219,9 +230,11 @@ def _three(version: str) -> tuple[int, ...]:
     return found + (0,) * (3 - len(found))
 
 
-def has_wheel(situation: Situation, build: FrameworkBuild) -> bool:
-    """Whether its newest release has one for the examined Python."""
-    return not build.pythons or situation.python is None or situation.python in build.pythons
+def release_for(situation: Situation, build: FrameworkBuild) -> str | None:
+    """Its newest release with a wheel for the examined Python; None: none is known."""
+    if not build.pythons or situation.python is None or situation.python in build.pythons:
+        return build.newest
+    return build.older.get(situation.python)
 
 
 def _in_the_way(situation: Situation, build: FrameworkBuild, installed: InstalledFramework | None) -> Iterator[str]:
@@ -229,7 +242,7 @@ def _in_the_way(situation: Situation, build: FrameworkBuild, installed: Installe
     if installed and installed.build and installed.build.package not in (build.install, build.package):
         yield installed.build.package
         package = situation.machine.installed(installed.build.package)
-        yield from (name for name in (parts_of(package) if package else ()) if situation.machine.installed(name))
+        yield from parts_here(situation, package) if package else ()
     there = installed.distribution.name if installed and installed.distribution else ""
     if there not in ("", build.install, build.package, *build.beside):
         yield there
@@ -246,14 +259,14 @@ def _in_the_way(situation: Situation, build: FrameworkBuild, installed: Installe
         yield from (one.name for one in listed if one.name in DISTRIBUTIONS.values())
 
 
-def _version(framework: InstalledFramework, build: FrameworkBuild) -> str | None:
+def _version(situation: Situation, framework: InstalledFramework, build: FrameworkBuild) -> str | None:
     """The installed version, or the newest of this build if that is older."""
     installed = public_version(framework.version)
     if not build.install:
         return None
     if build.releases:
         return next((one for one in build.releases if _three(one) >= _three(installed)), build.releases[-1])
-    newest = build.newest or installed
+    newest = release_for(situation, build) or build.newest or installed
     version = min(installed, newest, key=figures)
     another = framework.distribution is not None and framework.distribution.name != build.install
     if another and build.version is None and version != newest:
@@ -273,7 +286,7 @@ def _installs(
     """The builds that keep the framework's version; if there are none, the best of another version."""
     ready = [build for build in builds if runs_here(situation, build)]
     installed = public_version(framework.version)
-    keeping = [build for build in ready if _keeps(build, _version(framework, build), installed)]
+    keeping = [build for build in ready if _keeps(build, _version(situation, framework, build), installed)]
     found = [fix for build in keeping or ready if (fix := install(situation, framework, build))]
     yield from found if keeping else found[:1]
     if ready and not any(build.install for build in ready):

@@ -77,10 +77,20 @@ def parts_of(package: Distribution) -> Iterator[str]:
             yield what.name
 
 
+def parts_here(situation: Situation, package: Distribution) -> Iterator[str]:
+    """The installed parts of a package, by its own metadata or by the matrix: a package that was only described
+    requires nothing."""
+    listed = (
+        name for row in situation.matrix.tables.framework_builds if row.package == package.name for name in row.parts
+    )
+    names = dict.fromkeys((*parts_of(package), *listed))
+    yield from (name for name in names if situation.machine.installed(name))
+
+
 def framework_of(situation: Situation, package: str) -> InstalledFramework | None:
     """The framework that a package is the GPU build of, or a part of it."""
     for one in situation.others:
         build = situation.machine.installed(one.build.package) if one.build else None
-        if build is not None and package in (build.name, *parts_of(build)):
+        if build is not None and package in (build.name, *parts_here(situation, build)):
             return one
     return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.finding import Fix, ReplaceTorch
-from gpudoctor.frameworks.gpu_builds import builds_for, has_wheel, installs, remedies, runs_here, target_of
+from gpudoctor.frameworks.gpu_builds import builds_for, installs, release_for, remedies, runs_here, target_of
 from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
 from gpudoctor.frameworks.torch.replacements import replacements
 from gpudoctor.situation import Situation
@@ -45,12 +45,12 @@ def _other(situation: Situation, requirement: Requirement) -> Iterator[Fix]:
         return
     title = next(row.title for row in situation.matrix.tables.frameworks if row.framework == name)
     for build in builds_for(situation, name, situation.usable):
-        can = build.install and build.newest and runs_here(situation, build) and has_wheel(situation, build)
-        if can and requirement.admits(_value(build, runtime)):
-            steps = remedies(situation, title, build, build.newest or "", installed)
-            yield Fix(f"Install {title} {build.newest} for {target_of(build)}", steps)
+        release = release_for(situation, build) if build.install and runs_here(situation, build) else None
+        if release and requirement.admits(_value(build, release, runtime)):
+            steps = remedies(situation, title, build, release, installed)
+            yield Fix(f"Install {title} {release} for {target_of(build)}", steps)
 
 
-def _value(build: FrameworkBuild, runtime: str) -> str:
-    """What a build has of what is required."""
-    return {"cuda": build.cuda, "rocm": build.rocm}.get(runtime, build.newest) or ""
+def _value(build: FrameworkBuild, release: str, runtime: str) -> str:
+    """What a release of a build has of what is required."""
+    return {"cuda": build.cuda, "rocm": build.rocm}.get(runtime, release) or ""

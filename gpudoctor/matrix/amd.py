@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from gpudoctor.matrix.gpu_models import Gpus
-from gpudoctor.matrix.rows import AmdgpuDkmsLimit, Override, RocmBlas, RocmRelease, WslSupport
+from gpudoctor.matrix.rows import AmdgpuDkmsLimit, Override, RocmBlas, RocmRelease, WslRuntime, WslSupport
 from gpudoctor.matrix.versions import Figures, figures, matches, minor
 
 R = TypeVar("R")
@@ -91,6 +91,16 @@ class AmdQuestions(Gpus):
     def wsl_rocm(self, rocm: str) -> WslSupport | None:
         """The GPUs that ROCm on WSL supports in that release."""
         return _closest(self.tables.wsl_rocm, rocm, lambda row: row.rocm)
+
+    def wsl_runtime(self, rocm: str) -> WslRuntime:
+        """Whose runtime finds the GPU inside WSL with that release; none before the oldest release of the table."""
+        row = self.wsl_rocm(rocm)
+        oldest = min((figures(row.rocm) for row in self.tables.wsl_rocm), default=())
+        return row.runtime if row else "none" if figures(rocm) < oldest else "wheel"
+
+    def supported_in_wsl(self, gfx: str) -> bool:
+        """Whether some ROCm release supports a target inside WSL."""
+        return any(gfx in row.gfx for row in self.tables.wsl_rocm)
 
     # --- the order of releases -----------------------------------------------------------------
 

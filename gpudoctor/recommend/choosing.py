@@ -41,6 +41,7 @@ from gpudoctor.situation.driver_choice import (
 )
 from gpudoctor.situation.kernel_modules import kernel_too_old, kernel_with_the_chip
 from gpudoctor.situation.nvidia_driver import cuda_driver, no_driver
+from gpudoctor.situation.wsl import needed_in_wsl
 from gpudoctor.step import PlannedFix
 
 
@@ -146,7 +147,8 @@ class _Choosing:
             why.append(f"unset {', '.join(overrides)}: native code is not used under an override")
         level: BuildLevel = choice.level
         hiding, reason = self._hiding(remedies)
-        env = dict(choice.fault_variables) | hiding
+        behind_windows, beside = needed_in_wsl(self.situation, choice.rocm) if choice.rocm else ({}, ())
+        env = dict(choice.fault_variables) | behind_windows | hiding
         return Recommended(
             torch=choice.version,
             build=choice.build,
@@ -155,7 +157,7 @@ class _Choosing:
             level=level,
             env=env,
             commands=commands_for(remedies, self.situation, env=env, apart=self._apart),
-            why=(*why, *reason),
+            why=(*why, *beside, *reason),
         )
 
     def _hiding(self, remedies: tuple[AnyRemedy, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -268,8 +270,8 @@ class _Choosing:
         for choice in self._serving_but_for_the_driver() if self.fault else ():
             reasons[(choice.version, choice.build)] = self.fault
         for choice in self.native:
-            why = f"would also run; {best} is preferred" if best else "would also run"
-            why += f"; known issue: {choice.fault}" if choice.fault else ""
+            also = f"would also run; {best} is preferred" if best else "would also run"
+            why = f"known issue: {choice.fault}" if choice.fault else also
             reasons[(choice.version, choice.build)] = f"not installed into {owner}" if owner else why
         platform = self.situation.platform
         for build in self.matrix.builds():

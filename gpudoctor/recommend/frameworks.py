@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.finding import ReplacePackage
-from gpudoctor.frameworks.gpu_builds import answer, builds_for, has_wheel, remedies, runs_here, supports, target_of
+from gpudoctor.frameworks.gpu_builds import (
+    answer,
+    builds_for,
+    known_to_run,
+    release_for,
+    remedies,
+    runs_here,
+    supports,
+    target_of,
+)
 from gpudoctor.machine import Gpu
-from gpudoctor.matrix.rows import Framework, FrameworkBuild
+from gpudoctor.matrix.rows import Framework, FrameworkBuild, KnownIssue
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import package_commands
 from gpudoctor.planner.place import place
@@ -19,6 +28,7 @@ from gpudoctor.recommend.present import archs_of, driver_fault, gpus_that_count
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_to_install
+from gpudoctor.situation.known_issues import of_release
 from gpudoctor.situation.nvidia_driver import cuda_driver, no_driver
 from gpudoctor.step import PlannedFix
 
@@ -45,7 +55,12 @@ class _Choosing:
     def recommendation(self) -> Recommendation:
         ordered = builds_for(self.situation, self.framework.framework, self.gpus)
         fitting = [row for row in ordered if id(row) not in self.out]
-        served = [self._build(row) for row in fitting]
+        known = [row for row in fitting if self._known(row)]
+        for row in fitting if known else ():
+            if row not in known:
+                self.out[id(row)] = f"not known to have code for {archs_of(self.gpus)}"
+        fitting = known or fitting
+        served = [self._build(row) if row.install else self._by_hand(row) for row in fitting]
         chosen = (*served, *self._on_the_cpu(bool(self.gpus)))
         return Recommendation(
             choices=chosen,
@@ -55,7 +70,8 @@ class _Choosing:
             gpus=self.present,
             notes=tuple(self._notes(fitting)),
             otherwise=() if served or not self.gpus else self._otherwise(),
-            certain=self._certain(fitting),
+            certain=self._certain(fitting) and (bool(known) or not fitting),
+            known=bool(known) or not fitting,
             framework=self.framework.title,
         )
 
@@ -70,10 +86,12 @@ class _Choosing:
         lacking = [gpu for gpu in ours if not supports(situation, row, gpu)]
         if lacking:
             return f"no code for {archs_of(lacking)}"
-        if not row.install:
+        if not row.install and any(other.install for other in self.rows if other.vendor == row.vendor):
             return "no package index has all that it needs"
-        if not has_wheel(situation, row):
-            return f"no wheel for Python {situation.python} (only for {', '.join(row.pythons)})"
+        release = release_for(situation, row)
+        if row.install and release is None:
+            newest = f"no wheel for Python {situation.python} in its newest release"
+            return f"{newest} (only for {', '.join(row.pythons)})"
         if row.vendor == "nvidia" and self.fault:
             self.for_the_driver.add(id(row))
             return self.fault
@@ -81,10 +99,28 @@ class _Choosing:
             self.for_the_driver.add(id(row))
             floor = situation.matrix.floor(row.cuda or "")
             return f"{target_of(row)} needs driver {floor} or newer, and {cuda_driver(situation.machine)} is here"
-        return ""
+        broken = (issue for issue in self._issues(row) if issue.severity == "error")
+        return next((f"known issue: {issue.symptom}" for issue in broken), "")
+
+    def _issues(self, row: FrameworkBuild) -> tuple[KnownIssue, ...]:
+        return of_release(self.situation, self.gpus, row.install, release_for(self.situation, row) or "")
+
+    def _known(self, row: FrameworkBuild) -> bool:
+        """Whether some GPU is known to run it; what a person installs by hand is for any GPU of NVIDIA."""
+        by_hand = not row.install and row.vendor == "nvidia"
+        ours = (gpu for gpu in self.gpus if supports(self.situation, row, gpu))
+        return by_hand or any(known_to_run(self.situation, row, gpu) for gpu in ours)
+
+    def _by_hand(self, row: FrameworkBuild) -> Recommended:
+        what = f"{self.framework.title} for {target_of(row)}"
+        why = [f"{what} ({row.package}) is installed by its own instructions: no package index has all that it needs"]
+        if row.image:
+            why = [f"{what} comes as the image {row.image}", f"instructions: {row.source}"]
+        return Recommended(torch=None, build=None, origin="", index_url="", level="manual", why=tuple(why))
 
     def _build(self, row: FrameworkBuild) -> Recommended:
-        wanted = remedies(self.situation, self.framework.title, row, row.newest or "", self.installed)
+        release = release_for(self.situation, row) or ""
+        wanted = remedies(self.situation, self.framework.title, row, release, self.installed)
         levels = {self._level(row, gpu) for gpu in self.gpus if gpu.vendor == row.vendor}
         level = next(level for level in ("unmeasured", "ptx", "native") if level in levels)
         return Recommended(
@@ -94,7 +130,7 @@ class _Choosing:
             index_url="",
             level=level,
             commands=package_commands(wanted, self.situation),
-            why=tuple(self._why(row, level)),
+            why=tuple(self._why(row, level, release)),
             package=_requirement(wanted[-1]),
         )
 
@@ -104,11 +140,15 @@ class _Choosing:
         runs = answer(self.situation, row, gpu)
         return "unmeasured" if runs.runs == "unknown" else "native" if runs.native else "ptx"
 
-    def _why(self, row: FrameworkBuild, level: BuildLevel) -> Iterator[str]:
+    def _why(self, row: FrameworkBuild, level: BuildLevel, release: str) -> Iterator[str]:
         yield f"built for {target_of(row)}"
+        if release != row.newest:
+            yield f"the newest release, {row.newest}, has no wheel for Python {self.situation.python}"
+        for issue in self._issues(row):
+            yield f"known issue: {issue.symptom}. {issue.workaround}"
         if level == "ptx":
             yield "the driver compiles its code for the GPU when it is first used"
-        if level == "unmeasured":
+        if level == "unmeasured" and not self._known(row):
             yield "whether it has code for the GPU is not known: the matrix does not hold what it carries"
         major = (row.cuda or "").partition(".")[0]
         sharing = [one for one in self.situation.frameworks if major and (one.cuda or "").partition(".")[0] == major]
@@ -117,7 +157,7 @@ class _Choosing:
                 yield f"shares its CUDA {major} libraries with the installed {one.title} {one.version}"
         torch = self.situation.torch
         for dependent in self.situation.matrix.tables.torch_dependents:
-            if dependent.package == row.install and dependent.version == f"=={row.newest}":
+            if dependent.package == row.install and dependent.version == f"=={release}":
                 here = f", and {torch.version} is installed" if torch else ""
                 yield f"requires torch {dependent.torch}{here}"
         if self.installed:
@@ -146,7 +186,8 @@ class _Choosing:
         for row in sorted(needy, key=lambda row: figures(floor(row.cuda or "") or ""))[:1]:
             install = driver_to_install(self.situation, self.gpus, cuda=row.cuda, why=self.out[id(row)])
             if install:
-                packages = remedies(self.situation, title, row, row.newest or "", self.installed)
+                release = release_for(self.situation, row) or ""
+                packages = remedies(self.situation, title, row, release, self.installed)
                 steps = steps_for_all((install, *packages), here, self.situation)
                 return (PlannedFix(f"Driver {install.branch}, then {title}'s build for {target_of(row)}", steps),)
         return ()
@@ -168,11 +209,6 @@ class _Choosing:
                 yield f"The architecture of {gpu.name} is unknown: nothing is proposed for it."
             elif fitting and not any(supports(self.situation, row, gpu) for row in fitting):
                 yield f"{gpu.name} ({gpu.arch.value}) is left out: no build that can be installed supports it."
-        for row in self.rows:
-            served = any(supports(self.situation, row, gpu) for gpu in self.gpus)
-            if served and not row.install and not fitting and self.situation.platform in row.platforms:
-                what = f"Its build for {target_of(row)} ({row.package})"
-                yield f"{what} is installed by its own instructions: no package index has all that it needs."
         if self.situation.python is None:
             yield "The Python is unknown: not every build has a wheel for every Python."
         if self.situation.machine.assumed:

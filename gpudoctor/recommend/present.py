@@ -10,6 +10,7 @@ from gpudoctor.situation.driver_choice import choice_before_torch
 from gpudoctor.situation.kernel_modules import kernel_too_old, newer_than_described_kernel
 from gpudoctor.situation.no_kernel_driver import because, without_kfd
 from gpudoctor.situation.nvidia_driver import kernel_driver, refusal
+from gpudoctor.situation.wsl import never_in_wsl
 
 
 def gpus_that_count(situation: Situation) -> tuple[Gpu, ...]:
@@ -49,6 +50,8 @@ def driver_refusal(situation: Situation, gpu: Gpu) -> str:
     if too_new_for_the_kernel(situation, gpu):
         kernel, first = situation.machine.system.kernel.value, kernel_too_old(situation, gpu)
         return f"kernel {kernel} is too old for {gpu.name} (from Linux {first} on)"
+    if never_in_wsl(situation, gpu):
+        return f"no release of ROCm supports {gpu.name} inside WSL"
     why = refusal(situation, gpu)
     if why is None:
         return ""

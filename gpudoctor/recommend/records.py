@@ -55,7 +55,9 @@ class Recommendation(Struct, frozen=True):
     """What affects the choice: GPUs left out, assumptions, unknowns."""
     otherwise: tuple[PlannedFix, ...] = ()
     certain: bool = True
-    """False if a GPU or the driver is unknown."""
+    """False if a GPU or the driver is unknown, or no choice is known to work."""
+    known: bool = True
+    """False if no choice is known to have code for a GPU."""
     framework: str = "torch"
     """As its users call it."""
 

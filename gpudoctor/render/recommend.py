@@ -74,7 +74,9 @@ def _lines(answer: Recommendation, machine: Machine, verbose: bool) -> Iterator[
             yield from fix_lines(fix, "Alternative" if number else "Fix")
     for number, choice in enumerate(answer.choices):
         yield []
-        yield from _choice(choice, best=number == 0 and (choice in served or answer.exit_code == 0), verbose=verbose)
+        yield from _choice(
+            choice, best=answer.known and number == 0 and (choice in served or answer.exit_code == 0), verbose=verbose
+        )
     if answer.rejected:
         yield []
         yield [("Why not the others:", "bold")]
@@ -93,6 +95,9 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
             has = other_python.replace(_WITHOUT_WHEEL, "has a wheel for Python", 1)
             return [(f"No {answer.framework} build for {for_these} {has}.", "bold red")]
         return [(f"No {answer.framework} build works with {for_these} as it is.", "bold red")]
+    if not answer.known:
+        gpus = ", ".join(dict.fromkeys(gpu.name for gpu in answer.gpus))
+        return [(f"No {answer.framework} build is known to work with {gpus}.", "bold yellow")]
     sure = "" if answer.certain else " (a GPU or its driver is unknown)"
     return [(f"Best build: {_title(served[0])}{sure}", "bold green" if answer.certain else "bold yellow")]
 
@@ -103,7 +108,7 @@ def _next(answer: Recommendation, machine: Machine, served: list[Recommended]) -
 
     environment = machine.environment.value
     pip = environment is None or installer(environment) != "uv"
-    best = best_command(answer, pip=pip) if served or not answer.gpus else None
+    best = best_command(answer, pip=pip) if answer.known and (served or not answer.gpus) else None
     yield []
     yield [("Next: ", "bold"), (best[1] if best else "gpudoctor check", "command")]
 
@@ -126,7 +131,7 @@ def _gpu(gpu: Gpu) -> str:
 
 
 def _choice(choice: Recommended, *, best: bool, verbose: bool) -> Iterator[Line]:
-    names = {"cpu": "On the CPU", "override": "With an override"}
+    names = {"cpu": "On the CPU", "override": "With an override", "unmeasured": "To try"}
     label = "Best" if best else names.get(choice.level, "Alternative")
     yield [(f"{label}: ", "bold green" if best else "bold"), (_title(choice), "bold")]
     for why in choice.why:

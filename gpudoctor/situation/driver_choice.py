@@ -17,6 +17,7 @@ from gpudoctor.situation.c_library import MUSL, c_library, too_old_for
 from gpudoctor.situation.kernel_modules import blocked
 from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
 from gpudoctor.situation.virtual_gpu import guest_driver, is_vgpu
+from gpudoctor.situation.wsl import OUTSIDE_WSL, never_in_wsl
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -166,7 +167,9 @@ def driver_options(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> tuple[Op
 
 def choice_before_torch(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
     """The choice that comes before any torch for these GPUs: there is no driver or it refuses one of them, and no one
-    driver supports all. None if there is nothing to choose."""
+    driver supports all; or ROCm inside WSL supports none of them. None if there is nothing to choose."""
+    if gpus and all(never_in_wsl(situation, gpu) for gpu in gpus):
+        return OUTSIDE_WSL
     return choose_gpus(situation, gpus) if _has_to_change(situation, gpus) else None
 
 

@@ -169,6 +169,35 @@ def speaks_against(row: KnownIssue, situation: Situation, build: Build) -> bool:
     return holds_for(row.when, build, lambda name: version_beside(situation, build, name))
 
 
+def of_release(situation: Situation, gpus: tuple[Gpu, ...], package: str, version: str) -> tuple[KnownIssue, ...]:
+    """The issues that a release of a package has on these GPUs, by facts alone; the worst first."""
+
+    def there(name: str) -> str | None:
+        return version if name == package else installed_version(situation, name)
+
+    found = (
+        row
+        for row in situation.matrix.known_issues()
+        if row.trigger == "facts"
+        and any(wanted.package == package for wanted in row.when.packages)
+        and holds_here(row.when, situation, gpus)
+        and holds_for(row.when, situation.torch, there)
+    )
+    return tuple(sorted(found, key=lambda row: ("error", "warning", "note").index(row.severity)))
+
+
+def of_machine(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIssue, ...]:
+    """The issues that these GPUs have here by facts alone, whatever is installed: of a kernel, a driver, firmware."""
+    return tuple(
+        row
+        for row in situation.matrix.known_issues()
+        if row.trigger == "facts"
+        and not (_about_builds(row.when) or row.when.packages)
+        and holds_here(row.when, situation, gpus)
+        and not worked_around(row, situation)
+    )
+
+
 def version_beside(situation: Situation, build: Build, name: str) -> str | None:
     """Version of a package where a build that is not installed would be: torch's own come with it."""
     if name == _AMDS_RUNTIME:

@@ -1,9 +1,11 @@
-"""WSL2: the vendor of the GPUs behind /dev/dxg."""
+"""WSL2: the vendor of the GPUs behind /dev/dxg, and which of them ROCm supports there."""
 
 from __future__ import annotations
 
+import re
+
 from gpudoctor.finding import Fix, Manual
-from gpudoctor.machine import Vendor
+from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.situation import Situation
 
 UPDATE_WINDOWS = Fix(
@@ -28,6 +30,20 @@ NO_AMDGPU_HERE = Fix(
     ),
 )
 """The fix where ROCm finds no GPU inside WSL."""
+
+OUTSIDE_WSL = Fix(
+    "Run on native Linux or Windows",
+    (
+        Manual(
+            "Use native Linux or PyTorch for Windows with this GPU. Inside WSL, use Ubuntu 22.04 or 24.04 with a GPU "
+            "and a release from AMD's WSL list.",
+            elsewhere=True,
+        ),
+    ),
+)
+"""The fix where ROCm inside WSL does not support the GPU."""
+
+DXG_VARIABLE = "HSA_ENABLE_DXG_DETECTION"
 
 WHEEL_RUNTIME = "libhsa-runtime64.so"
 """AMD's guide to torch in WSL deletes it from torch/lib."""
@@ -69,5 +85,55 @@ def looks_behind_dxg(situation: Situation) -> bool | None:
     row = situation.matrix.wsl_rocm(situation.torch.rocm) if situation.torch and situation.torch.rocm else None
     if row is None:
         return None
-    value = situation.variable("HSA_ENABLE_DXG_DETECTION")
+    value = situation.variable(DXG_VARIABLE)
     return value == "1" if row.dxg_variable else value != "0"
+
+
+def never_in_wsl(situation: Situation, gpu: Gpu) -> bool:
+    """Whether this is WSL, and no ROCm release supports an AMD GPU there. False where the runtime or torch counts a
+    GPU all the same."""
+    machine, arch = situation.machine, gpu.arch.value
+    if not machine.system.wsl.known or gpu.vendor != "amd" or arch is None:
+        return False
+    hsa, trial = machine.amd.hsa.value, situation.torch.trial.value if situation.torch else None
+    counted = (hsa and hsa.lists_gpu) or (trial and trial.device_count)
+    return not counted and not situation.matrix.supported_in_wsl(arch)
+
+
+def refused_in_wsl(situation: Situation, rocm: str, gpu: Gpu) -> bool:
+    """Whether AMD's documents leave a GPU out for that ROCm release inside WSL."""
+    row = situation.matrix.wsl_rocm(rocm)
+    if never_in_wsl(situation, gpu):
+        return True
+    if row is None or gpu.arch.value is None:
+        return False
+    left_out = any(_is_product(name, gpu.name) for name in row.excluded_names)
+    return left_out or bool(row.gfx and gpu.arch.value not in row.gfx)
+
+
+def _is_product(listed: str, name: str) -> bool:
+    """Whether a GPU's name ends in a listed product name ("RX 7700", not "RX 7700 XT")."""
+    return re.search(rf"(^|\s){re.escape(listed)}$", name, re.IGNORECASE) is not None
+
+
+def against_build_in_wsl(situation: Situation, rocm: str, gpus: tuple[Gpu, ...]) -> str:
+    """Why a build of torch for that ROCm finds no GPU inside WSL; "" if it does, or this is no WSL."""
+    if not situation.machine.system.wsl.known:
+        return ""
+    if situation.matrix.wsl_runtime(rocm) != "wheel":
+        return "the ROCm runtime in it finds no GPU inside WSL (from ROCm 7.2 on it does)"
+    refused = [gpu for gpu in gpus if refused_in_wsl(situation, rocm, gpu)]
+    return f"ROCm {rocm} does not support {refused[0].name} inside WSL" if refused else ""
+
+
+def needed_in_wsl(situation: Situation, rocm: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables that a build for that ROCm needs inside WSL, and in words what must be installed beside it."""
+    if not situation.machine.system.wsl.known:
+        return {}, ()
+    row = situation.matrix.wsl_rocm(rocm)
+    unset = row is not None and row.dxg_variable and situation.variable(DXG_VARIABLE) != "1"
+    there = situation.machine.load_path.first("librocdxg.so") or (row and row.librocdxg)
+    bridge = (
+        "inside WSL it also needs librocdxg (github.com/ROCm/librocdxg/releases) and a current AMD driver of Windows"
+    )
+    return {DXG_VARIABLE: "1"} if unset else {}, () if there else (bridge,)

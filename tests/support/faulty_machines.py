@@ -528,6 +528,9 @@ MACHINES: dict[str, Machine] = {
     "xformers-mismatch": _requires("xformers", "0.0.99", "torch==2.5.1"),
     "vllm-torch-abi": nvidia_machine(packages={"vllm": "0.20.2"}),
     "ort-cpu-and-gpu-both": nvidia_machine(packages={"onnxruntime": "1.23.0", "onnxruntime-gpu": "1.22.0"}),
+    "jax-plugins-of-two-cudas": nvidia_machine(
+        packages={**_JAX, "jax-cuda13-plugin": "0.12.0.1", "jax-cuda13-pjrt": "0.12.0.1"}
+    ),
     "jax-plugin-mismatch": nvidia_machine(
         packages={"jaxlib": "0.12.0.1", "jax-cuda12-plugin": "0.11.2", "jax-cuda12-pjrt": "0.12.0.1"}
     ),

@@ -21,6 +21,7 @@ from gpudoctor.situation.driver_choice import driver_after_fix
 from gpudoctor.situation.installer import refusal
 from gpudoctor.situation.known_issues import against_builds, speaks_against
 from gpudoctor.situation.nvidia_driver import driver_verdict
+from gpudoctor.situation.wsl import against_build_in_wsl
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -69,7 +70,9 @@ class Choice(Struct, frozen=True):
     why: tuple[str, ...] = ()
 
 
-Because = Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch", "libc", "installer", "required"]
+Because = Literal[
+    "python", "vendor", "unknown", "code", "blas", "driver", "branch", "wsl", "libc", "installer", "required"
+]
 
 
 class Rejected(Struct, frozen=True):
@@ -252,6 +255,8 @@ def _assess_rocm(bench: Bench, row: TorchBuild) -> Choice | Rejected:
         if blas != "yes":
             lacks = "has no kernels" if blas == "no" else "is not known to have kernels"
             return _rejected(row, "blas", f"rocBLAS of ROCm {row.rocm} {lacks} for {gfx}")
+    if why := against_build_in_wsl(bench.situation, row.rocm or "", bench.gpus):
+        return _rejected(row, "wsl", why)
     carries = ", ".join(targets)
     if not row.extra:
         return _chosen(bench.matrix, row, level="native", carries=carries)

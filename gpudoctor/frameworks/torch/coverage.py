@@ -315,7 +315,7 @@ def blas_answer(matrix: Matrix, gfx: str, rocm: str | None, shipped: tuple[str, 
     """Whether rocBLAS has kernels for a target, by the files found, else by what that ROCm ships."""
     if shipped is None:
         row = matrix.blas(rocm) if rocm else None
-        shipped = row.rocblas if row else None
+        shipped = row.rocblas if row and gfx not in row.rocblas_open else None
     if shipped is None:
         return "unknown"
     return "yes" if gfx in {name.partition(":")[0] for name in shipped} else "no"

@@ -30,6 +30,7 @@ from gpudoctor.situation.driver_choice import runs_some_build
 from gpudoctor.situation.gpu_groups import finding, group_by
 from gpudoctor.situation.nvidia_driver import refusal
 from gpudoctor.situation.usable_gpus import in_process_order, runtime_order, select
+from gpudoctor.situation.wsl import never_in_wsl
 
 _MADE_FOR_ITS_PLACE = ("source", "conda", "conda-forge", "ngc", "jetson", "distribution")
 """Origins whose builds are made for the machines they run on: no list of an index can contradict them."""
@@ -56,11 +57,13 @@ class Fit(Struct, frozen=True):
 
 
 def fits(situation: Situation) -> tuple[Fit, ...]:
-    """One per usable GPU of the vendor that the installed torch is built for; none for other torches."""
+    """One per usable GPU of the vendor that the installed torch is built for; none for other torches, and for GPUs
+    that no torch reaches inside WSL."""
     vendor = situation.built_for
     if vendor is None:
         return ()
-    return tuple(Fit(gpu, carries(situation, gpu)) for gpu in situation.usable_of(vendor))
+    gpus = (gpu for gpu in situation.usable_of(vendor) if not never_in_wsl(situation, gpu))
+    return tuple(Fit(gpu, carries(situation, gpu)) for gpu in gpus)
 
 
 def weight(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:

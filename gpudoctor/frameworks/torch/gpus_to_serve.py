@@ -8,6 +8,7 @@ from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.driver_choice import driver_options
 from gpudoctor.situation.no_kernel_driver import for_computing, has_build
 from gpudoctor.situation.nvidia_driver import refusal
+from gpudoctor.situation.wsl import never_in_wsl
 
 
 @answer_once
@@ -19,6 +20,7 @@ def gpus_to_serve(situation: Situation, usable: tuple[Gpu, ...]) -> tuple[Gpu, .
     if the others can only be supported without it. If no single driver supports all NVIDIA GPUs, those count that the
     present one supports; beside AMD GPUs, those that it has not dropped.
     """
+    usable = tuple(gpu for gpu in usable if not never_in_wsl(situation, gpu)) or usable
     gpus = tuple(gpu for gpu in usable if not gpu.integrated or for_computing(situation, gpu))
     if not any(has_build(situation, gpu) for gpu in gpus):
         gpus = usable

@@ -16,6 +16,7 @@ from gpudoctor.matrix.rows.amd import (
     RocmBlas,
     RocmDriverWindow,
     RocmRelease,
+    WslRuntime,
     WslSupport,
 )
 from gpudoctor.matrix.rows.gpus import (
@@ -179,6 +180,7 @@ __all__ = [
     "VgpuSeries",
     "WheelIndex",
     "WheelIndexOverride",
+    "WslRuntime",
     "WslSupport",
     "XidMeaning",
     "check_template",

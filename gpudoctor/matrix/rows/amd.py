@@ -61,6 +61,8 @@ class RocmBlas(Row, frozen=True, kw_only=True):
     rocm: str
     rocblas: tuple[str, ...] | None = None
     rocblas_basis: Basis = "unknown"
+    rocblas_open: tuple[str, ...] = ()
+    """Targets for which that list leaves it open."""
     hipblaslt: tuple[str, ...] | None = None
     hipblaslt_basis: Basis = "unknown"
 
@@ -72,6 +74,9 @@ class HipblasltUse(Row, frozen=True, kw_only=True):
     gfx: tuple[str, ...]
 
 
+WslRuntime = Literal["wheel", "system", "none"]
+
+
 class WslSupport(Row, frozen=True, kw_only=True):
     """ROCm on WSL: GPUs (gfx) and ROCm releases that AMD's documents name."""
 
@@ -80,5 +85,7 @@ class WslSupport(Row, frozen=True, kw_only=True):
     excluded_names: tuple[str, ...] = ()
     dxg_variable: bool = False
     """HSA_ENABLE_DXG_DETECTION=1 must be set (before ROCm 7.13; later releases look for /dev/dxg themselves)."""
-    runtime: Literal["wheel", "system", "none"] = "wheel"
+    librocdxg: bool = False
+    """Its packages bring librocdxg, which the runtime reaches the GPU through; others need it installed."""
+    runtime: WslRuntime = "wheel"
     """Whose libhsa-runtime64 finds the GPU: torch's own, ROCm for WSL's in its place, or none of that release."""

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gpudoctor.matrix.rows.row import Row
 
@@ -70,6 +70,8 @@ class FrameworkBuild(Row, frozen=True, kw_only=True):
     """The distribution that makes it this build."""
     version: str | None = None
     """PEP 440 specifier of that distribution."""
+    parts: tuple[str, ...] = ()
+    """Distributions that come and go with it."""
     file: str = ""
     """A library of the build below site-packages; without it, this is the CPU build."""
     vendor: Literal["nvidia", "amd"]
@@ -84,6 +86,10 @@ class FrameworkBuild(Row, frozen=True, kw_only=True):
     """Newest release of `install`."""
     pythons: tuple[str, ...] = ()
     """Pythons for which that release has wheels; empty: unknown."""
+    older: dict[str, str] = field(default_factory=dict)
+    """For other Pythons the last release of this build that has a wheel."""
+    image: str = ""
+    """The image that it comes as, where no index has a wheel."""
     releases: tuple[str, ...] = ()
     """Releases of `install` that are there, oldest first, where it does not have those of the framework."""
     beside: tuple[str, ...] = ()
