@@ -44,7 +44,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.probes.batch_job import job_of
 from gpudoctor.probes.load_path import DRIVER_OWN
 from gpudoctor.situation import Situation
@@ -271,7 +271,9 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
             devices = device_packages(torch, machine, matrix)
             packages = (*packages, *devices)
             assumed += tuple(f"torch's package for {one.name.removeprefix(DEVICE_WHEEL)}" for one in devices)
-        packages = (Distribution("torch", torch.version, path=SOURCE), *packages)
+        # The package index's wheel has the local part in torch.__version__ alone: no index installs it by that name.
+        version = public_version(torch.version) if torch.origin == "pypi" else torch.version
+        packages = (Distribution("torch", version, path=SOURCE), *packages)
         if probed is None or probed.source == SOURCE:
             python = python_for(torch, matrix, machine.system.platform)
             environment = replace(environment, python=known(python, SOURCE))

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.render.lines import Line, print_lines, printable
-from gpudoctor.render.steps import command_line, step_spans
+from gpudoctor.render.steps import command_line, step_spans, undo_lines
 from gpudoctor.step import RunStep, Step
 
 if TYPE_CHECKING:
@@ -132,10 +132,9 @@ def _details(planned: PlannedStep, around: Around) -> Iterator[Line]:
         return
     if planned.state == "will run" and step.risk not in ("root", "reboot"):
         yield [(f"     {'undo':<9}", "dim"), (command_line(("gpudoctor", "fix", "--undo", *around.place)), "command")]
-    elif step.undo:
-        for number, argv in enumerate(step.undo):
-            as_root = "sudo " if step.risk == "root" and planned.why_not else ""
-            yield [(f"     {'undo' if number == 0 else '':<9}", "dim"), (as_root + command_line(argv), "command")]
+    else:
+        for number, line in enumerate(undo_lines(step)):
+            yield [(f"     {'undo' if number == 0 else '':<9}", "dim"), (line, "command")]
 
 
 def _risk(step: Step) -> str:
