@@ -231,7 +231,7 @@ def test_a_build_that_is_known_to_be_without_the_fault_comes_before_a_sentence(m
         ("--gpu GTX~1060 --torch 2.9.1 --package torchvision==0.24.1", "install torch==2.9.1 torchvision==0.24.1"),
         (
             "--gpu GTX~1060 --torch 2.9.1+cu128",
-            "--index-url https://download.pytorch.org/whl/cu128 torch==2.9.1+cu128",
+            "https://download.pytorch.org/whl/cu128 torch==2.9.1+cu128",
         ),
         ("--gpu K80 --driver 470.256.02 --torch 2.1.2", "install torch==2.1.2"),
     ],

@@ -108,10 +108,8 @@ def _ubuntu(place: Place, remedy: InstallDriver, row: DriverPackage, matrix: Mat
     signed = _signed_modules(place, packages[0], matrix)
     why = remedy.why
     if signed:
-        why = _because(
-            why,
-            "the modules for this kernel come from Ubuntu, built and signed; those that DKMS builds are not signed",
-        )
+        signs = "the modules for this kernel come from Ubuntu, built and signed; those that DKMS builds are not"
+        why = _because(why, signs)
     if _goes_back(place, remedy):
         first = f"install {row.pin} first" if row.pin else "remove its packages first"
         why = _because(why, f"if the present driver is from NVIDIA's repository, {first}")

@@ -96,6 +96,8 @@ def _foreseen(plan: Repair, names: dict[str, str]) -> str:
     then = f"{left} {'is' if len(predicted.left) == 1 else 'are'} left" if left else "no problem is left"
     if predicted.verdict == "unknown":
         then += ", but an important check cannot be completed"
+    if plan.pinned:
+        then += " but the packages named above"
     if noted:
         then += f"; {'a note stays' if len(predicted.notes) == 1 else 'notes stay'}: {noted}"
     if predicted.until == "end":
@@ -103,8 +105,10 @@ def _foreseen(plan: Repair, names: dict[str, str]) -> str:
     step, _, what = predicted.until.partition(": ")
     if what == "files":
         return f"Foreseen: {then}, as far as it can be told before {step} brings back files."
-    when = {"a person": f"once you have done {step}", "a reboot": f"after the reboot of {step}"}
-    return f"Foreseen, {when.get(what, f'once {step} ({what}) is done')}: {then}."
+    if what == "a person":
+        return f"Whether {step} helps cannot be foreseen; apart from that, {then}."
+    when = f"after the reboot of {step}" if what == "a reboot" else f"once {step} ({what}) is done"
+    return f"Foreseen, {when}: {then}."
 
 
 def _named(ids: Iterable[str], names: dict[str, str]) -> str:
