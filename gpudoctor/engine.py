@@ -188,7 +188,10 @@ def _judged(
         questions = [question for question in questions if question.id in reported]
     # What is ignored explains nothing: a requirement that it leaves unmet stands for itself.
     ignored = [finding for finding in findings if finding.id in ignored_ids]
-    findings = join_symptoms((finding for finding in findings if finding.id not in ignored_ids), situation)
+    findings = [
+        _under_its_own_name(finding, suite)
+        for finding in join_symptoms((finding for finding in findings if finding.id not in ignored_ids), situation)
+    ]
     questions = settle_questions([*open_questions, *questions], situation)
     return _judgement([*findings, *ignored], questions, ignored_ids, chosen)
 
@@ -341,9 +344,12 @@ def _run(check: Check[J], subject: J) -> tuple[tuple[Finding, ...], tuple[NotJud
 
 def _under_its_cause(finding: Finding, check: Check[J], suite: Suite[J]) -> Finding:
     """A finding that names another cause than its check's, as if that cause's own check had found it."""
-    if finding.slug == check.slug:
-        return finding
+    return finding if finding.slug == check.slug else _under_its_own_name(finding, suite)
+
+
+def _under_its_own_name(finding: Finding, suite: Suite[Any]) -> Finding:
+    """The finding with the id of the check that has its slug, if one has."""
     other = next((other for other in suite if other.slug == finding.slug), None)
-    if other is None:
+    if other is None or other.id == finding.id:
         return finding
     return replace(finding, id=other.id, layer=other.layer, framework=other.framework)

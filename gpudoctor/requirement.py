@@ -220,8 +220,19 @@ def example(name: str) -> str:
     }.get(name, name)  # fmt: skip
 
 
+_OTHER_NAMES = {
+    "gpu.arch": "sm or gfx", "arch": "sm or gfx", "gpu.sm": "sm", "gpu.gfx": "gfx", "gpu.name": "gpu.model",
+    "name": "gpu.model", "memory": "gpu.memory", "vram": "gpu.memory", "gpus": "gpu", "gpu.count": "gpu",
+    "cuda": "torch.cuda or driver.cuda", "hip": "rocm", "torch.rocm": "rocm", "torch.version": "torch",
+    "pytorch": "torch", "tf": "tensorflow", "ort": "onnxruntime",
+}  # fmt: skip
+"""What people, and the report's JSON, call them."""
+
+
 def _near(name: str) -> str:
     import difflib
 
+    if other := _OTHER_NAMES.get(name.lower()):
+        return f" (it is {other} here)"
     near = difflib.get_close_matches(name, FIELDS, n=1)
     return f" (near it: {near[0]})" if near else ""

@@ -63,7 +63,7 @@ def installs(machine: Machine) -> tuple[str, str, str]:
         (UBUNTU, ADA, "580", "open", "apt-get install -y nvidia-driver-580-open"),
         (UBUNTU, PASCAL, "580", "proprietary", "apt-get install -y nvidia-driver-580"),
         (DEBIAN_12, ADA, "535", "proprietary", "apt-get install -y nvidia-driver libcuda1 nvidia-smi"),
-        (DEBIAN_12, BLACKWELL, "580", "open", "nvidia-driver-pinning-580 nvidia-open"),
+        (DEBIAN_12, BLACKWELL, "580", "open", "apt-get install nvidia-driver-pinning-580"),
         (release("debian", "13"), ADA, "550", "open", "nvidia-driver nvidia-open-kernel-dkms libcuda1"),
         (release("debian", "11"), PASCAL, "535", "proprietary", "apt-get install -y nvidia-driver libcuda1"),
         (release("fedora", "43"), ADA, "595", "open", "dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda"),
@@ -117,11 +117,102 @@ def test_no_package_manager_runs_where_it_would_not_help(os: Os, told: str) -> N
     assert told in shown(machine, driver)
 
 
-def test_a_branch_that_became_another_is_not_installed() -> None:
-    """Ubuntu's nvidia-driver-470 is empty today, and brings a driver that refuses the GPU."""
-    branch, _, text = installs(without_driver(UBUNTU, KEPLER, kept="1.12.1+cu113"))
+@pytest.mark.parametrize(
+    ("os", "told"),
+    [
+        (UBUNTU, "apt-get install -y nvidia-driver-470-server"),
+        (release("ubuntu", "22.04", "debian"), "apt-get install -y nvidia-driver-470-server"),
+        (DEBIAN_12, "apt-get install -y nvidia-tesla-470-driver libnvidia-tesla-470-cuda1 nvidia-tesla-470-smi"),
+        (release("debian", "13"), "no package"),
+        (release("ubuntu", "26.04", "debian"), "no package"),
+    ],
+)
+def test_the_last_driver_of_an_old_gpu_is_installed_where_it_is_shipped(os: Os, told: str) -> None:
+    """Ubuntu's nvidia-driver-470 brought 535 for some time, which refuses the GPU; the one for servers never did."""
+    branch, _, text = installs(without_driver(os, KEPLER, kept="1.12.1+cu113"))
     assert branch == "470"
-    assert "apt-get" not in text and "no package" in text
+    assert told in text
+
+
+@pytest.mark.parametrize("os", [DEBIAN_12, UBUNTU, release("debian", "11")])
+def test_a_legacy_branch_is_not_chosen_where_another_supports_the_gpu(os: Os) -> None:
+    assert installs(without_driver(os, PASCAL))[0] in ("535", "580")
+
+
+@pytest.mark.parametrize(
+    ("os", "branch", "told", "not_told"),
+    [
+        # Debian's own package has the name of NVIDIA's, and apt keeps the newer version.
+        (DEBIAN_12, "580", "nvidia-driver-pinning-580\nand then", "-y nvidia-driver"),
+        (DEBIAN_12, "580", "apt-get full-upgrade", "535"),
+        (release("debian", "13"), "580", "nvidia-driver-pinning-580\nand then", "-y nvidia-driver"),
+        (release("debian", "11"), "535", "First remove the packages of the present driver, 590.48.01", "-y"),
+        (release("kali", "2026.3", "debian"), "550", "First remove the packages of the present driver", "-y"),
+        # Ubuntu's names have the branch: they replace one another.
+        (UBUNTU, "580", "apt-get install -y nvidia-driver-580", "First"),
+        (release("rhel", "9.6", "fedora"), "580", "dnf distro-sync -y --allowerasing *nvidia*\ndnf install", "First"),
+        (release("rocky", "10.1", "rhel"), "580", "dnf distro-sync -y --allowerasing *nvidia*\ndnf install", "First"),
+        (release("fedora", "43"), "580", "dnf install --allowerasing akmod-nvidia-580xx", "First"),
+        (release("opensuse-leap", "15.6", "suse"), "580", "First remove the packages of the present driver", "-y"),
+        (release("arch"), "580", "Remove the packages of the present driver before", "-y"),
+    ],
+)
+def test_a_newer_driver_really_goes(os: Os, branch: str, told: str, not_told: str) -> None:
+    driven = nvidia_machine(PASCAL, driver="590.48.01", system=system(os=known(os, "/etc/os-release")))
+    found = installs(driven)
+    assert found[0] == branch
+    assert told in found[2] and not_told not in found[2]
+
+
+def test_a_driver_of_nvidias_own_installer_goes_by_that_and_the_distributions_own_takes_its_place() -> None:
+    driven = nvidia_machine(PASCAL, driver="590.48.01", system=system(os=known(DEBIAN_12, "/etc/os-release")))
+    by_file = change(driven, nvidia=change(driven.nvidia, run_file=known("/usr/bin/nvidia-uninstall", "/usr/bin")))
+    driver = InstallDriver(branch="535", minimum="535", flavour="proprietary")
+    assert "nvidia-uninstall --silent\napt-get install -y nvidia-driver" in shown(by_file, driver)
+
+
+def test_nothing_goes_back_where_the_present_driver_is_older() -> None:
+    driven = nvidia_machine(ADA, driver="470.82.01", system=system(os=known(DEBIAN_12, "/etc/os-release")))
+    assert "apt-get install -y nvidia-driver libcuda1" in installs(driven)[2]
+    rocky = change(driven, system=system(os=known(release("rocky", "9.4", "rhel"), "/etc/os-release")))
+    assert "distro-sync" not in installs(rocky)[2]
+
+
+def test_the_undo_of_a_driver_never_leaves_the_machine_without_one() -> None:
+    """Removing the new packages would not bring back the driver that they replaced."""
+    os = known(UBUNTU, "/etc/os-release")
+    driven = nvidia_machine(PASCAL, driver="590.48.01", system=system(os=os))
+    remedy = InstallDriver(branch="580", minimum="580", flavour="proprietary")
+    step, _ = steps_together((remedy,), place(driven), Situation(driven, MATRIX))
+    assert isinstance(step, RunStep) and step.undo == ()
+    assert "to undo it, install driver 590.48.01 again" in step.why
+    bare = without_driver(UBUNTU, PASCAL)
+    first_driver, _ = steps_together((remedy,), place(bare), Situation(bare, MATRIX))
+    assert isinstance(first_driver, RunStep) and "remove" in first_driver.undo[0]
+
+
+@pytest.mark.parametrize(
+    ("os", "same"),
+    [
+        (release("ubuntu", "22.04.5", "debian"), release("ubuntu", "22.04", "debian")),
+        (release("pop", "22.04.1", "ubuntu"), release("pop", "22.04", "ubuntu")),
+        (release("debian", "12.9"), release("debian", "12")),
+        (release("fedora", "43.1.6"), release("fedora", "43")),
+        (release("bazzite", "43.20251110", "fedora"), release("bazzite", "43", "fedora")),
+        (release("opensuse-leap", "15.6.2", "suse"), release("opensuse-leap", "15.6", "suse")),
+    ],
+)
+def test_a_point_release_is_its_release(os: Os, same: Os) -> None:
+    assert MATRIX.releases(os) == MATRIX.releases(same)
+    assert MATRIX.driver_packages(os) == MATRIX.driver_packages(same)
+    assert MATRIX.kernels(os) == MATRIX.kernels(same)
+    assert MATRIX.libc_of(os) == MATRIX.libc_of(same)
+
+
+def test_a_minor_release_of_rhel_has_a_kernel_of_its_own() -> None:
+    old, new = release("rhel", "9.4", "fedora"), release("rhel", "9.6", "fedora")
+    assert MATRIX.releases(old) != MATRIX.releases(new)
+    assert MATRIX.driver_packages(old) == MATRIX.driver_packages(new)
 
 
 def test_the_floor_of_the_installed_torch_decides_between_the_repositories() -> None:
@@ -285,7 +376,8 @@ def test_no_driver_is_proposed_where_no_torch_loads(os: Os) -> None:
         (Os(id="arch"), "sm_61", "580"),
         (Os(id="arch"), "sm_37", "470"),
         (Os(id="ubuntu", version="24.04", like=("debian",), codename="noble"), "sm_61", "580"),
-        (Os(id="ubuntu", version="24.04", like=("debian",), codename="noble"), "sm_37", None),
+        (Os(id="ubuntu", version="24.04", like=("debian",), codename="noble"), "sm_37", "470"),
+        (Os(id="ubuntu", version="26.04", like=("debian",), codename="resolute"), "sm_37", None),
     ],
 )
 def test_no_branch_after_the_last_one_of_a_gpu_is_chosen(os: Os, sm: str, branch: str | None) -> None:

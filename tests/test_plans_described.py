@@ -218,3 +218,25 @@ def test_a_gpu_that_no_build_supports_is_hidden_beside_the_build_for_the_other()
 )
 def test_a_build_that_is_known_to_be_without_the_fault_comes_before_a_sentence(machine: str, torch: str) -> None:
     assert torch in shown(plan_of(described(machine)))
+
+
+# --- the undo ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "undo"),
+    [
+        # The package index's versions have no local part.
+        ("--gpu GTX~1060 --torch 2.9.1", "install torch==2.9.1"),
+        ("--gpu GTX~1060 --torch 2.9.1 --package torchvision==0.24.1", "install torch==2.9.1 torchvision==0.24.1"),
+        (
+            "--gpu GTX~1060 --torch 2.9.1+cu128",
+            "https://download.pytorch.org/whl/cu128 torch==2.9.1+cu128",
+        ),
+        ("--gpu K80 --driver 470.256.02 --torch 2.1.2", "install torch==2.1.2"),
+    ],
+)
+def test_the_undo_names_a_version_that_its_index_has(machine: str, undo: str) -> None:
+    steps = [planned.step for planned in plan_of(described(machine)).steps]
+    undone = [shlex.join(argv) for step in steps if isinstance(step, RunStep) for argv in step.undo]
+    assert undone[-1].endswith(undo)

@@ -160,7 +160,19 @@ def error_seen(situation: Situation) -> Verdicts:
             why = f"{_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
             yield NotJudged(why=f"{why}. What decides: {row.ask}", matters=True)
         else:
-            yield _explained(situation, row, text)
+            found = _explained(situation, row, text)
+            guessed = found.severity != "note" and len(found.possible_causes) > 1 and _is_of_elsewhere(situation)
+            yield NotJudged(why=_as_question(found.message), matters=True) if guessed else found
+
+
+def _is_of_elsewhere(situation: Situation) -> bool:
+    """Whether nothing here could have printed a message about a GPU: a text is about a machine that has one."""
+    machine = situation.machine
+    return machine.pasted is None and not machine.gpus and machine.torch is None and not situation.frameworks
+
+
+def _as_question(message: str) -> str:
+    return f"a message does not tell its cause where neither the GPU nor torch is known. {message}".rstrip(".")
 
 
 def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
+from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
-from gpudoctor.machine import Gpu, Library, Torch
+from gpudoctor.machine import Gpu, Library, Torch, Vendor
 from gpudoctor.matrix.versions import public_version
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.no_kernel_driver import computes
@@ -113,6 +114,7 @@ def cuda_torch_on_amd(situation: Situation) -> Verdicts:
             situation, torch, "a CUDA build, and this WSL system has ROCm and no libcuda", "ROCm build"
         )
         return
+    yield from _beside(situation, "nvidia", "amd")
     nvidia = situation.machine.of_vendor("nvidia")
     others = [gpu for gpu in nvidia if not gpu.reserved and computes(situation, gpu)]
     if torch is None or situation.built_for != "nvidia" or others or not situation.usable_of("amd"):
@@ -138,6 +140,7 @@ def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
     Replaces torch and its companions in this environment.
     """
     torch = situation.torch
+    yield from _beside(situation, "amd", "nvidia")
     if torch is not None and not situation.usable and of_another_vendor(situation) == "nvidia":
         yield _behind_windows(situation, torch, "a ROCm build, and Windows has an NVIDIA driver here", "CUDA build")
     if torch is None or not situation.usable:
@@ -153,6 +156,25 @@ def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
         yield _other_vendor(situation, torch, "a ROCm build, and this machine's GPUs are NVIDIA's", "CUDA build")
     elif situation.built_for and situation.usable_of(situation.built_for) and _sees_none(torch):
         yield _sees_nothing(situation, torch, situation.usable_of(situation.built_for))
+
+
+def _beside(situation: Situation, own: Vendor, other: Vendor) -> Iterator[Finding]:
+    """The other vendor's GPUs beside those that torch is built for: no torch uses both."""
+    torch = situation.torch
+    left = tuple(gpu for gpu in situation.usable_of(other) if not gpu.integrated and _could_be_served(situation, gpu))
+    if torch is None or situation.built_for != own or not situation.usable_of(own) or not left:
+        return
+    build, names = "ROCm" if other == "amd" else "CUDA", ", ".join(dict.fromkeys(gpu.name for gpu in left))
+    used = ", ".join(dict.fromkeys(gpu.name for gpu in situation.usable_of(own)))
+    yield Finding(
+        severity="note",
+        message=f"{build_name(torch)} uses {used}, and not {names}: that needs a {build} build, in an environment of "
+        "its own.",
+        subject=f"torch {torch.version}",
+        device=Device.of(left[0]),
+        devices=tuple(map(Device.of, left)),
+        evidence=tuple(Evidence("gpu", gpu.name, gpu.source) for gpu in left[:2]),
+    )
 
 
 def _serve_nvidia(situation: Situation) -> bool:

@@ -29,11 +29,11 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @command()
-@click.argument("name", metavar="ID|SLUG|TEXT", shell_complete=checks)
+@click.argument("words", metavar="ID|SLUG|TEXT", nargs=-1, required=True, shell_complete=checks)
 @data_option
 @matrix_option
 @plugin_option
-def explain(name: str, style: str | None, overlays: tuple[str, ...], plugins: tuple[str, ...]) -> int:
+def explain(words: tuple[str, ...], style: str | None, overlays: tuple[str, ...], plugins: tuple[str, ...]) -> int:
     """Tell what a problem or an error message means.
 
     A problem is named by its id or slug. An error message is given as it was printed, or read from stdin (-): what it
@@ -50,6 +50,7 @@ def explain(name: str, style: str | None, overlays: tuple[str, ...], plugins: tu
     from gpudoctor.suites import machine_checks
 
     suite, matrix = machine_checks(plugins), load_matrix(overlays)
+    name = " ".join(words)  # a message that was not quoted
     if name != "-" and (found := _named(name, suite)):
         return _tell_checks(found, style)
     text = _ESCAPES.sub("", _from_stdin() if name == "-" else name)

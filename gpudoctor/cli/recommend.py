@@ -99,8 +99,13 @@ def recommend(
     return answer.exit_code
 
 
+_SHORT_NAMES = {"pytorch": "torch", "tf": "tensorflow", "ort": "onnxruntime", "jaxlib": "jax"}
+"""What people call them, too."""
+
+
 def _other_framework(name: str, companions: tuple[str, ...], matrix: Matrix) -> Framework | None:
     """The framework of that name; None for torch. A usage error if the matrix knows none."""
+    name = _SHORT_NAMES.get(name.lower(), name.lower())
     if name == "torch":
         return None
     tables = matrix.tables

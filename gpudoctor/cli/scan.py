@@ -67,7 +67,8 @@ def scan(
 
         sys.stdout.write(to_json(scan_data(scanned, judged)))
     else:
-        sys.stdout.write(scan_text(scanned, judged))
+        again = (*given, *(("--python", python) if python else ()))
+        sys.stdout.write(scan_text(scanned, judged, again, matrix.framework_of_package))
     standings = {verdict.standing for _, verdicts in judged for verdict in verdicts}
     return 1 if "missing" in standings else UNKNOWN if "unknown" in standings else 0
 

@@ -86,7 +86,7 @@ def requirements(settings: Settings, given: Iterable[str], environ: Mapping[str,
     texts = (
         *(("require of the project's settings", text, False) for text in settings.required),
         *((REQUIRE_VARIABLE, text, True) for text in variable if text.strip()),
-        *(("--require", text, True) for text in given),
+        *(("--require", one, True) for text in given for one in text.split(REQUIRE_SEPARATOR) if one.strip()),
     )
     if not texts:
         return ()

@@ -13,17 +13,17 @@ from msgspec.structs import replace
 
 from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
 from gpudoctor.host import InputError
-from gpudoctor.intake.described_gpus import SOURCE, identified, placed, processor
-from gpudoctor.intake.described_system import described_log, described_system
+from gpudoctor.intake.described_gpus import SOURCE, identified, placed, processor, usual_meanings
+from gpudoctor.intake.described_system import described_log, described_system, driver_version
 from gpudoctor.intake.described_torch import (
     USUAL_PYTHON,
     device_packages,
     packages_of,
-    plain_version,
     python_for,
     python_of,
     torch_of,
 )
+from gpudoctor.isa import capability
 from gpudoctor.machine import (
     AmdStack,
     DeviceNode,
@@ -44,7 +44,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.probes.batch_job import job_of
 from gpudoctor.probes.load_path import DRIVER_OWN
 from gpudoctor.situation import Situation
@@ -144,6 +144,7 @@ def _with_described_gpus(machine: Machine, description: Description, matrix: Mat
     if arch and description.platform and machine.system.arch.value != arch:
         raise InputError(f"--platform {description.platform}: {identities[0].name} comes with an {arch} processor")
     log = machine.kernel_log.value if description.kernel_log else None
+    machine = replace(machine, assumed=(*machine.assumed, *usual_meanings(description.gpus, matrix)))
     return with_gpus(machine, identities, description.driver, log.faults if log else (), matrix)
 
 
@@ -202,7 +203,7 @@ def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
     gpus = machine.of_vendor("nvidia")
     assumed: tuple[str, ...] = ()
     if driver:
-        version = plain_version("--driver", driver)
+        version = driver_version(driver, matrix)
         if release := matrix.release_of_branch(version):
             # People name the branch alone. It stands for its releases, and is no version below all of them.
             assumed = (f"NVIDIA driver {release} (branch {version})",)
@@ -210,8 +211,14 @@ def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
         if machine.system.jetson.known:
             assumed = (f"the driver of Jetson Linux (its numbers are its own: --driver {driver} is not judged)",)
         running = tuple(gpu for gpu in gpus if _still_runs(matrix, version, gpu)) or gpus
-        # Where the flavours do not go together, either is as likely: the one that older drivers came with.
         flavours = flavours_serving(matrix, running) if figures(version) >= _FIRST_OPEN else ()
+        if not flavours and figures(version) >= _FIRST_OPEN:
+            # No flavour drives them all: that of the newest GPU, which a person would not leave out.
+            newest = max(running, key=lambda gpu: capability(gpu.arch.value) or ())
+            flavours = flavours_serving(matrix, (newest,))
+            assumed += tuple(
+                f"{one} kernel modules, for {newest.name} (neither flavour supports all)" for one in flavours[:1]
+            )
         flavour = flavours[0] if flavours else "proprietary"
     else:
         # A healthy driver is any that serves: not the one that this distribution happens to ship.
@@ -271,7 +278,9 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
             devices = device_packages(torch, machine, matrix)
             packages = (*packages, *devices)
             assumed += tuple(f"torch's package for {one.name.removeprefix(DEVICE_WHEEL)}" for one in devices)
-        packages = (Distribution("torch", torch.version, path=SOURCE), *packages)
+        # The package index's wheel has the local part in torch.__version__ alone: no index installs it by that name.
+        version = public_version(torch.version) if torch.origin == "pypi" else torch.version
+        packages = (Distribution("torch", version, path=SOURCE), *packages)
         if probed is None or probed.source == SOURCE:
             python = python_for(torch, matrix, machine.system.platform)
             environment = replace(environment, python=known(python, SOURCE))

@@ -38,6 +38,7 @@ def identified(names: Sequence[str], matrix: Matrix) -> tuple[Identity, ...]:
     for place, name in enumerate(names):
         count, one = _counted(name, matrix)
         gpus = matrix.gpus_by_name(one) or tuple(filter(None, (matrix.gpu_of_processor(one),)))
+        gpus = tuple(gpu for gpu in gpus if not gpu.rare) or gpus
         if not gpus:
             raise InputError(f"--gpu {name!r}: {_why_unknown(one, matrix)}")
         if len(gpus) > 1:
@@ -45,6 +46,19 @@ def identified(names: Sequence[str], matrix: Matrix) -> tuple[Identity, ...]:
         identity = gpus[0] if vgpu_series(one) is None else replace(gpus[0], name=one.strip())
         found += [identity] * count
     return tuple(found)
+
+
+def usual_meanings(names: Sequence[str], matrix: Matrix) -> tuple[str, ...]:
+    """What was taken for a name that a rare GPU has, too: "GM107 (sm_50) for 'GTX 750 Ti', not the rare GK106"."""
+    told = []
+    for name in names:
+        gpus = matrix.gpus_by_name(_counted(name, matrix)[1])
+        usual, rare = [gpu for gpu in gpus if not gpu.rare], [gpu for gpu in gpus if gpu.rare]
+        if usual and rare:
+            told.append(
+                f"{usual[0].chip} ({usual[0].arch}) for {name!r}, not the rare {rare[0].chip} ({rare[0].arch})"
+            )
+    return tuple(dict.fromkeys(told))
 
 
 def _counted(name: str, matrix: Matrix) -> tuple[int, str]:

@@ -12,6 +12,7 @@ from gpudoctor.host.given_file import STDIN, read_given
 from gpudoctor.intake.described_gpus import SOURCE
 from gpudoctor.intake.described_torch import plain_version
 from gpudoctor.machine import Fact, KernelLog, Os, System, absent, known, unknown
+from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.container import KINDS
 from gpudoctor.probes.kernel_log import log_of_text
 from gpudoctor.probes.wsl_jetson import is_wsl_kernel
@@ -62,6 +63,20 @@ def named_os(text: str, matrix: Matrix) -> Os:
         return Os(id=name, version=version, name=text)
     codename = "" if version[:1].isdigit() else version
     return Os(id=row.id, version=version, like=row.like, name=text, codename=codename, image=row.image)
+
+
+def driver_version(text: str, matrix: Matrix) -> str:
+    """The number of an NVIDIA driver, also as "v550.54.14" and "576,52". Raises InputError for a CUDA version:
+    nvidia-smi prints both in one line, and no driver of CUDA's time has a number below 100."""
+    version = plain_version("--driver", text.strip().removeprefix("v").replace(",", "."))
+    if figures(version)[:1] >= (100,) or not figures(version):
+        return version
+    first = matrix.first_driver_of_cuda(version)
+    shown = f"CUDA {version} needs driver {first} or newer; write" if first else "write"
+    raise InputError(
+        f"--driver {text!r}: that is a CUDA version, not a driver's; {shown} the number that nvidia-smi shows as "
+        "Driver Version"
+    )
 
 
 def _processor(platform: str) -> str:

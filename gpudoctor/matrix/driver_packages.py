@@ -66,9 +66,9 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
         *,
         present: str | None = None,
     ) -> DriverPackage | None:
-        """The package to install for these GPUs: of the `present` driver's branch if it is there, else the
-        distribution's own before a repository that must be set up, the first of the `flavours`, a long-term branch.
-        """
+        """The package to install for these GPUs: of the `present` driver's branch if it is there; no legacy branch
+        where another serves; one that replaces the present driver; the distribution's own before a repository that
+        must be set up, the first of the `flavours`, a long-term branch."""
         own, base = self._own_and_base(os)
         if not own and not base:
             return None
@@ -77,9 +77,11 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
         rows = [row for row in own + base if row.flavour in flavours and _fits(row, minimum, last)]
         own_rows = set(map(id, own))
 
-        def rank(row: DriverPackage) -> tuple[bool, bool, bool, int, bool, int]:
+        def rank(row: DriverPackage) -> tuple[bool, bool, bool, bool, bool, int, bool, int]:
             return (
                 present is None or row.branch != present.partition(".")[0],
+                row.branch in self._legacy,
+                keeps_newer(row, present),
                 bool(row.repository),
                 id(row) not in own_rows,
                 flavours.index(row.flavour),
@@ -92,6 +94,10 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
     @cached_property
     def _long_term(self) -> frozenset[str]:
         return frozenset(row.branch for row in self.tables.driver_branches if row.kind == "long-term")
+
+    @cached_property
+    def _legacy(self) -> frozenset[str]:
+        return frozenset(row.branch for row in self.tables.driver_branches if row.kind == "legacy")
 
     def _needed(self, sms: tuple[str, ...], at_least: str | None) -> Iterator[str]:
         yield from (driver for driver in (at_least, *(self.first_driver(sm) for sm in sms)) if driver)
@@ -151,6 +157,14 @@ def kernel_package(row: DistributionKernel, kernel: str) -> str:
 def reaches(row: DistributionKernel, kernel: str) -> bool:
     """Whether the release has that kernel or a newer one; a release that takes on new kernels will have it."""
     return row.rolling or (not row.backports and figures(row.kernel) >= figures(kernel))
+
+
+def keeps_newer(row: DriverPackage, present: str | None) -> bool:
+    """Whether the present driver stays where these packages are installed: a package manager keeps a newer version of
+    the same name, which came from elsewhere. A name with the branch is another package; a repository that holds
+    several branches has a way to go back."""
+    newer = present is not None and figures(present)[:1] > figures(row.branch)[:1]
+    return newer and not row.repository and not any(row.branch in name for name in row.packages)
 
 
 def _fits(row: DriverPackage, minimum: str | None, last: str | None) -> bool:

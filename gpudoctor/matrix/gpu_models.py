@@ -29,6 +29,8 @@ class Identity(Struct, frozen=True):
     datacenter: bool = False
     """Eligible for CUDA forward compatibility (cuda-compat)."""
     jetson: bool = False
+    rare: bool = False
+    """As of its row."""
     source: str = ""
 
 
@@ -225,6 +227,7 @@ class Gpus:
             integrated=soc is not None,
             datacenter=row.datacenter,
             jetson=soc is not None and soc.jetson,
+            rare=row.rare,
             source=row.source,
         )
 
@@ -243,7 +246,8 @@ class Gpus:
 
     def _of_amd(self, row: AmdGpu, name: str) -> Identity:
         target = self._targets.get(row.gfx)
-        if not re.match(r"AMD|Radeon|Instinct|Steam|Custom", name):
+        # A chip and a processor are AMD's, and no Radeon.
+        if name != row.chip and not re.match(r"AMD|Radeon|Instinct|Steam|Custom|Ryzen|AI ", name):
             name = f"Instinct {name}" if re.match(r"MI\d", name) else f"Radeon {name}"
         return Identity(
             vendor="amd",

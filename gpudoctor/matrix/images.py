@@ -51,23 +51,32 @@ class ImageQuestions(Gpus):
 
     def libc_of(self, os: Os) -> str | None:
         """C library of a distribution's release, "glibc 2.31" or "musl"; None: unknown."""
-        row = self._distribution(f"{os.id}-{os.version}" if os.version else os.id)
+        row = self._distribution(self._release(os))
         return row.libc if row else None
 
     def releases(self, os: Os) -> tuple[str, ...]:
         """How rows name this release, and the one whose packages it uses: ("linuxmint-22.1", "ubuntu-24.04")."""
-        own = f"{os.id}-{os.version}" if os.version else os.id
+        own = self._release(os)
         kinds = [kind for kind in ("ubuntu", "debian") if kind in (os.id, *os.like)]
         names = (own, *(f"{kind}-{os.codename}" for kind in kinds if os.codename))
         bases = [row.base for name in names if (row := self._distribution(name)) and row.base]
-        kin = next((row for row in self.tables.distribution_kin if row.id == os.id), None)
+        kin = self._kin(os)
         if kin is not None and kin.base:
-            bases.append(kin.base.replace("{version}", os.version).rstrip("-"))
+            bases.append(kin.base.replace("{version}", own.removeprefix(os.id).lstrip("-")).rstrip("-"))
         elif kin is None and not bases:
             bases += [
                 kind if kind == "arch" else f"{kind}-{os.version}" for kind in ("rhel", "arch") if kind in os.like
             ]
         return tuple(dict.fromkeys((own, *bases[:1])))
+
+    def _release(self, os: Os) -> str:
+        """ "ubuntu-22.04", of a point release, too."""
+        kin = self._kin(os)
+        version = ".".join(os.version.split(".")[: kin.figures]) if kin else os.version
+        return f"{os.id}-{version}" if version else os.id
+
+    def _kin(self, os: Os) -> DistributionKin | None:
+        return next((row for row in self.tables.distribution_kin if row.id == os.id), None)
 
     def distribution_named(self, name: str) -> DistributionKin | None:
         """The distribution of a name as people write it: "Rocky Linux", "pop!_os", "opensuse leap"."""

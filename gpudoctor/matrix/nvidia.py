@@ -88,6 +88,16 @@ class NvidiaQuestions(Gpus):
         served = [cuda for cuda, first in (*bundled, *alone) if cuda and first and at_least(driver, first)]
         return max(served, key=figures, default=None)
 
+    def first_driver_of_cuda(self, cuda: str) -> str | None:
+        """The oldest driver that shows this CUDA ("12.4", or any of "12"); None: no such CUDA is known."""
+        bundled = [(row.cuda, row.driver) for row in self.tables.cuda_toolkits if not row.update]
+        alone = [(row.cuda, row.latest) for row in self.tables.driver_branches]
+        length = len(figures(cuda))
+        shown = [
+            driver for own, driver in (*bundled, *alone) if own and driver and figures(own)[:length] == figures(cuda)
+        ]
+        return min(shown, key=figures, default=None)
+
     def driver_for_cuda(self, driver: str, cuda: str) -> DriverVerdict:
         """Whether this driver runs this CUDA."""
         if not figures(driver):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.matrix.amd import AmdQuestions
 from gpudoctor.matrix.driver_packages import DriverPackageQuestions
 from gpudoctor.matrix.errors import ErrorQuestions
@@ -41,6 +42,16 @@ class Matrix(DriverPackageQuestions, AmdQuestions, TorchQuestions, ErrorQuestion
     def builds_of(self, framework: str) -> tuple[FrameworkBuild, ...]:
         """The GPU builds of a framework beside torch."""
         return tuple(row for row in self.tables.framework_builds if row.framework == framework)
+
+    def framework_of_package(self, package: str) -> str | None:
+        """The framework beside torch that a distribution brings, or a GPU build of which it is a part."""
+        name = normalised(package)
+        tables = self.tables
+        brings = ((row.framework, row.packages) for row in tables.frameworks)
+        builds = ((row.framework, (row.package,)) for row in tables.framework_builds)
+        found = (framework for framework, packages in (*brings, *builds) if name in packages)
+        known = {row.framework for row in (*tables.frameworks, *tables.frameworks_on_torch)}
+        return next((framework for framework in found if framework in known), None)
 
     @property
     def gpu_packages(self) -> frozenset[str]:

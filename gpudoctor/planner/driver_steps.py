@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpudoctor.finding import InstallDriver, InstallRocmDriver
+from gpudoctor.matrix.driver_packages import keeps_newer
+from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.place import Family, Place
 from gpudoctor.planner.system_packages import INSTALL, LAYERING, REMOVE, elsewhere, install, is_fixed
 from gpudoctor.planner.system_steps import reboot
@@ -40,7 +44,7 @@ def install_driver(place: Place, remedy: InstallDriver, matrix: Matrix) -> tuple
     if outside := elsewhere(place, words + ", and reboot it", remedy.why):
         return (outside,)
     row = matrix.driver_package(place.os, remedy.branch, remedy.flavour)
-    if row is None or row.by_hand or is_fixed(place):
+    if row is None or row.by_hand or is_fixed(place) or (keeps_newer(row, place.driver) and not place.run_file):
         text = f"{words[0].upper()}{words[1:]}.\n{_instructions(place, remedy, matrix, row)}"
         steps: tuple[Step, ...] = (ManualStep(text=text, why=remedy.why, risk="root"),)
     else:
@@ -61,28 +65,55 @@ def _without_run_file(place: Place) -> tuple[Step, ...]:
 
 def _by_packages(place: Place, remedy: InstallDriver, row: DriverPackage, matrix: Matrix) -> tuple[Step, ...]:
     """Packages from the distribution's repository, or from one that can hold several branches."""
+    *before, last = _commands(place, remedy, row, matrix)
+    if place.driver and not place.run_file and isinstance(last, RunStep):
+        # Taking the new packages away would leave no driver: which packages brought the present one is not known.
+        last = replace(last, undo=(), why=_because(last.why, f"to undo it, install driver {place.driver} again"))
+    return (*before, last)
+
+
+def _commands(place: Place, remedy: InstallDriver, row: DriverPackage, matrix: Matrix) -> tuple[Step, ...]:
     if place.family == "ubuntu":
         return (_ubuntu(place, remedy, row, matrix),)
     if place.family == "arch":
         return (_arch(place, remedy),)
     if row.stream:
-        return _stream(remedy, row)
+        return (*_stream(row), *_older_versions(place, remedy), _allowing_erasure(remedy, row))
     if row.locked:
-        return _locked(remedy, row)
+        return (*_locked(row), *_older_versions(place, remedy), _allowing_erasure(remedy, row))
     components = "the components contrib, non-free and non-free-firmware must be enabled"
-    return (install(place, row.packages, _because(remedy, components)),)
+    return (install(place, row.packages, _because(remedy.why, components)),)
 
 
-def _because(remedy: InstallDriver, also: str) -> str:
-    return f"{remedy.why}; {also}".lstrip("; ")
+def _because(why: str, also: str) -> str:
+    return f"{why}; {also}".lstrip("; ")
+
+
+def _goes_back(place: Place, remedy: InstallDriver) -> bool:
+    """Whether the present driver is of a newer branch: package managers go forward unless they are told."""
+    return figures(place.driver)[:1] > figures(remedy.branch)[:1]
+
+
+def _older_versions(place: Place, remedy: InstallDriver) -> tuple[Step, ...]:
+    """`dnf install` leaves a newer version as it is; distro-sync takes it down to what is now on offer."""
+    if not _goes_back(place, remedy):
+        return ()
+    argv = ("dnf", "distro-sync", "-y", "--allowerasing", "*nvidia*")
+    return (RunStep(argv=argv, why=f"the present driver, {place.driver}, is newer: dnf would keep it", risk="root"),)
 
 
 def _ubuntu(place: Place, remedy: InstallDriver, row: DriverPackage, matrix: Matrix) -> Step:
     for_servers = bool(row.server) and "-server" in place.prebuilt_nvidia
     packages = row.server if for_servers else row.packages
     signed = _signed_modules(place, packages[0], matrix)
-    signs = "the modules for this kernel come from Ubuntu, built and signed; those that DKMS builds are not signed"
-    return install(place, (*packages, *signed), _because(remedy, signs) if signed else remedy.why)
+    why = remedy.why
+    if signed:
+        signs = "the modules for this kernel come from Ubuntu, built and signed; those that DKMS builds are not"
+        why = _because(why, signs)
+    if _goes_back(place, remedy):
+        first = f"install {row.pin} first" if row.pin else "remove its packages first"
+        why = _because(why, f"if the present driver is from NVIDIA's repository, {first}")
+    return install(place, (*packages, *signed), why)
 
 
 def _signed_modules(place: Place, package: str, matrix: Matrix) -> tuple[str, ...]:
@@ -97,18 +128,17 @@ def _signed_modules(place: Place, package: str, matrix: Matrix) -> tuple[str, ..
     return (f"linux-modules-nvidia-{name}-{flavour}" + (f"-hwe-{release}" if later else ""),)
 
 
-def _stream(remedy: InstallDriver, row: DriverPackage) -> tuple[Step, ...]:
+def _stream(row: DriverPackage) -> tuple[Step, ...]:
     """A dnf module stream holds one branch: another enabled stream is reset first."""
     reset = ("dnf", "module", "reset", "-y", "nvidia-driver")
     enable = ("dnf", "module", "enable", "-y", f"nvidia-driver:{row.stream}")
     return (
         RunStep(argv=reset, why=f"another stream may be enabled; {row.repository} must be there", risk="root"),
         RunStep(argv=enable, why="keeps to the branch", risk="root", undo=(reset,)),
-        _allowing_erasure(remedy, row),
     )
 
 
-def _locked(remedy: InstallDriver, row: DriverPackage) -> tuple[Step, ...]:
+def _locked(row: DriverPackage) -> tuple[Step, ...]:
     """A repository without streams holds several branches: locking the versions keeps to one."""
     pattern = f"*nvidia*{row.branch}*"
     plugin = ("dnf", "install", "-y", "python3-dnf-plugin-versionlock")
@@ -120,7 +150,6 @@ def _locked(remedy: InstallDriver, row: DriverPackage) -> tuple[Step, ...]:
             risk="root",
             undo=(("dnf", "versionlock", "delete", pattern),),
         ),
-        _allowing_erasure(remedy, row),
     )
 
 
@@ -133,7 +162,7 @@ def _arch(place: Place, remedy: InstallDriver) -> Step:
     """Arch has prebuilt modules for its two usual kernels."""
     kernel = place.kernel
     package = "nvidia-open-lts" if kernel.endswith("-lts") else "nvidia-open" if "-arch" in kernel else ""
-    why = _because(remedy, "with the whole system, because the modules are built for the newest kernel")
+    why = _because(remedy.why, "with the whole system, because the modules are built for the newest kernel")
     argv = ("pacman", "-Syu", "--needed", "--noconfirm", package or "nvidia-open-dkms")
     return RunStep(argv=argv, why=why, risk="root", undo=((*REMOVE["arch"], argv[-1]),))
 
@@ -150,16 +179,26 @@ def _instructions(place: Place, remedy: InstallDriver, matrix: Matrix, row: Driv
     if told := matrix.driver_instruction(place.os, remedy.flavour, branch):
         lines.append(f"{told}.")
     elif row is not None:
-        lines.append(_from_repository(place, row))
+        lines.append(_from_repository(place, remedy, row))
     else:
         lines.append(_unknown_package(place))
     return "\n".join(lines)
 
 
-def _from_repository(place: Place, row: DriverPackage) -> str:
-    command = " ".join((LAYERING.get(place.os.image) or _TYPED.get(place.family, ""), *row.packages)).strip()
+def _from_repository(place: Place, remedy: InstallDriver, row: DriverPackage) -> str:
+    installer, back = LAYERING.get(place.os.image) or _TYPED.get(place.family, ""), _goes_back(place, remedy)
+    if back and installer == "dnf install":
+        installer += " --allowerasing"  # the two drivers conflict
+    command = f"{installer} {' '.join(row.packages)}".strip()
+    if row.pin:
+        command = f"{installer} {row.pin}\nand then, so that this one is already in effect:\n{command}"
     told = f"From {row.repository}: {command}" if row.repository else command
-    return f"{told}\n{row.then}." if row.then and not is_fixed(place) else told
+    then = [f"{row.then}."] if row.then and not is_fixed(place) else []
+    if back and row.pin:
+        then.append("apt-get full-upgrade\ntakes the other packages of the present driver down to that branch, too.")
+    elif back and place.family in ("debian", "suse"):
+        told = f"First remove the packages of the present driver, {place.driver}: they would stay.\n{told}"
+    return "\n".join((told, *then))
 
 
 _TYPED: dict[Family, str] = {

@@ -61,6 +61,8 @@ class Place(Struct, frozen=True):
     """The firmware loads only signed modules."""
     prebuilt_nvidia: str
     """Branch and flavour of NVIDIA modules that Ubuntu built itself for some kernel ("580-open"); "" for none."""
+    driver: str
+    """Version of the present NVIDIA driver; "" if there is none, or it is not known."""
     run_file: str
     """The uninstaller of a driver that NVIDIA's own installer put here; "" for none."""
     kernel: str
@@ -115,6 +117,7 @@ def place(machine: Machine) -> Place:
     system = machine.system
     kernel = system.kernel.value or ""
     tool = _tool(environment)
+    module = machine.nvidia.module.value
     installers = environment.installers if environment else Installers()
     return Place(
         tool=tool,
@@ -130,6 +133,7 @@ def place(machine: Machine) -> Place:
         jetson=system.jetson.known,
         secure_boot=system.secure_boot.value is True,
         prebuilt_nvidia=_prebuilt(machine),
+        driver=(module.version if module else machine.nvidia.userland.value) or "",
         run_file=machine.nvidia.run_file.value or "",
         kernel=kernel if is_name(kernel) or is_version(kernel) else "",
         arch=system.arch.value or "x86_64",

@@ -55,7 +55,7 @@ def _step(number: int, planned: PlannedStep, stopped: bool) -> Iterator[str]:
         yield from _comment(f"   replaces {', '.join(planned.replaces)}")
     if isinstance(step, RunStep):
         for argv in step.undo:
-            yield from _comment(f"   undone by: {quoted(argv)}")
+            yield from _comment(f"   undone by: {'$sudo ' if step.risk == 'root' else ''}{quoted(argv)}")
         yield from _command(step, stopped)
     elif isinstance(step, EnvStep):
         yield from _comment(f"   In the shell that starts the program: export {step.name}={_quoted(step.value)}")

@@ -153,6 +153,9 @@ class _Asked:
         found = []
         if self.nvidia and not self.driver:
             found.append("the version of the NVIDIA driver")
+        elif self.nvidia:
+            assumed = (one for one in self.situation.machine.assumed if one.startswith("NVIDIA driver"))
+            found += [f"whether it has {one}: that is assumed, --driver tells it" for one in assumed]
         if self.nvidia and not self.cuda:
             found.append("the CUDA that the NVIDIA driver supports")
         found += [f"the architecture of {gpu.name}" for gpu in (*self.nvidia, *self.amd) if not gpu.arch.value]

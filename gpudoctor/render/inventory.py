@@ -37,7 +37,7 @@ def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
     yield "System", system_text(machine)
     for text, gpus in equal_gpus(machine.gpus).items():
         count = f"{len(gpus)} x " if len(gpus) > 1 else ""
-        yield f"GPU {numbers(gpus)}".rstrip(), f"{count}{text}"
+        yield f"{_maker(machine, gpus)} {numbers(gpus)}".rstrip(), f"{count}{text}"
     if not machine.gpus:
         yield "GPU", no_gpus(machine)
     yield from drivers(machine)
@@ -48,6 +48,12 @@ def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
     for program in machine.programs:
         libraries = ", ".join(dict.fromkeys(one.folder for one in program.backends))
         yield program.name, f"{program.path} ({libraries or 'no library for GPUs was found'})"
+
+
+def _maker(machine: Machine, gpus: list[Gpu]) -> str:
+    """ "GPU", or whose where there are two makers: each numbers its own from 0."""
+    makers = {gpu.vendor for gpu in machine.gpus}
+    return "GPU" if len(makers) < 2 else gpus[0].vendor.upper()
 
 
 def system_text(machine: Machine) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.render.lines import Line, print_lines, printable
-from gpudoctor.render.steps import command_line, step_spans
+from gpudoctor.render.steps import command_line, step_spans, undo_lines
 from gpudoctor.step import RunStep, Step
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ def _foreseen(plan: Repair, names: dict[str, str]) -> str:
     then = f"{left} {'is' if len(predicted.left) == 1 else 'are'} left" if left else "no problem is left"
     if predicted.verdict == "unknown":
         then += ", but an important check cannot be completed"
+    if plan.pinned:
+        then += " but the packages named above"
     if noted:
         then += f"; {'a note stays' if len(predicted.notes) == 1 else 'notes stay'}: {noted}"
     if predicted.until == "end":
@@ -103,8 +105,10 @@ def _foreseen(plan: Repair, names: dict[str, str]) -> str:
     step, _, what = predicted.until.partition(": ")
     if what == "files":
         return f"Foreseen: {then}, as far as it can be told before {step} brings back files."
-    when = {"a person": f"once you have done {step}", "a reboot": f"after the reboot of {step}"}
-    return f"Foreseen, {when.get(what, f'once {step} ({what}) is done')}: {then}."
+    if what == "a person":
+        return f"Whether {step} helps cannot be foreseen; apart from that, {then}."
+    when = f"after the reboot of {step}" if what == "a reboot" else f"once {step} ({what}) is done"
+    return f"Foreseen, {when}: {then}."
 
 
 def _named(ids: Iterable[str], names: dict[str, str]) -> str:
@@ -132,10 +136,9 @@ def _details(planned: PlannedStep, around: Around) -> Iterator[Line]:
         return
     if planned.state == "will run" and step.risk not in ("root", "reboot"):
         yield [(f"     {'undo':<9}", "dim"), (command_line(("gpudoctor", "fix", "--undo", *around.place)), "command")]
-    elif step.undo:
-        for number, argv in enumerate(step.undo):
-            as_root = "sudo " if step.risk == "root" and planned.why_not else ""
-            yield [(f"     {'undo' if number == 0 else '':<9}", "dim"), (as_root + command_line(argv), "command")]
+    else:
+        for number, line in enumerate(undo_lines(step)):
+            yield [(f"     {'undo' if number == 0 else '':<9}", "dim"), (line, "command")]
 
 
 def _risk(step: Step) -> str:

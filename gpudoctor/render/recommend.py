@@ -85,6 +85,9 @@ def _lines(answer: Recommendation, machine: Machine, verbose: bool) -> Iterator[
     yield from _next(answer, machine, served)
 
 
+_LEFT_OUT = ") is left out: "
+
+
 def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
     if not answer.gpus:
         return [("No GPU found: the best build is one for the CPU.", "bold")]
@@ -99,7 +102,10 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
         gpus = ", ".join(dict.fromkeys(gpu.name for gpu in answer.gpus))
         return [(f"No {answer.framework} build is known to work with {gpus}.", "bold yellow")]
     sure = "" if answer.certain else " (a GPU or its driver is unknown)"
-    return [(f"Best build: {_title(served[0])}{sure}", "bold green" if answer.certain else "bold yellow")]
+    left_out = [note.partition(" (")[0] for note in answer.notes if _LEFT_OUT in note]
+    without = f", without {' and '.join(dict.fromkeys(left_out))}" if left_out else ""
+    style = "bold green" if answer.certain and not left_out else "bold yellow"
+    return [(f"Best build: {_title(served[0])}{without}{sure}", style)]
 
 
 def _next(answer: Recommendation, machine: Machine, served: list[Recommended]) -> Iterator[Line]:
@@ -110,6 +116,10 @@ def _next(answer: Recommendation, machine: Machine, served: list[Recommended]) -
     pip = environment is None or installer(environment) != "uv"
     best = best_command(answer, pip=pip) if answer.known and (served or not answer.gpus) else None
     yield []
+    if best is None and len({gpu.vendor for gpu in answer.gpus}) > 1:
+        one_kind = command_line(("gpudoctor", "recommend", "--gpu", answer.gpus[0].name))
+        yield [("Next: ", "bold"), (one_kind, "command")]
+        return
     yield [("Next: ", "bold"), (best[1] if best else "gpudoctor check", "command")]
 
 
@@ -153,7 +163,7 @@ def _title(choice: Recommended) -> str:
     if choice.package:
         return choice.package
     if choice.torch is None:
-        return "torch from conda-forge" if choice.origin == "conda-forge" else "by hand"
+        return "torch from conda-forge" if choice.origin == "conda-forge" else "a torch that you install by hand"
     name = f"torch {choice.torch}+{choice.build}"
     return name + {"pypi": " (package index)", "amd": " (AMD's index)"}.get(choice.origin, "")
 

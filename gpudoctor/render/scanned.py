@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.plain_text import enumeration
@@ -73,14 +73,21 @@ def _without_code(verdict: Verdict) -> LibrariesWithoutCode:
     return LibrariesWithoutCode(verdict.libraries[0].owner or None, paths, verdict.why)
 
 
-def scan_text(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> str:
-    """How it stands, what has no code for the GPUs, worst first, then what each library carries and what to type."""
+def scan_text(
+    scanned: list[Scanned],
+    judged: list[tuple[Gpu, list[Verdict]]],
+    again: tuple[str, ...] = (),
+    framework_of: Callable[[str], str | None] = lambda owner: None,
+) -> str:
+    """How it stands, what has no code for the GPUs, worst first, then what each library carries and what to type.
+    `again`: what was scanned, as the command line has it; `framework_of`: the framework beside torch that a
+    distribution belongs to."""
     lines: list[str] = [_headline(scanned, judged), ""]
     for gpu, verdicts in judged:
         lines += [f"{gpu.name} ({gpu.arch.value or 'architecture unknown'})", *_gpu(verdicts), ""]
     for found in scanned:
         lines += [found.label, *_inventory(found.libraries), ""]
-    return printable("\n".join([*lines, f"Next: {_next(judged)}", ""]))
+    return printable("\n".join([*lines, *_next(judged, again, framework_of), ""]))
 
 
 def _headline(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> str:
@@ -98,11 +105,19 @@ def _headline(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -
     return f"{libraries} librar{'y' if libraries == 1 else 'ies'} read; no GPU to compare with."
 
 
-def _next(judged: list[tuple[Gpu, list[Verdict]]]) -> str:
-    missing = [gpu for gpu, verdicts in judged if any(verdict.standing == "missing" for verdict in verdicts)]
+def _next(
+    judged: list[tuple[Gpu, list[Verdict]]], again: tuple[str, ...], framework_of: Callable[[str], str | None]
+) -> Iterator[str]:
+    missing = [(gpu, one.owner) for gpu, verdicts in judged for one in verdicts if one.standing == "missing"]
+    argv: tuple[str, ...] = ("gpudoctor", "check")
     if missing:
-        return command_line(("gpudoctor", "recommend", "--gpu", missing[0].name))
-    return "gpudoctor check" if judged else 'gpudoctor scan --gpu "RTX 4090" PATH'
+        gpu, owner = missing[0]
+        framework = framework_of(owner.partition(" ")[0])
+        argv = ("gpudoctor", "recommend", "--gpu", gpu.name, *(("--framework", framework) if framework else ()))
+    elif not judged:
+        yield "With --gpu, scan tells whether all of this runs on a GPU that you name, such as an RTX 4090."
+        argv = ("gpudoctor", "scan", "--gpu", "RTX 4090", *again)
+    yield f"Next: {command_line(argv)}"
 
 
 def _gpu(verdicts: list[Verdict]) -> Iterator[str]:

@@ -59,10 +59,18 @@ def step_lines(step: Step) -> tuple[str, ...]:
 def run_line(step: RunStep) -> str:
     """A command with its folder and its variables, by root where it needs to be."""
     folder = f"cd {command_line([step.cwd])} && " if step.cwd else ""
-    is_root = hasattr(os, "geteuid") and os.geteuid() == 0  # nobody is, on a system without root
-    as_root = "sudo " if step.risk == "root" and not is_root else ""
     variables = "".join(f"{name}={_quoted(value) if value else ''} " for name, value in step.env.items())
-    return f"{folder}{as_root}{variables}{command_line(step.argv)}"
+    return f"{folder}{_as_root(step)}{variables}{command_line(step.argv)}"
+
+
+def undo_lines(step: RunStep) -> tuple[str, ...]:
+    """The commands that undo a step, in the form of the step itself."""
+    return tuple(f"{_as_root(step)}{command_line(argv)}" for argv in step.undo)
+
+
+def _as_root(step: RunStep) -> str:
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0  # nobody is, on a system without root
+    return "sudo " if step.risk == "root" and not is_root else ""
 
 
 def command_line(argv: tuple[str, ...] | list[str]) -> str:

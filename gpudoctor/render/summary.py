@@ -30,6 +30,8 @@ _THERE = ("gpudoctor", "check")
 _TAKES = {"snapshot": ("--python", "--root", "--env"), "smoke": ("--python", "--env", "--matrix"), "recommend": None}
 """The options that choose a machine, of those that a command takes; None: all of them."""
 
+_SEEN = "GPD442"
+"""Asks what an error message tells."""
 _DEEPER = {"quick": "standard", "standard": "full"}
 
 
@@ -152,6 +154,11 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
         if kind == "machine" and report.machine.level == "static" and about_the_driver and not _is_described(report):
             deeper = ("gpudoctor", "check", *again, *look.require, "--level", "driver")
             return "`gpudoctor check --level driver` also asks the driver.", deeper
+        if report.machine.errors and any(one.matters and one.id == _SEEN for one in report.not_judged):
+            why = (
+                "`gpudoctor explain` tells what a message may mean; `--gpu` and `--torch` tell where it was printed."
+            )
+            return why, ("gpudoctor", "explain", report.machine.errors[0])
         command = "whatif" if kind == "whatif" else "check"
         return f"`gpudoctor {command} -v` shows what was read.", ("gpudoctor", command, *again, *look.require, "-v")
     computed = _computed_on_gpu(report)
@@ -197,8 +204,10 @@ def _is_described(report: Report) -> bool:
 
 def _after_problem(first: ReportedFinding, report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     explain, kind = f"`gpudoctor explain {first.id}` tells more.", report.subject.kind
-    if not first.fixes or kind in ("whatif", "text"):
+    if not first.fixes or kind == "whatif" or (kind == "text" and not _runs_something(report)):
         return "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)
+    if kind == "text":
+        return f"`gpudoctor fix` shows the plan; {explain}", ("gpudoctor", "fix", *look.again, "--dry-run")
     if kind == "machine" and not _runs_something(report):
         return f"Do what the fix says, then check again; {explain}", (
             "gpudoctor",

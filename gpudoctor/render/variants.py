@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.plain_text import enumeration
-from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.lines import Line, print_lines, printable
 
 if TYPE_CHECKING:
     from gpudoctor.recommend.variants import Variants
@@ -16,11 +16,11 @@ _SHOWN = 4
 
 
 def shell_lines(answer: Variants) -> str:
-    """One `export` for each variable."""
+    """One `export` for each variable, and what is not known as comments."""
     lines = (
         f"export {name}={shlex.quote(value)}\n" for one in answer.installers for name, value in one.variables.items()
     )
-    return "".join(lines)
+    return "".join((*(f"# Not known: {printable(what)}.\n" for what in answer.unknown), *lines))
 
 
 def print_variants(answer: Variants, out: TextIO, *, color: bool = True) -> None:

@@ -49,6 +49,8 @@ class NvidiaGpu(Row, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     datacenter: bool = False
     """Eligible for CUDA forward compatibility (data-centre product)."""
+    rare: bool = False
+    """Hardly anyone has it: its name means the usual GPU of that name."""
 
 
 class NvidiaSoc(Row, frozen=True, kw_only=True):

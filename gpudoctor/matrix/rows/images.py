@@ -59,6 +59,9 @@ class DistributionKin(Row, frozen=True, kw_only=True):
     """The release whose packages it uses; {version} stands for its own version ("fedora-{version}", "arch")."""
     image: str = ""
     """What replaces its root as a whole (rpm-ostree ...): packages are not installed one by one."""
+    figures: int | None = None
+    """How many figures of its version name a release, if further ones name a point release with the same packages:
+    two of ubuntu-22.04.5."""
 
 
 class RemovedImage(Row, frozen=True, kw_only=True):

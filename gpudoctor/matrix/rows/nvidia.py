@@ -82,6 +82,8 @@ class DriverPackage(Row, frozen=True, kw_only=True):
     packages: tuple[str, ...]
     server: tuple[str, ...] = ()
     """The same in the distribution's own packages for servers."""
+    pin: str = ""
+    """The package that keeps NVIDIA's repository to the branch: apt takes older versions once it is installed."""
     stream: str = ""
     """The dnf module stream of nvidia-driver to enable first."""
     locked: bool = False
