@@ -113,6 +113,15 @@ KNOWN = {
         ("2.5.1", "cu124"),
     ),
     "poetry with its lock": (BASE + "RUN poetry install", {"poetry.lock": LOCK}, ("2.5.1", "cu121")),
+    "poetry with a torch for each extra": (
+        BASE + "RUN poetry install --extras cuda",
+        {
+            "poetry.lock": LOCK + LOCK.replace("cu121", "cpu"),
+            "pyproject.toml": '[project]\nname = "a"\n[project.optional-dependencies]\n'
+            'cpu = ["torch (==2.5.1+cpu)"]\ncuda = ["torch (==2.5.1+cu121)"]',
+        },
+        ("2.5.1", "cu121"),
+    ),
     "conda": (
         "FROM continuumio/miniconda3\nRUN conda install -y pytorch==2.1.0 pytorch-cuda=12.1 -c pytorch -c nvidia", {},
         ("2.1.0", "cu121"),

@@ -76,7 +76,13 @@ def project_install(
     text = lock(path)
     if text is None:
         return _unlocked(command, call, Collected(read, bounds, machine, call.choice))
-    torch = _of_uv(_read(text), call, machine) if call.tool == "uv" else _of_poetry(text, call, machine)
+    if call.tool == "uv":
+        torch = _of_uv(_read(text), call, machine)
+    else:
+        collected = Collected(read, bounds, machine, call.choice)
+        collected.table(os.path.join(call.folder, "pyproject.toml"), call.choice)
+        exact = next((one.exact for one in collected.requirements() if one.name == "torch"), "")
+        torch = _of_poetry(text, call, machine, exact)
     if torch is None:
         return None
     requirement = Requirement("torch", f"=={torch.version}", file=f"{read.shown(path)}:{torch.line}")
@@ -145,8 +151,9 @@ def _reaches_torch(lock: _Locked, own: list[_Package], machine: str) -> bool:
     return "torch" in seen
 
 
-def _of_poetry(text: str, call: _Call, machine: str) -> _Package | None:
-    """The one torch of a poetry.lock that these groups and extras leave; None if there are none or several."""
+def _of_poetry(text: str, call: _Call, machine: str, exact: str) -> _Package | None:
+    """The one torch of a poetry.lock that these groups and extras leave; None if there are none or several. `exact`
+    is the version that pyproject.toml pins for them: the lock file does not tell which extra a torch is for."""
     found: list[_Package] = []
     for block in _blocks(text):
         if _value(block, "name") != "torch" or len(found) > _MOST_TORCHES:
@@ -161,7 +168,8 @@ def _of_poetry(text: str, call: _Call, machine: str) -> _Package | None:
             continue
         version, url = _value(block, "version"), _line(block, "url").strip('"')
         found.append(_Package("torch", version, url, block[0][0]))
-    return found[0] if len({(one.version, one.registry) for one in found}) == 1 else None
+    pinned = [one for one in found if one.version == exact] or found
+    return pinned[0] if len({(one.version, one.registry) for one in pinned}) == 1 else None
 
 
 def _line(block: list[tuple[int, str]], key: str) -> str:
