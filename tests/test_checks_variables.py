@@ -139,3 +139,13 @@ def test_expandable_segments_elsewhere_are_fine():
     assert told(nvidia_machine(nvidia_gpu(), variables={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})) == []
     assert told(amd_machine(variables={"PYTORCH_HIP_ALLOC_CONF": "expandable_segments:False"})) == []
     assert told(amd_machine(variables={"PYTORCH_HIP_ALLOC_CONF": "max_split_size_mb:512"})) == []
+
+
+@pytest.mark.parametrize(("value", "expected"), [("auto", "warning"), ("", "warning"), ("8", None), (" 8 ", None)])
+def test_torch_compile_wants_a_number_of_threads(value: str, expected: str | None) -> None:
+    machine = nvidia_machine(nvidia_gpu(), variables={"TORCHINDUCTOR_COMPILE_THREADS": value})
+    assert dict(told(machine)).get("framework-variable") == expected
+    without = nvidia_machine(
+        torch=None, packages={"jax": "0.6.2"}, variables={"TORCHINDUCTOR_COMPILE_THREADS": value}
+    )
+    assert "framework-variable" not in dict(told(without))

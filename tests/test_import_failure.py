@@ -501,9 +501,13 @@ def test_a_file_that_no_release_brought_is_removed_from_the_package(tmp_path: Pa
 
 def test_a_module_that_an_installed_package_lacks_is_its_own(tmp_path: Path) -> None:
     site = write_environment(tmp_path)
-    (site / "torch/__init__.py").write_text("import helper.newer\n" + TORCH)
+    write_distribution(site, "other", "1.0", files={"other/__init__.py": "import sys\n"})
+    (site / "helper/part.py").write_text("import other.newer\n")
+    record = site / "helper-2.0.dist-info/RECORD"
+    lines = [line for line in record.read_text().splitlines() if "part.py" not in line]
+    record.write_text("\n".join([lines[0], "helper/part.py,,", *lines[1:]]) + "\n")
     found = finding(examined(tmp_path), "torch-import-fails")
-    assert "No installed package has the module" not in found.message
+    assert "The installed other 1.0 has no module other.newer" in found.message
 
 
 def test_the_pth_file_in_which_python_waits_for_ever_is_named(tmp_path: Path) -> None:
@@ -529,3 +533,16 @@ def test_a_compiled_file_that_python_does_not_compare_with_its_source_is_removed
     found = finding(examined(tmp_path), "torch-import-fails")
     assert "was compiled from an older file" in found.message
     assert f"rm {site}/helper/__pycache__/part" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+
+
+def test_a_library_that_is_there_and_not_looked_for_is_not_installed_from_elsewhere(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    write_distribution(site, "nvidia-thing-cu12", "12.0", files={"nvidia/thing/lib/libthing.so.12": shared_library()})
+    error = "libthing.so.12: cannot open shared object file: No such file or directory"
+    (site / "helper/part.py").write_text(f"raise ImportError('{error}')\n")
+    record = site / "helper-2.0.dist-info/RECORD"
+    lines = [line for line in record.read_text().splitlines() if "part.py" not in line]
+    record.write_text("\n".join([lines[0], "helper/part.py,,", *lines[1:]]) + "\n")
+    found = finding(examined(tmp_path), "torch-import-fails")
+    assert "is there, and the loader does not look into its folder" in found.message
+    assert "apt-file" not in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
