@@ -541,6 +541,8 @@ def test_a_cause_in_one_sentence(text: str, slug: str) -> None:
         ),
         ("It crashes with the RTX 50XX series, it needs to update torch to 12.8", "torch-no-arch-for-gpu"),
         ("RTX 50 series not working. You need PyTorch with cu128.", "torch-no-arch-for-gpu"),
+        ("驱动出现了xid 79, GPU是Rtx Pro 6000", "gpu-off-bus"),
+        ("paddle trainer: libcudnn v5 with header v7 unmatched", "cudnn-mismatch"),
         (
             "#0 0x00007f in hip::FatBinaryInfo::AddDevProgram(int) () from libamdhip64.so",
             "torch-rocm-no-arch-for-gpu",
@@ -583,6 +585,7 @@ def test_the_same_words_without_a_complaint(text: str) -> None:
         "Bump torch to 2.8\n\nFollow-up to https://github.com/a/b/pull/12.",
         "Update gpu.md\n\n# Pull Request\nWhy?",
         "Document the issue with MIG in the FAQ",
+        "added runtimeClassName to fix the CUDA error on gpu-pod.yaml\n\nThis will fix the issue.",
     ],
 )
 def test_titles_of_changes_are_no_complaints(title: str) -> None:
@@ -616,6 +619,22 @@ def test_the_prompt_of_root_is_no_comment() -> None:
 def test_a_compose_file_that_gives_no_device_is_why_no_gpu_is_found() -> None:
     text = "services:\n  comfy:\n    image: rocm/pytorch\n#    devices:\n#      - /dev/kfd\n"
     assert first(f"{text}RuntimeError: No HIP GPUs are available").slug == "container-no-gpu"
+
+
+def test_rocm_needs_more_nodes_than_kfd_in_a_container() -> None:
+    failed = "hsa api call failure at line 900, file: rocminfo.cc. Call returned 4104"
+    card = "04:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Vega 10 XT [Radeon RX Vega 64]"
+    given = "docker run -it --device=/dev/kfd{} rocm/rocm-terminal\n"
+    assert first(f"{given.format('')}{failed}\n{card}").slug == "container-no-gpu"
+    assert first(f"{given.format(' --device=/dev/dri')}{failed}\n{card}").slug != "container-no-gpu"
+
+
+def test_the_sample_in_a_pod_has_no_driver_rather_than_an_old_one() -> None:
+    failed = (
+        "Failed to allocate device vector A (error code CUDA driver version is insufficient for CUDA runtime ...)"
+    )
+    assert first(f"The cuda-vectoradd pod is in CrashLoopBackOff.\n{failed}").slug == "container-no-gpu"
+    assert first(f"The sample fails on my workstation.\n{failed}").slug == "driver-too-old"
 
 
 def test_one_sentence_names_one_cause() -> None:

@@ -31,6 +31,7 @@ _SIGNS = re.compile(
     r"|^(?:this|it) (?:adds|fixes|changes|removes|implements|introduces|moves)\b|(?-i:^Adds\b)"
     r"|\b(?:document|mention|explain)\b[^\n]{0,60}\b(?:in|to) (?:the |your )?(?:FAQ|docs?|documentation|readme)\b"
     r"|\bthis implementation\b|\b(?:similar to|follow-?up (?:to|of)|re-?land(?:s|ing)? of|as in)\b[^\n]{0,80}/pull/\d"
+    r"|\bwill (?:fix|resolve|address) th(?:e|is) (?:issue|problem|error|failure)\b"
     r"|^#{1,4} {0,3}(?:pull request|purpose|test result|why are these changes needed|what this pr does)\b"
 )
 _MOST_BEFORE = 5
@@ -56,4 +57,8 @@ def is_change_request(lines: tuple[Line, ...]) -> bool:
 def _is_order(first: list[str]) -> bool:
     """Whether the title says what to do: "Bump torch to 2.8"."""
     title = next(filter(None, map(str.strip, first)), "").lstrip("# ")
-    return re.match(r"[A-Z]", title) is not None and _DOES.match(title) is not None and not title.endswith("?")
+    return (
+        re.match(r"[A-Z]|(?:added|fixed|removed|updated)\b", title) is not None
+        and _DOES.match(title) is not None
+        and not title.endswith("?")
+    )

@@ -56,11 +56,15 @@ _DISTRIBUTION = re.compile(r"(?:\d+(?:\.\d+){2,3}-\S+\s+)?(?P<name>[^(]{2,60})")
 """Its name, behind the release of the kernel where somebody wrote both."""
 _ANY_DRIVER = "580"
 """Where it is unknown which driver the GPU needs."""
-_GIVES_NODES = re.compile(r"--privileged|--device[= ]\S*(?:nvidia|kfd|dri)")
+_NO_GPU = re.compile(
+    r"No CUDA GPUs|no NVIDIA driver|No HIP GPUs|no CUDA-capable device|No devices were found|libcuda\.so|hsa api call"
+)
+_GIVES_NODES = re.compile(r"--privileged|--device[= ]\S*(?:nvidia|dri)")
 """Options that need no toolkit on the host to have an effect."""
 _GRANTS_GPUS = re.compile(
-    r"--gpus\b|--runtime[= ]nvidia|--privileged|--device[= ]\S*(?:nvidia|kfd|dri)|NVIDIA_VISIBLE_DEVICES|/dev/dxg"
+    r"--gpus\b|--runtime[= ]nvidia|--privileged|--device[= ]\S*(?:nvidia|dri)|NVIDIA_VISIBLE_DEVICES|/dev/dxg"
 )
+"""ROCm needs the nodes of /dev/dri besides /dev/kfd."""
 
 
 def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> Machine:
@@ -276,7 +280,7 @@ def _with_nodes(machine: Machine, facts: Facts) -> Machine:
         if machine.of_vendor("amd"):
             amd = replace(
                 amd,
-                kfd=absent(source(command), "not given to the container"),
+                kfd=amd.kfd if "/dev/kfd" in command.value else absent(source(command), "not given to the container"),
                 render_nodes=known((), source(command)),
             )
         machine = replace(machine, nvidia=stack, amd=amd)
@@ -297,8 +301,7 @@ def _without_gpus(nodes: tuple[DeviceNode, ...] | None) -> tuple[DeviceNode, ...
 
 def _sees_no_gpu(facts: Facts) -> bool:
     available = decided(facts, "available")
-    words = r"No CUDA GPUs|no NVIDIA driver|No HIP GPUs|no CUDA-capable device|No devices were found|libcuda\.so"
-    return bool(available and available.value == "False") or any(re.search(words, line.text) for line in facts.errors)
+    return bool(available and available.value == "False") or any(_NO_GPU.search(line.text) for line in facts.errors)
 
 
 # --- Python and torch ------------------------------------------------------------------------------
