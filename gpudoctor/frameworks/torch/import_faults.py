@@ -464,6 +464,23 @@ def _stray_file(case: _Case) -> ImportFault | None:
     return ImportFault(why, (by_hand(f"Remove {stray.path}", text, replaces=True),))
 
 
+def _lacks_module(case: _Case) -> ImportFault | None:
+    """A package that is whole and has no module of that name: it is of another release than is asked for."""
+    module = re.search(r"No module named '(([\w]+)\.[\w.]+)'", case.text)
+    folder = f"/{module[2]}/" if module else ""
+    holder = next((file for file in case.trial.suspects if file.owner and folder and folder in file.path), None)
+    if module is None or holder is None or holder.problem or holder.owner == case.module.partition(".")[0]:
+        return None
+    brought = module[1].replace(".", "/")
+    if any(file.owner and f"/{brought}" in file.path for file in case.trial.suspects):
+        return None  # it is there: something stands before it
+    if case.torch and out_of_range(case.situation, holder.owner):
+        return None
+    why = f"The installed {named(holder)} has no module {module[1]}: it is another release, or incomplete."
+    text = f"Install another release of {holder.owner}: `pip index versions {holder.owner}` lists them."
+    return ImportFault(why, (by_hand(f"Install another release of {holder.owner}", text),), (REQUIREMENTS,))
+
+
 def _missing_module(case: _Case) -> ImportFault | None:
     module = re.search(r"No module named '([\w.]+)'", case.text)
     if module is None:
@@ -474,11 +491,6 @@ def _missing_module(case: _Case) -> ImportFault | None:
     if brought and parent.endswith(f"/{module[1].rpartition('.')[0].replace('.', '/')}/__init__.py"):
         why = f"Python takes {parent} for {top}, and that has no {inner}: {brought} brings it."
         return ImportFault(why, (by_hand(f"Rename {parent}", f"Rename or remove {parent}."),))
-    holder = next((file for file in case.trial.suspects if file.owner and f"/{top}/" in file.path), None)
-    if inner and holder:
-        why = f"The installed {named(holder)} has no module {module[1]}: it is another release, or incomplete."
-        text = f"Install another release of {holder.owner}: `pip index versions {holder.owner}` lists them."
-        return ImportFault(why, (by_hand(f"Install another release of {holder.owner}", text),), (REQUIREMENTS,))
     asking = next((file for file in case.trial.suspects if not file.standard), None)
     by = f" {asking.path} imports it." if asking and asking.owner != case.module.partition(".")[0] else ""
     text = f"Install the package that has the module {top}, or remove what imports it."
@@ -612,6 +624,7 @@ _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
     _undefined_symbol,
     _not_there,
     _stray_file,
+    _lacks_module,
     _known_text,
     _missing_module,
     _out_of_range,
