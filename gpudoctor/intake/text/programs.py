@@ -250,6 +250,8 @@ _WANTS_CPU = re.compile(
     r"|\bI (?:have no|do ?n.t have (?:a |an )?(?:\w+ )?)gpu\b|\bwithout (?:a |an |any )gpu\b|\bmac ?book\b"
 )
 """What people write who have no GPU, or do not want to use one."""
+_OF_CPU = ("pu", "PU", "Pu", "ook", "OOK")
+"""Ends of the words that it looks for: most lines have none, and need no search."""
 
 
 def read_asides(lines: Iterable[Line], facts: Facts) -> None:
@@ -262,7 +264,7 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("driver", driver["version"], number, "prose")
         if "ernel" in text and (kernel := _KERNEL.search(text)) and not _ANOTHER.search(_sentence(text, kernel)):
             facts.say("kernel", (kernel["release"] or kernel["before"]).rstrip("."), number, "prose")
-        if _WANTS_CPU.search(text):
+        if any(sign in text for sign in _OF_CPU) and _WANTS_CPU.search(text):
             facts.say("wants cpu", text.strip()[:200], number, "prose")
         if (
             "AMD" in text or "amd" in text or "ocm" in text or "OCm" in text or "OCM" in text or "Radeon" in text

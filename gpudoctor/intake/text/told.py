@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
@@ -74,11 +75,17 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
         line.text.translate(_MARKS) if _is_sentence(_untitled(line)) else "" for line in _not_of_commands(in_english)
     ]
     advice = list(_not_to_reproduce(lines, texts))
+    short, advised = _of_one_matter(texts), _of_one_matter(advice)
     lowered = "\n".join(texts).lower()
     whole = "\n".join(line.text for line in in_english).lower()
+    places: dict[str, tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
-        places = tuple(lines_with(row.signs, lowered))
-        found = list(_told(row, lines, advice if row.remedy else texts, places[:_MOST_PLACES]))
+        for sign in row.signs:
+            if sign not in places:  # several rows have it
+                places[sign] = tuple(islice(lines_with((sign,), lowered), _MOST_PLACES))
+        of_row = sorted({place for sign in row.signs for place in places[sign]})
+        where = (advice, advised) if row.remedy else (texts, short)
+        found = list(_told(row, lines, *where, of_row[:_MOST_PLACES]))
         other = row.unless and re.search(row.unless, lowered, re.ASCII)
         if found and not other and re.search(row.beside, whole, re.ASCII):
             facts.told.append(found[-1])
@@ -117,11 +124,10 @@ def _is_sentence(text: str) -> bool:
 
 
 def _told(
-    row: ToldCircumstance, lines: tuple[Line, ...], texts: list[str], places: tuple[int, ...]
+    row: ToldCircumstance, lines: tuple[Line, ...], texts: list[str], whole: str, places: list[int]
 ) -> Iterator[Told]:
-    """Where it is told, up to the first sentence that complains: in one line, or in two as people break sentences."""
-    whole = " ".join(filter(None, texts)).lower()
-    whole = whole if len(whole) <= _SHORT and not _asks(texts) else ""
+    """Where it is told, up to the first sentence that complains: in one line, or in two as people break sentences.
+    `whole` is a text of one matter."""
     pattern = re.compile(row.pattern, re.ASCII)  # letters of Chinese stand beside a word, not within it
     for place in places:
         before, line, after = texts[place - 1] if place else "", texts[place], "".join(texts[place + 1 : place + 2])
@@ -142,6 +148,14 @@ def _told(
         yield Told(row.id, text.lstrip("#-* ")[:300], lines[place].number, complains)
         if complains:
             return
+
+
+def _of_one_matter(texts: list[str]) -> str:
+    """All sentences of a short text that asks nothing; "" for another."""
+    if sum(map(len, texts)) > _SHORT or _asks(texts):
+        return ""
+    whole = " ".join(filter(None, texts)).lower()
+    return whole if len(whole) <= _SHORT else ""
 
 
 def _asks(texts: list[str]) -> bool:
