@@ -74,7 +74,7 @@ def _trial(situation: Situation, framework: str) -> ImportTrial | None:
 
 
 def _blamed(situation: Situation, trial: ImportTrial) -> ShadowingModule | None:
-    from gpudoctor.frameworks.torch.import_faults import blamed_shadow
+    from gpudoctor.frameworks.torch.import_faults.files import blamed_shadow
 
     return blamed_shadow(situation, trial)
 
