@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpudoctor.causes import drop_fallbacks, join_symptoms, name_absence_causes, name_causes, settle_questions
 from gpudoctor.check import Check, Need
 from gpudoctor.finding import Finding, NotJudged, Verdict, can_be_foreseen
 from gpudoctor.host import InputError
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
-from gpudoctor.symptoms import drop_fallbacks, join_symptoms, name_absence_causes, name_causes, settle_questions
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Machine, Torch

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudoctor.causes import drop_fallbacks
 from gpudoctor.check import Check
 from gpudoctor.engine import Suite, exit_code, in_order, judge
 from gpudoctor.finding import Finding, NotJudged
@@ -21,7 +22,6 @@ from gpudoctor.matrix.rows import Tables
 from gpudoctor.requirement import parse
 from gpudoctor.situation import Situation
 from gpudoctor.suites import machine_checks
-from gpudoctor.symptoms import drop_fallbacks
 from tests.support.check_cases import matrix
 from tests.support.faulty_machines import MACHINES
 from tests.support.machines import change, no_gpu_machine, torch, with_environment
@@ -150,7 +150,7 @@ def test_files_of_checks_without_anything_to_look_at_are_not_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     imported = set(done.stdout.split())
-    assert {"driver.no_driver", "driver.gpu_hardware", "packages.requirements"} <= imported
+    assert {"driver.no_driver", "driver.gpu_hardware", "packages.unmet_dependencies"} <= imported
     late = {"driver.wsl", "framework.rocm_coverage", "gpudoctor.requirement", "smoke.failed_kernels"}
     assert not late & imported
 

@@ -8,7 +8,7 @@ import re
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
 from gpudoctor.frameworks.others import installed_again, sharing_frameworks
-from gpudoctor.frameworks.torch.requirements import unmet
+from gpudoctor.frameworks.torch.unmet_dependencies import unmet
 from gpudoctor.machine import DamagedFile, Distribution
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation

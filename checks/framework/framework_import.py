@@ -11,7 +11,7 @@ from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.frameworks.import_finding import failed_import
 from gpudoctor.frameworks.torch.file_faults import FRAMEWORK_DAMAGED, REQUIREMENTS, ImportFault
 from gpudoctor.frameworks.torch.import_faults import explain_other
-from gpudoctor.frameworks.torch.requirements import unmet
+from gpudoctor.frameworks.torch.unmet_dependencies import unmet
 from gpudoctor.machine import ImportTrial, ModuleImport
 from gpudoctor.situation import Situation
 

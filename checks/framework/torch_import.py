@@ -9,7 +9,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import asked_glibc, c_library, cannot_load
 from gpudoctor.frameworks.torch.installed_build import better_torch
-from gpudoctor.frameworks.torch.requirements import explains
+from gpudoctor.frameworks.torch.unmet_dependencies import explains
 from gpudoctor.machine import ImportTrial, Torch
 from gpudoctor.situation import Situation, needs
 
@@ -102,7 +102,7 @@ def _without_a_trial(torch: Torch, fault: ImportFault) -> Finding:
 
 def _without_libraries(situation: Situation, torch: Torch) -> Finding:
     from gpudoctor.frameworks.torch.file_faults import DAMAGED, REQUIREMENTS
-    from gpudoctor.frameworks.torch.required_packages import missing_pins
+    from gpudoctor.frameworks.torch.pinned_packages import missing_pins
 
     names = ", ".join(torch.needs_libraries[:3])
     damaged = {file.path.rpartition("/")[2] for file in torch.damaged}

@@ -13,7 +13,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, 
 from gpudoctor.frameworks.others import framework_of, in_one_folder, on_the_loaders_path
 from gpudoctor.frameworks.torch.compiled_packages import PACKAGES_WITH_OWN_CHECKS, torch_mismatch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, stem_of, without_cuda
-from gpudoctor.frameworks.torch.requirements import required_here
+from gpudoctor.frameworks.torch.unmet_dependencies import required_here
 from gpudoctor.machine import Extension, MissingLibrary
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation

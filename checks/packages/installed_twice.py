@@ -8,7 +8,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import applying, marker_environment
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, RemovePackage, Severity
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.requirements import Effect, effect_of, required_here
+from gpudoctor.frameworks.torch.unmet_dependencies import Effect, effect_of, required_here
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.requirements import needed_packages, unmet
+from gpudoctor.frameworks.torch.unmet_dependencies import needed_packages, unmet
 from gpudoctor.machine import Distribution, InterruptedInstall
 from gpudoctor.situation import Situation
 

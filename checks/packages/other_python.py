@@ -6,7 +6,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix
 from gpudoctor.frameworks.torch.file_faults import OTHER_PYTHON
 from gpudoctor.frameworks.torch.reinstall import all_again
-from gpudoctor.frameworks.torch.requirements import needed_first, needed_packages
+from gpudoctor.frameworks.torch.unmet_dependencies import needed_first, needed_packages
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 

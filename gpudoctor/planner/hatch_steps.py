@@ -6,8 +6,8 @@ import re
 
 from gpudoctor.frameworks.wanted import Wanted
 from gpudoctor.machine import TorchAsked
+from gpudoctor.planner.install_requests import PLAIN_REQUIREMENT
 from gpudoctor.planner.place import Place
-from gpudoctor.planner.requirements import PLAIN_REQUIREMENT
 from gpudoctor.step import ManualStep, RunStep, Step
 
 _VARIABLES = "envs.default.env-vars"

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from gpudoctor.frameworks.wanted import Wanted, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
+from gpudoctor.planner.install_requests import frameworks_over, index_of_torch, rivals, several_decide, would_stay
 from gpudoctor.planner.place import Place, is_path
-from gpudoctor.planner.requirements import frameworks_over, index_of_torch, rivals, several_decide, would_stay
 from gpudoctor.situation import Situation
 from gpudoctor.situation.installer import refusal
 from gpudoctor.spelling import is_version

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from gpudoctor.frameworks.wanted import Wanted, quoted
 from gpudoctor.machine import Machine, ProjectPackage, TorchAsked
 from gpudoctor.plain_text import without_controls
-from gpudoctor.planner.place import Place
-from gpudoctor.planner.requirements import (
+from gpudoctor.planner.install_requests import (
     decisive,
     named_by_project,
     places_that_ask,
     rocm_triton,
     several_decide,
 )
+from gpudoctor.planner.place import Place
 from gpudoctor.spelling import is_name
 from gpudoctor.step import ManualStep, RunStep, Step
 

@@ -19,8 +19,7 @@ from gpudoctor.finding import (
 from gpudoctor.frameworks.wanted import Wanted, torch_and_companions
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.planner import conda_steps, hatch_steps, pdm_steps, pip_steps, pip_tools_steps, project_steps
-from gpudoctor.planner.place import Place, is_path, is_variable, risk_of
-from gpudoctor.planner.requirements import (
+from gpudoctor.planner.install_requests import (
     decisive,
     in_a_named_index,
     index_of_torch,
@@ -29,6 +28,7 @@ from gpudoctor.planner.requirements import (
     places_that_ask,
     several_decide,
 )
+from gpudoctor.planner.place import Place, is_path, is_variable, risk_of
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
 from gpudoctor.spelling import is_index, is_name, is_specifier, is_version

@@ -22,10 +22,10 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Machine
 from gpudoctor.planner.foresight import Foresight, Judge
+from gpudoctor.planner.install_requests import compiled_for_another, pinning_another
 from gpudoctor.planner.place import Place, is_variable, place
 from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.planner.planned_steps import Allowed, PlannedStep, is_reboot, planned_steps
-from gpudoctor.planner.requirements import compiled_for_another, pinning_another
 from gpudoctor.planner.search import Plan, Search, installs_a_driver
 from gpudoctor.planner.tasks import tasks_of
 from gpudoctor.step import EnvStep, ManualStep, RunStep

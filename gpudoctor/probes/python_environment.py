@@ -21,6 +21,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.probes.dependencies import required_packages
 from gpudoctor.probes.distributions import (
     JUDGED,
     conda_packages,
@@ -35,7 +36,6 @@ from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_the
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of, project_packages
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
-from gpudoctor.probes.required import required_packages
 from gpudoctor.probes.shadowing import shadowing_modules
 from gpudoctor.probes.start_faults import start_faults
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings

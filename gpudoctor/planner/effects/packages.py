@@ -26,7 +26,7 @@ from gpudoctor.machine import (
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.planner.effects.trial import imported_anew
-from gpudoctor.planner.requirements import rivals
+from gpudoctor.planner.install_requests import rivals
 from gpudoctor.situation import Situation
 
 _ONE_FOLDER = re.compile(r"(nvidia-(?:cudnn|nccl|cusparselt|nvshmem)|onnxruntime|opencv)\b.*")

@@ -18,8 +18,8 @@ from gpudoctor.frameworks.torch.file_faults import (
 )
 from gpudoctor.frameworks.torch.import_faults.case import CRASHES, Case, find_out
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of
+from gpudoctor.frameworks.torch.pinned_packages import missing_pins, wrong_pins
 from gpudoctor.frameworks.torch.reinstall import installed_again
-from gpudoctor.frameworks.torch.required_packages import missing_pins, wrong_pins
 from gpudoctor.machine import WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile
 from gpudoctor.situation import Situation
 

@@ -8,8 +8,8 @@ from gpudoctor.dependencies import normalised
 from gpudoctor.finding import Fix, RemovePackage, ReplacePackage, SetVariable
 from gpudoctor.frameworks.torch.file_faults import REQUIREMENTS, ImportFault, by_hand, named
 from gpudoctor.frameworks.torch.import_faults.case import Case
+from gpudoctor.frameworks.torch.pinned_packages import out_of_range
 from gpudoctor.frameworks.torch.reinstall import all_again
-from gpudoctor.frameworks.torch.required_packages import out_of_range
 from gpudoctor.machine import SuspectFile
 from gpudoctor.matrix.versions import public_version
 

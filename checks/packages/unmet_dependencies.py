@@ -8,7 +8,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import TRITONS
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage, UnsetVariable
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.requirements import Unmet, unmet
+from gpudoctor.frameworks.torch.unmet_dependencies import Unmet, unmet
 from gpudoctor.matrix.versions import figures
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
