@@ -24,7 +24,7 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import package_commands
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
-from gpudoctor.recommend.present import archs_of, driver_fault, gpus_that_count
+from gpudoctor.recommend.present import archs_of, driver_fault, gpus_that_count, known_remarks
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_to_install
@@ -211,6 +211,7 @@ class _Choosing:
                 yield f"{gpu.name} ({gpu.arch.value}) is left out: no build that can be installed supports it."
         if self.situation.python is None:
             yield "The Python is unknown: not every build has a wheel for every Python."
+        yield from known_remarks(self.situation, self.gpus)
         if self.situation.machine.assumed:
             yield f"Assumed: {', '.join(self.situation.machine.assumed)}."
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import choice_before_torch
-from gpudoctor.situation.kernel_modules import kernel_too_old, newer_than_described_kernel
+from gpudoctor.situation.kernel_modules import described_together, kernel_too_old, newer_than_described_kernel
+from gpudoctor.situation.known_issues import of_machine
 from gpudoctor.situation.no_kernel_driver import because, without_kfd
 from gpudoctor.situation.nvidia_driver import kernel_driver, refusal
 from gpudoctor.situation.wsl import never_in_wsl
@@ -65,3 +66,10 @@ def driver_refusal(situation: Situation, gpu: Gpu) -> str:
         "open-module-unsupported-gpu": f"has open kernel modules, and {name} needs the proprietary ones",
     }[why]
     return f"driver {version or 'of unknown version'} {reason}"
+
+
+def known_remarks(situation: Situation, gpus: tuple[Gpu, ...]) -> list[str]:
+    """What is known of these GPUs with this kernel, driver and firmware, whatever is installed. The kernel of this
+    machine says nothing of a GPU that is only described."""
+    ours = tuple(gpu for gpu in gpus if described_together(situation, gpu))
+    return [f"Known issue: {row.symptom}. {row.workaround}" for row in of_machine(situation, ours)] if ours else []

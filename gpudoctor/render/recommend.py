@@ -118,7 +118,8 @@ def _subject(answer: Recommendation, machine: Machine) -> str:
 
     gpus = [_gpu(gpu) for gpu in answer.gpus] or ["no GPU"]
     driver = cuda_driver(machine)
-    nvidia = any(gpu.vendor == "nvidia" for gpu in answer.gpus)
+    # Jetson Linux has driver numbers of its own, which decide nothing.
+    nvidia = any(gpu.vendor == "nvidia" for gpu in answer.gpus) and not machine.system.jetson.known
     environment = machine.environment.value
     python = f"Python {(environment and environment.python.value) or 'unknown'}"
     parts = (", ".join(gpus), f"driver {driver or 'unknown'}" if nvidia else "", python, machine.system.platform)
