@@ -44,6 +44,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.machine.system import JETSON_DRIVER
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.batch_job import job_of
 from gpudoctor.probes.load_path import DRIVER_OWN
@@ -231,7 +232,7 @@ def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
         named = " and ".join(dict.fromkeys(gpu.name for gpu in options[0][1])) if options else ""
         assumed = (f"NVIDIA driver {version}" + (f" for {named} (no one driver supports all)" if named else ""),)
         if machine.system.jetson.known:
-            assumed = ("NVIDIA driver of Jetson Linux",)
+            assumed = (JETSON_DRIVER,)
     stack = nvidia_stack(machine, version, flavour, matrix, SOURCE)
     path = driver_libraries(machine, version, SOURCE)
     return replace(machine, nvidia=stack, load_path=path, assumed=(*machine.assumed, *assumed))
