@@ -146,7 +146,7 @@ class _Choosing:
     def _why(self, row: FrameworkBuild, level: BuildLevel, release: str) -> Iterator[str]:
         yield f"built for {target_of(row)}"
         if release != row.newest:
-            yield f"the newest release, {row.newest}, has no wheel for Python {self.situation.python}"
+            yield f"the newest release of this build, {row.newest}, has no wheel for Python {self.situation.python}"
         for issue in self._issues(row):
             yield f"known issue: {issue.symptom}. {issue.workaround}"
         if level == "ptx":

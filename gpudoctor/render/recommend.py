@@ -94,7 +94,8 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
         if other_python and not answer.otherwise:
             has = other_python.replace(_WITHOUT_WHEEL, "has a wheel for Python", 1)
             return [(f"No {answer.framework} build for {for_these} {has}.", "bold red")]
-        return [(f"No {answer.framework} build works with {for_these} as it is.", "bold red")]
+        which = answer.framework if answer.framework == "torch" else f"known {answer.framework}"
+        return [(f"No {which} build works with {for_these} as it is.", "bold red")]
     if not answer.known:
         gpus = ", ".join(dict.fromkeys(gpu.name for gpu in answer.gpus))
         return [(f"No {answer.framework} build is known to work with {gpus}.", "bold yellow")]
