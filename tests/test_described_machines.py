@@ -421,3 +421,39 @@ def test_another_framework_is_not_told_to_install_torch() -> None:
     screen = CliRunner().invoke(gpudoctor, arguments, standalone_mode=False).stdout
     assert screen.startswith("No problem found") and "tensorflow 2.19.0" in screen
     assert "pip install" not in screen and screen.rstrip().endswith("Next, on that machine: gpudoctor check")
+
+
+# --- the kernel that nobody named -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("described", "kernel", "said"),
+    [
+        ("RTX~4090", "6.8.0", "kernel"),
+        ("RX~7900~XTX", "6.8.0", "kernel"),
+        ("8060S", "6.9.0", "kernel 6.9"),
+        ("RX~9070~XT", "6.11.0", "kernel 6.11"),
+        ("RTX~4090 --os debian-12", "6.1.0", "kernel 6.1 of debian-12"),
+        ("RX~7900~XTX --os ubuntu-22.04", "6.8.0", "kernel 6.8 of linux-generic-hwe-22.04"),
+        ("RX~9070~XT --os ubuntu-24.04", "7.0.0", "kernel 7.0 of linux-generic-hwe-24.04"),
+        ("RX~9070~XT --os debian-12", "6.12.0", "kernel 6.12 of linux-image-amd64 of bookworm-backports"),
+        ("RX~9070~XT --os rhel-9.4", None, "kernel of rhel-9.4"),
+    ],
+)
+def test_the_assumed_kernel_is_one_that_the_distribution_has_and_that_supports_the_gpu(described, kernel, said):
+    report = whatif(f"--gpu {described}")
+    system = report["machine"]["system"]
+    assert (system["kernel"].get("value"), report["exit_code"]) == (kernel, 0)
+    assert report["machine"]["assumed"][0].startswith(said)
+    assert [one["slug"] for one in report["findings"]] == ["torch-missing"]
+
+
+def test_where_no_kernel_of_the_distribution_supports_the_gpu_that_is_the_problem():
+    report = whatif("--gpu RX~9070~XT --os debian-11 --torch 2.14.1+rocm7.14")
+    assert report["findings"][0]["slug"] == "amd-kernel-or-runtime-too-old"
+    assert not any(one.startswith("kernel") for one in report["machine"]["assumed"])
+
+
+def test_a_jetson_has_the_driver_of_its_own_linux():
+    report = whatif("--gpu Jetson~AGX~Orin")
+    assert "NVIDIA driver of Jetson Linux" in report["machine"]["assumed"]

@@ -522,6 +522,31 @@ def test_rocblas_of_rocm_7_0_has_the_targets_of_the_releases_around_it(gpu: str,
     assert why in row["why"] if why else "rocBLAS" not in row["why"]
 
 
+def test_a_kernel_with_a_known_issue_is_told_with_the_best_build() -> None:
+    _, data = described("--gpu", "8060S", "--kernel", "6.14.0")
+    assert any("kernels before 6.18.4" in note for note in data["notes"])
+    for other in (
+        ("--gpu", "8060S", "--kernel", "6.18.9"),
+        ("--gpu", "8060S"),
+        ("--gpu", "MI300X", "--kernel", "6.14.0"),
+    ):
+        assert not any("6.18.4" in note for note in described(*other)[1]["notes"])
+
+
+def test_a_build_for_the_kernel_driver_comes_first() -> None:
+    code, data = described("--gpu", "MI300X", "--driver", "6.3.6")
+    assert (code, data["choices"][0]["build"]) == (0, "rocm6.2.4")
+    whys = {(row["torch"], row["build"]): row["why"] for row in data["rejected"]}
+    assert "AMD does not test ROCm 7.14 with it" in whys["2.14.1", "rocm7.14"]
+    _, data = described("--gpu", "MI300X", "--driver", "31.40.0")
+    assert (data["choices"][0]["torch"], data["choices"][0]["build"]) == ("2.14.1", "rocm7.14")
+
+
+def test_a_jetson_has_no_unknown_driver() -> None:
+    _, text = run("--gpu", "Jetson AGX Orin", "--python-version", "3.10")
+    assert "driver unknown" not in text and "NVIDIA driver of Jetson Linux" in text
+
+
 # --- WSL -------------------------------------------------------------------------------------------
 
 WSL = ("--kernel", "6.6.87.2-microsoft-standard-WSL2")

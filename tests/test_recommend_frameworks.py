@@ -150,3 +150,16 @@ def test_known_issues_of_a_build_are_told_with_it():
     assert why_not(answer, "tensorflow[and-cuda] 2.17.1").startswith("known issue: these TensorFlow wheels")
     _, other = run("tensorflow", "--gpu", "RTX 4090", "--driver", "580.95.05")
     assert not any("known issue" in why for why in other["choices"][0]["why"])
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kernel", "first"),
+    [
+        ("RX 6700 XT", "6.6.87.2-microsoft-standard-WSL2", "Run on native Linux or Windows"),
+        ("RX 9070 XT", "6.8.0-60-generic", "Install Linux 7.0 (linux-generic-hwe-24.04)"),
+    ],
+)
+def test_a_gpu_that_this_system_does_not_run_gets_no_build(gpu, kernel, first):
+    code, answer = run("jax", "--gpu", gpu, "--kernel", kernel, "--os", "ubuntu-24.04")
+    assert (code, packages(answer)) == (1, ["jax"])
+    assert answer["otherwise"][0]["title"] == first

@@ -118,11 +118,13 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     finds no GPU or fails at its start (HSA_STATUS_ERROR_OUT_OF_RESOURCES).
 
     ## How it is judged
-    The check compares a known GPU with what AMD documents for the ROCm release, as the matrix lists it. At level
-    driver it also reports a runtime that does not start: on a distribution other than Ubuntu that is the cause,
-    elsewhere the GPU or the Windows driver is. It reports nothing if the runtime lists a GPU. The runtime in wheels
-    of ROCm before 7.2 does not support WSL: an error, unless the system's runtime replaced it, as AMD's guide says.
-    Without a runtime's answer no file names the GPU: gpudoctor cannot tell whether it can be used.
+    The check compares a known GPU with what AMD documents for the ROCm release, as the matrix lists it. A GPU that
+    no release supports there (RX 6000 and older, RX 7600) gets no other torch, and no override helps. Beside a GPU
+    that is supported it is a note. At level driver the check also reports a runtime that does not start: on a
+    distribution other than Ubuntu that is the cause, elsewhere the GPU or the Windows driver is. It reports nothing
+    if the runtime lists a GPU. The runtime in wheels of ROCm before 7.2 does not support WSL: an error, unless the
+    system's runtime replaced it, as AMD's guide says. Without a runtime's answer no file names the GPU: gpudoctor
+    cannot tell whether it can be used.
 
     ## Fix safety
     Native Linux, Windows' own build, and the CPU change nothing here; another runtime or torch does.

@@ -29,8 +29,9 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
 )
 from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_of_the_cache, without_folder
 from gpudoctor.machine import Gpu, Library
-from gpudoctor.matrix.versions import figures, minor
+from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.rocm_driver import too_far_apart
 from gpudoctor.situation.system_rocm import system_rocm
 
 # --- kernel driver ------------------------------------------------------------------------------------------
@@ -57,17 +58,15 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
     rocm = torch.rocm if torch else installed.rocm if installed else None
     if not rocm or not situation.usable_of("amd") or situation.machine.system.wsl.known:
         return
-    driver, older = _rocm_of_driver(situation)
-    newer = driver is not None and situation.matrix.rocm_driver_is_newer(rocm, driver)
-    apart = driver is not None and situation.matrix.rocm_driver_fits(rocm, driver) is False
-    if driver is not None and apart and not (older and newer):
+    driver = too_far_apart(situation, rocm)
+    if driver is not None:
+        newer = situation.matrix.rocm_driver_is_newer(rocm, driver.release)
         gap = "later than what AMD tests with it" if newer else "too old for it"
-        of_rocm = f"older than that of ROCm {driver}" if older else f"that of ROCm {driver}"
         have = f"torch contains ROCm {rocm}" if torch else f"The system's ROCm is {rocm}"
         yield Finding(
             severity="error" if torch else "warning",
-            message=f"{have}, but the kernel driver is {of_rocm}: {gap}.",
-            saw=f"kernel driver {situation.machine.amd.module.value}, {of_rocm}",
+            message=f"{have}, but the kernel driver is {driver.text}: {gap}.",
+            saw=f"kernel driver {situation.machine.amd.module.value}, {driver.text}",
             want=f"a kernel driver for ROCm {rocm}",
             subject="AMD kernel driver",
             confidence="likely",
@@ -78,7 +77,7 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
                 if torch
                 else Evidence("ROCm", rocm, installed.path if installed else ""),
             ),
-            fixes=_rocm_fixes(situation, rocm, "" if older else driver, newer=newer),
+            fixes=_rocm_fixes(situation, rocm, "" if driver.older else driver.release, newer=newer),
             refs=("ROCm compatibility matrix, user and kernel-space support",),
         )
     if torch is None:
@@ -105,22 +104,6 @@ def _hip_major(library: Library) -> int | None:
     """The ROCm major of a HIP library, by its name: libamdhip64.so.6 belongs to ROCm 6."""
     found = re.fullmatch(r"libamdhip64\.so\.(\d{1,9})", library.name)
     return int(found[1]) if found else None
-
-
-def _rocm_of_driver(situation: Situation) -> tuple[str | None, bool]:
-    """The ROCm release that the loaded amdgpu-dkms came with; where no row has its number, the first release with a
-    newer one, and that it is older than that. None for the kernel's own driver, or if unknown."""
-    version = situation.machine.amd.module.value
-    if not version or not figures(version) or version == "in-tree":
-        return None, False
-    if figures(version)[0] >= 30:
-        return version, False
-    rows = [row for row in situation.matrix.tables.rocm_releases if row.dkms]
-    releases = [row.version for row in rows if row.dkms == version.partition("-")[0]]
-    if releases:
-        return min(releases, key=minor), False
-    later = [row.version for row in rows if figures(row.dkms or "") > figures(version)]
-    return min(later, key=minor, default=None), True
 
 
 def _rocm_fixes(situation: Situation, rocm: str, driver: str, *, newer: bool) -> tuple[Fix, ...]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_gpus import SOURCE, identified, placed, processor, usual_meanings
-from gpudoctor.intake.described_system import described_log, described_system, driver_version
+from gpudoctor.intake.described_system import assumed_kernel, described_log, described_system, driver_version
 from gpudoctor.intake.described_torch import (
     USUAL_PYTHON,
     device_packages,
@@ -44,6 +44,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.machine.system import JETSON_DRIVER
 from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.probes.batch_job import job_of
 from gpudoctor.probes.load_path import DRIVER_OWN
@@ -77,11 +78,16 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
     if not description.gpus:
         raise InputError("describe at least one GPU: --gpu NAME (`gpudoctor matrix show nvidia_gpus` lists names)")
     machine = described_machine(healthy(variables), description, matrix)
-    open_facts = {"kernel": description.kernel, "no torch": description.torch}
-    left = [name for name, value in open_facts.items() if not value]
+    left: list[str] = []
+    if not description.kernel:
+        kernel, said = assumed_kernel(machine, matrix)
+        machine = replace(machine, system=replace(machine.system, kernel=kernel))
+        left += [said] if said else []
     if not description.python_version:
         environment = machine.environment.value
-        left.insert(1 if not description.kernel else 0, f"Python {environment.python.value if environment else '?'}")
+        left.append(f"Python {environment.python.value if environment else '?'}")
+    if not description.torch:
+        left.append("no torch")
     return replace(machine, assumed=(*left, *machine.assumed))
 
 
@@ -232,6 +238,8 @@ def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
         version, flavour = newest_release(situation, choice), choice.flavour
         named = " and ".join(dict.fromkeys(gpu.name for gpu in options[0][1])) if options else ""
         assumed = (f"NVIDIA driver {version}" + (f" for {named} (no one driver supports all)" if named else ""),)
+        if machine.system.jetson.known:
+            assumed = (JETSON_DRIVER,)
     stack = nvidia_stack(machine, version, flavour, matrix, SOURCE)
     path = driver_libraries(machine, version, SOURCE)
     return replace(machine, nvidia=stack, load_path=path, assumed=(*machine.assumed, *assumed))

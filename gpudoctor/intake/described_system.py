@@ -11,7 +11,8 @@ from gpudoctor.host import InputError
 from gpudoctor.host.given_file import STDIN, read_given
 from gpudoctor.intake.described_gpus import SOURCE
 from gpudoctor.intake.described_torch import plain_version
-from gpudoctor.machine import Fact, KernelLog, Os, System, absent, known, unknown
+from gpudoctor.machine import Fact, KernelLog, Machine, Os, System, absent, known, unknown
+from gpudoctor.matrix.driver_packages import reaches
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.container import KINDS
 from gpudoctor.probes.kernel_log import log_of_text
@@ -27,6 +28,7 @@ _DISTRIBUTION = (
     r"(?:[ :_-]*v?(?P<version>\d[\w.]*)(?: ?lts)?(?: ?\([\w .]+\)| [a-z]+)?|:(?P<code>[a-z]+))?"
 )
 _LOG_LIMIT = 64 << 20
+_USUAL_KERNEL = "6.8"
 
 
 def described_system(system: System, description: Description, matrix: Matrix) -> System:
@@ -77,6 +79,35 @@ def driver_version(text: str, matrix: Matrix) -> str:
         f"--driver {text!r}: that is a CUDA version, not a driver's; {shown} the number that nvidia-smi shows as "
         "Driver Version"
     )
+
+
+def assumed_kernel(machine: Machine, matrix: Matrix) -> tuple[Fact[str], str]:
+    """The kernel of a machine of which none is described, and what that assumes: one that its distribution ships and
+    that supports its GPUs. If the distribution ships none, its newest is taken for described, and so is judged."""
+    os, module = machine.system.os.value or Os(), machine.amd.module.value
+    in_tree = (gpu for gpu in machine.of_vendor("amd") if module in (None, "in-tree"))
+    targets = {gpu.name: matrix.target(gpu.arch.value or "") for gpu in in_tree}
+    firsts = {name: target.first_kernel for name, target in targets.items() if target and target.first_kernel}
+    needed = max((_USUAL_KERNEL, *firsts.values()), key=figures)
+    rows = matrix.kernels(os)
+    if not rows or machine.system.wsl.known:
+        return known(_release(needed), "assumed"), "kernel" if needed == _USUAL_KERNEL else f"kernel {needed}"
+    own, name = rows[0], f"{os.id}-{os.version}" if os.version else os.id
+    if own.backports:
+        return unknown(f"{name} adds newer GPU drivers to its kernel {own.kernel}", "assumed"), f"kernel of {name}"
+    lacking = [gpu for gpu, first in firsts.items() if not reaches(own, first)]
+    if not lacking:
+        return known(_release(own.kernel), "assumed"), f"kernel {own.kernel} of {name}"
+    serving = next((row for row in rows if all(reaches(row, first) for first in firsts.values())), None)
+    if serving is None:
+        return known(_release(rows[-1].kernel), SOURCE), ""
+    package = f"{serving.package} of {serving.repository}" if serving.repository else serving.package
+    why = f"{name}'s {own.kernel} does not support {' and '.join(lacking)}"
+    return known(_release(serving.kernel), "assumed"), f"kernel {serving.kernel} of {package} ({why})"
+
+
+def _release(kernel: str) -> str:
+    return kernel if kernel.count(".") > 1 else f"{kernel}.0"
 
 
 def _processor(platform: str) -> str:

@@ -22,6 +22,10 @@ class Os(Record, frozen=True):
     """What replaces its root as a whole, so that packages are not installed one by one: rpm-ostree ..."""
 
 
+JETSON_DRIVER = "NVIDIA driver of Jetson Linux"
+"""What is assumed of a described Jetson: its driver comes with Jetson Linux, in numbers of its own."""
+
+
 class Jetson(Record, frozen=True):
     """A Tegra board: the model in its device tree, and an L4T release such as "36.4.3"."""
 

@@ -73,7 +73,8 @@ class AmdQuestions(Gpus):
             if matches(rule.rocm, user_space) and rule.rule == "releases":
                 return self._within_releases(user_space, driver_release, rule.span)
             if matches(rule.rocm, user_space) and rule.rule == "years":
-                return self._within_days(user_space, driver_release, rule.span * 365)
+                within = self._within_days(user_space, driver_release, rule.span * 365)
+                return False if within is None and self._too_new_before(user_space, driver_release) else within
         return None
 
     def rocm_driver_is_newer(self, user_space: str, driver: str) -> bool:
@@ -114,6 +115,11 @@ class AmdQuestions(Gpus):
             return driver
         numbers = (row for row in self.tables.rocm_releases if row.driver and minor(row.driver) == minor(driver))
         return next((row.version for row in numbers), driver)
+
+    def _too_new_before(self, user_space: str, driver: str) -> bool:
+        """Whether a ROCm between the kernel driver's and this one is already too new for it."""
+        between = (row for row in self.tables.rocm_releases if minor(driver) < minor(row.version) < minor(user_space))
+        return any(self.rocm_driver_fits(row.version, driver) is False for row in between)
 
     def _within_releases(self, user_space: str, driver: str, span: int) -> bool | None:
         if minor(user_space) not in self._minors or minor(driver) not in self._minors:

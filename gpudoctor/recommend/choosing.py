@@ -28,6 +28,7 @@ from gpudoctor.recommend.present import (
     driver_fault,
     driver_refusal,
     gpus_that_count,
+    known_remarks,
     too_new_for_the_kernel,
 )
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
@@ -353,6 +354,7 @@ class _Choosing:
             notes.append(f"{owner} owns the torch of this environment: the wheel goes into a venv of its own.")
         if not self.gpus and not self.native:
             notes += self._on_another_system()
+        notes += known_remarks(self.situation, self.gpus)
         if self.machine.assumed:
             notes.append(f"Assumed: {', '.join(self.machine.assumed)}.")
         return notes

@@ -24,7 +24,7 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import package_commands
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
-from gpudoctor.recommend.present import archs_of, driver_fault, gpus_that_count
+from gpudoctor.recommend.present import archs_of, change_before, driver_fault, gpus_that_count, known_remarks
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_to_install
@@ -47,7 +47,7 @@ class _Choosing:
         self.installed = next((one for one in situation.others if one.name == framework.framework), None)
         self.present = gpus_that_count(situation)
         self.gpus = tuple(gpu for gpu in self.present if gpu.arch.value)
-        self.fault = driver_fault(situation, self.gpus)
+        self.faults = {vendor: driver_fault(situation, self._of(vendor)) for vendor in ("nvidia", "amd")}
         self.rows = situation.matrix.builds_of(framework.framework)
         self.for_the_driver: set[int] = set()
         self.out = {id(row): why for row in self.rows if (why := self._why_not(row))}
@@ -75,10 +75,13 @@ class _Choosing:
             framework=self.framework.title,
         )
 
+    def _of(self, vendor: str) -> tuple[Gpu, ...]:
+        return tuple(gpu for gpu in self.gpus if gpu.vendor == vendor)
+
     def _why_not(self, row: FrameworkBuild) -> str:
         """Why a build is not proposed; "" if it is."""
         situation = self.situation
-        ours = [gpu for gpu in self.gpus if gpu.vendor == row.vendor]
+        ours = self._of(row.vendor)
         if not ours:
             return f"for {'NVIDIA' if row.vendor == 'nvidia' else 'AMD'} GPUs"
         if situation.platform not in row.platforms:
@@ -92,9 +95,9 @@ class _Choosing:
         if row.install and release is None:
             newest = f"no wheel for Python {situation.python} in its newest release"
             return f"{newest} (only for {', '.join(row.pythons)})"
-        if row.vendor == "nvidia" and self.fault:
+        if fault := self.faults[row.vendor]:
             self.for_the_driver.add(id(row))
-            return self.fault
+            return fault
         if not runs_here(situation, row):
             self.for_the_driver.add(id(row))
             floor = situation.matrix.floor(row.cuda or "")
@@ -143,7 +146,7 @@ class _Choosing:
     def _why(self, row: FrameworkBuild, level: BuildLevel, release: str) -> Iterator[str]:
         yield f"built for {target_of(row)}"
         if release != row.newest:
-            yield f"the newest release, {row.newest}, has no wheel for Python {self.situation.python}"
+            yield f"the newest release of this build, {row.newest}, has no wheel for Python {self.situation.python}"
         for issue in self._issues(row):
             yield f"known issue: {issue.symptom}. {issue.workaround}"
         if level == "ptx":
@@ -180,8 +183,10 @@ class _Choosing:
         )
 
     def _otherwise(self) -> tuple[PlannedFix, ...]:
-        """The driver that the least demanding build needs."""
+        """What must change before any build, or the driver that the least demanding one needs."""
         here, title, floor = place(self.situation.machine), self.framework.title, self.situation.matrix.floor
+        if fix := change_before(self.situation, self.gpus):
+            return (PlannedFix(fix.title, steps_for_all(fix.remedies, here, self.situation)),)
         needy = [row for row in self.rows if row.cuda and id(row) in self.for_the_driver]
         for row in sorted(needy, key=lambda row: figures(floor(row.cuda or "") or ""))[:1]:
             install = driver_to_install(self.situation, self.gpus, cuda=row.cuda, why=self.out[id(row)])
@@ -202,8 +207,8 @@ class _Choosing:
         return not asks_a_driver or cuda_driver(machine) is not None
 
     def _notes(self, fitting: list[FrameworkBuild]) -> Iterator[str]:
-        if self.fault and any(gpu.vendor == "nvidia" for gpu in self.gpus):
-            yield f"{self.fault[0].upper()}{self.fault[1:]}: nothing can use it until that is changed."
+        for fault in filter(None, self.faults.values()):
+            yield f"{fault[0].upper()}{fault[1:]}: nothing can use it until that is changed."
         for gpu in self.present:
             if not gpu.arch.value:
                 yield f"The architecture of {gpu.name} is unknown: nothing is proposed for it."
@@ -211,6 +216,7 @@ class _Choosing:
                 yield f"{gpu.name} ({gpu.arch.value}) is left out: no build that can be installed supports it."
         if self.situation.python is None:
             yield "The Python is unknown: not every build has a wheel for every Python."
+        yield from known_remarks(self.situation, self.gpus)
         if self.situation.machine.assumed:
             yield f"Assumed: {', '.join(self.situation.machine.assumed)}."
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpudoctor.finding import Fix
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import choice_before_torch
-from gpudoctor.situation.kernel_modules import kernel_too_old, newer_than_described_kernel
+from gpudoctor.situation.kernel_modules import (
+    described_together,
+    kernel_too_old,
+    kernel_with_the_chip,
+    newer_than_described_kernel,
+)
+from gpudoctor.situation.known_issues import of_machine
 from gpudoctor.situation.no_kernel_driver import because, without_kfd
 from gpudoctor.situation.nvidia_driver import kernel_driver, refusal
 from gpudoctor.situation.wsl import never_in_wsl
@@ -65,3 +72,18 @@ def driver_refusal(situation: Situation, gpu: Gpu) -> str:
         "open-module-unsupported-gpu": f"has open kernel modules, and {name} needs the proprietary ones",
     }[why]
     return f"driver {version or 'of unknown version'} {reason}"
+
+
+def change_before(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
+    """What must change before any build of anything: the system, the choice of GPUs, or the kernel."""
+    if choice := choice_before_torch(situation, gpus):
+        return choice
+    too_new = next((gpu for gpu in gpus if too_new_for_the_kernel(situation, gpu)), None)
+    return kernel_with_the_chip(situation, kernel_too_old(situation, too_new))[0] if too_new else None
+
+
+def known_remarks(situation: Situation, gpus: tuple[Gpu, ...]) -> list[str]:
+    """What is known of these GPUs with this kernel, driver and firmware, whatever is installed. The kernel of this
+    machine says nothing of a GPU that is only described."""
+    ours = tuple(gpu for gpu in gpus if described_together(situation, gpu))
+    return [f"Known issue: {row.symptom}. {row.workaround}" for row in of_machine(situation, ours)] if ours else []

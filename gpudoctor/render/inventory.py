@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpudoctor.machine.system import JETSON_DRIVER
+
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, Machine, PythonEnvironment
     from gpudoctor.render.lines import Line
@@ -145,6 +147,8 @@ def drivers(machine: Machine) -> Iterator[tuple[str, str]]:
     module = machine.nvidia.module.value
     if module is not None and not _is_told(machine, machine.nvidia.module.source):
         yield "Driver", "NVIDIA unknown"
+    elif module is not None and JETSON_DRIVER in machine.assumed:
+        yield "Driver", JETSON_DRIVER
     elif module is not None:
         answer = next((api.value for api in machine.nvidia.answered if api.value and api.value.cuda_version), None)
         serves = f", serves CUDA up to {answer.cuda_version}" if answer else ""

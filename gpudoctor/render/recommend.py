@@ -97,7 +97,8 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
         if other_python and not answer.otherwise:
             has = other_python.replace(_WITHOUT_WHEEL, "has a wheel for Python", 1)
             return [(f"No {answer.framework} build for {for_these} {has}.", "bold red")]
-        return [(f"No {answer.framework} build works with {for_these} as it is.", "bold red")]
+        which = answer.framework if answer.framework == "torch" else f"known {answer.framework}"
+        return [(f"No {which} build works with {for_these} as it is.", "bold red")]
     if not answer.known:
         gpus = ", ".join(dict.fromkeys(gpu.name for gpu in answer.gpus))
         return [(f"No {answer.framework} build is known to work with {gpus}.", "bold yellow")]
@@ -128,7 +129,8 @@ def _subject(answer: Recommendation, machine: Machine) -> str:
 
     gpus = [_gpu(gpu) for gpu in answer.gpus] or ["no GPU"]
     driver = cuda_driver(machine)
-    nvidia = any(gpu.vendor == "nvidia" for gpu in answer.gpus)
+    # Jetson Linux has driver numbers of its own, which decide nothing.
+    nvidia = any(gpu.vendor == "nvidia" for gpu in answer.gpus) and not machine.system.jetson.known
     environment = machine.environment.value
     python = f"Python {(environment and environment.python.value) or 'unknown'}"
     parts = (", ".join(gpus), f"driver {driver or 'unknown'}" if nvidia else "", python, machine.system.platform)

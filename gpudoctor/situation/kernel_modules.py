@@ -135,6 +135,12 @@ def newer_than_described_kernel(situation: Situation) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in described if kernel_too_old(situation, gpu))
 
 
+def described_together(situation: Situation, gpu: Gpu) -> bool:
+    """Whether a GPU and the kernel belong to one machine: both are described, or both are here."""
+    kernel = situation.machine.system.kernel.source
+    return "description" not in (gpu.source, kernel) or gpu.source == kernel
+
+
 def amds_driver(situation: Situation, title: str) -> tuple[Fix, ...]:
     """The fix that installs AMD's own kernel driver (amdgpu-dkms), where AMD supports it: elsewhere it need not even
     build."""

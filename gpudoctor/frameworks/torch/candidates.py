@@ -21,6 +21,7 @@ from gpudoctor.situation.driver_choice import driver_after_fix
 from gpudoctor.situation.installer import refusal
 from gpudoctor.situation.known_issues import against_builds, speaks_against
 from gpudoctor.situation.nvidia_driver import driver_verdict
+from gpudoctor.situation.rocm_driver import too_far_apart
 from gpudoctor.situation.wsl import against_build_in_wsl
 
 if TYPE_CHECKING:
@@ -132,7 +133,13 @@ class Bench:
         held = (issue for issue in self._issues if speaks_against(issue, self._plain, choice))
         issue = min(held, key=_of_release, default=None)
         if issue is None:
-            return choice
+            driver = too_far_apart(self.situation, choice.rocm) if choice.rocm else None
+            fault = (
+                f"the kernel driver is {driver.text}, and AMD does not test ROCm {choice.rocm} with it"
+                if driver
+                else ""
+            )
+            return replace(choice, fault=fault, why=(*choice.why, f"known issue: {fault}")) if fault else choice
         fault = f"{issue.symptom} ({issue.source.partition(';')[0]})"
         why = (
             *choice.why,
