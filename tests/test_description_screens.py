@@ -246,3 +246,17 @@ def test_a_command_and_its_undo_have_one_form(monkeypatch: pytest.MonkeyPatch, r
     step = RunStep(argv=("apt-get", "install", "-y", "x"), risk="root", undo=(("apt-get", "remove", "-y", "x"),))
     assert run_line(step).startswith(start)
     assert undo_lines(step)[0].startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("machine", "command"),
+    [
+        (("--gpu", "K80", "--driver", "535.104.05"), "fix --install torch --gpu K80 --driver 535.104.05"),
+        (("--gpu", "GTX 480"), "check --gpu 'GTX 480'"),
+    ],
+)
+def test_where_no_build_works_the_next_command_is_about_the_same_machine(
+    machine: tuple[str, ...], command: str
+) -> None:
+    options = (*machine, "--os", "ubuntu-22.04")
+    assert last_line("recommend", *options) == f"Next: gpudoctor {command} --os ubuntu-22.04"
