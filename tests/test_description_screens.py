@@ -107,6 +107,25 @@ def test_a_processor_and_a_chip_are_not_called_radeon() -> None:
     assert names["8060S"] == "AMD Radeon 8060S"
 
 
+@pytest.mark.parametrize("number", ["2000", "4000", "4500", "5000", "6000"])
+def test_blackwell_in_a_name_is_no_older_gpu_of_that_number(number: str) -> None:
+    (gpu,) = load_matrix().gpus_by_name(f"RTX {number} Blackwell")
+    assert gpu.arch == "sm_120" and f"PRO {number}" in gpu.name
+
+
+def test_a_name_of_several_gpus_is_asked_back_where_the_answer_differs() -> None:
+    with pytest.raises(InputError, match="may mean several GPUs"):
+        run("recommend", "--gpu", "RTX 6000")
+    assert "for sm_89, sm_120 the answer is the same" in plain("whatif", "--gpu", "RTX 6000", "--torch", "2.9.1")
+
+
+def test_what_was_found_is_told_without_the_names_of_facts() -> None:
+    found = report("whatif", "--gpu", "RX 9070", "--torch", "2.6.0+rocm6.2.4")
+    told = [one["saw"] for one in found["findings"] if one["slug"] == "known-issue" or "torch 2.6.0" in one["saw"]]
+    assert any("gfx1201, torch 2.6.0+rocm6.2.4" in saw for saw in told)
+    assert not any("gpu.arch" in one["saw"] for one in found["findings"])
+
+
 @pytest.mark.parametrize(
     ("torch", "left_out"), [("2.9.1", "AMD Radeon RX 6800"), ("2.9.1+rocm6.4", "NVIDIA GeForce RTX 3090")]
 )
