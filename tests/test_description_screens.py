@@ -116,7 +116,7 @@ def test_blackwell_in_a_name_is_no_older_gpu_of_that_number(number: str) -> None
 def test_a_name_of_several_gpus_is_asked_back_where_the_answer_differs() -> None:
     with pytest.raises(InputError, match="may mean several GPUs"):
         run("recommend", "--gpu", "RTX 6000")
-    assert "for sm_89, sm_120 the answer is the same" in plain("whatif", "--gpu", "RTX 6000", "--torch", "2.9.1")
+    assert "the answer is the same" in plain("whatif", "--gpu", "RTX 6000", "--torch", "2.9.1")
 
 
 def test_what_was_found_is_told_without_the_names_of_facts() -> None:
