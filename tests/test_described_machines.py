@@ -142,7 +142,7 @@ MACHINES = {
     "--gpu RTX~4090 --gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1+cu128": ("torch-dropped-old-gpu", 1),
     "--gpu RTX~4090 --gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1+cu126": (None, 0),
     # Blackwell needs the open modules, which refuse Pascal: one driver cannot serve both.
-    "--gpu RTX~5090 --gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1+cu126": ("blackwell-open-module", 1),
+    "--gpu RTX~5090 --gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1+cu126": ("open-module-unsupported-gpu", 1),
     "--gpu RTX~4090 --gpu RX~7900~XTX --driver 580.95.05 --torch 2.9.1+cu128": (None, 0),
 }
 

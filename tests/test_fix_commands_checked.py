@@ -186,8 +186,8 @@ def installs(machine: Machine, remedy: AnyRemedy) -> str:
             InstallDriver("580", flavour="proprietary"),
             "akmod-nvidia-580xx xorg-x11-drv-nvidia-580xx",
         ),
-        ("debian 12", InstallDriver("580"), "nvidia-driver-pinning-580 nvidia-open"),
-        ("debian 12", InstallDriver("535", flavour="proprietary"), "apt-get install -y nvidia-driver libcuda1"),
+        ("debian 12", InstallDriver("580"), "apt-get install nvidia-driver-pinning-580"),
+        ("debian 12", InstallDriver("535", flavour="proprietary"), "they would stay.\napt-get install nvidia-driver"),
         (
             "opensuse-leap 15.6",
             InstallDriver("580", flavour="proprietary"),

@@ -308,6 +308,25 @@ def test_bad_nodes_are_named_in_lines_that_are_only_shown(tmp_path: Path) -> Non
     assert "kubectl cordon gpu17" in said
 
 
+def test_a_node_is_drained_for_its_own_reason(tmp_path: Path) -> None:
+    bad = nodes(4, gpu17=MACHINES["torch-no-arch-for-gpu"], gpu18=MACHINES["driver-too-old"])
+    said = run(str(written(tmp_path, bad))).stdout
+    drained = [line for line in said.splitlines() if "state=drain" in line]
+    assert len(drained) == 2
+    assert any("nodename=gpu17" in line and "torch-no-arch-for-gpu" in line for line in drained)
+    assert any("nodename=gpu18" in line and "driver-too-old" in line for line in drained)
+    assert not any("torch-no-arch-for-gpu" in line and "driver-too-old" in line for line in drained)
+
+
+def test_markdown_has_the_plan_and_nothing_that_a_shell_takes_for_a_command(tmp_path: Path) -> None:
+    page = run(
+        str(written(tmp_path, nodes(4, gpu17=MACHINES["torch-no-arch-for-gpu"]))), "--format", "markdown"
+    ).stdout
+    assert "### Plan for `gpu17`" in page and "pip install" in page
+    assert "`sbatch, srun`:\n\n```\n--exclude=gpu17\n```" in page
+    assert "```sh" not in page
+
+
 def test_forms_for_machines_can_be_read_by_machines(tmp_path: Path) -> None:
     written(tmp_path, nodes(3, gpu17=MACHINES["torch-no-arch-for-gpu"]))
     root = ElementTree.fromstring(run(str(tmp_path), "--format", "junit").stdout)

@@ -106,8 +106,8 @@ def test_a_processor_names_its_integrated_gpu(matrix: Matrix, name: str, arch: s
     [
         ("GT 730", {"sm_21", "sm_30", "sm_35"}),
         ("GeForce GTX 860M", {"sm_30", "sm_50"}),
-        ("RTX 6000", {"sm_75", "sm_89"}),
-        ("RTX 5000", {"sm_75", "sm_89"}),
+        ("RTX 6000", {"sm_75", "sm_89", "sm_120"}),
+        ("RTX 5000", {"sm_75", "sm_89", "sm_120"}),
         ("Titan X", {"sm_52", "sm_61"}),
         ("580", {"sm_20", "gfx803"}),
         ("840M", {"sm_50", "gfx1152", "gfx1153"}),

@@ -177,7 +177,7 @@ def test_two_gpus_that_no_driver_drives_together_are_told_what_each_needs() -> N
     found = plan_of(described("--gpu RTX~5090 --gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1+cu126"))
     text = shown(found)
     assert "No one NVIDIA driver supports all" in text
-    assert "supports NVIDIA GeForce GTX 1080 Ti: keep it for these" in text  # and this torch has code for it
+    assert "supports NVIDIA GeForce RTX 5090: keep it for these" in text  # the newest GPU is not left out
     assert found.helpless == () and found.predicted.left == ()
 
 

@@ -161,11 +161,14 @@ def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
 def _beside(situation: Situation, own: Vendor, other: Vendor) -> Iterator[Finding]:
     """The other vendor's GPUs beside those that torch is built for: no torch uses both."""
     torch = situation.torch
-    left = tuple(gpu for gpu in situation.usable_of(other) if not gpu.integrated and _could_be_served(situation, gpu))
-    if torch is None or situation.built_for != own or not situation.usable_of(own) or not left:
+    mine, others = (
+        tuple(gpu for gpu in situation.usable_of(vendor) if not gpu.integrated) for vendor in (own, other)
+    )
+    left = tuple(gpu for gpu in others if _could_be_served(situation, gpu)) if mine else ()
+    if torch is None or situation.built_for != own or not left:
         return
     build, names = "ROCm" if other == "amd" else "CUDA", ", ".join(dict.fromkeys(gpu.name for gpu in left))
-    used = ", ".join(dict.fromkeys(gpu.name for gpu in situation.usable_of(own)))
+    used = ", ".join(dict.fromkeys(gpu.name for gpu in mine))
     yield Finding(
         severity="note",
         message=f"{build_name(torch)} uses {used}, and not {names}: that needs a {build} build, in an environment of "

@@ -18,8 +18,9 @@ from gpudoctor.cli.options import (
     option,
     variable_option,
 )
-from gpudoctor.command_line.options import NO_COLOR, REQUIRE, verbose
+from gpudoctor.command_line.options import NO_COLOR, REQUIRE, WHERE, verbose
 from gpudoctor.command_line.project_settings import Settings, requirements
+from gpudoctor.command_line.reading import words
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import Examined
@@ -77,6 +78,8 @@ def recommend(
       gpudoctor recommend --require "torch<2.8"
       gpudoctor recommend --framework jax --gpu "RTX 3060"
     """
+    from msgspec import to_builtins
+
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend import recommend as choose
     from gpudoctor.recommend import recommend_framework
@@ -95,7 +98,18 @@ def recommend(
 
         sys.stdout.write(to_json(recommendation_data(answer)))
     else:
-        print_recommendation(answer, machine, sys.stdout, verbose=verbose, color=not no_color)
+        again = words(
+            (*WHERE, REQUIRE),
+            {
+                **to_builtins(description),
+                "python": examined.python,
+                "root": examined.root,
+                "variables": tuple(f"{name}={value}" for name, value in variables.items()),
+                "overlays": overlays,
+                "require": require,
+            },
+        )
+        print_recommendation(answer, machine, sys.stdout, again=again, verbose=verbose, color=not no_color)
     return answer.exit_code
 
 

@@ -21,10 +21,9 @@ def ready_lines(report: FleetReport) -> Iterator[tuple[str, str]]:
     if not names:
         return
     together = folded(names)
-    yield (
-        "Slurm",
-        f"scontrol update nodename={shlex.quote(together)} state=drain reason={shlex.quote(_reason(report))}",
-    )
+    for reason, nodes in _by_reason(report, names).items():
+        nodename = shlex.quote(folded(nodes))
+        yield "Slurm", f"scontrol update nodename={nodename} state=drain reason={shlex.quote(reason)}"
     yield "Kubernetes", f"kubectl cordon {shlex.join(names)}"
     yield f"Ray on {together}", "ray start --labels gpudoctor=bad"
 
@@ -35,8 +34,13 @@ def _names(report: FleetReport, *verdicts: Verdict) -> tuple[str, ...]:
     return tuple(sorted(filter(is_name, found), key=natural))
 
 
-def _reason(report: FleetReport) -> str:
-    wrong = dict.fromkeys(
-        problem.slug for group in report.groups for problem in group.problems if problem.severity == "error"
-    )
-    return f"gpudoctor: {enumeration(list(wrong), 3) or 'differs from the others'}"
+def _by_reason(report: FleetReport, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """These nodes by what is wrong with them: each group of nodes has its own problems."""
+    found: dict[str, tuple[str, ...]] = {}
+    groups = {node: group for group in report.groups for node in group.nodes}
+    for name in names:
+        problems = groups[name].problems if name in groups else ()
+        wrong = dict.fromkeys(problem.slug for problem in problems if problem.severity == "error")
+        reason = f"gpudoctor: {enumeration(list(wrong), 3) or 'differs from the others'}"
+        found[reason] = (*found.get(reason, ()), name)
+    return found

@@ -126,6 +126,7 @@ def described_machine(machine: Machine, description: Description, matrix: Matrix
         machine = replace(machine, assumed=(*machine.assumed, f"nothing of {description.os}, which is not known"))
     if description.kernel_log:
         machine = replace(machine, kernel_log=described_log(description.kernel_log, matrix))
+        _check_log_is_of_here(machine, description)
     elif description.gpus:  # a log of this machine is about other GPUs
         machine = replace(machine, kernel_log=known(KernelLog(), "assumed"))
     if description.gpus:
@@ -139,6 +140,17 @@ def described_machine(machine: Machine, description: Description, matrix: Matrix
 
         machine = with_logged_state(machine)
     return _with_errors(machine, description.errors)
+
+
+def _check_log_is_of_here(machine: Machine, description: Description) -> None:
+    """Raise InputError for a log about a GPU where there is none: it is of another machine, or the GPU is gone."""
+    log, path = machine.kernel_log.value, description.kernel_log
+    if machine.gpus or description.gpus or log is None or not any(fault.bdf or fault.xid for fault in log.faults):
+        return
+    raise InputError(
+        f"--kernel-log {path}: its lines are about a GPU, and none is here. `gpudoctor check --from {path}` judges "
+        "the machine that wrote it; --gpu says which GPU that has"
+    )
 
 
 # --- GPUs and drivers -------------------------------------------------------------------------------
@@ -218,7 +230,7 @@ def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
             assumed = (f"the driver of Jetson Linux (its numbers are its own: --driver {driver} is not judged)",)
         running = tuple(gpu for gpu in gpus if _still_runs(matrix, version, gpu)) or gpus
         flavours = flavours_serving(matrix, running) if figures(version) >= _FIRST_OPEN else ()
-        if not flavours and figures(version) >= _FIRST_OPEN:
+        if running and not flavours and figures(version) >= _FIRST_OPEN:
             # No flavour drives them all: that of the newest GPU, which a person would not leave out.
             newest = max(running, key=lambda gpu: capability(gpu.arch.value) or ())
             flavours = flavours_serving(matrix, (newest,))

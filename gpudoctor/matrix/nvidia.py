@@ -92,11 +92,9 @@ class NvidiaQuestions(Gpus):
         """The oldest driver that shows this CUDA ("12.4", or any of "12"); None: no such CUDA is known."""
         bundled = [(row.cuda, row.driver) for row in self.tables.cuda_toolkits if not row.update]
         alone = [(row.cuda, row.latest) for row in self.tables.driver_branches]
-        length = len(figures(cuda))
-        shown = [
-            driver for own, driver in (*bundled, *alone) if own and driver and figures(own)[:length] == figures(cuda)
-        ]
-        return min(shown, key=figures, default=None)
+        wanted = figures(cuda)
+        named = ((figures(own)[: len(wanted)], driver) for own, driver in (*bundled, *alone) if own and driver)
+        return min((driver for own, driver in named if own == wanted), key=figures, default=None)
 
     def driver_for_cuda(self, driver: str, cuda: str) -> DriverVerdict:
         """Whether this driver runs this CUDA."""

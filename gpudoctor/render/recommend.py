@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.steps import command_line, fix_lines
+from gpudoctor.step import RunStep
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, Machine
@@ -56,13 +57,20 @@ def best_command(answer: Recommendation, *, pip: bool) -> tuple[str, str] | None
 
 
 def print_recommendation(
-    answer: Recommendation, machine: Machine, out: TextIO, *, verbose: bool = False, color: bool = True
+    answer: Recommendation,
+    machine: Machine,
+    out: TextIO,
+    *,
+    again: tuple[str, ...] = (),
+    verbose: bool = False,
+    color: bool = True,
 ) -> None:
-    """Print it to `out`: with colour if it is a terminal and `color`, plain text otherwise."""
-    print_lines(_lines(answer, machine, verbose), out, color=color)
+    """Print it to `out`: with colour if it is a terminal and `color`, plain text otherwise. `again`: the options that
+    name the same machine to another command."""
+    print_lines(_lines(answer, machine, again, verbose), out, color=color)
 
 
-def _lines(answer: Recommendation, machine: Machine, verbose: bool) -> Iterator[Line]:
+def _lines(answer: Recommendation, machine: Machine, again: tuple[str, ...], verbose: bool) -> Iterator[Line]:
     served = [choice for choice in answer.choices if choice.level != "cpu"]
     yield _headline(answer, served)
     yield [("For  ", "dim"), (_subject(answer, machine), "")]
@@ -82,7 +90,7 @@ def _lines(answer: Recommendation, machine: Machine, verbose: bool) -> Iterator[
         yield [("Why not the others:", "bold")]
     for why, builds in _grouped(answer.rejected).items():
         yield [(f"  {len(builds):>4}  ", ""), (f"{why}: {_named(builds)}", "")]
-    yield from _next(answer, machine, served)
+    yield from _next(answer, machine, served, again)
 
 
 _LEFT_OUT = ") is left out: "
@@ -109,7 +117,9 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
     return [(f"Best build: {_title(served[0])}{without}{sure}", style)]
 
 
-def _next(answer: Recommendation, machine: Machine, served: list[Recommended]) -> Iterator[Line]:
+def _next(
+    answer: Recommendation, machine: Machine, served: list[Recommended], again: tuple[str, ...]
+) -> Iterator[Line]:
     """The command that installs the best build, or the one that tells what stands in the way."""
     from gpudoctor.situation.installer import installer
 
@@ -117,11 +127,17 @@ def _next(answer: Recommendation, machine: Machine, served: list[Recommended]) -
     pip = environment is None or installer(environment) != "uv"
     best = best_command(answer, pip=pip) if answer.known and (served or not answer.gpus) else None
     yield []
-    if best is None and len({gpu.vendor for gpu in answer.gpus}) > 1:
-        one_kind = command_line(("gpudoctor", "recommend", "--gpu", answer.gpus[0].name))
-        yield [("Next: ", "bold"), (one_kind, "command")]
-        return
-    yield [("Next: ", "bold"), (best[1] if best else "gpudoctor check", "command")]
+    yield [("Next: ", "bold"), (best[1] if best else command_line(_way_out(answer, again)), "command")]
+
+
+def _way_out(answer: Recommendation, again: tuple[str, ...]) -> tuple[str, ...]:
+    """The command that goes on where no build works: for GPUs of one maker alone, or what has to change first."""
+    if len({gpu.vendor for gpu in answer.gpus}) > 1:
+        return ("gpudoctor", "recommend", "--gpu", answer.gpus[0].name)
+    steps = [step for fix in answer.otherwise[:1] for step in fix.steps]
+    if answer.framework == "torch" and any(isinstance(step, RunStep) for step in steps):
+        return ("gpudoctor", "fix", "--install", "torch", *again)
+    return ("gpudoctor", "check", *again)
 
 
 def _subject(answer: Recommendation, machine: Machine) -> str:

@@ -87,7 +87,7 @@ def scan_text(
         lines += [f"{gpu.name} ({gpu.arch.value or 'architecture unknown'})", *_gpu(verdicts), ""]
     for found in scanned:
         lines += [found.label, *_inventory(found.libraries), ""]
-    return printable("\n".join([*lines, *_next(judged, again, framework_of), ""]))
+    return printable("\n".join([*lines, *_next(scanned, judged, again, framework_of), ""]))
 
 
 def _headline(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> str:
@@ -106,7 +106,10 @@ def _headline(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -
 
 
 def _next(
-    judged: list[tuple[Gpu, list[Verdict]]], again: tuple[str, ...], framework_of: Callable[[str], str | None]
+    scanned: list[Scanned],
+    judged: list[tuple[Gpu, list[Verdict]]],
+    again: tuple[str, ...],
+    framework_of: Callable[[str], str | None],
 ) -> Iterator[str]:
     missing = [(gpu, one.owner) for gpu, verdicts in judged for one in verdicts if one.standing == "missing"]
     argv: tuple[str, ...] = ("gpudoctor", "check")
@@ -114,7 +117,7 @@ def _next(
         gpu, owner = missing[0]
         framework = framework_of(owner.partition(" ")[0])
         argv = ("gpudoctor", "recommend", "--gpu", gpu.name, *(("--framework", framework) if framework else ()))
-    elif not judged:
+    elif not judged and any(found.libraries for found in scanned):
         yield "With --gpu, scan tells whether all of this runs on a GPU that you name, such as an RTX 4090."
         argv = ("gpudoctor", "scan", "--gpu", "RTX 4090", *again)
     yield f"Next: {command_line(argv)}"

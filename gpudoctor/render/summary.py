@@ -155,9 +155,7 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
             deeper = ("gpudoctor", "check", *again, *look.require, "--level", "driver")
             return "`gpudoctor check --level driver` also asks the driver.", deeper
         if report.machine.errors and any(one.matters and one.id == _SEEN for one in report.not_judged):
-            why = (
-                "`gpudoctor explain` tells what a message may mean; `--gpu` and `--torch` tell where it was printed."
-            )
+            why = "`gpudoctor explain` tells more of the message; `--gpu` and `--torch` say where it was printed."
             return why, ("gpudoctor", "explain", report.machine.errors[0])
         command = "whatif" if kind == "whatif" else "check"
         return f"`gpudoctor {command} -v` shows what was read.", ("gpudoctor", command, *again, *look.require, "-v")

@@ -134,7 +134,12 @@ def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ..
 
 
 def _saw(situation: Situation, row: KnownIssue) -> str:
-    return ", ".join(f"{item.fact} {item.value}" for item in _evidence(situation, row, ()))
+    facts = _evidence(situation, row, ())
+    return ", ".join(f"{_SPOKEN.get(item.fact, item.fact)} {item.value}".strip() for item in facts)
+
+
+_SPOKEN = {"gpu.arch": "", "torch.version": "torch"}
+"""What a person calls a fact whose value does not tell it; "" where it does."""
 
 
 def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ...]) -> tuple[Evidence, ...]:

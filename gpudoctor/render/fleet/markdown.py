@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.fleet.names import folded
 from gpudoctor.fleet.operators import ready_lines
-from gpudoctor.render.fleet.summary import differences, everyone, headline, problems, silent, title_of
+from gpudoctor.render.fleet.summary import by_weight, differences, everyone, headline, problems, silent, title_of
 from gpudoctor.render.lines import printable
 from gpudoctor.render.markdown import code
+from gpudoctor.render.steps import step_lines, telling_steps
 
 if TYPE_CHECKING:
     from gpudoctor.fleet.records import FleetReport
@@ -42,5 +43,19 @@ def _lines(report: FleetReport) -> Iterator[str]:
             told = "; ".join(f"{code(value)}: {code(folded(names))}" for value, names in split.values.items())
             yield f"- {code(title_of(split.fact))}: {told}"
         yield ""
+    yield from _plans(report)
     if lines := tuple(ready_lines(report)):
-        yield from ("### To take nodes out of use", "", "```sh", *(line for _, line in lines), "```")
+        yield from ("### To take nodes out of use", "")
+        for who, line in lines:
+            yield from (f"{code(who)}:", "", "```", line, "```", "")
+
+
+def _plans(report: FleetReport) -> Iterator[str]:
+    """One plan for each group of equal nodes."""
+    for group in by_weight(report.groups):
+        if group.fixes:
+            yield from (f"### Plan for {code(folded(group.nodes))}", "")
+            for fix in group.fixes:
+                steps = [line for step in telling_steps(fix) for line in step_lines(step)]
+                yield from (f"- {code(fix.title)}", *(f"  - {code(line)}" for line in steps))
+            yield ""

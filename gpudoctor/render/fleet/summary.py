@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -32,6 +32,11 @@ class Problem(Struct, frozen=True):
     severity: Severity
     message: str
     nodes: tuple[str, ...]
+
+
+def by_weight(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
+    """Those with an error first."""
+    return sorted(groups, key=lambda group: all(one.severity != "error" for one in group.problems))
 
 
 def title_of(fact: str) -> str:

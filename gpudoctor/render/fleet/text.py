@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.fleet.names import folded
 from gpudoctor.fleet.operators import ready_lines
-from gpudoctor.render.fleet.summary import differences, everyone, headline, others_of, problems, silent, title_of
+from gpudoctor.render.fleet.summary import (
+    by_weight,
+    differences,
+    everyone,
+    headline,
+    others_of,
+    problems,
+    silent,
+    title_of,
+)
 from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.steps import fix_lines
 
@@ -102,7 +111,7 @@ def _undecided(report: FleetReport) -> Iterator[Line]:
 
 def _plans(report: FleetReport) -> Iterator[Line]:
     """One plan for each group of equal nodes."""
-    for group in sorted(report.groups, key=lambda group: all(one.severity != "error" for one in group.problems)):
+    for group in by_weight(report.groups):
         if group.fixes:
             yield []
             yield [("Plan for ", "bold"), (_short(folded(group.nodes)), "bold")]
