@@ -647,3 +647,20 @@ def test_packages_of_rocm_for_a_newer_system_are_named_as_such() -> None:
     finding = first(f"rocminfo: /lib/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by {by})")
     assert finding.slug == "libstdcxx-too-old"
     assert "packages for this release" in finding.fixes[0].title
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Note: On MIG-enabled GPUs, querying the utilization of encoder, decoder, jpeg is not currently supported.",
+        "Nvlink queries are not supported for Devices in MIG mode.",
+    ],
+)
+def test_what_nvidia_smi_prints_of_mig_is_no_complaint(line: str) -> None:
+    assert problems(f"NVIDIA H100 80GB HBM3\n$ nvidia-smi -h\n{line}") == []
+
+
+def test_a_driver_of_which_only_the_cuda_is_told_is_one_that_knows_the_gpu() -> None:
+    query = 'Device 0: "NVIDIA GeForce RTX 5090"\n  CUDA Driver Version / Runtime Version          12.8 / 11.8\n'
+    capability = "  CUDA Capability Major/Minor version number:    12.0\n"
+    assert problems(f" CUDA Device Query (Runtime API) version\n\n{query}{capability}Result = PASS") == []

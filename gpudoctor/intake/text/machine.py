@@ -37,6 +37,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.wsl_jetson import is_wsl_kernel
 from gpudoctor.situation.frameworks import installed_frameworks
 
@@ -143,13 +144,13 @@ def _system(system: System, facts: Facts, matrix: Matrix) -> System:
 def _with_gpus(
     machine: Machine, found: tuple[tuple[NamedGpu, Identity], ...], facts: Facts, matrix: Matrix
 ) -> Machine:
-    driver, assumed = _driver(facts, matrix)
+    identities = tuple(identity for _, identity in found)
+    driver, assumed = _driver(facts, identities, matrix)
     version = driver.value if driver else ""
     faults = machine.kernel_log.value.faults if machine.kernel_log.value else ()
     if not found:
         machine = replace(machine, gpus=(), buses=unknown("the text names no GPU"))
         return replace(_with_version(machine, driver, matrix), assumed=(*machine.assumed, *assumed))
-    identities = tuple(identity for _, identity in found)
     nvidia = any(identity.vendor == "nvidia" for identity in identities)
     before = machine.assumed
     try:
@@ -192,8 +193,9 @@ def _told(gpu: Gpu, named: NamedGpu, identity: Identity, bound: Said | None) -> 
     return gpu
 
 
-def _driver(facts: Facts, matrix: Matrix) -> tuple[Said | None, tuple[str, ...]]:
-    """The NVIDIA driver; where only the CUDA is told that it serves, the one that came with that."""
+def _driver(facts: Facts, identities: tuple[Identity, ...], matrix: Matrix) -> tuple[Said | None, tuple[str, ...]]:
+    """The NVIDIA driver; where only the CUDA is told that it serves, the one that came with that, or the first one
+    for these GPUs that serves no more."""
     driver = decided(facts, "driver")
     if driver is not None:
         return driver, ()
@@ -201,6 +203,9 @@ def _driver(facts: Facts, matrix: Matrix) -> tuple[Said | None, tuple[str, ...]]
     version = matrix.bundled_driver(cuda.value) if cuda else None
     if cuda is None or version is None:
         return None, ()
+    firsts = (matrix.first_driver(one.arch, one.chip) for one in identities if one.arch)
+    serving = (first for first in firsts if first and matrix.cuda_served(first) == cuda.value)
+    version = max((version, *serving), key=figures)
     return Said("driver", version, cuda.line, cuda.by), (f"NVIDIA driver {version} (serves CUDA {cuda.value})",)
 
 
