@@ -130,7 +130,7 @@ def _after_another_change(
     fixes: list[Fix] = []
     if any(item.because == "driver" for item in rejected) and all(gpu.vendor == "nvidia" for gpu in gpus):
         why = "no torch build for these GPUs runs on the present driver"
-        if driver := driver_to_install(situation, gpus, why=why):
+        if driver := driver_to_install(situation, gpus, cuda=_oldest_cuda(situation, rejected), why=why):
             choices, refused = candidates(situation, gpus, driver=driver.minimum)
             rejected += refused
             fixes += [
@@ -157,6 +157,13 @@ def _after_another_change(
     if not fixes and any(item.because == "required" for item in rejected):
         return _outside_the_limits(situation, gpus, keep, rejected)
     return fixes or [*on_another_system(c_library(situation), rejected)]
+
+
+def _oldest_cuda(situation: Situation, rejected: Refused) -> str | None:
+    """The oldest CUDA of the builds that only the driver rules out."""
+    builds = {(item.torch, item.build) for item in rejected if item.because == "driver"}
+    rows = situation.matrix.builds(situation.platform)
+    return min((row.cuda for row in rows if row.cuda and (row.version, row.build) in builds), key=figures, default=None)
 
 
 def _outside_the_limits(
