@@ -162,8 +162,8 @@ def _after_another_change(
 def _oldest_cuda(situation: Situation, rejected: Refused) -> str | None:
     """The oldest CUDA of the builds that only the driver rules out."""
     builds = {(item.torch, item.build) for item in rejected if item.because == "driver"}
-    rows = situation.matrix.builds(situation.platform)
-    return min((row.cuda for row in rows if row.cuda and (row.version, row.build) in builds), key=figures, default=None)
+    rows = (row for row in situation.matrix.builds(situation.platform) if (row.version, row.build) in builds)
+    return min((row.cuda for row in rows if row.cuda), key=figures, default=None)
 
 
 def _outside_the_limits(
