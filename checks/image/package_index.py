@@ -205,6 +205,9 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
             )  # fmt: skip
             return
         rows = rows_here or rows
+    held = recipe.torch(image)
+    if recipe.gpus and held is not None and held.known and held.asked == asked:
+        return  # the checks of machines tell it, with a fix for GPU, driver and Python together
     if python is not None and not any(python in row.pythons for row in rows):
         span = [one for one in rows[0].pythons if one.endswith("t") == python.endswith("t")]
         nearest = min(span, key=lambda one: abs(figures(one)[-1] - figures(python)[-1]), default="")

@@ -6,10 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.proposals import install_line, torch_finding
+from gpudoctor.dockerfile.image import Image, Step
+from gpudoctor.dockerfile.proposals import install_line, package_line, step_of, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.requirements import Requirement
+from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, rewritten
 from gpudoctor.dockerfile.torch import (
     Held,
     TorchRequest,
@@ -18,11 +19,13 @@ from gpudoctor.dockerfile.torch import (
     cuda_of,
     outrun,
     python_of,
+    release_for,
     required_by,
     required_torch,
     wheels_for,
 )
 from gpudoctor.finding import Finding, Fix, Severity
+from gpudoctor.isa import cuda_runs
 from gpudoctor.matrix.versions import figures, minor, package_matches
 
 if TYPE_CHECKING:
@@ -75,10 +78,7 @@ def older_cuda(recipe: Recipe) -> Verdicts:
                 f"LD_LIBRARY_PATH puts the libraries of CUDA {facts.cuda} before those in the wheel (CUDA "
                 f"{wheel}): a mixture of both may fail to load.",
             )  # fmt: skip
-        elif majors[0] != majors[1] and recipe.matrix.driver_for_cuda(recipe.driver, wheel) not in (
-            "serves",
-            "minor-version",
-        ):
+        elif majors[0] != majors[1] and not _driver_is_judged(recipe, held, wheel):
             floor = recipe.matrix.floor(wheel)
             yield _older(
                 recipe, image, held, wheel, "warning",
@@ -91,6 +91,12 @@ def older_cuda(recipe: Recipe) -> Verdicts:
                 recipe, image, held, wheel, "note",
                 f"torch brings CUDA {wheel} and does not use the base image's CUDA {facts.cuda}.",
             )  # fmt: skip
+
+
+def _driver_is_judged(recipe: Recipe, held: Held, wheel: str) -> bool:
+    """Whether the described driver supports the wheel, or the checks of machines say that it does not."""
+    verdict = recipe.matrix.driver_for_cuda(recipe.driver, wheel)
+    return verdict in ("serves", "minor-version") or (verdict == "too-old" and held.known)
 
 
 def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Severity, message: str) -> Finding:
@@ -119,11 +125,12 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
 
 
 def _build_within(recipe: Recipe, image: Image, held: Held, cuda: str) -> TorchBuild | None:
-    """A build of the same version, else the newest of all, whose CUDA the base image's hosts support."""
+    """A build of the same version, else the newest of all, whose CUDA the base image's hosts support; one that works
+    on the described GPUs with the described driver."""
     rows = [
         row
         for row in wheels_for(recipe.matrix, image.platform, python_of(image))
-        if row.cuda and row.origin != "pypi" and figures(row.cuda)[0] == figures(cuda)[0]
+        if row.cuda and row.origin != "pypi" and figures(row.cuda)[0] == figures(cuda)[0] and _works(recipe, row)
     ]
     if held.certain:
         rows = [row for row in rows if row.version == held.version]
@@ -132,6 +139,14 @@ def _build_within(recipe: Recipe, image: Image, held: Held, cuda: str) -> TorchB
         reverse=True,
     )
     return next(iter(rows), None)
+
+
+def _works(recipe: Recipe, row: TorchBuild) -> bool:
+    """Whether a build has code for the described GPUs, and their driver supports it."""
+    if recipe.driver and recipe.matrix.driver_for_cuda(recipe.driver, row.cuda or "") == "too-old":
+        return False
+    archs, ptx = row.archs or (), row.ptx or ()
+    return all(cuda_runs(gpu.arch.value or "", archs, ptx, ptx_readable=True).runs != "no" for gpu in recipe.gpus)
 
 
 def _compiles(image: Image, held: Held) -> tuple[str, bool] | None:
@@ -177,9 +192,10 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         if held.vendor == facts.vendor or (recipe.gpus and held.known):
             continue
         kind = {"nvidia": "CUDA", "amd": "ROCm"}
+        by = f", which {held.asked.by} brings," if held.asked.by else ""
         row = _of_vendor(recipe, image, held)
         fixes = (
-            (change("Keep the base image's torch", f"{_without(image, held.asked)}; the base image has one."),)
+            (change("Keep the base image's torch", _keeping(image, held.asked, kind[facts.vendor])),)
             if facts.has_torch
             else (
                 change(
@@ -192,10 +208,18 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         )
         yield torch_finding(
             image, held.asked, "error",
-            f"{image.base} is made for {kind[facts.vendor]}, but torch {held.version} from the {_place(held)} is "
-            f"built for {kind[held.vendor]}: it finds no GPU.",
+            f"{image.base} is made for {kind[facts.vendor]}, but torch {held.version} from the "
+            f"{_place(held)}{by} is built for {kind[held.vendor]}: it finds no GPU.",
             f"{held.build}", f"a {kind[facts.vendor]} build", fixes,
         )  # fmt: skip
+
+
+def _keeping(image: Image, asked: TorchRequest, kind: str) -> str:
+    if not asked.by:
+        return f"{_without(image, asked)}; the base image has one."
+    name = asked.by.partition(" ")[0]
+    place = asked.requirement.file or image.place(asked.line)
+    return f"{place}: leave out {name}, or install it with --no-deps from a source that has it for {kind}"
 
 
 def _without(image: Image, asked: TorchRequest) -> str:
@@ -354,12 +378,17 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
                     f"{one.name} {one.exact} requires torch {torch.removeprefix('==')}, and the same command asks "
                     f"for {asked.pinned}: the build fails here.",
                     f"torch{asked.requirement.specifier}", f"torch{torch}",
-                    (_in_one_command(recipe, image, asked, one, torch),), certain=False,
+                    (_in_one_command(recipe, image, step, asked, one, torch),), certain=False,
                 )  # fmt: skip
         for later in required_by(image, recipe.matrix):
             before = [one for one in asked_for(image) if one.line < later.line]
             wanted = later.requirement.specifier
-            if not before or later.maybe or not before[-1].pinned or package_matches(wanted, before[-1].pinned):
+            if (
+                not (before and wanted)
+                or later.maybe
+                or not before[-1].pinned
+                or package_matches(wanted, before[-1].pinned)
+            ):
                 continue
             yield torch_finding(
                 image, later, "warning",
@@ -370,14 +399,17 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
             )  # fmt: skip
 
 
-def _in_one_command(recipe: Recipe, image: Image, asked: TorchRequest, package: Requirement, torch: str) -> Fix:
+def _in_one_command(
+    recipe: Recipe, image: Image, step: Step, asked: TorchRequest, package: Requirement, torch: str
+) -> Fix:
     """The fix that lets pip find a solution: the companion of the torch, or the torch that the package requires."""
     release = _companion(recipe, asked.pinned, package.name)
     if release:
         local = f"+{asked.local}" if asked.local else ""
-        text = f"{image.place(asked.line)}: {package.name}=={release}{local}"
+        text = package_line(image, step, package, f"{package.name}=={release}{local}")
         return change(f"Ask for {package.name} {release}", text)
-    return change(f"Ask for torch {torch.removeprefix('==')}", f"{image.place(asked.line)}: torch{torch}")
+    text = package_line(image, step, asked.requirement, f"torch{torch}")
+    return change(f"Ask for torch {torch.removeprefix('==')}", text)
 
 
 def _companion(recipe: Recipe, torch: str, name: str) -> str | None:
@@ -387,11 +419,16 @@ def _companion(recipe: Recipe, torch: str, name: str) -> str | None:
 
 
 def _with_its_companion(recipe: Recipe, image: Image, before: TorchRequest, later: TorchRequest) -> Fix:
-    """The fix that leaves one torch: the companion of the torch before, or the torch that the package requires."""
+    """The fix that leaves one torch: the release of the package that is for the torch before, or the torch that the
+    package requires."""
     name = later.by.partition(" ")[0]
-    release = _companion(recipe, before.pinned, name)
+    release = _companion(recipe, before.pinned, name) or release_for(name, before.pinned, recipe.matrix)
     if release:
-        index = f"--index-url {before.index_url} " if before.index_url else ""
-        own = f"{image.place(later.line)}: {index}{name}=={release}"
+        step, asked = step_of(image, later.line, name)
+        index = TorchIndex(before.index_url, before.build)
+        own = in_place(image, step.command, rewritten(step, {name: f"{name}=={release}"}, index))
+        if asked.file and asked.file != step.command.script:
+            own = f"{asked.file}: {name}=={release}"
         return change(f"Install {name} {release}, which is for torch {before.pinned}", own)
-    return change(f"Install torch {later.pinned} at once", f"{image.place(before.line)}: torch=={later.pinned}")
+    step, asked = step_of(image, before.line, "torch")
+    return change(f"Install torch {later.pinned} at once", package_line(image, step, asked, f"torch=={later.pinned}"))

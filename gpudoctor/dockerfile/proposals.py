@@ -5,9 +5,11 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Iterator
 
-from gpudoctor.dockerfile.image import Image, ImageVariable
+from gpudoctor.dockerfile.image import Image, ImageVariable, Step
 from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.requirements import Requirement
+from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, rewritten, without_conda
 from gpudoctor.dockerfile.torch import TorchRequest, build_of_index
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.wanted import Wanted, quoted, torch_and_companions
@@ -22,12 +24,8 @@ explicit = true"""
 
 
 def install_line(recipe: Recipe, image: Image, line: int, version: str, build: str, url: str, extra: str = "") -> str:
-    """The lines to write: torch and the companions that the file installs, from one index, in the file that names
-    them. Other packages of the same command stay in a command of their own. A package that requires its torch has to
-    be another release."""
-    held = recipe.torch(image)
-    if held is not None and held.asked is not None and held.asked.by and held.line == line:
-        return f"{image.place(line)}: another release of {held.asked.by}, for torch {version}+{build}"
+    """The lines to write: torch and the companions that the file installs, from one index, each where it stands. All
+    other words of a command stay. A package that requires its torch has to be another release."""
     requests = [one for one in image.steps if one.pip and one.command.line == line and one.pip.asks_for("torch")]
     step = requests[-1] if requests else None  # with environment.yml, that of pip comes after that of conda
     named = step.pip.asks_for("torch") if step and step.pip else None
@@ -43,10 +41,13 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         companions=tuple((name, release) for name in beside if (release := matching[name])),
     )
     wanted = torch_and_companions(remedy, image.platform.partition("-")[2])
+    unknown = [name for name in beside if not matching[name]]
+    held = recipe.torch(image)
+    if step is None and held is not None and held.asked is not None and held.asked.by and held.line == line:
+        return _before(image, held.asked, (*wanted, *(Wanted(name, "") for name in unknown)), TorchIndex(url, build))
     place, tool = named.file if named else "", step.pip.tool if step and step.pip else "pip"
     file = os.path.basename(place.rpartition(":")[0])
     index = [f"--index-url {url}"] if url else []
-    unknown = [name for name in beside if not matching[name]]
     if file.endswith((".yml", ".yaml")):
         lines = [f"- --extra-index-url {url}"] if url else []
         lines += [f"- {one.text}" for one in wanted]
@@ -54,9 +55,6 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         return "\n".join(
             (f"{place}: {where}:", *(["  - pip:"] * (tool == "conda")), *(f"    {one}" for one in lines))
         )
-    if tool == "conda":
-        at = f"{image.place(line)}: leave out conda's pytorch; after it, in the same environment:"
-        return f"{at}\nRUN {' '.join(('pip install', *index, quoted(wanted), *unknown))}"
     if tool == "poetry":
         source = f"poetry source add --priority explicit torch-{build} {url} && " if url else ""
         return f"{place}: {source}poetry add {f'--source torch-{build} ' if url else ''}{quoted(wanted)}"
@@ -68,11 +66,61 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         )
     if file.endswith((".txt", ".in")) and step is not None and step.pip is not None:
         return "\n".join(_in_requirements(step.pip, place, wanted, url))
-    words = " ".join(("uv pip install" if tool == "uv" else "pip install", *index, quoted(wanted), *unknown))
-    if step is not None and step.command.script:
-        return f"{step.command.script}: {words}"
-    before = "before it, " if file == "pyproject.toml" else ""
-    return f"{image.place(line)}: {before}RUN {words}"
+    words = (*index, quoted(wanted), *unknown)
+    if step is None or step.pip is None:
+        return f"{image.place(line)}: RUN {' '.join(('pip install', *words))}"
+    if tool == "conda":
+        return in_place(image, step.command, without_conda(step, words))
+    if file == "pyproject.toml":
+        before = " ".join((*install_words(step), *words))
+        return in_place(image, step.command, f"{before} && {step.command.written or step.command.text}")
+    texts = {one.name: quoted([one]) for one in wanted} | dict(zip(unknown, unknown, strict=True))
+    return "\n".join(_in_commands(image, step, texts, TorchIndex(url, build)))
+
+
+def _before(image: Image, asked: TorchRequest, wanted: tuple[Wanted, ...], index: TorchIndex) -> str:
+    """What to write where a package brings torch along: torch before it. A package that requires another torch has to
+    be another release."""
+    name = asked.by.partition(" ")[0]
+    texts = {one.name: quoted([one]) for one in wanted}
+    step, package = step_of(image, asked.line, name)
+    if name not in texts and asked.requirement.specifier:
+        return f"{image.place(asked.line)}: another release of {asked.by}, for {texts['torch']}"
+    if name in texts and not package.file:
+        return in_place(
+            image, step.command, rewritten(step, {**texts, name: f"{texts['torch']} {texts[name]}"}, index)
+        )
+    first = (*install_words(step), *(("--index-url", index.url) if index.url else ()), *texts.values())
+    return in_place(image, step.command, f"{' '.join(first)} && {step.command.written or step.command.text}")
+
+
+def step_of(image: Image, line: int, name: str) -> tuple[Step, Requirement]:
+    """The command of a line that asks for a package."""
+    found = (
+        (step, asked)
+        for step in image.steps
+        if step.command.line == line and step.pip is not None and (asked := step.pip.asks_for(name)) is not None
+    )
+    return next(found)
+
+
+def _in_commands(image: Image, step: Step, texts: dict[str, str], index: TorchIndex) -> Iterator[str]:
+    """The command that installs torch, and those that install its companions, as they should be written."""
+    companions = {name: text for name, text in texts.items() if name != "torch"}
+    for one in image.steps:
+        install = one.pip
+        if one is step:
+            yield in_place(image, one.command, rewritten(one, texts, index))
+        if install is None or install.locked or install.tool not in ("pip", "uv"):
+            continue
+        asked = [found for name in companions if (found := install.asks_for(name)) is not None]
+        yield from (
+            f"{found.file}: {texts[found.name]}"
+            for found in asked
+            if found.file.rpartition(":")[0].endswith((".txt", ".in"))
+        )
+        if one is not step and any(not found.file or found.file == one.command.script for found in asked):
+            yield in_place(image, one.command, rewritten(one, companions, index))
 
 
 def _in_requirements(install: PipInstall, place: str, wanted: Iterable[Wanted], url: str) -> Iterator[str]:
@@ -85,6 +133,15 @@ def _in_requirements(install: PipInstall, place: str, wanted: Iterable[Wanted], 
         requirement = install.asks_for(one.name)
         if requirement is not None and requirement.file:
             yield f"{requirement.file}: {one.text}"
+
+
+def package_line(image: Image, step: Step, asked: Requirement, package: str, *options: str) -> str:
+    """The line to write for another requirement in place of one, or beside the others if no word names that one."""
+    if asked.file and asked.file != step.command.script:
+        return f"{asked.file}: {package}"
+    written = f"'{package}'" if set(package) & set("[]<>*") else package
+    new = rewritten(step, {asked.name: written}, None, *options)
+    return in_place(image, step.command, new if written in new.split() else f"{new} {written}")
 
 
 def index_of(recipe: Recipe, build: str) -> str:
