@@ -10,7 +10,7 @@ from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.proposals import install_line, package_line, step_of, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.requirements import Requirement
-from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, rewritten
+from gpudoctor.dockerfile.rewriting import TorchIndex
 from gpudoctor.dockerfile.torch import (
     Held,
     TorchRequest,
@@ -109,7 +109,9 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
         )
     ]
     build = _build_within(recipe, image, held, facts.cuda)
-    if build is not None:
+    if facts.torch and asked.by and " " not in asked.by:
+        fixes.insert(0, _kept(image, asked, facts.torch))
+    elif build is not None:
         url = recipe.matrix.index_url(build)
         fixes.insert(
             0,
@@ -419,16 +421,26 @@ def _companion(recipe: Recipe, torch: str, name: str) -> str | None:
 
 
 def _with_its_companion(recipe: Recipe, image: Image, before: TorchRequest, later: TorchRequest) -> Fix:
-    """The fix that leaves one torch: the release of the package that is for the torch before, or the torch that the
-    package requires."""
-    name = later.by.partition(" ")[0]
-    release = _companion(recipe, before.pinned, name) or release_for(name, before.pinned, recipe.matrix)
+    """The fix that leaves one torch: the release of the package that is for the torch before, else the torch that the
+    package requires, or for a package of any version that torch in its command."""
+    name, _, version = later.by.partition(" ")
+    release = _companion(recipe, before.pinned, name)
+    index = TorchIndex(before.index_url, before.build) if release else None
+    release = release or release_for(name, before.pinned, recipe.matrix)
     if release:
         step, asked = step_of(image, later.line, name)
-        index = TorchIndex(before.index_url, before.build)
-        own = in_place(image, step.command, rewritten(step, {name: f"{name}=={release}"}, index))
-        if asked.file and asked.file != step.command.script:
-            own = f"{asked.file}: {name}=={release}"
-        return change(f"Install {name} {release}, which is for torch {before.pinned}", own)
-    step, asked = step_of(image, before.line, "torch")
-    return change(f"Install torch {later.pinned} at once", package_line(image, step, asked, f"torch=={later.pinned}"))
+        text = f"{name}=={release}"
+        title = f"Install {name} {release}, which is for torch {before.pinned}"
+        return change(title, package_line(image, step, asked, text, index))
+    if version:
+        step, asked = step_of(image, before.line, "torch")
+        text = f"torch=={later.pinned}"
+        return change(f"Install torch {later.pinned} at once", package_line(image, step, asked, text))
+    return _kept(image, later, before.pinned)
+
+
+def _kept(image: Image, asked: TorchRequest, version: str) -> Fix:
+    """The fix that names the torch that is there, so that pip looks for a release of the package that is for it."""
+    step, _ = step_of(image, asked.line, asked.by)
+    text = package_line(image, step, Requirement("torch"), f"torch=={version}")
+    return change(f"Keep torch {version}: name it with {asked.by}", text)

@@ -135,12 +135,12 @@ def _in_requirements(install: PipInstall, place: str, wanted: Iterable[Wanted], 
             yield f"{requirement.file}: {one.text}"
 
 
-def package_line(image: Image, step: Step, asked: Requirement, package: str, *options: str) -> str:
+def package_line(image: Image, step: Step, asked: Requirement, package: str, index: TorchIndex | None = None) -> str:
     """The line to write for another requirement in place of one, or beside the others if no word names that one."""
     if asked.file and asked.file != step.command.script:
         return f"{asked.file}: {package}"
     written = f"'{package}'" if set(package) & set("[]<>*") else package
-    new = rewritten(step, {asked.name: written}, None, *options)
+    new = rewritten(step, {asked.name: written}, index)
     return in_place(image, step.command, new if written in new.split() else f"{new} {written}")
 
 

@@ -53,25 +53,25 @@ class _Word(Struct, frozen=True):
         return found[0].name if found else ""
 
 
-def rewritten(step: Step, packages: Mapping[str, str], index: TorchIndex | None = None, *options: str) -> str:
+def rewritten(step: Step, packages: Mapping[str, str], index: TorchIndex | None = None) -> str:
     """The command of a step with other requirements for some of its packages; "" leaves one out. `index` is where
     these come from."""
     head, words = _parts(step.command, tuple(packages))
     if index is not None:
         words = [word for word in words if not _chooses_torch(word)]
-    texts = [packages[word.package] if word.package in packages else word.written for word in words]
+    texts = [packages.get(word.package, word.written) for word in words]
     shown = [text for text in texts if text]
     named = [packages[word.package] for word in words if packages.get(word.package)]
     others = [word for word in words if _brings_others(word) and word.package not in packages]
     if index is None or not named:
-        return " ".join((*head, *options, *shown))
+        return " ".join((*head, *shown))
     if others and index.url and not _backend(step) and not all("+" in one for one in named):
         # The same version is on both indexes: only a command of its own decides.
         plain = [word.written for word in words if not _brings_others(word)]
-        own = (*head, *options, *plain, "--index-url", index.url, *named)
-        return f"{' '.join(own)} && {' '.join((*head, *options, *(one for one in shown if one not in named)))}"
+        own = (*head, *plain, "--index-url", index.url, *named)
+        return f"{' '.join(own)} && {' '.join((*head, *(one for one in shown if one not in named)))}"
     at = min(shown.index(one) for one in named)
-    return " ".join((*head, *options, *shown[:at], *_index_options(step, index, bool(others)), *shown[at:]))
+    return " ".join((*head, *shown[:at], *_index_options(step, index, bool(others)), *shown[at:]))
 
 
 def apart(step: Step, name: str, package: str, option: str) -> str:

@@ -124,7 +124,7 @@ def _asked(
     strategy = variable("UV_INDEX_STRATEGY") if install.tool == "uv" else ""
     if "--index-strategy" in install.flags:
         strategy = "unsafe-best-match" if "unsafe-best-match" in step.command.text else "?"
-    as_pip = install.tool == "pip" or strategy == "unsafe-best-match"
+    as_pip = install.tool == "pip" or (strategy == "unsafe-best-match" and "+" in requirement.exact)
     source, url, build = _source(
         requirement,
         install,
@@ -272,8 +272,12 @@ def required_by(image: Image, matrix: Matrix) -> tuple[TorchRequest, ...]:
         if not install.asks_for("torch"):
             own = _asked(step, install, Requirement("torch"), image, configured)
             exact = list(_required(install, own, companions, matrix))
-            free = not exact and not unread and not _constrained(image, step)
-            found += exact or (list(_left_open(install, own, image, matrix)) if free else [])
+            if not exact and not unread and not _constrained(image, step):
+                there = bool(image.facts and image.facts.has_torch) or any(
+                    one.line < own.line for one in (*asked_for(image), *found)
+                )
+                exact = list(_left_open(install, own, image, matrix, there))
+            found += exact
         companions.after(step)
     return tuple(found)
 
@@ -288,20 +292,19 @@ def _required(
             yield _brought(own, one, torch, one.exact)
 
 
-def _left_open(install: PipInstall, own: TorchRequest, image: Image, matrix: Matrix) -> Iterator[TorchRequest]:
-    """The torch of a package whose newest release is taken: the one torch that this requires, or the newest one."""
+def _left_open(
+    install: PipInstall, own: TorchRequest, image: Image, matrix: Matrix, there: bool
+) -> Iterator[TorchRequest]:
+    """The torch of a package whose newest release is taken. Where that pins a torch, only a torch that is `there`
+    tells something: it is replaced. A newer release than the known ones may pin another."""
     if own.maybe or own.source not in ("package index", "index", "both") or install.locked:
         return
-    dependents = [(one, row) for one in install.requirements if (row := _newest_of(one, matrix)) is not None]
-    one, row = next(
-        (pair for pair in dependents if pair[1].torch.startswith("==")), next(iter(dependents), (None, None))
-    )
-    if one is not None and row is not None:
-        yield _brought(own, one, row.torch, "")
-    users = {row.package for row in matrix.tables.torch_users}
-    user = next((one for one in install.requirements if one.name in users), None)
-    if user is not None and not dependents and python_of(image):
-        yield _brought(own, user, "", "")
+    newest = [(one, row.torch) for one in install.requirements if (row := _newest_of(one, matrix)) is not None]
+    pinning = [pair for pair in newest if pair[1].startswith("==")]
+    users = {row.package for row in matrix.tables.torch_users} if python_of(image) else set()
+    open_ = [(one, "") for one in install.requirements if one.name in users]
+    if not pinning or there:
+        yield from (_brought(own, one, torch, "") for one, torch in (pinning or newest or open_)[:1])
 
 
 def _brought(own: TorchRequest, package: Requirement, torch: str, version: str) -> TorchRequest:
