@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from gpudoctor.dockerfile.image import Image, ImageVariable, Step
 from gpudoctor.dockerfile.installs import PipInstall
@@ -21,6 +22,8 @@ torch = {{ index = "torch-{0}" }}
 name = "torch-{0}"
 url = "{1}"
 explicit = true"""
+_MOST = 8
+"""Commands of companions that one proposal writes anew."""
 
 
 def install_line(recipe: Recipe, image: Image, line: int, version: str, build: str, url: str, extra: str = "") -> str:
@@ -42,9 +45,10 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     )
     wanted = torch_and_companions(remedy, image.platform.partition("-")[2])
     unknown = [name for name in beside if not matching[name]]
+    every = (*wanted, *(Wanted(name, "") for name in unknown))
     held = recipe.torch(image)
     if step is None and held is not None and held.asked is not None and held.asked.by and held.line == line:
-        return _before(image, held.asked, (*wanted, *(Wanted(name, "") for name in unknown)), TorchIndex(url, build))
+        return _before(image, held.asked, every, TorchIndex(url, build))
     place, tool = named.file if named else "", step.pip.tool if step and step.pip else "pip"
     file = os.path.basename(place.rpartition(":")[0])
     index = [f"--index-url {url}"] if url else []
@@ -66,7 +70,7 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         )
     if file.endswith((".txt", ".in")) and step is not None and step.pip is not None:
         return "\n".join(_in_requirements(step.pip, place, wanted, url))
-    words = (*index, quoted(wanted), *unknown)
+    words = (*index, quoted(every))
     if step is None or step.pip is None:
         return f"{image.place(line)}: RUN {' '.join(('pip install', *words))}"
     if tool == "conda":
@@ -74,8 +78,7 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     if file == "pyproject.toml":
         before = " ".join((*install_words(step), *words))
         return in_place(image, step.command, f"{before} && {step.command.written or step.command.text}")
-    texts = {one.name: quoted([one]) for one in wanted} | dict(zip(unknown, unknown, strict=True))
-    return "\n".join(_in_commands(image, step, texts, TorchIndex(url, build)))
+    return "\n".join(_in_commands(image, step, every, TorchIndex(url, build)))
 
 
 def _before(image: Image, asked: TorchRequest, wanted: tuple[Wanted, ...], index: TorchIndex) -> str:
@@ -104,23 +107,28 @@ def step_of(image: Image, line: int, name: str) -> tuple[Step, Requirement]:
     return next(found)
 
 
-def _in_commands(image: Image, step: Step, texts: dict[str, str], index: TorchIndex) -> Iterator[str]:
-    """The command that installs torch, and those that install its companions, as they should be written."""
-    companions = {name: text for name, text in texts.items() if name != "torch"}
-    for one in image.steps:
-        install = one.pip
-        if one is step:
-            yield in_place(image, one.command, rewritten(one, texts, index))
-        if install is None or install.locked or install.tool not in ("pip", "uv"):
-            continue
-        asked = [found for name in companions if (found := install.asks_for(name)) is not None]
-        yield from (
-            f"{found.file}: {texts[found.name]}"
-            for found in asked
-            if found.file.rpartition(":")[0].endswith((".txt", ".in"))
-        )
-        if one is not step and any(not found.file or found.file == one.command.script for found in asked):
-            yield in_place(image, one.command, rewritten(one, companions, index))
+def _in_commands(image: Image, step: Step, wanted: tuple[Wanted, ...], index: TorchIndex) -> Iterator[str]:
+    """The command that installs torch, and the first ones that install its companions, as they should be written."""
+    companions = tuple(one for one in wanted if one.name != "torch")
+    others = islice((one for one in image.steps if one is not step and _installs(one, companions)), _MOST)
+    for one in sorted((step, *others), key=lambda one: one.command.line):
+        names = wanted if one is step else companions
+        yield in_place(image, one.command, rewritten(one, {each.name: quoted([each]) for each in names}, index))
+    for one in islice((one for one in image.steps if _installs(one, companions, in_file=True)), _MOST):
+        assert one.pip is not None
+        files = (found.file for each in companions if (found := one.pip.asks_for(each.name)) is not None)
+        yield from _in_requirements(one.pip, next(filter(None, files)), companions, index.url)
+
+
+def _installs(step: Step, companions: tuple[Wanted, ...], in_file: bool = False) -> bool:
+    """Whether a command of pip or uv installs one of these, which its words or a requirements file name."""
+    install = step.pip
+    if install is None or install.locked or install.elsewhere or install.tool not in ("pip", "uv"):
+        return False
+    files = [found.file for one in companions if (found := install.asks_for(one.name)) is not None]
+    if in_file:
+        return any(file.rpartition(":")[0].endswith((".txt", ".in")) for file in files)
+    return any(file in ("", step.command.script) for file in files)
 
 
 def _in_requirements(install: PipInstall, place: str, wanted: Iterable[Wanted], url: str) -> Iterator[str]:
