@@ -30,6 +30,10 @@ LINES = {
         "&& \\\n    rm -rf /root/.cache",
         f"Dockerfile:3: write:\n    pip install --no-cache-dir {BOTH} {TORCH} transformers accelerate==1.2.0 && \\",
     ),
+    "a command that begins as another one": (
+        ROCM + "RUN pip install torch==2.7.0 numpy && pip install torch==2.7.0",
+        f"Dockerfile:2: RUN pip install torch==2.7.0 numpy && pip install --index-url {URL} {TORCH}",
+    ),
     "a sign at the beginning of the line": (
         ROCM + "RUN apt-get update \\\n && pip3 install -q torch==2.7.0 \\\n && true",
         f"Dockerfile:3: write:\n && pip3 install -q --index-url {URL} {TORCH} \\",
@@ -187,6 +191,10 @@ def test_one_line_has_one_fix_for_gpu_driver_and_python(tmp_path: Path):
     assert fix.endswith("RUN pip3 install --index-url https://download.pytorch.org/whl/cu124 torch==2.4.1+cu124")
     last = text.rpartition("\n")[0] + "\n" + fix.partition(": ")[2]
     assert report(tmp_path, last, "--gpu", "H100", "--driver", "550.54.15")["verdict"] == "ok"
+    (undescribed,) = set(fixes(tmp_path, text))
+    assert undescribed.endswith(
+        "RUN pip3 install --index-url https://download.pytorch.org/whl/cu118 torch==2.4.1+cu118"
+    )
 
 
 def test_a_wheel_with_the_base_images_cuda_has_code_for_the_described_gpu(tmp_path: Path):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.proposals import install_line, package_line, step_of, torch_finding
+from gpudoctor.dockerfile.proposals import build_within, install_line, package_line, step_of, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex
@@ -25,7 +25,6 @@ from gpudoctor.dockerfile.torch import (
     wheels_for,
 )
 from gpudoctor.finding import Finding, Fix, Severity
-from gpudoctor.isa import cuda_runs
 from gpudoctor.matrix.versions import figures, minor, package_matches
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
             f"{image.place(image.base_line)}: FROM an image with CUDA {wheel}",
         )
     ]
-    build = _build_within(recipe, image, held, facts.cuda)
+    build = build_within(recipe, image, facts.cuda, held.version if held.certain else "")
     if facts.torch and asked.by and " " not in asked.by:
         fixes.insert(0, _kept(image, asked, facts.torch))
     elif build is not None:
@@ -124,31 +123,6 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
         image, asked, severity, message, f"CUDA {facts.cuda} in {image.base}", f"CUDA {wheel}",
         tuple(fixes) if severity != "note" else (), certain=severity == "note",
     )  # fmt: skip
-
-
-def _build_within(recipe: Recipe, image: Image, held: Held, cuda: str) -> TorchBuild | None:
-    """A build of the same version, else the newest of all, whose CUDA the base image's hosts support; one that works
-    on the described GPUs with the described driver."""
-    rows = [
-        row
-        for row in wheels_for(recipe.matrix, image.platform, python_of(image))
-        if row.cuda and row.origin != "pypi" and figures(row.cuda)[0] == figures(cuda)[0] and _works(recipe, row)
-    ]
-    if held.certain:
-        rows = [row for row in rows if row.version == held.version]
-    rows.sort(
-        key=lambda row: (figures(row.version), minor(row.cuda or "") <= minor(cuda), minor(row.cuda or "")),
-        reverse=True,
-    )
-    return next(iter(rows), None)
-
-
-def _works(recipe: Recipe, row: TorchBuild) -> bool:
-    """Whether a build has code for the described GPUs, and their driver supports it."""
-    if recipe.driver and recipe.matrix.driver_for_cuda(recipe.driver, row.cuda or "") == "too-old":
-        return False
-    archs, ptx = row.archs or (), row.ptx or ()
-    return all(cuda_runs(gpu.arch.value or "", archs, ptx, ptx_readable=True).runs != "no" for gpu in recipe.gpus)
 
 
 def _compiles(image: Image, held: Held) -> tuple[str, bool] | None:
@@ -182,7 +156,9 @@ def other_vendor(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     The check compares the vendor of the base image with the build that the last command installs. A requirement that
-    the base's own torch satisfies changes nothing. If GPUs are described, torch is checked against them instead.
+    the base's own torch satisfies changes nothing. A package without a version counts by its newest known release:
+    where that needs another torch, pip replaces the base's; constraints may prevent it, and are no fault. If GPUs are
+    described, torch is checked against them instead.
 
     ## Fix safety
     The proposed index has the same release for the base image's vendor.
@@ -359,7 +335,8 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     whatever index that command names: often with another CUDA.
 
     ## How it is judged
-    The matrix has the torch that exact versions of these packages require, and the newest torchvision of an index.
+    The matrix has the torch that exact versions of these packages require, and the newest torchvision of an index. A
+    package without a version counts by its newest known release.
     A torchvision that the base image or a command before may have brought stays. It is an error if one command asks
     for both, a warning if a later command replaces a torch whose version the file pins.
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from gpudoctor.dockerfile.image import Image, ImageVariable, Step
 from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, rewritten, without_conda
-from gpudoctor.dockerfile.torch import TorchRequest, build_of_index
+from gpudoctor.dockerfile.torch import TorchRequest, build_of_index, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.wanted import Wanted, quoted, torch_and_companions
+from gpudoctor.isa import cuda_runs
+from gpudoctor.matrix.versions import figures, minor
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import TorchBuild
 
 _UV_SOURCE = """
 [tool.uv.sources]
@@ -161,6 +167,32 @@ def index_of(recipe: Recipe, build: str) -> str:
     )
     row = next(rows, None)
     return recipe.matrix.index_url(row) if row else ""
+
+
+def build_within(recipe: Recipe, image: Image, cuda: str, version: str = "") -> TorchBuild | None:
+    """A build of that version, else the newest of all, whose CUDA the base image's hosts support; one that works on
+    the described GPUs with the described driver."""
+    rows = [
+        row
+        for row in wheels_for(recipe.matrix, image.platform, python_of(image))
+        if row.cuda and row.origin != "pypi" and figures(row.cuda)[0] == figures(cuda)[0] and _works(recipe, row)
+    ]
+    if version:
+        rows = [row for row in rows if row.version == version]
+
+    def rank(row: TorchBuild) -> tuple[tuple[int, ...], bool, tuple[int, ...]]:
+        own = minor(row.cuda or "")
+        return figures(row.version), own <= minor(cuda), own
+
+    return max(rows, key=rank, default=None)
+
+
+def _works(recipe: Recipe, row: TorchBuild) -> bool:
+    """Whether a build has code for the described GPUs, and their driver supports it."""
+    if recipe.driver and recipe.matrix.driver_for_cuda(recipe.driver, row.cuda or "") == "too-old":
+        return False
+    archs, ptx = row.archs or (), row.ptx or ()
+    return all(cuda_runs(gpu.arch.value or "", archs, ptx, ptx_readable=True).runs != "no" for gpu in recipe.gpus)
 
 
 def torch_finding(

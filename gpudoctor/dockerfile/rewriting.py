@@ -17,8 +17,10 @@ from gpudoctor.dockerfile.requirements import requirement
 from gpudoctor.dockerfile.torch import build_of_index
 from gpudoctor.dockerfile.words import plain_words
 
-_GAP = r"(?:[ \t]|[\\`][ \t]*(?=\n)|\n(?:[ \t]*#[^\n]*)?)+"
+_GAP = r"(?:[ \t]|[\\`][ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)*)+"
 """What separates two words in a Dockerfile: blanks, continued lines, and comments between them."""
+_END = rf"(?=(?:{_GAP})?(?:[;&|)\"'\n]|\Z))"
+"""What follows the last word of a command."""
 _LONGEST = 500
 """Lines of one instruction."""
 _VERBS = ("install", "add", "create", "update")
@@ -128,7 +130,7 @@ def in_place(image: Image, command: Command, new: str) -> str:
 def _pattern(command: Command) -> str:
     """What finds a command in the text of its file."""
     if command.written:
-        return _GAP.join(re.escape(word) for word in command.written.split())
+        return _GAP.join(re.escape(word) for word in command.written.split()) + _END
     words = r"\s*,\s*".join(re.escape(msgspec.json.encode(word).decode()) for word in command.argv)
     return rf"\[\s*{words}\s*\]"
 
