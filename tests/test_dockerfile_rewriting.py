@@ -34,6 +34,21 @@ LINES = {
         ROCM + "RUN pip install torch==2.7.0 numpy && pip install torch==2.7.0",
         f"Dockerfile:2: RUN pip install torch==2.7.0 numpy && pip install --index-url {URL} {TORCH}",
     ),
+    "a package that brings torch": (
+        ROCM + "RUN uv pip install -U accelerate peft && true",
+        "Dockerfile:2: RUN uv pip install -U accelerate peft --extra-index-url "
+        "https://download.pytorch.org/whl/rocm6.4 --index-strategy unsafe-best-match torch==2.9.1+rocm6.4 && true",
+    ),
+    "a torchvision that brings torch": (
+        ROCM + "RUN pip install -q torchvision",
+        "Dockerfile:2: RUN pip install -q --index-url https://download.pytorch.org/whl/rocm6.4 "
+        "torchvision==0.24.1+rocm6.4 torch==2.9.1+rocm6.4",
+    ),
+    "the index in a variable, an extra of torch": (
+        ROCM + "ARG I=https://download.pytorch.org/whl/cu126\n"
+        "RUN pip install 'torch[opt-einsum]==2.7.0' -i $I",
+        f"Dockerfile:3: RUN pip install --index-url {URL} 'torch[opt-einsum]==2.7.0+rocm6.3'",
+    ),
     "a sign at the beginning of the line": (
         ROCM + "RUN apt-get update \\\n && pip3 install -q torch==2.7.0 \\\n && true",
         f"Dockerfile:3: write:\n && pip3 install -q --index-url {URL} {TORCH} \\",

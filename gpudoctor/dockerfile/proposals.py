@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpudoctor.dockerfile.image import Image, ImageVariable, Step
 from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
@@ -50,11 +52,13 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         companions=tuple((name, release) for name in beside if (release := matching[name])),
     )
     wanted = torch_and_companions(remedy, image.platform.partition("-")[2])
+    if named is not None and named.extras and not extra:
+        wanted = (replace(wanted[0], extra=named.extras.strip("[]")), *wanted[1:])
     unknown = [name for name in beside if not matching[name]]
     every = (*wanted, *(Wanted(name, "") for name in unknown))
     held = recipe.torch(image)
     if step is None and held is not None and held.asked is not None and held.asked.by and held.line == line:
-        return _before(image, held.asked, every, TorchIndex(url, build))
+        return _beside(image, held.asked, every, TorchIndex(url, build))
     place, tool = named.file if named else "", step.pip.tool if step and step.pip else "pip"
     file = os.path.basename(place.rpartition(":")[0])
     index = [f"--index-url {url}"] if url else []
@@ -87,20 +91,17 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     return "\n".join(_in_commands(image, step, every, TorchIndex(url, build)))
 
 
-def _before(image: Image, asked: TorchRequest, wanted: tuple[Wanted, ...], index: TorchIndex) -> str:
-    """What to write where a package brings torch along: torch before it. A package that requires another torch has to
-    be another release."""
+def _beside(image: Image, asked: TorchRequest, wanted: tuple[Wanted, ...], index: TorchIndex) -> str:
+    """What to write where a package brings torch along: torch in the same command. A package that requires another
+    torch has to be another release."""
     name = asked.by.partition(" ")[0]
     texts = {one.name: quoted([one]) for one in wanted}
-    step, package = step_of(image, asked.line, name)
+    step, _ = step_of(image, asked.line, name)
     if name not in texts and asked.requirement.specifier:
         return f"{image.place(asked.line)}: another release of {asked.by}, for {texts['torch']}"
-    if name in texts and not package.file:
-        return in_place(
-            image, step.command, rewritten(step, {**texts, name: f"{texts['torch']} {texts[name]}"}, index)
-        )
-    first = (*install_words(step), *(("--index-url", index.url) if index.url else ()), *texts.values())
-    return in_place(image, step.command, f"{' '.join(first)} && {step.command.written or step.command.text}")
+    there = {one for one in texts if step.pip is not None and (found := step.pip.asks_for(one)) and not found.file}
+    also = [text for one, text in texts.items() if one not in there]
+    return in_place(image, step.command, rewritten(step, {one: texts[one] for one in there}, index, also))
 
 
 def step_of(image: Image, line: int, name: str) -> tuple[Step, Requirement]:

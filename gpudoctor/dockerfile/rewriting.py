@@ -55,15 +55,16 @@ class _Word(Struct, frozen=True):
         return found[0].name if found else ""
 
 
-def rewritten(step: Step, packages: Mapping[str, str], index: TorchIndex | None = None) -> str:
-    """The command of a step with other requirements for some of its packages; "" leaves one out. `index` is where
-    these come from."""
+def rewritten(
+    step: Step, packages: Mapping[str, str], index: TorchIndex | None = None, also: Iterable[str] = ()
+) -> str:
+    """The command of a step with other requirements for some of its packages, and with more requirements at its end.
+    `index` is where these come from."""
     head, words = _parts(step.command, tuple(packages))
     if index is not None:
         words = [word for word in words if not _chooses_torch(word)]
-    texts = [packages.get(word.package, word.written) for word in words]
-    shown = [text for text in texts if text]
-    named = [packages[word.package] for word in words if packages.get(word.package)]
+    shown = [*(packages.get(word.package, word.written) for word in words), *also]
+    named = [*(packages[word.package] for word in words if word.package in packages), *also]
     others = [word for word in words if _brings_others(word) and word.package not in packages]
     if index is None or not named:
         return " ".join((*head, *shown))
@@ -149,11 +150,10 @@ def _parts(command: Command, names: tuple[str, ...]) -> tuple[tuple[str, ...], l
             found = list(_with_values(words[at + 1 :]))
             there = {word.package for word in found}
             asked = {name for name in names if any(word.package == name for word in _with_values(expanded))}
-            if asked <= there:
-                break
-    else:
-        return command.argv, []
-    return tuple(one for one, _ in words[: at + 1]), found
+            index_known = not any("$" in word.value for word in found if word.text in (*_INDEX, *_EXTRA_INDEX))
+            if words is expanded or (asked <= there and index_known):
+                return tuple(one for one, _ in words[: at + 1]), found
+    return command.argv, []
 
 
 def _with_values(words: list[tuple[str, str]]) -> Iterator[_Word]:
@@ -163,6 +163,8 @@ def _with_values(words: list[tuple[str, str]]) -> Iterator[_Word]:
         if text.startswith("-") and not equals and (name in WITH_VALUE or name in _ENVIRONMENT):
             after = next(rest, ("", ""))
             yield _Word(f"{written} {after[0]}".rstrip(), name, after[1])
+        elif re.match(r"-i.", text):
+            yield _Word(written, "-i", text[2:])
         elif _REDIRECTED.fullmatch(text):
             yield _Word(f"{written} {next(rest, ('', ''))[0]}".rstrip(), text)
         else:
