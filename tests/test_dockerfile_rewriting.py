@@ -213,7 +213,7 @@ def test_one_line_has_one_fix_for_gpu_driver_and_python(tmp_path: Path):
 
 
 def test_a_wheel_with_the_base_images_cuda_has_code_for_the_described_gpu(tmp_path: Path):
-    text = "FROM nvidia/cuda:11.8.0-base-ubuntu22.04\nRUN pip3 install torch==2.9.1"
+    text = "FROM nvidia/cuda:11.8.0-base-ubuntu22.04\nRUN pip3 install torch"
     (one,) = [one for one in report(tmp_path, text, "--gpu", "B200")["findings"] if one["severity"] != "note"]  # type: ignore[attr-defined]
     assert one["slug"] == "image-cuda-older-than-wheel"
     assert "cu118" not in str(one["fixes"])

@@ -91,7 +91,7 @@ def _pin(recipe: Recipe, image: Image, package: str) -> str:
 
 @check("GPD617", "image-extension-not-built", "image")
 def extension_not_built(recipe: Recipe) -> Verdicts:
-    """A package that is compiled while the image is built finds no nvcc, or no torch.
+    """A package that the image compiles finds no nvcc, or no torch.
 
     ## Why it matters
     flash-attn and its kin have no wheels on the package index. Their setup.py imports torch and asks for nvcc, also
