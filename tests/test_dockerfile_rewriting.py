@@ -49,6 +49,10 @@ LINES = {
         "RUN pip install 'torch[opt-einsum]==2.7.0' -i $I",
         f"Dockerfile:3: RUN pip install --index-url {URL} 'torch[opt-einsum]==2.7.0+rocm6.3'",
     ),
+    "a comment of the shell": (
+        ROCM + "RUN pip install torch==2.7.0 # the torch",
+        f"Dockerfile:2: RUN pip install --index-url {URL} {TORCH}",
+    ),
     "a sign at the beginning of the line": (
         ROCM + "RUN apt-get update \\\n && pip3 install -q torch==2.7.0 \\\n && true",
         f"Dockerfile:3: write:\n && pip3 install -q --index-url {URL} {TORCH} \\",
@@ -227,6 +231,7 @@ ROCM_TORCH = "FROM rocm/pytorch:rocm6.4.4_ubuntu24.04_py3.12_pytorch_release_2.7
     [
         ("torchvision xformers", ["image-torch-other-vendor"]),
         ("vllm", ["image-torch-other-vendor"]),
+        ("numpy && pip install vllm", ["image-torch-other-vendor"]),
         ("-U 'xformers>=0.0.32'", ["image-torch-other-vendor"]),
         ("--no-deps xformers", []),
         ("xformers -c constraints.txt", []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 
 import msgspec
 from msgspec import Struct
@@ -147,7 +148,7 @@ def _parts(command: Command, names: tuple[str, ...]) -> tuple[tuple[str, ...], l
     for words in (written, expanded):
         at = next((number for number, (_, text) in enumerate(words) if text in _VERBS), None)
         if at is not None:
-            found = list(_with_values(words[at + 1 :]))
+            found = list(takewhile(lambda word: not word.text.startswith("#"), _with_values(words[at + 1 :])))
             there = {word.package for word in found}
             asked = {name for name in names if any(word.package == name for word in _with_values(expanded))}
             index_known = not any("$" in word.value for word in found if word.text in (*_INDEX, *_EXTRA_INDEX))

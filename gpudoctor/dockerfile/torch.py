@@ -264,6 +264,7 @@ def required_by(image: Image, matrix: Matrix) -> tuple[TorchRequest, ...]:
     companions = _Companions(image, matrix)
     found: list[TorchRequest] = []
     unread = copies_environment(image) is not None
+    there = bool(image.facts and image.facts.has_torch)
     for step in image.steps:
         install = step.pip
         unread = unread or installs_unread(image, step)
@@ -273,11 +274,9 @@ def required_by(image: Image, matrix: Matrix) -> tuple[TorchRequest, ...]:
             own = _asked(step, install, Requirement("torch"), image, configured)
             exact = list(_required(install, own, companions, matrix))
             if not exact and not unread and not _constrained(image, step):
-                there = bool(image.facts and image.facts.has_torch) or any(
-                    one.line < own.line for one in (*asked_for(image), *found)
-                )
                 exact = list(_left_open(install, own, image, matrix, there))
             found += exact
+        there = there or bool(found) or install.asks_for("torch") is not None
         companions.after(step)
     return tuple(found)
 
