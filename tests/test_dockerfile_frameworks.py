@@ -133,9 +133,9 @@ def test_the_companion_of_the_pinned_torch_is_proposed():
     index = "--index-url https://download.pytorch.org/whl/cu126"
     (finding,) = findings(SLIM + f"RUN pip install {index} torch==2.7.1\nRUN pip install torchvision")
     assert "requires torch >=2.14.0" in finding.message
-    assert lines(finding) == f"Dockerfile:3: {index} torchvision==0.22.1"
+    assert lines(finding) == f"Dockerfile:3: RUN pip install {index} torchvision==0.22.1"
     (finding,) = findings(SLIM + "RUN pip install torch==2.6.0 torchvision==0.20.1")
-    assert lines(finding) == "Dockerfile:2: torchvision==0.21.0"
+    assert lines(finding) == "Dockerfile:2: RUN pip install torch==2.6.0 torchvision==0.21.0"
 
 
 def test_torchvision_replaces_the_torch_of_an_index_by_that_of_the_package_index():

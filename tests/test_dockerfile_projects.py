@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -171,13 +172,35 @@ def test_the_torch_of_files_is_known(name: str):
     assert torch_in(text, files) == torch
 
 
-def test_a_package_that_brings_some_torch_leaves_it_open(tmp_path: Path):
+BRINGS = "FROM {}\nRUN {}pip install {}ultralytics\n"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "base", "before", "beside", "verdict"),
+    [
+        ("GTX 1080", "python:3.12", "", "", "error"),
+        ("H100", "python:3.12", "", "", "ok"),
+        ("GTX 1080", "python:3.12", "", "-c c.txt ", "unknown"),
+        ("GTX 1080", "python:3.12", "pip install -r gone.txt && ", "", "unknown"),
+        ("GTX 1080", "python", "", "", "unknown"),
+        ("GTX 1080", "python:3.12", "pip install torch==2.6.0 && ", "", "ok"),
+        ("GTX 1080", "python:3.12", "pip install torch==2.6.0 && ", "-U ", "ok"),
+    ],
+)
+def test_a_package_that_brings_some_torch_brings_the_newest(
+    tmp_path: Path, gpu: str, base: str, before: str, beside: str, verdict: str
+):
     file = tmp_path / "Dockerfile"
-    file.write_text("FROM python:3.12\nRUN pip install ultralytics\n")
-    result = CliRunner().invoke(dockerfile, [str(file), "--gpu", "GTX 1080", "--format", "json"])
+    file.write_text(BRINGS.format(base, before, beside))
+    result = CliRunner().invoke(dockerfile, [str(file), "--gpu", gpu, "--format", "json"])
     report = json.loads(result.stdout)
-    assert report["verdict"] == "unknown"
-    assert "which torch line 2 installs (pip install ultralytics)" in str(report["not_judged"])
+    assert report["verdict"] == verdict
+    for one in report["findings"] if verdict == "error" else ():
+        assert one["confidence"] == "likely"
+        (text,) = [step["text"] for step in one["fixes"][0]["steps"]]
+        assert re.search(r"RUN pip install ultralytics --extra-index-url \S+ torch==\S+$", text)
+    if verdict == "unknown":
+        assert "which torch line 2 installs" in str(report["not_judged"])
 
 
 UNKNOWN = {
@@ -275,7 +298,12 @@ def test_a_fix_for_condas_torch_is_a_list_of_pip():
     assert text.split("\n")[0] == "e.yml:5: in place of conda's pytorch, last of the dependencies:"
     assert text.split("\n")[1] == "  - pip:"
     in_words = fix_of(ROCM + "RUN conda install pytorch=2.5.1 pytorch-cuda=12.4 -c pytorch", {})
-    assert "leave out conda's pytorch" in in_words and "\nRUN pip install --index-url" in in_words
+    assert re.search(r":\d: RUN pip install --index-url \S+/rocm\S+ torch==2.5.1\+rocm\S+$", in_words)
+    beside = fix_of(
+        ROCM + "RUN conda install -n ml -y pytorch=2.5.1 pytorch-cuda=12.4 numpy -c pytorch && ldconfig", {}
+    )
+    assert ": RUN conda install -n ml -y numpy -c pytorch && conda run -n ml pip install --index-url " in beside
+    assert beside.endswith(" && ldconfig")
 
 
 def test_a_fix_for_poetry_is_its_commands():
@@ -386,5 +414,5 @@ def test_the_devel_image_and_the_release_for_the_cudnn_are_lines_to_copy():
     (one,) = findings(RUNTIME + "RUN pip install flash-attn --no-build-isolation")
     assert lines(one) == "Dockerfile:1: FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel"
     (one,) = findings("FROM nvidia/cuda:12.1.1-cudnn8-runtime-ubuntu22.04\nRUN pip3 install faster-whisper==1.0.3")
-    assert lines(one) == "Dockerfile:2: RUN pip install ctranslate2==4.4.0"
+    assert lines(one) == "Dockerfile:2: RUN pip3 install faster-whisper==1.0.3 ctranslate2==4.4.0"
     assert "CTranslate2 4.8.5 of faster-whisper needs cuDNN 9" in one.message

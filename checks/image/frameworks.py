@@ -16,6 +16,7 @@ from gpudoctor.dockerfile.frameworks import (
     packages_of,
 )
 from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.proposals import package_line
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.torch import cuda_of, python_of
 from gpudoctor.dockerfile.unread import copies_environment, installs_unread
@@ -101,16 +102,16 @@ def _torch_brings(recipe: Recipe, image: Image, build: FrameworkBuild) -> bool:
 
 
 def _ways_to_libraries(recipe: Recipe, image: Image, one: ImageFramework, build: FrameworkBuild) -> Iterator[Fix]:
-    place = image.place(one.line)
+    step, asked = one.package.step, one.package.requirement
     for row in recipe.matrix.builds_of(one.row.framework):
         if row.install == one.package.name == row.package and row.newest and _fits(row, image):
-            text = f"{place}: RUN {_tool(one)} {row.install}=={row.newest}"
+            text = package_line(image, step, asked, f"{row.install}=={row.newest}")
             yield change(f"Use a release for CUDA {row.cuda}", text)
             break
     needs = " and ".join(missing_libraries(image, one, recipe.matrix))
     base = change("Use another base image", f"{image.place(image.base_line)}: FROM an image with {needs}")
-    wanted = f"'{build.install}[{build.extra}]{f'=={one.version}' if one.version else ''}'"
-    own = change("Install the libraries with it", f"{place}: RUN {_tool(one)} {wanted}")
+    wanted = f"{build.install}[{build.extra}]{f'=={one.version}' if one.version else ''}"
+    own = change("Install the libraries with it", package_line(image, step, asked, wanted))
     if not (build.extra and build.install):
         yield base
     else:  # what opens its libraries itself looks in these packages, too
@@ -123,11 +124,6 @@ def _fits(build: FrameworkBuild, image: Image) -> bool:
     if facts is None or not facts.libraries or not facts.cuda or major(build.cuda) != major(facts.cuda):
         return False
     return cudnn_of(build) in (None, facts.cudnn) and (python is None or not build.pythons or python in build.pythons)
-
-
-def _tool(one: ImageFramework) -> str:
-    install = one.package.step.pip
-    return "uv pip install" if install is not None and install.tool == "uv" else "pip install"
 
 
 @check("GPD651", "image-framework-other-vendor", "image")
@@ -175,7 +171,10 @@ def framework_other_vendor(recipe: Recipe) -> Verdicts:
 def _build_for(recipe: Recipe, image: Image, one: ImageFramework, kind: str) -> tuple[Fix, ...]:
     """The line that installs the best build of that kind; none if no index has one."""
     return tuple(
-        change(f"Install the {kind} build", f"{image.place(one.line)}: RUN {_tool(one)} '{_install(row)}'")
+        change(
+            f"Install the {kind} build",
+            package_line(image, one.package.step, one.package.requirement, _install(row)),
+        )
         for row in _builds_for(recipe, image, one)[:1]
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.proposals import index_of, install_line, torch_finding
+from gpudoctor.dockerfile.proposals import build_within, index_of, install_line, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.torch import TorchRequest, asked_for, outrun, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix
@@ -205,22 +205,25 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
             )  # fmt: skip
             return
         rows = rows_here or rows
+    held = recipe.torch(image)
+    if recipe.gpus and held is not None and held.known and held.asked == asked:
+        return  # the checks of machines tell it, with a fix for GPU, driver and Python together
     if python is not None and not any(python in row.pythons for row in rows):
         span = [one for one in rows[0].pythons if one.endswith("t") == python.endswith("t")]
         nearest = min(span, key=lambda one: abs(figures(one)[-1] - figures(python)[-1]), default="")
         newer = next((row for row in reversed(wheels_for(recipe.matrix, image.platform, python))
                       if figures(row.version) > figures(asked.pinned)), None)  # fmt: skip
         fixes: list[Fix] = []
+        build = newer
         if newer is not None:
-            own = [
-                row
-                for row in recipe.matrix.builds(image.platform)
-                if row.version == newer.version and row.build == wanted
-            ]
-            build = own[0] if own else newer
+            of_version = (row for row in of_platform if row.version == newer.version and row.build == wanted)
+            build = next(of_version, newer)
+        elif image.facts is not None and image.facts.cuda:
+            build = build_within(recipe, image, image.facts.cuda)
+        if build is not None:
             fixes.append(change(
-                f"Use torch {newer.version}",
-                install_line(recipe, image, asked.line, newer.version, build.build, recipe.matrix.index_url(build)),
+                f"Use torch {build.version}",
+                install_line(recipe, image, asked.line, build.version, build.build, recipe.matrix.index_url(build)),
             ))  # fmt: skip
         if nearest:
             base = f"{image.place(image.base_line)}: FROM a base with Python {nearest}"

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.proposals import install_line
+from gpudoctor.dockerfile.proposals import install_line, package_line
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.requirements import Requirement
+from gpudoctor.dockerfile.rewriting import apart, in_place
 from gpudoctor.dockerfile.torch import cuda_of, python_of
 from gpudoctor.dockerfile.unread import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
@@ -78,9 +79,7 @@ def _instead(recipe: Recipe, image: Image, step: Step, one: Requirement, instead
             return f"{place}: leave out pytorch and pytorch-cuda, and install torch by pip"
         url = recipe.matrix.index_url(best)
         return install_line(recipe, image, step.command.line, best.version, best.build, url)
-    instead += _pin(recipe, image, instead)
-    in_file = re.search(r"\.(txt|in|toml|ya?ml):\d+$", place) is not None
-    return f"{place}: {instead}" if in_file else f"{place}: RUN pip install '{instead}'"
+    return package_line(image, step, one, instead + _pin(recipe, image, instead))
 
 
 def _pin(recipe: Recipe, image: Image, package: str) -> str:
@@ -92,7 +91,7 @@ def _pin(recipe: Recipe, image: Image, package: str) -> str:
 
 @check("GPD617", "image-extension-not-built", "image")
 def extension_not_built(recipe: Recipe) -> Verdicts:
-    """A package that the build compiles finds no nvcc, or no torch.
+    """A package that the image compiles finds no nvcc, or no torch.
 
     ## Why it matters
     flash-attn and its kin have no wheels on the package index. Their setup.py imports torch and asks for nvcc, also
@@ -172,14 +171,9 @@ def _without_torch(image: Image, step: Step, number: int, name: str) -> tuple[Se
 
 def _isolated(image: Image, step: Step, one: Requirement, severity: Severity, why: str) -> Finding:
     place = image.place(step.command.line)
-    tool = "uv pip install" if step.pip and step.pip.tool == "uv" else "pip install"
-    line = f"RUN {tool} --no-build-isolation {one.name}{one.specifier}"
-    alone = step.pip is not None and len(step.pip.requirements) == 1 and not one.file
-    lines = (
-        (f"{place}: {line}",)
-        if alone
-        else (f"{one.file or place}: leave out {one.name}", f"{place}: after it, {line}")
-    )
+    package, in_file = f"{one.name}{one.extras}{one.specifier}", one.file and one.file != step.command.script
+    lines = [f"{one.file}: leave out {one.name}"] if in_file else []
+    lines.append(in_place(image, step.command, apart(step, one.name, package, "--no-build-isolation")))
     return Finding(
         severity=severity,
         confidence="likely",
@@ -213,8 +207,8 @@ def _ways_to_compile(recipe: Recipe, image: Image, base: str, place: str, one: R
     devel = re.sub(r"-(runtime|base)(?=-|$)", "-devel", name)
     held = recipe.torch(image)
     of = f"torch {held.version} and CUDA {cuda_of(held.build)}" if held and held.known else "this torch"
-    line = f"RUN pip install ADDRESS, that of the wheel of {one.name} for {of}"
-    wheel = change("Install a ready wheel", f"{place}: {line}")
+    instead = f"in place of {one.name}, the address of its wheel for {of}"
+    wheel = change("Install a ready wheel", f"{one.file or place}: {instead}")
     if devel != name:
         yield change("Use the image with the compiler", f"{base}: FROM {devel}")
     yield wheel

@@ -6,10 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.proposals import install_line, torch_finding
+from gpudoctor.dockerfile.image import Image, Step
+from gpudoctor.dockerfile.proposals import build_within, install_line, package_line, step_of, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.requirements import Requirement
+from gpudoctor.dockerfile.rewriting import TorchIndex
 from gpudoctor.dockerfile.torch import (
     Held,
     TorchRequest,
@@ -18,6 +19,7 @@ from gpudoctor.dockerfile.torch import (
     cuda_of,
     outrun,
     python_of,
+    release_for,
     required_by,
     required_torch,
     wheels_for,
@@ -75,10 +77,7 @@ def older_cuda(recipe: Recipe) -> Verdicts:
                 f"LD_LIBRARY_PATH puts the libraries of CUDA {facts.cuda} before those in the wheel (CUDA "
                 f"{wheel}): a mixture of both may fail to load.",
             )  # fmt: skip
-        elif majors[0] != majors[1] and recipe.matrix.driver_for_cuda(recipe.driver, wheel) not in (
-            "serves",
-            "minor-version",
-        ):
+        elif majors[0] != majors[1] and not _driver_is_judged(recipe, held, wheel):
             floor = recipe.matrix.floor(wheel)
             yield _older(
                 recipe, image, held, wheel, "warning",
@@ -93,6 +92,12 @@ def older_cuda(recipe: Recipe) -> Verdicts:
             )  # fmt: skip
 
 
+def _driver_is_judged(recipe: Recipe, held: Held, wheel: str) -> bool:
+    """Whether the described driver supports the wheel, or the checks of machines say that it does not."""
+    verdict = recipe.matrix.driver_for_cuda(recipe.driver, wheel)
+    return verdict in ("serves", "minor-version") or (verdict == "too-old" and held.known)
+
+
 def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Severity, message: str) -> Finding:
     facts, asked = image.facts, held.asked
     assert facts is not None and facts.cuda is not None and asked is not None
@@ -102,8 +107,10 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
             f"{image.place(image.base_line)}: FROM an image with CUDA {wheel}",
         )
     ]
-    build = _build_within(recipe, image, held, facts.cuda)
-    if build is not None:
+    build = build_within(recipe, image, facts.cuda, held.version if held.certain else "")
+    if facts.torch and asked.by and " " not in asked.by:
+        fixes.insert(0, _kept(image, asked, facts.torch))
+    elif build is not None:
         url = recipe.matrix.index_url(build)
         fixes.insert(
             0,
@@ -116,22 +123,6 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
         image, asked, severity, message, f"CUDA {facts.cuda} in {image.base}", f"CUDA {wheel}",
         tuple(fixes) if severity != "note" else (), certain=severity == "note",
     )  # fmt: skip
-
-
-def _build_within(recipe: Recipe, image: Image, held: Held, cuda: str) -> TorchBuild | None:
-    """A build of the same version, else the newest of all, whose CUDA the base image's hosts support."""
-    rows = [
-        row
-        for row in wheels_for(recipe.matrix, image.platform, python_of(image))
-        if row.cuda and row.origin != "pypi" and figures(row.cuda)[0] == figures(cuda)[0]
-    ]
-    if held.certain:
-        rows = [row for row in rows if row.version == held.version]
-    rows.sort(
-        key=lambda row: (figures(row.version), minor(row.cuda or "") <= minor(cuda), minor(row.cuda or "")),
-        reverse=True,
-    )
-    return next(iter(rows), None)
 
 
 def _compiles(image: Image, held: Held) -> tuple[str, bool] | None:
@@ -165,7 +156,9 @@ def other_vendor(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     The check compares the vendor of the base image with the build that the last command installs. A requirement that
-    the base's own torch satisfies changes nothing. If GPUs are described, torch is checked against them instead.
+    the base's own torch satisfies changes nothing. A package without a version counts by its newest known release:
+    where that needs another torch, pip replaces the base's; constraints may prevent it, and are no fault. If GPUs are
+    described, torch is checked against them instead.
 
     ## Fix safety
     The proposed index has the same release for the base image's vendor.
@@ -177,9 +170,10 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         if held.vendor == facts.vendor or (recipe.gpus and held.known):
             continue
         kind = {"nvidia": "CUDA", "amd": "ROCm"}
+        by = f", which {held.asked.by} brings," if held.asked.by else ""
         row = _of_vendor(recipe, image, held)
         fixes = (
-            (change("Keep the base image's torch", f"{_without(image, held.asked)}; the base image has one."),)
+            (change("Keep the base image's torch", _keeping(image, held.asked, kind[facts.vendor])),)
             if facts.has_torch
             else (
                 change(
@@ -192,10 +186,18 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         )
         yield torch_finding(
             image, held.asked, "error",
-            f"{image.base} is made for {kind[facts.vendor]}, but torch {held.version} from the {_place(held)} is "
-            f"built for {kind[held.vendor]}: it finds no GPU.",
+            f"{image.base} is made for {kind[facts.vendor]}, but torch {held.version} from the "
+            f"{_place(held)}{by} is built for {kind[held.vendor]}: it finds no GPU.",
             f"{held.build}", f"a {kind[facts.vendor]} build", fixes,
         )  # fmt: skip
+
+
+def _keeping(image: Image, asked: TorchRequest, kind: str) -> str:
+    if not asked.by:
+        return f"{_without(image, asked)}; the base image has one."
+    name = asked.by.partition(" ")[0]
+    place = asked.requirement.file or image.place(asked.line)
+    return f"{place}: leave out {name}, or install it with --no-deps from a source that has it for {kind}"
 
 
 def _without(image: Image, asked: TorchRequest) -> str:
@@ -333,7 +335,8 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     whatever index that command names: often with another CUDA.
 
     ## How it is judged
-    The matrix has the torch that exact versions of these packages require, and the newest torchvision of an index.
+    The matrix has the torch that exact versions of these packages require, and the newest torchvision of an index. A
+    package without a version counts by its newest known release.
     A torchvision that the base image or a command before may have brought stays. It is an error if one command asks
     for both, a warning if a later command replaces a torch whose version the file pins.
 
@@ -354,12 +357,17 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
                     f"{one.name} {one.exact} requires torch {torch.removeprefix('==')}, and the same command asks "
                     f"for {asked.pinned}: the build fails here.",
                     f"torch{asked.requirement.specifier}", f"torch{torch}",
-                    (_in_one_command(recipe, image, asked, one, torch),), certain=False,
+                    (_in_one_command(recipe, image, step, asked, one, torch),), certain=False,
                 )  # fmt: skip
         for later in required_by(image, recipe.matrix):
             before = [one for one in asked_for(image) if one.line < later.line]
             wanted = later.requirement.specifier
-            if not before or later.maybe or not before[-1].pinned or package_matches(wanted, before[-1].pinned):
+            if (
+                not (before and wanted)
+                or later.maybe
+                or not before[-1].pinned
+                or package_matches(wanted, before[-1].pinned)
+            ):
                 continue
             yield torch_finding(
                 image, later, "warning",
@@ -370,14 +378,17 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
             )  # fmt: skip
 
 
-def _in_one_command(recipe: Recipe, image: Image, asked: TorchRequest, package: Requirement, torch: str) -> Fix:
+def _in_one_command(
+    recipe: Recipe, image: Image, step: Step, asked: TorchRequest, package: Requirement, torch: str
+) -> Fix:
     """The fix that lets pip find a solution: the companion of the torch, or the torch that the package requires."""
     release = _companion(recipe, asked.pinned, package.name)
     if release:
         local = f"+{asked.local}" if asked.local else ""
-        text = f"{image.place(asked.line)}: {package.name}=={release}{local}"
+        text = package_line(image, step, package, f"{package.name}=={release}{local}")
         return change(f"Ask for {package.name} {release}", text)
-    return change(f"Ask for torch {torch.removeprefix('==')}", f"{image.place(asked.line)}: torch{torch}")
+    text = package_line(image, step, asked.requirement, f"torch{torch}")
+    return change(f"Ask for torch {torch.removeprefix('==')}", text)
 
 
 def _companion(recipe: Recipe, torch: str, name: str) -> str | None:
@@ -387,11 +398,26 @@ def _companion(recipe: Recipe, torch: str, name: str) -> str | None:
 
 
 def _with_its_companion(recipe: Recipe, image: Image, before: TorchRequest, later: TorchRequest) -> Fix:
-    """The fix that leaves one torch: the companion of the torch before, or the torch that the package requires."""
-    name = later.by.partition(" ")[0]
+    """The fix that leaves one torch: the release of the package that is for the torch before, else the torch that the
+    package requires, or for a package of any version that torch in its command."""
+    name, _, version = later.by.partition(" ")
     release = _companion(recipe, before.pinned, name)
+    index = TorchIndex(before.index_url, before.build) if release else None
+    release = release or release_for(name, before.pinned, recipe.matrix)
     if release:
-        index = f"--index-url {before.index_url} " if before.index_url else ""
-        own = f"{image.place(later.line)}: {index}{name}=={release}"
-        return change(f"Install {name} {release}, which is for torch {before.pinned}", own)
-    return change(f"Install torch {later.pinned} at once", f"{image.place(before.line)}: torch=={later.pinned}")
+        step, asked = step_of(image, later.line, name)
+        text = f"{name}=={release}"
+        title = f"Install {name} {release}, which is for torch {before.pinned}"
+        return change(title, package_line(image, step, asked, text, index))
+    if version:
+        step, asked = step_of(image, before.line, "torch")
+        text = f"torch=={later.pinned}"
+        return change(f"Install torch {later.pinned} at once", package_line(image, step, asked, text))
+    return _kept(image, later, before.pinned)
+
+
+def _kept(image: Image, asked: TorchRequest, version: str) -> Fix:
+    """The fix that names the torch that is there, so that pip looks for a release of the package that is for it."""
+    step, _ = step_of(image, asked.line, asked.by)
+    text = package_line(image, step, Requirement("torch"), f"torch=={version}")
+    return change(f"Keep torch {version}: name it with {asked.by}", text)

@@ -15,7 +15,7 @@ from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.conditions import KEYWORDS, Conditions
 from gpudoctor.dockerfile.syntax import Instruction
 from gpudoctor.dockerfile.variables import partly_expanded
-from gpudoctor.dockerfile.words import Quoted, Sign, UnclosedError, shell_words
+from gpudoctor.dockerfile.words import Quoted, Sign, Token, UnclosedError, shell_words
 
 SHELLS = ("sh", "bash", "dash", "ash", "zsh")
 INDEX_VARIABLES = (
@@ -56,6 +56,8 @@ class Command(Struct, frozen=True):
     """The file that its output goes to."""
     script: str = ""
     """The place in the script that it stands in, such as "install.sh:12"; `line` is where the build runs that."""
+    written: str = ""
+    """The command as it stands in the file, with its quotes and variables; "" for the words of the exec form."""
 
     @property
     def shown(self) -> str:
@@ -112,19 +114,22 @@ class _Shell:
     def of_text(self, text: str, line: int, maybe: bool, level: int, conditions: Conditions) -> Iterator[Command]:
         """The commands of one command list."""
         words: list[str] = []
-        at = line
-        tokens = itertools.chain(shell_words(text, line, self._bounds), ((Sign(), line),))
+        at, start, end = line, 0, 0
+        last = Token(Sign(), line, len(text), len(text))
+        tokens = itertools.chain(shell_words(text, line, self._bounds), (last,))
         try:
-            for token, place in tokens:
+            for token, place, begins, ends in tokens:
                 if not isinstance(token, Sign) or not set(token) <= set(";&|()"):
                     if not words:
-                        at = place
+                        at, start = place, begins
                     words.append(token)
+                    end = ends
                     continue
                 if words:
                     conditions.command(words, [self._whole(word) for word in words])
                     if conditions.runs is not False:
-                        yield from self._simple(tuple(words), at, maybe or conditions.runs is None, level)
+                        for one in self._simple(tuple(words), at, maybe or conditions.runs is None, level):
+                            yield replace(one, written=one.written or text[start:end])
                     words = []
                 signs = _SIGN.findall(token)
                 self._bounds.words.spend(len(signs))

@@ -101,6 +101,9 @@ class Image(Struct, frozen=True, eq=False):
     bases: tuple[tuple[str, int], ...] = ()
     """Every image that the build starts from or copies from, with its line: also those of other stages."""
 
+    source: tuple[str, ...] = ()
+    """The lines of the file."""
+
     def place(self, line: int) -> str:
         """A place in the file: "Dockerfile:12"."""
         return f"{self.file}:{line}"
@@ -160,6 +163,7 @@ def read_dockerfile(
         copied=copied,
         user=build.user,
         bases=tuple(_bases(stages, chain[0])),
+        source=tuple(text.removeprefix("\ufeff").splitlines()),
     )
 
 

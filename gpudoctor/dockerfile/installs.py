@@ -14,7 +14,7 @@ from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.projects import Choice
 from gpudoctor.dockerfile.requirements import Collected, Read, Requirement
 
-_WITH_VALUE = frozenset({
+WITH_VALUE = frozenset({
     "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-r", "--requirement", "-c", "--constraint", "-t",
     "--target", "--prefix", "--root", "--python", "-p", "--python-version", "--platform", "--trusted-host", "--proxy",
     "--timeout", "--retries", "--cache-dir", "--no-binary", "--only-binary", "--torch-backend", "--index",
@@ -65,7 +65,7 @@ def pip_install(command: Command, read: Read, bounds: Bounds, machine: str) -> P
     if found is None:
         return None
     tool, verb, words = found
-    plain, options, flags = parted(words, _WITH_VALUE)
+    plain, options, flags = parted(words, WITH_VALUE)
     if verb == "sync":  # uv pip sync: its words are requirements files
         plain, options["-r"] = [], plain
 

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
 
-from gpudoctor.dockerfile.image import Image, ImageVariable
+from msgspec.structs import replace
+
+from gpudoctor.dockerfile.image import Image, ImageVariable, Step
 from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
-from gpudoctor.dockerfile.torch import TorchRequest, build_of_index
+from gpudoctor.dockerfile.requirements import Requirement
+from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, rewritten, without_conda
+from gpudoctor.dockerfile.torch import TorchRequest, build_of_index, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.wanted import Wanted, quoted, torch_and_companions
+from gpudoctor.isa import cuda_runs
+from gpudoctor.matrix.versions import figures, minor
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import TorchBuild
 
 _UV_SOURCE = """
 [tool.uv.sources]
@@ -19,15 +30,13 @@ torch = {{ index = "torch-{0}" }}
 name = "torch-{0}"
 url = "{1}"
 explicit = true"""
+_MOST = 8
+"""Commands of companions that one proposal writes anew."""
 
 
 def install_line(recipe: Recipe, image: Image, line: int, version: str, build: str, url: str, extra: str = "") -> str:
-    """The lines to write: torch and the companions that the file installs, from one index, in the file that names
-    them. Other packages of the same command stay in a command of their own. A package that requires its torch has to
-    be another release."""
-    held = recipe.torch(image)
-    if held is not None and held.asked is not None and held.asked.by and held.line == line:
-        return f"{image.place(line)}: another release of {held.asked.by}, for torch {version}+{build}"
+    """The lines to write: torch and the companions that the file installs, from one index, each where it stands. All
+    other words of a command stay. A package that requires its torch has to be another release."""
     requests = [one for one in image.steps if one.pip and one.command.line == line and one.pip.asks_for("torch")]
     step = requests[-1] if requests else None  # with environment.yml, that of pip comes after that of conda
     named = step.pip.asks_for("torch") if step and step.pip else None
@@ -43,10 +52,16 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         companions=tuple((name, release) for name in beside if (release := matching[name])),
     )
     wanted = torch_and_companions(remedy, image.platform.partition("-")[2])
+    if named is not None and named.extras and not extra:
+        wanted = (replace(wanted[0], extra=named.extras.strip("[]")), *wanted[1:])
+    unknown = [name for name in beside if not matching[name]]
+    every = (*wanted, *(Wanted(name, "") for name in unknown))
+    held = recipe.torch(image)
+    if step is None and held is not None and held.asked is not None and held.asked.by and held.line == line:
+        return _beside(image, held.asked, every, TorchIndex(url, build))
     place, tool = named.file if named else "", step.pip.tool if step and step.pip else "pip"
     file = os.path.basename(place.rpartition(":")[0])
     index = [f"--index-url {url}"] if url else []
-    unknown = [name for name in beside if not matching[name]]
     if file.endswith((".yml", ".yaml")):
         lines = [f"- --extra-index-url {url}"] if url else []
         lines += [f"- {one.text}" for one in wanted]
@@ -54,9 +69,6 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         return "\n".join(
             (f"{place}: {where}:", *(["  - pip:"] * (tool == "conda")), *(f"    {one}" for one in lines))
         )
-    if tool == "conda":
-        at = f"{image.place(line)}: leave out conda's pytorch; after it, in the same environment:"
-        return f"{at}\nRUN {' '.join(('pip install', *index, quoted(wanted), *unknown))}"
     if tool == "poetry":
         source = f"poetry source add --priority explicit torch-{build} {url} && " if url else ""
         return f"{place}: {source}poetry add {f'--source torch-{build} ' if url else ''}{quoted(wanted)}"
@@ -68,11 +80,62 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         )
     if file.endswith((".txt", ".in")) and step is not None and step.pip is not None:
         return "\n".join(_in_requirements(step.pip, place, wanted, url))
-    words = " ".join(("uv pip install" if tool == "uv" else "pip install", *index, quoted(wanted), *unknown))
-    if step is not None and step.command.script:
-        return f"{step.command.script}: {words}"
-    before = "before it, " if file == "pyproject.toml" else ""
-    return f"{image.place(line)}: {before}RUN {words}"
+    words = (*index, quoted(every))
+    if step is None or step.pip is None:
+        return f"{image.place(line)}: RUN {' '.join(('pip install', *words))}"
+    if tool == "conda":
+        return in_place(image, step.command, without_conda(step, words))
+    if file == "pyproject.toml":
+        before = " ".join((*install_words(step), *words))
+        return in_place(image, step.command, f"{before} && {step.command.written or step.command.text}")
+    return "\n".join(_in_commands(image, step, every, TorchIndex(url, build)))
+
+
+def _beside(image: Image, asked: TorchRequest, wanted: tuple[Wanted, ...], index: TorchIndex) -> str:
+    """What to write where a package brings torch along: torch in the same command. A package that requires another
+    torch has to be another release."""
+    name = asked.by.partition(" ")[0]
+    texts = {one.name: quoted([one]) for one in wanted}
+    step, _ = step_of(image, asked.line, name)
+    if name not in texts and asked.requirement.specifier:
+        return f"{image.place(asked.line)}: another release of {asked.by}, for {texts['torch']}"
+    there = {one for one in texts if step.pip is not None and (found := step.pip.asks_for(one)) and not found.file}
+    also = [text for one, text in texts.items() if one not in there]
+    return in_place(image, step.command, rewritten(step, {one: texts[one] for one in there}, index, also))
+
+
+def step_of(image: Image, line: int, name: str) -> tuple[Step, Requirement]:
+    """The command of a line that asks for a package."""
+    found = (
+        (step, asked)
+        for step in image.steps
+        if step.command.line == line and step.pip is not None and (asked := step.pip.asks_for(name)) is not None
+    )
+    return next(found)
+
+
+def _in_commands(image: Image, step: Step, wanted: tuple[Wanted, ...], index: TorchIndex) -> Iterator[str]:
+    """The command that installs torch, and the first ones that install its companions, as they should be written."""
+    companions = tuple(one for one in wanted if one.name != "torch")
+    others = islice((one for one in image.steps if one is not step and _installs(one, companions)), _MOST)
+    for one in sorted((step, *others), key=lambda one: one.command.line):
+        names = wanted if one is step else companions
+        yield in_place(image, one.command, rewritten(one, {each.name: quoted([each]) for each in names}, index))
+    for one in islice((one for one in image.steps if _installs(one, companions, in_file=True)), _MOST):
+        assert one.pip is not None
+        files = (found.file for each in companions if (found := one.pip.asks_for(each.name)) is not None)
+        yield from _in_requirements(one.pip, next(filter(None, files)), companions, index.url)
+
+
+def _installs(step: Step, companions: tuple[Wanted, ...], in_file: bool = False) -> bool:
+    """Whether a command of pip or uv installs one of these, which its words or a requirements file name."""
+    install = step.pip
+    if install is None or install.locked or install.elsewhere or install.tool not in ("pip", "uv"):
+        return False
+    files = [found.file for one in companions if (found := install.asks_for(one.name)) is not None]
+    if in_file:
+        return any(file.rpartition(":")[0].endswith((".txt", ".in")) for file in files)
+    return any(file in ("", step.command.script) for file in files)
 
 
 def _in_requirements(install: PipInstall, place: str, wanted: Iterable[Wanted], url: str) -> Iterator[str]:
@@ -87,6 +150,15 @@ def _in_requirements(install: PipInstall, place: str, wanted: Iterable[Wanted], 
             yield f"{requirement.file}: {one.text}"
 
 
+def package_line(image: Image, step: Step, asked: Requirement, package: str, index: TorchIndex | None = None) -> str:
+    """The line to write for another requirement in place of one, or beside the others if no word names that one."""
+    if asked.file and asked.file != step.command.script:
+        return f"{asked.file}: {package}"
+    written = f"'{package}'" if set(package) & set("[]<>*") else package
+    new = rewritten(step, {asked.name: written}, index)
+    return in_place(image, step.command, new if written in new.split() else f"{new} {written}")
+
+
 def index_of(recipe: Recipe, build: str) -> str:
     """The index that holds a build."""
     rows = (
@@ -96,6 +168,32 @@ def index_of(recipe: Recipe, build: str) -> str:
     )
     row = next(rows, None)
     return recipe.matrix.index_url(row) if row else ""
+
+
+def build_within(recipe: Recipe, image: Image, cuda: str, version: str = "") -> TorchBuild | None:
+    """A build of that version, else the newest of all, whose CUDA the base image's hosts support; one that works on
+    the described GPUs with the described driver."""
+    rows = [
+        row
+        for row in wheels_for(recipe.matrix, image.platform, python_of(image))
+        if row.cuda and row.origin != "pypi" and figures(row.cuda)[0] == figures(cuda)[0] and _works(recipe, row)
+    ]
+    if version:
+        rows = [row for row in rows if row.version == version]
+
+    def rank(row: TorchBuild) -> tuple[tuple[int, ...], bool, tuple[int, ...]]:
+        own = minor(row.cuda or "")
+        return figures(row.version), own <= minor(cuda), own
+
+    return max(rows, key=rank, default=None)
+
+
+def _works(recipe: Recipe, row: TorchBuild) -> bool:
+    """Whether a build has code for the described GPUs, and their driver supports it."""
+    if recipe.driver and recipe.matrix.driver_for_cuda(recipe.driver, row.cuda or "") == "too-old":
+        return False
+    archs, ptx = row.archs or (), row.ptx or ()
+    return all(cuda_runs(gpu.arch.value or "", archs, ptx, ptx_readable=True).runs != "no" for gpu in recipe.gpus)
 
 
 def torch_finding(

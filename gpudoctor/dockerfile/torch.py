@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -14,13 +15,13 @@ from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.installs import PipInstall, conda_packages, system_packages
 from gpudoctor.dockerfile.markers import PYTHONS
 from gpudoctor.dockerfile.requirements import Requirement, torch_wheel
-from gpudoctor.dockerfile.unread import installs_unread
+from gpudoctor.dockerfile.unread import copies_environment, installs_unread
 from gpudoctor.matrix.versions import figures, package_matches
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Vendor
     from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.matrix.rows import Companion, TorchBuild
+    from gpudoctor.matrix.rows import Companion, TorchBuild, TorchDependent
 
 _OTHER_PYTHON = re.compile(
     r"[Pp]ython-?3\.\d+|altinstall|deadsnakes|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
@@ -120,9 +121,18 @@ def _asked(
     urls = list(install.index_urls) or [url for name in INDEX_VARIABLES if (url := variable(name))]
     extra = list(install.extra_urls) or [url for name in EXTRA_VARIABLES if (url := variable(name))]
     backend = install.backend or (variable("UV_TORCH_BACKEND") if install.tool == "uv" else "")
-    strategy = "UV_INDEX_STRATEGY" in image.settings or "UV_INDEX_STRATEGY" in step.command.variables
+    strategy = variable("UV_INDEX_STRATEGY") if install.tool == "uv" else ""
+    if "--index-strategy" in install.flags:
+        strategy = "unsafe-best-match" if "unsafe-best-match" in step.command.text else "?"
+    as_pip = install.tool == "pip" or (strategy == "unsafe-best-match" and "+" in requirement.exact)
     source, url, build = _source(
-        requirement, install, urls, extra, backend, configured.decides(step.command) or strategy
+        requirement,
+        install,
+        urls,
+        extra,
+        backend,
+        configured.decides(step.command) or bool(strategy and not as_pip),
+        as_pip,
     )
     return TorchRequest(
         line=step.command.line,
@@ -145,8 +155,10 @@ def _source(
     extra: list[str],
     backend: str,
     configured: bool,
+    as_pip: bool,
 ) -> tuple[Source, str, str]:
-    """Where a requirement of torch comes from: (source, url of torch's index, the build that it has)."""
+    """Where a requirement of torch comes from: (source, url of torch's index, the build that it has). `as_pip`: the
+    newest version of all indexes is taken."""
     if install.tool == "conda":
         return "elsewhere", "", install.backend
     if requirement.specifier.startswith("@"):
@@ -157,7 +169,7 @@ def _source(
         return ("index", *named[0]) if named and named[0][1] else ("elsewhere" if named else "package index", "", "")
     if backend:
         return ("index", "", backend) if re.fullmatch(r"cpu|cu\d+|rocm[\d.]+", backend) else ("elsewhere", "", "")
-    if configured or install.find_links or install.incomplete or "--index-strategy" in install.flags:
+    if configured or install.find_links or install.incomplete:
         return "elsewhere", "", ""
     named = [(url, build) for url in urls for build in [build_of_index(url)] if build]
     if urls:
@@ -167,7 +179,7 @@ def _source(
         if not added:
             return "elsewhere", extra[0], ""
         # uv takes a package from the first index that has it, and an extra index comes first.
-        return ("index" if install.tool == "uv" else "both", *added[0])
+        return ("both" if as_pip else "index", *added[0])
     return "package index", "", ""
 
 
@@ -246,24 +258,94 @@ def torch_of(image: Image, matrix: Matrix) -> Held | None:
 
 @lru_cache
 def required_by(image: Image, matrix: Matrix) -> tuple[TorchRequest, ...]:
-    """Commands that install a package which requires certain torches (vLLM, xformers, torchvision), after those that
-    name torch themselves: pip installs such a torch along."""
+    """Commands that install a package which requires certain torches (vLLM, xformers, torchvision) or any torch, and
+    do not name torch themselves: pip installs such a torch along."""
     configured = _configured_from(image)
     companions = _Companions(image, matrix)
-    found = []
+    found: list[TorchRequest] = []
+    unread = copies_environment(image) is not None
+    there = bool(image.facts and image.facts.has_torch)
     for step in image.steps:
         install = step.pip
+        unread = unread or installs_unread(image, step)
         if install is None or install.elsewhere or "--no-deps" in install.flags:
             continue
-        for one in install.requirements:
+        if not install.asks_for("torch"):
             own = _asked(step, install, Requirement("torch"), image, configured)
-            by, torch = f"{one.name} {one.exact}".strip(), required_torch(one, matrix)
-            if one.name in _COMPANIONS:
-                torch = companions.torch_of(one, own)
-            if torch and not install.asks_for("torch"):
-                found.append(replace(own, requirement=Requirement("torch", torch, file=one.file), by=by))
+            exact = list(_required(install, own, companions, matrix))
+            if not exact and not unread and not _constrained(image, step):
+                exact = list(_left_open(install, own, image, matrix, there))
+            found += exact
+        there = there or bool(found) or install.asks_for("torch") is not None
         companions.after(step)
     return tuple(found)
+
+
+def _required(
+    install: PipInstall, own: TorchRequest, companions: _Companions, matrix: Matrix
+) -> Iterator[TorchRequest]:
+    """The torch of the packages whose version the command names, and of the companions."""
+    for one in install.requirements:
+        torch = companions.torch_of(one, own) if one.name in _COMPANIONS else required_torch(one, matrix)
+        if torch:
+            yield _brought(own, one, torch, one.exact)
+
+
+def _left_open(
+    install: PipInstall, own: TorchRequest, image: Image, matrix: Matrix, there: bool
+) -> Iterator[TorchRequest]:
+    """The torch of a package whose newest release is taken. Where that pins a torch, only a torch that is `there`
+    tells something: it is replaced. A newer release than the known ones may pin another."""
+    if own.maybe or own.source not in ("package index", "index", "both") or install.locked:
+        return
+    newest = [(one, row.torch) for one in install.requirements if (row := _newest_of(one, matrix)) is not None]
+    pinning = [pair for pair in newest if pair[1].startswith("==")]
+    users = {row.package for row in matrix.tables.torch_users} if python_of(image) else set()
+    open_ = [(one, "") for one in install.requirements if one.name in users]
+    if not pinning or there:
+        yield from (_brought(own, one, torch, "") for one, torch in (pinning or newest or open_)[:1])
+
+
+def _brought(own: TorchRequest, package: Requirement, torch: str, version: str) -> TorchRequest:
+    by = f"{package.name} {version}".strip()
+    return replace(own, requirement=Requirement("torch", torch, file=package.file), by=by)
+
+
+def _newest_of(one: Requirement, matrix: Matrix) -> TorchDependent | None:
+    """The newest known release that a requirement without an exact version admits."""
+    if one.exact or one.specifier.startswith("@"):
+        return None
+    rows = [
+        row
+        for row in matrix.tables.torch_dependents
+        if row.package == one.name
+        and row.slug in _PINNING
+        and row.version.startswith("==")
+        and package_matches(one.specifier or ">=0", row.version.removeprefix("=="))
+    ]
+    return max(rows, key=lambda row: _numbers(row.version), default=None)
+
+
+def release_for(name: str, torch: str, matrix: Matrix) -> str:
+    """The newest known release of a package that requires exactly that torch; "" if none is known."""
+    rows = [
+        row.version.removeprefix("==")
+        for row in matrix.tables.torch_dependents
+        if row.package == name and row.version.startswith("==") and row.torch == f"=={torch}"
+    ]
+    return max(rows, key=_numbers, default="")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Every number of a version: those of a post-release, too."""
+    return tuple(map(int, re.findall(r"\d{1,9}", version)))
+
+
+def _constrained(image: Image, step: Step) -> bool:
+    """Whether constraints may hold the torch that is there: of the command, the file, or an image of NVIDIA."""
+    names = {"PIP_CONSTRAINT", "UV_CONSTRAINT"} & (image.settings.keys() | step.command.variables.keys())
+    given = step.pip is not None and {"-c", "--constraint", "--override", "--overrides"} & set(step.pip.flags)
+    return bool(names or given) or (image.facts is not None and image.facts.origin == "ngc")
 
 
 class _Companions:
@@ -337,10 +419,9 @@ def _satisfied(held: Held, asked: TorchRequest) -> bool:
     """Whether pip keeps the installed torch: its version matches, and nothing forces another."""
     if asked.folder or re.search(r"\s(--force-reinstall|--ignore-installed|-I)\b", asked.text):
         return False
-    forced = re.search(r"\s(-U|--upgrade)\b", asked.text) and held.source != "base"
-    if asked.requirement.specifier.startswith("@") or forced:
-        return False
-    if re.search(r"\s(-U|--upgrade)\b", asked.text):
+    along = bool(asked.by) and asked.tool == "pip"  # pip upgrades what is named, and of the rest what does not match
+    upgraded = re.search(r"\s(-U|--upgrade)\b", asked.text) and (not along or "eager" in asked.text)
+    if asked.requirement.specifier.startswith("@") or upgraded:
         return False
     if asked.local and asked.local != held.build:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Iterator
 
 from gpudoctor.render.lines import Line, Span
@@ -20,11 +21,18 @@ def telling_steps(fix: PlannedFix) -> tuple[Step, ...]:
     return tuple(step for step in fix.steps if step_lines(step) != (fix.title,))
 
 
+_PLACED = re.compile(r"(\S+:\d+(?:-\d+)?: +)((?:RUN|uv|pip[\d.]*|conda|mamba|poetry|python[\d.]*) .*)")
+"""A line to write, behind its place in a file."""
+
+
 def fix_lines(fix: PlannedFix, label: str) -> Iterator[Line]:
     """One fix with its steps."""
     yield [("    ", ""), (f"{label}: ", "green"), (fix.title, "")]
     for step in telling_steps(fix):
-        yield from ([("      ", ""), span] for span in step_spans(step))
+        for text, style in step_spans(step):
+            place = _PLACED.fullmatch(text) if not style else None
+            spans = [(place[1], ""), (place[2], "command")] if place else [(text, style)]
+            yield [("      ", ""), *spans]
         if isinstance(step, EnvStep) and step.why:
             yield [("      ", ""), (f"({step.why})", "dim")]
 
@@ -36,7 +44,7 @@ def step_spans(step: Step) -> Iterator[Span]:
         if not isinstance(step, ManualStep) or _is_command(line):
             yield line, "command"
         else:
-            copied = copied and not line.endswith(".")  # a sentence after the content of a file
+            copied = copied and not re.search(r"\w\.$", line)  # a sentence after the content of a file
             yield line, "verbatim" if copied else ""
         copied = copied or line.endswith(":")
 
