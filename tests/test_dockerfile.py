@@ -15,9 +15,10 @@ from msgspec.structs import replace as change
 
 from gpudoctor.cli.dockerfile import dockerfile
 from gpudoctor.dockerfile.compose import read_compose
-from gpudoctor.dockerfile.image import Image, read_dockerfile
+from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.reading import read_recipe
 from gpudoctor.dockerfile.recipe import Recipe, Started
+from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError, parse
 from gpudoctor.dockerfile.torch import torch_of
 from gpudoctor.engine import judge_recipe

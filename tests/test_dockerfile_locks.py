@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.dockerfile.image import read_dockerfile
+from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.dockerfile.torch import torch_of
 from tests.support.check_cases import matrix

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from gpudoctor.cli.dockerfile import dockerfile
-from gpudoctor.dockerfile.image import read_dockerfile
 from gpudoctor.dockerfile.rewriting import TorchIndex, rewritten
+from gpudoctor.dockerfile.stages import read_dockerfile
 from tests.support.check_cases import matrix
 
 ROCM = "FROM rocm/dev-ubuntu-24.04:6.4\n"

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import BoundError, Bounds
 from gpudoctor.dockerfile.compose import Service, read_compose
 from gpudoctor.dockerfile.devcontainer import read_devcontainer
-from gpudoctor.dockerfile.image import Image, Later, read_dockerfile
+from gpudoctor.dockerfile.image import Image, Later
 from gpudoctor.dockerfile.recipe import Started
+from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.host import InputError
 from gpudoctor.host.given_file import read_given

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpudoctor.dockerfile.compose import read_compose
-from gpudoctor.dockerfile.image import Image, read_dockerfile
+from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.recipe import Recipe, Started
+from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.intake.described import imagined
 from gpudoctor.intake.description import Description
 from tests.support.check_cases import matrix

@@ -1,0 +1,320 @@
+"""The instructions of stages, applied one after the other: what an image gets by them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
+from gpudoctor.dockerfile.commands import Command, commands, script_commands
+from gpudoctor.dockerfile.conda import conda_installs
+from gpudoctor.dockerfile.image import Copied, ImageVariable, Later, Read, Step
+from gpudoctor.dockerfile.installs import PipInstall, pip_install
+from gpudoctor.dockerfile.locks import project_install
+from gpudoctor.dockerfile.scripts import Script, for_a_shell, installing_script, installs_torch, script_path
+from gpudoctor.dockerfile.syntax import Instruction, RecipeError
+from gpudoctor.dockerfile.variables import expanded, partly_expanded, without
+from gpudoctor.dockerfile.words import UnclosedError, words
+
+_WORKSPACE = "/workspaces/project"
+_DEPTH = 3
+"""Scripts that run scripts."""
+_LONGEST_SCRIPT, _SCRIPT_TEXT = 32 << 10, 128 << 10
+"""Characters of one script whose commands are followed, and of all."""
+
+
+class Stage(Struct):
+    """A stage with its instructions, none of them applied yet."""
+
+    line: int
+    name: str
+    image: str | None
+    """The image that it is built on; None if unknown."""
+    platform: str
+    parent: Stage | None
+    instructions: list[Instruction]
+
+
+@contextmanager
+def with_line(one: Instruction) -> Iterator[None]:
+    """Report an exceeded bound with its line."""
+    try:
+        yield
+    except BoundError as error:
+        raise RecipeError(f"line {one.line}: {error}") from None
+
+
+class Build:
+    """The image so far: the effect of the instructions of a stage, after those of its parents."""
+
+    def __init__(self, given: Mapping[str, str], read: Read, bounds: Bounds) -> None:
+        self._given, self._read, self._bounds = given, read, bounds
+        self.general: dict[str, str] = {}
+        """Every ARG before the first FROM."""
+        self.settings: dict[str, ImageVariable] = {}
+        self.steps: list[Step] = []
+        self.copied: list[Copied] = []
+        self.folder, self.user, self.machine = "/", "", "x86_64"
+        self._locks: dict[str, str | None] = {}
+        self._scripts: dict[str, str | None] = {}
+        self._script_text, self._script_bounds = _SCRIPT_TEXT, Bounds()
+        self._entrypoint: Instruction | None = None
+        self._command: Instruction | None = None
+        self.begin()
+
+    def run(self, chain: list[Stage]) -> None:
+        """Apply a stage, after those that it is built from. Raises RecipeError."""
+        self.machine = chain[0].platform.partition("-")[2]
+        for stage in reversed(chain):
+            self.begin()
+            for one in stage.instructions:
+                with with_line(one):
+                    self.apply(one)
+        for last in (self._entrypoint, self._command):
+            if last is not None:
+                with with_line(last):
+                    self._started(last)
+
+    def another(self) -> Build:
+        """An empty image of the same build."""
+        other = Build(self._given, self._read, self._bounds)
+        other.general.update(self.general)
+        return other
+
+    def begin(self) -> None:
+        """Another stage begins: it inherits everything from its parent except its ARGs."""
+        self.arguments: dict[str, str] = {}
+        self._declared: set[str] = set()
+        """Every ARG, with or without a value."""
+        self._known = ChainMap(_Values(self.settings), self.arguments)  # type: ignore[arg-type]
+
+    def declare(self, one: Instruction, into: dict[str, str]) -> list[str]:
+        """The names in an ARG instruction. Known values are put into a mapping."""
+        names = []
+        for word in self._words(one.text):
+            name, equals, default = word.partition("=")
+            known = ChainMap(into, self.general)
+            value = expanded(default, known, self._bounds) if equals else self.general.get(name)
+            value = self._given.get(name, value)
+            if value is not None:
+                into[name] = value
+            else:
+                into.pop(name, None)
+            names.append(name)
+        return names
+
+    def apply(self, one: Instruction) -> None:
+        """Apply one instruction. Raises BoundError."""
+        if one.name == "ARG":
+            self._declared.update(self.declare(one, self.arguments))
+        elif one.name == "ENV":
+            for name, value in self._pairs(one.text):
+                self.settings[name] = ImageVariable(name, self._setting(name, value), one.line)
+        elif one.name == "WORKDIR":
+            self.folder = path(posixpath.join(self.folder, self._expanded(one.text.strip())))
+        elif one.name == "USER":
+            self.user = one.text.strip()
+        elif one.name in ("COPY", "ADD") and not one.documents:
+            words = [path(self._expanded(word)) for word in (one.argv or self._words(one.text))]
+            if len(words) > 1:
+                target = posixpath.normpath(posixpath.join(self.folder, words[-1]))
+                self.copied.append(Copied(tuple(words[:-1]), path(target), one.line, one.flag("from")))
+        elif one.name == "ENTRYPOINT":
+            self._entrypoint, self._command = one, None
+        elif one.name == "CMD":
+            self._command = one
+        elif one.name == "RUN":
+            files = _Files(self.folder, self.copied, one, self._read, self._bounds)
+            self._take(commands(one, self._known, self._bounds), files, 0)
+
+    def _take(self, found: Iterator[Command], files: _Files, depth: int) -> None:
+        """The commands of a RUN, and those of the shell scripts that they run."""
+        for command in found:
+            if command.argv[0] == "cd":
+                files.enter(command)
+            script = script_path(command.argv)
+            text = self._script(script, files) if script else None
+            followed = self._followed(script, text, command) if text is not None and depth < _DEPTH else None
+            if text is not None and followed is not None:
+                folder, before = files.folder, len(self.steps)
+                self._take(iter(followed), files, depth + 1)
+                files.folder = folder
+                seen = any(step.pip is not None and step.pip.asks_for("torch") for step in self.steps[before:])
+                missed = not seen and installs_torch(text)
+                self.steps.append(Step(command, script=Script(script, names_torch=True) if missed else None))
+                continue
+            for install in self._installs(command, files):
+                if install is not None and install.asks_for("torch") and not install.locked:
+                    self._bounds.torches.spend()
+                self.steps.append(Step(command, install, installing_script(script, text)))
+
+    def _script(self, path: str, files: _Files) -> str | None:
+        """The text of a script. Each is read once."""
+        whole = files.whole(path)
+        if whole not in self._scripts:
+            self._scripts[whole] = files(path)
+        return self._scripts[whole]
+
+    def _followed(self, path: str, text: str, command: Command) -> tuple[Command, ...] | None:
+        """The commands of a shell script; None for another script, or one that is over a bound. Scripts have bounds
+        of their own: a long one, such as `configure`, is no reason to refuse the Dockerfile that runs it."""
+        self._script_text -= len(text)
+        if not for_a_shell(path, text) or len(text) > _LONGEST_SCRIPT or self._script_text < 0:
+            return None
+        try:
+            return tuple(script_commands(text, path, command, self._known, self._script_bounds))
+        except BoundError:
+            return None
+
+    def _installs(self, command: Command, files: _Files) -> tuple[PipInstall | None, ...]:
+        """What a command installs. With environment.yml both conda and pip install something."""
+        of_conda = conda_installs(command, files, self._bounds, self.machine)
+        if of_conda:
+            return of_conda
+        return (pip_install(command, files, self._bounds, self.machine) or self._synced(command, files),)
+
+    def _started(self, one: Instruction) -> None:
+        """What a container surely installs by pip when it starts."""
+        files = _Files(self.folder, self.copied, one, self._read, self._bounds)
+        before = len(self.steps)
+        self._take(commands(one, self._known, self._bounds), files, 0)
+        self.steps[before:] = [
+            step for step in self.steps[before:] if step.pip is not None and not step.command.maybe
+        ]
+
+    def run_later(self, later: Later, stage: Stage) -> None:
+        """Commands that run in a container of the image, whose places are in another file."""
+        mount = Copied((".",), _WORKSPACE, stage.line)
+        for line, text in later.commands:
+            one = Instruction(stage.line, "RUN", text)
+            files = _Files(_WORKSPACE, [mount], one, later.read, self._bounds)
+            found = commands(one, self._known, self._bounds)
+            with with_line(one):
+                self._take((replace(command, script=f"{later.file}:{line}") for command in found), files, 0)
+
+    def _synced(self, command: Command, files: _Files) -> PipInstall | None:
+        """What a `uv sync` or `poetry install` installs. Each lock file is read once."""
+
+        def read(path: str) -> str | None:
+            whole = files.whole(path)
+            if whole not in self._locks:
+                self._bounds.locks.spend()
+                self._locks[whole] = files.lock(path)
+            if self._locks[whole] is not None:
+                self._bounds.torches.spend()
+            return self._locks[whole]
+
+        return project_install(command, files, read, self._bounds, self.machine)
+
+    def _expanded(self, text: str) -> str:
+        return partly_expanded(text, self._known, self._bounds)
+
+    def _words(self, text: str) -> list[str]:
+        try:
+            return words(text, self._bounds)
+        except UnclosedError:
+            return []
+
+    def _pairs(self, text: str) -> list[tuple[str, str]]:
+        """`NAME=VALUE ...`, or the old form `NAME VALUE`."""
+        words = self._words(text)
+        if words and "=" in words[0]:
+            return [(name, value) for name, equals, value in (word.partition("=") for word in words) if equals]
+        name, _, value = text.strip().partition(" ")
+        return [(name, value.strip())] if name else []
+
+    def _setting(self, name: str, value: str) -> str | None:
+        """The value of a variable. If it extends an unknown variable of the base image, that part is left out."""
+        text = self._expanded(value)
+        if name not in self._declared and "$" in text:
+            text = without(text, name)
+        return None if "$" in text else text
+
+
+class _Values(Mapping[str, str]):
+    """The known values of settings. ENV takes precedence over ARG."""
+
+    def __init__(self, settings: Mapping[str, ImageVariable]) -> None:
+        self._settings = settings
+
+    def __getitem__(self, name: str) -> str:
+        value = self._settings[name].value
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._settings if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Files:
+    """Requirements files and scripts of a RUN, found in the build context through their COPY or mount."""
+
+    def __init__(self, folder: str, copied: list[Copied], run: Instruction, read: Read, bounds: Bounds) -> None:
+        self.folder = folder
+        """The working directory; "" where a `cd` leaves it open."""
+        self._copied, self._read, self._bounds = copied, read, bounds
+        self._mounts: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        for flag in run.flags:
+            options = dict(part.partition("=")[::2] for part in flag.removeprefix("--mount=").split(","))
+            if options.get("type") == "bind" and "from" not in options:
+                target = options.get("target") or options.get("dst") or options.get("destination") or ""
+                source = options.get("source") or options.get("src") or target
+                self._mounts.setdefault(self.whole(target), source)
+
+    def __call__(self, path: str) -> str | None:
+        text = self.lock(path)
+        self._bounds.text.spend(len(text or ""))
+        return text
+
+    def shown(self, path: str) -> str:
+        """The name of a file that was read, in the build context."""
+        return posixpath.normpath(self._names.get(self.whole(path), path)).lstrip("/")
+
+    def enter(self, command: Command) -> None:
+        """The `cd` of a command."""
+        target = next(iter(command.argv[1:]), "$HOME")
+        unclear = command.maybe or set(target) & set("$~`") or target == "-"
+        self.folder = "" if unclear else path(posixpath.join(self.folder or "/?", target))
+
+    def lock(self, path: str) -> str | None:
+        """A lock file. It may be as large as all other files together, and has a bound of its own."""
+        if "$" in path or "://" in path or len(path) > PATH or not (self.folder or path.startswith("/")):
+            return None
+        return self._found(self.whole(path))
+
+    def _found(self, whole: str) -> str | None:
+        if whole in self._mounts:
+            self._names[whole] = self._mounts[whole]
+            return self._read(self._mounts[whole])
+        own = (copied for copied in reversed(self._copied) if copied.origin is None)
+        texts = (self._from_copy(copied, whole) for copied in own)
+        return next((text for text in texts if text is not None), None)
+
+    def _from_copy(self, copied: Copied, whole: str) -> str | None:
+        target = copied.target
+        for source in copied.sources:
+            self._bounds.places.spend()
+            candidates = []
+            if whole in (target, posixpath.join(target, posixpath.basename(source.rstrip("/")))):
+                candidates.append(source)
+            if whole.startswith(target.rstrip("/") + "/"):
+                candidates.append(posixpath.join(source, whole[len(target.rstrip("/")) + 1 :]))
+            for candidate in candidates:
+                if (text := self._read(candidate)) is not None:
+                    self._names[whole] = candidate
+                    return text
+        return None
+
+    def whole(self, path: str) -> str:
+        """The path below the root of the image."""
+        return posixpath.normpath(posixpath.join(self.folder, path))

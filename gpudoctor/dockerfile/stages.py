@@ -1,0 +1,180 @@
+"""The image that a Dockerfile builds: its last (or chosen) stage, with the stages that this one is built from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpudoctor.dockerfile.bounds import Bounds
+from gpudoctor.dockerfile.build import Build, Stage, with_line
+from gpudoctor.dockerfile.image import Copied, Image, Later, Read, Step
+from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
+from gpudoctor.dockerfile.variables import expanded
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+_LONGEST_LIST = 200
+_ENVIRONMENT = re.compile(r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?|\.local|usr/local(/lib)?)/?$")
+"""A Python environment, or what is installed in one."""
+_INTO_FOLDER = re.compile(r" (--prefix|--target|--root|-t)[= ]")
+_FROM = re.compile(r"\bfrom=([^,\s]+)")
+"""What COPY --from and RUN --mount=type=bind,from= name."""
+_INSTALLER = re.compile(r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b")
+
+
+def read_dockerfile(
+    file: str,
+    text: str,
+    matrix: Matrix,
+    read: Read,
+    arguments: Mapping[str, str] = {},
+    target: str = "",
+    bounds: Bounds | None = None,
+    later: Later | None = None,
+) -> Image:
+    """The image of a Dockerfile. `arguments` are those of --build-arg, `target` is a stage ("": the last one).
+    Stages that it is not built from are ignored, as a builder does. `later` runs in a container of the image.
+
+    Raises RecipeError for a text that no builder accepts, or if a bound is exceeded.
+    """
+    bounds = bounds or Bounds()
+    build = Build(arguments, read, bounds)
+    stages = _stages(parse(text, bounds), build, bounds)
+    chain = _chain(_chosen(stages, target))
+    build.run(chain)
+    if later is not None:
+        build.run_later(later, chain[0])
+    copied = _followed(stages, chain, build, matrix)
+    base = chain[-1].image
+    facts = matrix.base_image(base) if base else None
+    return Image(
+        file=file,
+        name=chain[0].name,
+        base=base,
+        base_line=chain[-1].line,
+        facts=facts,
+        platform=(facts and facts.platform) or chain[-1].platform,
+        settings=build.settings,
+        steps=tuple(build.steps),
+        copied=copied,
+        user=build.user,
+        bases=tuple(_bases(stages, chain[0])),
+        source=tuple(text.removeprefix("\ufeff").splitlines()),
+    )
+
+
+def _chain(stage: Stage) -> list[Stage]:
+    """A stage and those that it is built from, the first one last."""
+    chain = [stage]
+    while (parent := chain[-1].parent) is not None:
+        chain.append(parent)
+    return chain
+
+
+def _followed(stages: list[Stage], chain: list[Stage], build: Build, matrix: Matrix) -> tuple[Copied, ...]:
+    """What was copied. The commands that fill a Python environment in another stage become commands of this image, if
+    the environment is copied as a whole, and the stage's base image is known to bring no torch."""
+    copied = list(build.copied)
+    others: dict[int, list[Step]] = {}
+    for number, one in enumerate(copied):
+        origin = _origin(stages, one.origin)
+        if origin is None or origin in chain:
+            continue
+        whole = any(_ENVIRONMENT.search(source) for source in one.sources)
+        if not whole and not any(_INTO_FOLDER.search(each.text) for each in origin.instructions):
+            continue
+        base = _chain(origin)[-1].image
+        facts = matrix.base_image(base) if base else None
+        if facts is None or facts.has_torch:
+            continue
+        if id(origin) not in others:
+            other = build.another()
+            other.run(_chain(origin))
+            others[id(origin)] = [step for step in other.steps if _fills_an_environment(step)]
+        folders = {step.pip.folder.rstrip("/") for step in others[id(origin)] if step.pip and step.pip.folder}
+        if whole or any(source.rstrip("/") in folders for source in one.sources):
+            copied[number] = replace(one, followed=True)
+            own, others[id(origin)] = others[id(origin)], []
+            build.steps[:] = sorted((*build.steps, *map(_installed_here, own)), key=lambda step: step.command.line)
+    return tuple(copied)
+
+
+def _origin(stages: list[Stage], name: str | None) -> Stage | None:
+    """The stage that something is copied from: by its name, or by its number."""
+    named = {stage.name.lower(): stage for stage in reversed(stages) if stage.name}
+    numbered = {str(number): stage for number, stage in enumerate(stages)}
+    return named.get((name or "").lower()) or numbered.get(name or "")
+
+
+def _bases(stages: list[Stage], wanted: Stage) -> Iterator[tuple[str, int]]:
+    """The images that a stage needs. A builder skips the stages that it does not."""
+    open_, done = [wanted], set[int]()
+    while open_:
+        stage = open_.pop()
+        if id(stage) in done:
+            continue
+        done.add(id(stage))
+        if stage.parent is not None:
+            open_.append(stage.parent)
+        elif stage.image:
+            yield stage.image, stage.line
+        for one in stage.instructions:
+            for name in _FROM.findall(" ".join(one.flags)):
+                origin = _origin(stages, name)
+                if origin is not None:
+                    open_.append(origin)
+                elif ":" in name and "$" not in name:
+                    yield name, one.line
+
+
+def _installed_here(step: Step) -> Step:
+    """A step whose folder was copied to where the image's own Python looks."""
+    return replace(step, pip=replace(step.pip, elsewhere=False)) if step.pip and step.pip.folder else step
+
+
+def _fills_an_environment(step: Step) -> bool:
+    """Whether a step installs something, or configures what installs."""
+    words = f"{step.command.text} {step.command.writes}"
+    return step.pip is not None or step.script is not None or _INSTALLER.search(words) is not None
+
+
+def _stages(instructions: tuple[Instruction, ...], build: Build, bounds: Bounds) -> list[Stage]:
+    stages: list[Stage] = []
+    named: dict[str, Stage] = {}
+    for one in instructions:
+        with with_line(one):
+            if one.name == "FROM":
+                stage = _from(one, build.general, named, bounds)
+                stages.append(stage)
+                if stage.name:
+                    named.setdefault(stage.name.lower(), stage)
+            elif stages:
+                stages[-1].instructions.append(one)
+            else:
+                build.declare(one, build.general)
+    return stages
+
+
+def _chosen(stages: list[Stage], target: str) -> Stage:
+    if not target:
+        return stages[-1]
+    for number, stage in enumerate(stages):
+        if target.lower() == stage.name.lower() or target == str(number):
+            return stage
+    names = ", ".join(stage.name for stage in stages if stage.name) or "none has a name"
+    raise RecipeError(f"has no stage {target!r} (stages: {names[:_LONGEST_LIST]})")
+
+
+def _from(one: Instruction, general: Mapping[str, str], named: Mapping[str, Stage], bounds: Bounds) -> Stage:
+    words = one.text.split()
+    if not words or (len(words) != 1 and (len(words) != 3 or words[1].upper() != "AS")):
+        raise RecipeError(f"line {one.line}: FROM needs an image, and may add AS and a name")
+    image = expanded(words[0], general, bounds)
+    platform = expanded(one.flag("platform") or "", general, bounds) or ""
+    arch = "linux-aarch64" if re.search(r"arm64|aarch64", platform) else "linux-x86_64"
+    name = words[2] if len(words) == 3 else ""
+    return Stage(one.line, name, image or None, arch, named.get((image or "").lower()), [])
