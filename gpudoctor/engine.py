@@ -188,9 +188,11 @@ def _judged(
         questions = [question for question in questions if question.id in reported]
     # What is ignored explains nothing: a requirement that it leaves unmet stands for itself.
     ignored = [finding for finding in findings if finding.id in ignored_ids]
+    counting = (finding for finding in findings if finding.id not in ignored_ids)
+    own = {(check.id, check.slug) for check in running}  # all other checks need not be imported to know a name
     findings = [
-        _under_its_own_name(finding, suite)
-        for finding in join_symptoms((finding for finding in findings if finding.id not in ignored_ids), situation)
+        finding if (finding.id, finding.slug) in own else _under_its_own_name(finding, suite)
+        for finding in join_symptoms(counting, situation)
     ]
     questions = settle_questions([*open_questions, *questions], situation)
     return _judgement([*findings, *ignored], questions, ignored_ids, chosen)
