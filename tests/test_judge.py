@@ -144,8 +144,9 @@ def test_files_of_checks_without_anything_to_look_at_are_not_imported() -> None:
         "from gpudoctor.engine import judge\n"
         "from gpudoctor.matrix.load import load_matrix\n"
         "from gpudoctor.suites import machine_checks\n"
-        "from gpudoctor.testing import nvidia_machine\n"
-        "judge(nvidia_machine(), load_matrix(), machine_checks())\n"
+        "from gpudoctor.testing import nvidia_gpu, nvidia_machine, torch\n"
+        "machine = nvidia_machine(nvidia_gpu('NVIDIA GeForce RTX 5090', 'sm_120'), torch=torch('2.6.0+cu124'))\n"
+        "assert judge(machine, load_matrix(), machine_checks(), foresee=False).findings\n"
         "print(*(name.removeprefix('gpudoctor.checks.') for name in sys.modules))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
