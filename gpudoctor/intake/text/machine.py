@@ -14,6 +14,7 @@ from gpudoctor.intake.described_system import named_os
 from gpudoctor.intake.described_torch import python_for
 from gpudoctor.intake.text.access import refused
 from gpudoctor.intake.text.borne_out import borne_out
+from gpudoctor.intake.text.dkms import with_trees
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
 from gpudoctor.intake.text.gpus import assumed_gpu, identified
 from gpudoctor.intake.text.kernel_log import logged
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Identity, Matrix
 
 _SILENT, _ASSUMED = "the text does not say", "assumed"
+_FLAVOUR = " kernel module"
+"""What is assumed of NVIDIA's driver on Linux alone."""
 _WHOLE_LIST = 15
 """Packages; the environment of a framework has more."""
 _IMPORT_ERROR = re.compile(
@@ -77,6 +80,7 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     found, unread = identified(facts, matrix)
     found = found or assumed_gpu(facts, rocm=is_rocm(facts))
     machine = _with_gpus(machine, found, facts, matrix)
+    machine = with_trees(machine, facts, matrix)
     machine = _with_answers(machine, facts)
     machine = _with_nodes(machine, facts)
     machine = _with_environment(machine, facts, matrix)
@@ -86,6 +90,7 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     if foreign := _foreign(machine, facts):
         named = Os(name={"windows": "Windows", "macos": "macOS"}[foreign])
         machine = replace(machine, system=replace(machine.system, os=known(named, "text"), kernel=unknown(_SILENT)))
+        machine = replace(machine, assumed=tuple(one for one in machine.assumed if not one.endswith(_FLAVOUR)))
     return replace(
         machine, pasted=_pasted(machine, facts, matrix, unread, machines, foreign), assumed=_assumed(machine)
     )
@@ -230,7 +235,7 @@ def _with_answers(machine: Machine, facts: Facts) -> Machine:
         own = replace(module, flavour="open" if flavour.value == "open" else "proprietary")
         machine = replace(machine, nvidia=replace(machine.nvidia, module=known(own, source(flavour))))
     elif module and module.flavour:
-        machine = replace(machine, assumed=(*machine.assumed, f"{module.flavour} kernel module"))
+        machine = replace(machine, assumed=(*machine.assumed, f"{module.flavour}{_FLAVOUR}"))
     if facts.smi is not None:
         answer, line = facts.smi
         if not (answer.status and facts.errors):  # its message tells more exactly what a failure means

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from itertools import pairwise
 
 from gpudoctor.intake.text.access import read_groups, read_user
+from gpudoctor.intake.text.dkms import is_tree
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.kernel_log import read_boot, read_module
@@ -113,6 +114,9 @@ _ISSUE = re.compile(r"(?P<os>[A-Z][\w .()/-]{3,60}?) {1,4}\\n \\l")
 _RELEASE = re.compile(
     r"(?P<kernel>\d(?<![\w./]\d)\.\d{1,2}\.\d{1,3}(?:\.\d{1,3})?-[\w.+-]{0,50}(?:generic|microsoft|WSL2|amd64|arch|fc\d\d|el\d|lowlatency|azure|aws|gcp|oem|pve|tegra|zen|cachyos|default)[\w.+-]{0,40})"
 )
+_ASKED_KERNEL = re.compile(r"[^:\n]{0,60}\buname -r(?:\s{0,3}$|\s?[;&])")
+_BARE_RELEASE = re.compile(r"\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}")
+"""What `uname -r` answers with."""
 _LSPCI = re.compile(
     r"(?P<bdf>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(?:VGA compatible controller"
     r"|3D controller|Display controller|Processing accelerators)(?: \[0?[\da-f]{3,4}\])?: "
@@ -155,6 +159,9 @@ def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]
             facts.say_even_empty(f"variable {asked['name']}", following.text.strip(), following.number, "shell")
         _nodes(number, text, facts)
         read_user(text, number, facts)
+        if "uname" in text and _ASKED_KERNEL.match(text) and (following := _following(lines, place)):
+            if release := _BARE_RELEASE.fullmatch(following.text.strip()):
+                facts.say("kernel", release[0], following.number, "tool")
         if "groups" in text and (following := _following(lines, place)):
             read_groups(text, following.text.strip(), following.number, facts)
         if " run " in text and text.endswith("\\"):
@@ -252,7 +259,7 @@ def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
         facts.say("arch", uname["arch"], number, "tool")
     elif "Linux-" in text and (platform := _PLATFORM.search(text)):
         facts.say("platform", platform["all"], number, "report")
-    elif "-" in text and (release := _RELEASE.search(text)):
+    elif "-" in text and (release := _RELEASE.search(text)) and not is_tree(text):
         facts.say("kernel", release["kernel"].rstrip("."), number, "prose")
     if ("srun " in text or "salloc " in text or "#SBATCH" in text) and (job := _SLURM.search(text)):
         asks = _ASKS_FOR_GPUS.search(job["rest"] or job["option"] or "")
