@@ -1,4 +1,4 @@
-"""Texts with the answers of commands: of `dkms status`, of a Python that was asked for torch, of rocminfo, of lspci."""
+"""Texts with the answers of commands: dkms, uname, a Python that was asked for torch, rocminfo, lspci."""
 
 from __future__ import annotations
 
@@ -32,3 +32,105 @@ def test_a_module_that_dkms_built_for_the_running_kernel_accuses_no_kernel() -> 
     both = f"$ uname -r\n6.14.0-33-generic\n{BUILT_FOR_33}nvidia/550.163.01, 6.8.0-60-generic, x86_64: installed\n"
     assert problems(f"{both}{NO_DRIVER}RTX 3070\n")[0] == "no-driver"
     assert not problems(f"$ uname -r\n6.14.0-35-generic\n{BUILT_FOR_33}RTX 3070\ntorch 2.8.0+cu128\n")
+
+
+# --- what a Python was asked -----------------------------------------------------------------------
+
+ASKED = 'python -c "import torch; print(torch.__version__, torch.cuda.is_available(), torch.cuda.get_arch_list())"'
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        (f"$ {ASKED}\n2.9.1+rocm6.4 False []\n", "2.9.1+rocm6.4"),
+        (f"$ rocminfo | grep gfx; echo $X; {ASKED}\n  Name:   gfx1031\n\n2.9.1+rocm6.4 False []\n", "2.9.1+rocm6.4"),
+        ("2.5.1+cpu False\n", "2.5.1+cpu"),
+        ("('2.5.1+cpu', False)\n", "2.5.1+cpu"),
+        ("2.5.1+cu124 12.4 False ['sm_50', 'sm_80']\n", "2.5.1+cu124"),
+        ('$ python -c "import torch; print(torch.__version__); print(torch.cuda.is_available())"\n2.5.1+cpu\nFalse\n',
+         "2.5.1+cpu"),
+    ],
+)  # fmt: skip
+def test_what_torch_printed_of_itself_is_read_with_or_without_the_command(text: str, version: str) -> None:
+    torch = machine(f"{text}RTX 3090\n").torch
+    assert torch is not None and torch.version == version
+    assert torch.trial.value is not None and torch.trial.value.device_count == 0
+
+
+def test_a_cpu_build_is_named_from_the_bare_answer() -> None:
+    assert problems("2.5.1+cpu None\nRTX 3090\n") == ["torch-cpu-only"]
+
+
+def test_a_prompt_that_is_asked_for_the_version_of_a_framework_answers_on_the_next_line() -> None:
+    found = machine(">>> import vllm\n>>> vllm.__version__\n'0.8.1'\nRTX 4070\n").environment.value
+    assert found is not None
+    assert ("vllm", "0.8.1") in [(one.name, one.version) for one in found.distributions.value or ()]
+
+
+# --- GPUs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        ("$ rocminfo | grep gfx\n  Name:                    gfx1031\n      Name:        amdgcn-amd-amdhsa--gfx1031\n"
+         "2.9.1+rocm6.4 True ['gfx1030', 'gfx1100']\n", ["gfx1031"]),
+        ("  Name:     gfx1100\n  Name:     gfx1100\n", ["gfx1100", "gfx1100"]),
+        ("# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic\n2.9.1+cpu False\n", ["sm_87"]),
+        ("Laptop: HP ZBook Ultra G1a, Ryzen AI Max+ 395, 128GB\ntorch 2.9.0+rocm6.4\n", ["gfx1151"]),
+        ("CPU: Ryzen 7 5700G\ntorch 2.9.0+rocm6.4\n", [None]),
+        ("CPU: Ryzen AI Max+ 395\nGPU: RTX 4090\n", ["sm_89"]),
+        ("GPU0: RTX 3090, GPU1: RX 6600, torch 2.8.0+cu128\n", ["sm_86", "gfx1032"]),
+    ],
+)  # fmt: skip
+def test_the_gpus_of_a_text(text: str, gpus: list[str | None]) -> None:
+    assert [gpu.arch.value for gpu in machine(text).gpus] == gpus
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("GPU: RTX 3070 driver 580.95.05 torch 2.8.0+cu128\n", "RTX 3070"),
+        ("GPU: RTX 5060 Ti  driver 575.64.03\n", "RTX 5060 Ti"),
+        ("GPU: NVIDIA GeForce RTX 4090 on Ubuntu 22.04 with CUDA 12.4\n", "NVIDIA GeForce RTX 4090"),
+        ("GPU0: RTX 3090, GPU1: RX 6600, torch 2.8.0+cu128\n", "RTX 3090"),
+        ("03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Navi 22 [Radeon RX 6700/6700 XT/"
+         "6750 XT / 6800M/6850M XT] (rev c1)\n", "AMD Navi 22 (Radeon RX 6700/6700 XT/6750 XT / 6800M/6850M XT)"),
+        ("01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [GeForce RTX 3090] (rev a1)\n",
+         "NVIDIA GeForce RTX 3090"),
+    ],
+)  # fmt: skip
+def test_a_name_ends_where_something_else_begins_and_is_no_more_exact_than_the_text(text: str, name: str) -> None:
+    assert machine(text).gpus[0].name == name
+
+
+def test_a_jetson_is_told_by_its_release_and_gets_its_own_wheels() -> None:
+    text = "# R36 (release), REVISION: 4.3, GCID: 1\nLinux o 5.15.148-tegra #1 SMP aarch64 GNU\n2.9.1+cpu False\n"
+    found = machine(text)
+    assert found.system.jetson.value is not None and found.system.jetson.value.l4t == "36.4.3"
+    assert not any("driver" in one or "module" in one for one in found.assumed)
+    assert problems(text) == ["torch-cpu-only"]
+
+
+# --- systems ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Fedora 43, kernel 6.17.1-300.fc43.x86_64\nRTX 4070\n", "Fedora 43"),
+        ("Ubuntu 24.04, nothing changed since yesterday!!\nRTX 4070\n", "Ubuntu 24.04"),
+        ("It works on Ubuntu 22.04 of a friend.\nRTX 4070\n", ""),
+        ("Ubuntu 22.04 here, Fedora 43 there\nRTX 4070\n", ""),
+        ("docker run --gpus all nvidia/cuda:12.4.1-base-ubuntu22.04\nRTX 4070\n", ""),
+    ],
+)
+def test_a_sentence_names_the_distribution_where_it_names_one(text: str, name: str) -> None:
+    os = machine(text).system.os.value
+    assert os is not None and os.name == name
+
+
+def test_of_windows_no_kernel_module_is_assumed() -> None:
+    found = machine("RTX 5070, driver 576.52, Windows 11\ntorch: 2.3.1+cu121\n")
+    assert not any("module" in one for one in found.assumed)
+    assert found.nvidia.module.value is not None and found.nvidia.module.value.flavour is None

@@ -44,7 +44,9 @@ def with_logged_state(machine: Machine) -> Machine:
             machine = _with_rival(machine, fault, source)
         if fault.kind in _REFUSED and "amd" not in fault.line:
             module = machine.nvidia.module.value
-            machine = without_module(machine, source, "the kernel refused the module", _installed_here(machine, module))
+            machine = without_module(
+                machine, source, "the kernel refused the module", _installed_here(machine, module)
+            )
     return machine
 
 
@@ -69,7 +71,11 @@ def _installed_here(machine: Machine, module: NvidiaModule | None) -> tuple[Inst
     """NVIDIA's module as it is installed for the running kernel."""
     kernel = machine.system.kernel.value or ""
     version, flavour = (module.version, module.flavour) if module else (None, None)
-    return (InstalledModule(name="nvidia", kernel=kernel, path=f"/lib/modules/{kernel}", version=version, flavour=flavour),)
+    return (
+        InstalledModule(
+            name="nvidia", kernel=kernel, path=f"/lib/modules/{kernel}", version=version, flavour=flavour
+        ),
+    )
 
 
 def without_module(machine: Machine, source: str, why: str, installed: tuple[InstalledModule, ...]) -> Machine:
@@ -83,8 +89,7 @@ def without_module(machine: Machine, source: str, why: str, installed: tuple[Ins
         proc_gpus=known((), source),
     )
     gpus = tuple(
-        replace(gpu, driver=absent(source, why), nodes=()) if gpu.vendor == "nvidia" else gpu
-        for gpu in machine.gpus
+        replace(gpu, driver=absent(source, why), nodes=()) if gpu.vendor == "nvidia" else gpu for gpu in machine.gpus
     )
     system = replace(machine.system, secure_boot=unknown("the description does not say", source))
     return replace(machine, nvidia=stack, gpus=gpus, system=system)

@@ -61,6 +61,11 @@ class AmdQuestions(Gpus):
             return None
         return any(re.search(rf"\b{re.escape(product)}\b", name) for product in target.official_products)
 
+    def is_for_computing(self, gfx: str) -> bool:
+        """Whether people buy all products with this target for computing: AMD supports every one of them."""
+        target = self.target(gfx)
+        return target is not None and target.official_from is not None and not target.official_products
+
     def rocm_driver_fits(self, user_space: str, driver: str) -> bool | None:
         """Whether a ROCm user space works on the kernel driver of another ROCm release; None: unknown. `driver` is a
         ROCm release ("6.2.4") or AMD's own driver number ("30.20")."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from gpudoctor.intake.described_log import without_module
-from gpudoctor.intake.text.facts import Facts
+from gpudoctor.intake.text.facts import Facts, Said
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import decided, decided_with
 from gpudoctor.machine import DkmsModule, known
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 _TREE = re.compile(
-    r"\s{0,8}(?P<name>nvidia(?:-open|-srv|-current(?:-open)?)?|amdgpu(?:-dkms)?)(?:/|, )(?P<version>\d[\w.:+~-]{1,40})"
+    r"\s{0,8}(?P<name>nvidia(?:-open|-srv|-current(?:-open)?)?|amdgpu(?:-dkms)?)(?:/|, )"
+    r"(?P<version>\d[\w.:+~-]{1,40})"
     r"(?:, (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,3}\S{0,80}), \w{3,10})?: (?P<status>added|built|installed|broken)\b"
 )
 _CAUSE = "nvidia-dkms-kernel-mismatch"
@@ -46,10 +47,7 @@ def read_dkms(lines: Iterable[Line], facts: Facts) -> None:
 def with_trees(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
     """The machine with its DKMS trees. NVIDIA's module is not loaded where none of them is built for the running
     kernel and a program says that it finds no driver."""
-    trees = tuple(
-        DkmsModule(*name.split(" "), status=_STATUSES[said.value], source=f"text, line {said.line}")
-        for name, said in decided_with(facts, "dkms ").items()
-    )
+    trees = tuple(_tree(name, said) for name, said in decided_with(facts, "dkms ").items())
     if not trees:
         return machine
     own = tuple(tree for tree in trees if tree.name.startswith("nvidia"))
@@ -64,6 +62,12 @@ def with_trees(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
     if built or decided(facts, "module nvidia") or not _finds_no_driver(facts, matrix):
         return machine
     return without_module(machine, own[0].source, "DKMS did not build the module for the running kernel", ())
+
+
+def _tree(described: str, said: Said) -> DkmsModule:
+    name, version, kernel = described.split(" ")
+    status = _STATUSES[said.value]
+    return DkmsModule(name=name, version=version, kernel=kernel, status=status, source=f"text, line {said.line}")
 
 
 def _finds_no_driver(facts: Facts, matrix: Matrix) -> bool:
