@@ -9,6 +9,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.installed_build import build_name
+from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
 from gpudoctor.machine import Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
@@ -19,6 +20,7 @@ from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
 from gpudoctor.situation.told import fix_of, told_circumstances
+from gpudoctor.situation.usable_gpus import why_busy
 
 _SHOWN, _AROUND = 200, 60
 _QUOTES = " `\"'\u2018\u2019\u201c\u201d"
@@ -119,7 +121,17 @@ _ASK_FOR_GPUS = Fix(
         ),
     ),
 )
+_END_OTHERS = Fix(
+    "End the programs that hold the GPU's memory",
+    (
+        Manual(
+            "`nvidia-smi` (AMD: `rocm-smi --showpids`) lists them; then run the program again. If it is the only one, "
+            "let it need less memory."
+        ),
+    ),
+)
 _GIVEN = {
+    BUSY: _END_OTHERS,
     _NO_GPU_GIVEN: _GIVE_GPUS,
     _NO_GPU_ASKED_FOR: _ASK_FOR_GPUS,
     "nvidia-uvm-missing": _GIVE_UVM,
@@ -199,6 +211,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     first = _EXTENSION if elsewhere else named
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
     causes = _by_place(situation, row, causes, vendor, text)
+    causes = tuple(slug for slug in causes if slug == first or not is_refuted(situation, slug))
     circumstances = tuple(
         one
         for one, said in told_circumstances(situation)
@@ -295,6 +308,7 @@ def _by_place(
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
     first += (_CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
     first += (_HIDDEN,) * _names_another_gpu(situation)
+    first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (_NO_GPU_ASKED_FOR,) * without_request(situation)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
         return tuple(sorted(causes, key=lambda slug: slug not in first))

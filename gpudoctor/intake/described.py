@@ -212,7 +212,7 @@ def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
             assumed = (f"the driver of Jetson Linux (its numbers are its own: --driver {driver} is not judged)",)
         running = tuple(gpu for gpu in gpus if _still_runs(matrix, version, gpu)) or gpus
         flavours = flavours_serving(matrix, running) if figures(version) >= _FIRST_OPEN else ()
-        if not flavours and figures(version) >= _FIRST_OPEN:
+        if running and not flavours and figures(version) >= _FIRST_OPEN:
             # No flavour drives them all: that of the newest GPU, which a person would not leave out.
             newest = max(running, key=lambda gpu: capability(gpu.arch.value) or ())
             flavours = flavours_serving(matrix, (newest,))
