@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from gpudoctor.intake.described import described_machine
+from gpudoctor.intake.description import Description
+from gpudoctor.machine import Machine
+from tests.support.check_cases import matrix
 from tests.support.judged_texts import machine, problems
+from tests.support.pasted import WARNING
 
 NO_DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
 BUILT_FOR_33 = "nvidia/550.163.01, 6.14.0-33-generic, x86_64: installed\n"
@@ -134,3 +139,35 @@ def test_of_windows_no_kernel_module_is_assumed() -> None:
     found = machine("RTX 5070, driver 576.52, Windows 11\ntorch: 2.3.1+cu121\n")
     assert not any("module" in one for one in found.assumed)
     assert found.nvidia.module.value is not None and found.nvidia.module.value.flavour is None
+
+
+# --- beside options --------------------------------------------------------------------------------
+
+
+def with_options(text: str, **options: str) -> Machine:
+    return described_machine(machine(text), Description(**options), matrix())
+
+
+def test_what_is_described_beside_a_text_replaces_only_what_was_assumed() -> None:
+    found = with_options(WARNING.replace("python3.12", "python3.10"), torch="2.9.1+cu128", driver="575.57.08")
+    assert found.environment.value is not None and found.environment.value.python.value == "3.10"
+    assert not any("torch" in one or "driver" in one or "module" in one for one in found.assumed)
+    assert found.pasted is not None and not found.pasted.unsaid
+    assert "kernel" in found.assumed
+
+
+def test_a_python_that_only_the_described_torch_suggests_is_assumed() -> None:
+    found = with_options("RTX 3090\ntorch 2.8.0+cu128\n", torch="2.7.1+cu126")
+    assert any(one.startswith("Python 3.") for one in found.assumed)
+
+
+# --- several machines ------------------------------------------------------------------------------
+
+
+def test_a_text_with_two_issues_is_cut_before_the_second_gpu() -> None:
+    smi = "| NVIDIA-SMI 575.57.08      Driver Version: 575.57.08      CUDA Version: 12.9     |\n"
+    row = "|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0  On |                  Off |\n"
+    error = "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`\n"
+    found = machine(f"{error}\n{smi}{row}torch 2.7.1+cu128\n\ntorch==2.7.0+cu128\ngpu: NVIDIA GeForce RTX 5080\n")
+    assert [gpu.arch.value for gpu in found.gpus] == ["sm_89"]
+    assert found.pasted is not None and found.pasted.machines[0] == "NVIDIA GeForce RTX 4090 (lines 1 to 7)"

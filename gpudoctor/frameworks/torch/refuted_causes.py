@@ -30,7 +30,9 @@ def _driver_serves(situation: Situation) -> bool:
     if torch is None or not torch.cuda or not torch.cuda[:1].isdecimal() or _assumed(situation, _ASSUMED_DRIVER):
         return False
     refused = any("driver-too-old" in refusals(situation, gpu) for gpu in gpus)
-    return not refused and not _assumed(situation, _ASSUMED_BUILD) and driver_verdict(situation, torch.cuda) == "serves"
+    return (
+        not refused and not _assumed(situation, _ASSUMED_BUILD) and driver_verdict(situation, torch.cuda) == "serves"
+    )
 
 
 def _has_code(situation: Situation) -> bool:

@@ -328,6 +328,7 @@ def _sees_no_gpu(facts: Facts) -> bool:
 
 def _with_environment(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
     environment = empty_environment()
+    environment = replace(environment, python=known(environment.python.value or "", _ASSUMED))
     torch, assumed = pasted_torch(facts, machine, matrix)
     available = decided(facts, "available")
     ours = len(machine.gpus)
