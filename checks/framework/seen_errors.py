@@ -125,8 +125,8 @@ _END_OTHERS = Fix(
     "End the programs that hold the GPU's memory",
     (
         Manual(
-            "`nvidia-smi` (AMD: `rocm-smi --showpids`) lists them; then run the program again. If it is the only one, "
-            "let it need less memory."
+            "`nvidia-smi` (AMD: `rocm-smi --showpids`) lists them; then run the program again. If it is the only "
+            "one, let it need less memory."
         ),
     ),
 )
