@@ -167,7 +167,7 @@ def error_seen(situation: Situation) -> Verdicts:
         elif row.slug == BUSY:
             yield NotJudged(why=row.meaning, matters=True)
         elif row.of_program:
-            yield _about_the_program(row, text, situation.machine.source_of_error(text))
+            yield _about_the_program(situation, row, text)
         elif _lacks_no_code(situation, row):
             why = f"{_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
             yield NotJudged(why=f"{why}. What decides: {row.ask}", matters=True)
@@ -350,15 +350,19 @@ def _ranked(ask: str, causes: tuple[str, ...]) -> str:
     return f" Possible causes, most likely first: {', '.join(causes[:_NAMED])}. What decides: {sentence(ask)}"
 
 
-def _about_the_program(row: ErrorPattern, text: str, source: str) -> Finding:
+def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Finding:
+    gpus = situation.machine.gpus
+    of_apu = bool(row.apu and gpus) and all(gpu.vendor == "amd" and gpu.integrated for gpu in gpus)
+    more = row.apu if of_apu else "That alone is no fault of the machine."
+    fix = Fix("Give the GPU more memory", (Manual(row.apu),)) if of_apu else None
     return Finding(
         severity="note",
-        message=f"{sentence(_line(text))} It means: {row.meaning}. That alone is no fault of the machine.",
+        message=f"{sentence(_line(text))} It means: {row.meaning}. {more}",
         saw=_line(text),
         subject="a program",
         confidence="likely",
-        evidence=(Evidence("error", _line(text), source),),
-        fixes=(Fix("Change the program", (Manual(row.workaround),)),),
+        evidence=(Evidence("error", _line(text), situation.machine.source_of_error(text)),),
+        fixes=(fix or Fix("Change the program", (Manual(row.workaround),)),),
         refs=tuple(ref.strip() for ref in row.source.split(";")),
     )
 

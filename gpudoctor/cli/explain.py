@@ -172,12 +172,24 @@ def message_explained(message: Message, titles: dict[str, str]) -> str:
     return "\n\n".join(parts)
 
 
+_ORDINARY = frozenset((
+    "after", "and", "another", "back", "both", "build", "built", "down", "each", "failed", "fails", "for", "found",
+    "from", "known", "needed", "not", "off", "older", "only", "other", "run", "second", "seen", "several", "than",
+    "too", "two", "with", "without",
+))  # fmt: skip
+"""Words of slugs that are in any text."""
+_ALIKE = 0.25
+"""The weight of one word that four checks have."""
+
+
 def _unknown(text: str, suite: Suite[Situation]) -> str:
-    """A text for an unknown message, with the checks whose names share most with it: a rare word weighs more."""
+    """A text for an unknown message, with the checks whose names share most with it: a rare word weighs more, and one
+    that many names have, or that names nothing, is chance."""
     having = Counter(word for check in suite for word in _words(check.slug))
-    words = _words(text) & having.keys()
+    words = (_words(text) & having.keys()) - _ORDINARY
     shared = {check: sum(1 / having[word] for word in words & _words(check.slug)) for check in suite}
-    near = sorted((check for check in suite if shared[check]), key=lambda check: -shared[check])[:3]
+    telling = (check for check in suite if shared[check] >= _ALIKE or len(words & _words(check.slug)) > 1)
+    near = sorted(telling, key=lambda check: -shared[check])[:3]
     lines = ["gpudoctor knows no error message in this text."]
     if near:
         lines += ["The nearest problems that it checks for:", *(f"  {check.slug}: {check.title}" for check in near)]
