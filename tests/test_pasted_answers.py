@@ -8,7 +8,7 @@ from gpudoctor.intake.described import described_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.machine import Machine
 from tests.support.check_cases import matrix
-from tests.support.judged_texts import machine, problems
+from tests.support.judged_texts import judgement, machine, problems
 from tests.support.pasted import WARNING
 
 NO_DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
@@ -70,6 +70,25 @@ def test_a_prompt_that_is_asked_for_the_version_of_a_framework_answers_on_the_ne
     found = machine(">>> import vllm\n>>> vllm.__version__\n'0.8.1'\nRTX 4070\n").environment.value
     assert found is not None
     assert ("vllm", "0.8.1") in [(one.name, one.version) for one in found.distributions.value or ()]
+
+
+@pytest.mark.parametrize(
+    "line", ["torch==2.7.0+cu128 torchvision==0.20.1", "torch 2.7.0+cu128, torchvision 0.20.1",
+             "torch 2.7.0+cu128 and torchvision 0.20.1"],
+)  # fmt: skip
+def test_several_packages_in_one_line_are_read_and_the_fix_is_a_command(line: str) -> None:
+    found = judgement(f"RuntimeError: operator torchvision::nms does not exist\n{line}\ngpu: RTX 5080\n").findings[0]
+    assert found.slug == "torchvision-mismatch" and found.saw == "torchvision 0.20.1"
+    assert "specifier='==0.22.0'" in str(found.fixes[0]) and "local='cu128'" in str(found.fixes[0])
+
+
+def test_the_companion_of_a_known_torch_is_named_exactly_though_nobody_named_the_wrong_one() -> None:
+    text = "RuntimeError: operator torchvision::nms does not exist\ntorch 2.7.0+cu128\ngpu: RTX 5080\n"
+    assert "specifier='==0.22.0'" in str(judgement(text).findings[0].fixes[0])
+
+
+def test_a_command_that_asks_for_packages_does_not_say_that_they_are_there() -> None:
+    assert machine("pip install torch==2.7.0 torchvision==0.20.1\ngpu: RTX 5080\n").installed("torchvision") is None
 
 
 # --- GPUs ------------------------------------------------------------------------------------------
