@@ -138,7 +138,9 @@ def _tell_messages(text: str, messages: tuple[Message, ...], suite: Suite[Situat
         _print_markdown(cause_explained(text, messages, titles_of(suite)))
     elif messages:
         titles = titles_of(suite)
-        _print_markdown("\n\n".join(message_explained(message, titles) for message in messages))
+        lines = Counter(message.number for message in messages)
+        told = (message_explained(one, titles, of_vendor=lines[one.number] > 1) for one in messages)
+        _print_markdown("\n\n".join(told))
     else:
         click.echo(_unknown(text, suite))
     return 0 if messages else _UNKNOWN
@@ -156,9 +158,11 @@ def cause_explained(slug: str, messages: tuple[Message, ...], titles: dict[str, 
     return "\n\n".join([f"# {slug}", titles.get(slug, ""), "## Messages with this cause", listed, more])
 
 
-def message_explained(message: Message, titles: dict[str, str]) -> str:
-    """A message in Markdown: what it means, its causes, what decides, what helps."""
-    parts = [f"# {message.id}", f"    {printable(message.line)[:_LINE]}", f"It means: {message.meaning}."]
+def message_explained(message: Message, titles: dict[str, str], *, of_vendor: bool = False) -> str:
+    """A message in Markdown: what it means, its causes, what decides, what helps; with `of_vendor` also whose GPUs
+    print it."""
+    whose = _WHOSE.get(message.vendor, "") if of_vendor else ""
+    parts = [f"# {message.id}{whose}", f"    {printable(message.line)[:_LINE]}", f"It means: {message.meaning}."]
     if message.causes:
         heading = "Possible causes, most likely first" if len(message.causes) > 1 else "The cause"
         causes = "\n".join(
@@ -201,6 +205,8 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"[a-z0-9]{3,}", text.lower()))
 
 
+_WHOSE = {"nvidia": " (NVIDIA GPUs)", "amd": " (AMD GPUs)"}
+"""By vendor, where one line means something else on each vendor's GPUs."""
 OTHER_CAUSES = {
     "c-compiler-missing": "There is no C or C++ compiler, which Triton and torch.compile need.",
     "cuda-toolkit-mismatch": "The CUDA toolkit does not match torch, the GPU or the compiler.",
