@@ -33,10 +33,30 @@ def test_a_module_that_dkms_built_for_another_kernel_only_is_why_no_driver_answe
     assert problems(text)[0] == "nvidia-dkms-kernel-mismatch"
 
 
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("RuntimeError: No CUDA GPUs are available\nRTX 3070\nnvidia/550.163.01: added\n",
+         "nvidia-dkms-kernel-mismatch"),
+        ("torch 2.8.0+cu128\ntorch.cuda.is_available() -> False\nRTX 3070\nnvidia/550.163.01: added\n",
+         "nvidia-dkms-kernel-mismatch"),
+        ("ROCk module is NOT loaded, possibly no GPU devices\nRX 7900 XTX\n"
+         "amdgpu/6.8.5-2041575.22.04, 6.8.0-40-generic, x86_64: installed\n", "amd-dkms-kernel-mismatch"),
+    ],
+)  # fmt: skip
+def test_so_is_one_where_a_program_finds_no_gpu(text: str, first: str) -> None:
+    assert problems(f"$ uname -r\n6.8.0-45-generic\n{text}")[0] == first
+
+
 def test_a_module_that_dkms_built_for_the_running_kernel_accuses_no_kernel() -> None:
     both = f"$ uname -r\n6.14.0-33-generic\n{BUILT_FOR_33}nvidia/550.163.01, 6.8.0-60-generic, x86_64: installed\n"
     assert problems(f"{both}{NO_DRIVER}RTX 3070\n")[0] == "no-driver"
     assert not problems(f"$ uname -r\n6.14.0-35-generic\n{BUILT_FOR_33}RTX 3070\ntorch 2.8.0+cu128\n")
+
+
+def test_a_driver_whose_tool_lists_the_gpu_is_loaded_whatever_dkms_says() -> None:
+    text = f"$ uname -r\n6.14.0-35-generic\n{BUILT_FOR_33}GPU 0: NVIDIA GeForce RTX 3070 (UUID: GPU-1)\n"
+    assert problems(f"{text}2.5.1+cpu False\n") == ["torch-cpu-only"]
 
 
 # --- what a Python was asked -----------------------------------------------------------------------

@@ -12,10 +12,10 @@ from gpudoctor.intake.described_log import without_module
 from gpudoctor.intake.text.facts import Facts, Said
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import decided, decided_with
-from gpudoctor.machine import DkmsModule, known
+from gpudoctor.machine import DkmsModule, absent, known, unknown
 
 if TYPE_CHECKING:
-    from gpudoctor.machine import Machine
+    from gpudoctor.machine import Machine, Vendor
     from gpudoctor.matrix.questions import Matrix
 
 _TREE = re.compile(
@@ -23,7 +23,9 @@ _TREE = re.compile(
     r"(?P<version>\d[\w.:+~-]{1,40})"
     r"(?:, (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,3}\S{0,80}), \w{3,10})?: (?P<status>added|built|installed|broken)\b"
 )
-_CAUSE = "nvidia-dkms-kernel-mismatch"
+_CAUSES = ("nvidia-dkms-kernel-mismatch", "amd-dkms-kernel-mismatch", "amd-kfd-missing", "no-driver")
+"""Causes of messages that a driver which is not loaded brings about."""
+_WHY = "DKMS did not build the module for the running kernel"
 _STATUSES: dict[str, Literal["added", "built", "installed", "broken"]] = {
     "added": "added",
     "built": "built",
@@ -45,31 +47,46 @@ def read_dkms(lines: Iterable[Line], facts: Facts) -> None:
 
 
 def with_trees(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
-    """The machine with its DKMS trees. NVIDIA's module is not loaded where none of them is built for the running
-    kernel and a program says that it finds no driver."""
-    trees = tuple(_tree(name, said) for name, said in decided_with(facts, "dkms ").items())
-    if not trees:
-        return machine
-    own = tuple(tree for tree in trees if tree.name.startswith("nvidia"))
-    others = tuple(tree for tree in trees if tree not in own)
-    if others:
-        machine = replace(machine, amd=replace(machine.amd, dkms=known(others, others[0].source)))
-    if not own:
-        return machine
-    machine = replace(machine, nvidia=replace(machine.nvidia, dkms=known(own, own[0].source)))
+    """The machine with its DKMS trees. A driver whose module none of them has built for the running kernel does not
+    work where a program says that it finds none."""
+    trees = [_tree(name, said) for name, said in decided_with(facts, "dkms ").items()]
+    nvidia = tuple(tree for tree in trees if tree.name.startswith("nvidia"))
+    amd = tuple(tree for tree in trees if tree not in nvidia)
+    if nvidia:
+        machine = replace(machine, nvidia=replace(machine.nvidia, dkms=known(nvidia, nvidia[0].source)))
+        if (
+            _is_unbuilt(nvidia, facts)
+            and not decided(facts, "module nvidia")
+            and _finds_none(facts, "nvidia", matrix)
+        ):
+            machine = without_module(machine, nvidia[0].source, _WHY, ())
+    if amd:
+        stack = replace(machine.amd, dkms=known(amd, amd[0].source))
+        if _is_unbuilt(amd, facts) and _finds_none(facts, "amd", matrix):
+            stack = replace(stack, kfd=absent(amd[0].source, _WHY), topology=unknown(_WHY))
+            gpus = (replace(gpu, kfd_node=None) if gpu.vendor == "amd" else gpu for gpu in machine.gpus)
+            machine = replace(machine, gpus=tuple(gpus))
+        machine = replace(machine, amd=stack)
+    return machine
+
+
+def _is_unbuilt(trees: tuple[DkmsModule, ...], facts: Facts) -> bool:
     kernel = decided(facts, "kernel")
-    built = kernel is None or any(tree.kernel == kernel.value and tree.status == "installed" for tree in own)
-    if built or decided(facts, "module nvidia") or not _finds_no_driver(facts, matrix):
-        return machine
-    return without_module(machine, own[0].source, "DKMS did not build the module for the running kernel", ())
+    return kernel is not None and not any(
+        tree.kernel == kernel.value and tree.status == "installed" for tree in trees
+    )
+
+
+def _finds_none(facts: Facts, vendor: Vendor, matrix: Matrix) -> bool:
+    if (facts.smi and facts.smi[0].devices) or (facts.hsa and facts.hsa[0].lists_gpu):
+        return False  # the driver's own tool lists them
+    available = decided(facts, "available")
+    rows = (matrix.cause_seen(line.text, vendor) for line in facts.errors)
+    causes = {slug for row in rows if row for slug in (row.slug, *row.also)}
+    return not causes.isdisjoint(_CAUSES) or bool(available and available.value == "False")
 
 
 def _tree(described: str, said: Said) -> DkmsModule:
     name, version, kernel = described.split(" ")
     status = _STATUSES[said.value]
     return DkmsModule(name=name, version=version, kernel=kernel, status=status, source=f"text, line {said.line}")
-
-
-def _finds_no_driver(facts: Facts, matrix: Matrix) -> bool:
-    rows = (matrix.cause_seen(line.text, "nvidia") for line in facts.errors)
-    return any(row is not None and _CAUSE in (row.slug, *row.also) for row in rows)
