@@ -59,6 +59,17 @@ def test_near_checks_are_offered_for_an_unknown_text():
     assert "driver-lib-mismatch" in gpudoctor("explain", "there is some mismatch of my driver").stdout
 
 
+def test_a_line_that_means_two_things_says_on_whose_gpus():
+    told = gpudoctor("explain", "RuntimeError: CUDA error: an illegal memory access was encountered").stdout
+    assert told.startswith("# cuda-illegal-address (NVIDIA GPUs)") and "# illegal-address (AMD GPUs)" in told
+    assert gpudoctor("explain", "HIP error: an illegal memory access").stdout.startswith("# illegal-address\n")
+
+
+def test_words_that_any_text_has_offer_nothing():
+    told = gpudoctor("explain", "the flux capacitor needed by cuda is known to build after two runs").stdout
+    assert "nearest" not in told
+
+
 def test_a_rare_word_of_an_unknown_text_weighs_more_than_common_ones():
     told = gpudoctor("explain", "torch sees no GPU in WSL").stdout
     assert told.splitlines()[2].startswith("  wsl-driver:") and "torch-no-arch-for-gpu" not in told

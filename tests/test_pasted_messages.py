@@ -544,3 +544,24 @@ def test_a_variable_that_is_expected_is_not_set() -> None:
 )
 def test_a_form_that_asks_for_the_vendor_hides_no_gpu(text: str, name: str) -> None:
     assert [gpu.name.removeprefix("GeForce ") for gpu in read_text(text.encode(), matrix()).gpus] == [name]
+
+
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        ("  - nothing provides __cuda needed by pytorch-2.5.1-cuda126_py311_300", "no-driver"),
+        ("  - feature:/linux-64::__cuda==11.4=0", "driver-too-old"),
+        ("  - feature:|@/linux-64::__cuda==11.4=0", "driver-too-old"),
+        ("__cuda =* *, which is missing on the system;", "no-driver"),
+    ],
+)
+def test_what_conda_says_of_the_driver_is_known(line: str, first: str) -> None:
+    assert problems(f"{line}\nRTX 3090\n")[0] == first
+
+
+def test_more_memory_for_an_integrated_gpu_comes_from_the_system() -> None:
+    full = "HIP out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.49 GiB\n"
+    apu = next(one for one in judgement(f"{full}Radeon 8060S\n").findings if one.id == "GPD442")
+    card = next(one for one in judgement(f"{full}RX 7900 XTX\n").findings if one.id == "GPD442")
+    assert "ttm.pages_limit" in apu.message and apu.fixes[0].title == "Give the GPU more memory"
+    assert "ttm" not in card.message and "End other programs" in str(card.fixes[0])

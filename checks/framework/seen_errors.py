@@ -9,6 +9,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.installed_build import build_name
+from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
 from gpudoctor.machine import Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
@@ -19,6 +20,7 @@ from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
 from gpudoctor.situation.told import fix_of, told_circumstances
+from gpudoctor.situation.usable_gpus import why_busy
 
 _SHOWN, _AROUND = 200, 60
 _QUOTES = " `\"'\u2018\u2019\u201c\u201d"
@@ -119,7 +121,17 @@ _ASK_FOR_GPUS = Fix(
         ),
     ),
 )
+_END_OTHERS = Fix(
+    "End the programs that hold the GPU's memory",
+    (
+        Manual(
+            "`nvidia-smi` (AMD: `rocm-smi --showpids`) lists them; then run the program again. If it is the only "
+            "one, let it need less memory."
+        ),
+    ),
+)
 _GIVEN = {
+    BUSY: _END_OTHERS,
     _NO_GPU_GIVEN: _GIVE_GPUS,
     _NO_GPU_ASKED_FOR: _ASK_FOR_GPUS,
     "nvidia-uvm-missing": _GIVE_UVM,
@@ -155,7 +167,7 @@ def error_seen(situation: Situation) -> Verdicts:
         elif row.slug == BUSY:
             yield NotJudged(why=row.meaning, matters=True)
         elif row.of_program:
-            yield _about_the_program(row, text, situation.machine.source_of_error(text))
+            yield _about_the_program(situation, row, text)
         elif _lacks_no_code(situation, row):
             why = f"{_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
             yield NotJudged(why=f"{why}. What decides: {row.ask}", matters=True)
@@ -199,6 +211,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     first = _EXTENSION if elsewhere else named
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
     causes = _by_place(situation, row, causes, vendor, text)
+    causes = tuple(slug for slug in causes if slug == first or not is_refuted(situation, slug))
     circumstances = tuple(
         one
         for one, said in told_circumstances(situation)
@@ -295,6 +308,7 @@ def _by_place(
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
     first += (_CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
     first += (_HIDDEN,) * _names_another_gpu(situation)
+    first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (_NO_GPU_ASKED_FOR,) * without_request(situation)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
         return tuple(sorted(causes, key=lambda slug: slug not in first))
@@ -336,15 +350,19 @@ def _ranked(ask: str, causes: tuple[str, ...]) -> str:
     return f" Possible causes, most likely first: {', '.join(causes[:_NAMED])}. What decides: {sentence(ask)}"
 
 
-def _about_the_program(row: ErrorPattern, text: str, source: str) -> Finding:
+def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Finding:
+    gpus = situation.machine.gpus
+    of_apu = bool(row.apu and gpus) and all(gpu.vendor == "amd" and gpu.integrated for gpu in gpus)
+    more = row.apu if of_apu else "That alone is no fault of the machine."
+    fix = Fix("Give the GPU more memory", (Manual(row.apu),)) if of_apu else None
     return Finding(
         severity="note",
-        message=f"{sentence(_line(text))} It means: {row.meaning}. That alone is no fault of the machine.",
+        message=f"{sentence(_line(text))} It means: {row.meaning}. {more}",
         saw=_line(text),
         subject="a program",
         confidence="likely",
-        evidence=(Evidence("error", _line(text), source),),
-        fixes=(Fix("Change the program", (Manual(row.workaround),)),),
+        evidence=(Evidence("error", _line(text), situation.machine.source_of_error(text)),),
+        fixes=(fix or Fix("Change the program", (Manual(row.workaround),)),),
         refs=tuple(ref.strip() for ref in row.source.split(";")),
     )
 

@@ -138,7 +138,9 @@ def _tell_messages(text: str, messages: tuple[Message, ...], suite: Suite[Situat
         _print_markdown(cause_explained(text, messages, titles_of(suite)))
     elif messages:
         titles = titles_of(suite)
-        _print_markdown("\n\n".join(message_explained(message, titles) for message in messages))
+        lines = Counter(message.number for message in messages)
+        told = (message_explained(one, titles, of_vendor=lines[one.number] > 1) for one in messages)
+        _print_markdown("\n\n".join(told))
     else:
         click.echo(_unknown(text, suite))
     return 0 if messages else _UNKNOWN
@@ -156,9 +158,11 @@ def cause_explained(slug: str, messages: tuple[Message, ...], titles: dict[str, 
     return "\n\n".join([f"# {slug}", titles.get(slug, ""), "## Messages with this cause", listed, more])
 
 
-def message_explained(message: Message, titles: dict[str, str]) -> str:
-    """A message in Markdown: what it means, its causes, what decides, what helps."""
-    parts = [f"# {message.id}", f"    {printable(message.line)[:_LINE]}", f"It means: {message.meaning}."]
+def message_explained(message: Message, titles: dict[str, str], *, of_vendor: bool = False) -> str:
+    """A message in Markdown: what it means, its causes, what decides, what helps; with `of_vendor` also whose GPUs
+    print it."""
+    whose = _WHOSE.get(message.vendor, "") if of_vendor else ""
+    parts = [f"# {message.id}{whose}", f"    {printable(message.line)[:_LINE]}", f"It means: {message.meaning}."]
     if message.causes:
         heading = "Possible causes, most likely first" if len(message.causes) > 1 else "The cause"
         causes = "\n".join(
@@ -172,12 +176,24 @@ def message_explained(message: Message, titles: dict[str, str]) -> str:
     return "\n\n".join(parts)
 
 
+_ORDINARY = frozenset((
+    "after", "and", "another", "back", "both", "build", "built", "down", "each", "failed", "fails", "for", "found",
+    "from", "known", "needed", "not", "off", "older", "only", "other", "run", "second", "seen", "several", "than",
+    "too", "two", "with", "without",
+))  # fmt: skip
+"""Words of slugs that are in any text."""
+_ALIKE = 0.25
+"""The weight of one word that four checks have."""
+
+
 def _unknown(text: str, suite: Suite[Situation]) -> str:
-    """A text for an unknown message, with the checks whose names share most with it: a rare word weighs more."""
+    """A text for an unknown message, with the checks whose names share most with it: a rare word weighs more, and one
+    that many names have, or that names nothing, is chance."""
     having = Counter(word for check in suite for word in _words(check.slug))
-    words = _words(text) & having.keys()
+    words = (_words(text) & having.keys()) - _ORDINARY
     shared = {check: sum(1 / having[word] for word in words & _words(check.slug)) for check in suite}
-    near = sorted((check for check in suite if shared[check]), key=lambda check: -shared[check])[:3]
+    telling = (check for check in suite if shared[check] >= _ALIKE or len(words & _words(check.slug)) > 1)
+    near = sorted(telling, key=lambda check: -shared[check])[:3]
     lines = ["gpudoctor knows no error message in this text."]
     if near:
         lines += ["The nearest problems that it checks for:", *(f"  {check.slug}: {check.title}" for check in near)]
@@ -189,6 +205,8 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"[a-z0-9]{3,}", text.lower()))
 
 
+_WHOSE = {"nvidia": " (NVIDIA GPUs)", "amd": " (AMD GPUs)"}
+"""By vendor, where one line means something else on each vendor's GPUs."""
 OTHER_CAUSES = {
     "c-compiler-missing": "There is no C or C++ compiler, which Triton and torch.compile need.",
     "cuda-toolkit-mismatch": "The CUDA toolkit does not match torch, the GPU or the compiler.",

@@ -38,6 +38,7 @@ from gpudoctor.machine import (
     Machine,
     NvidiaStack,
     Os,
+    PastedText,
     PythonEnvironment,
     System,
     absent,
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
 _FIRST_OPEN = (515,)
 """The driver branch with the first open kernel modules."""
 
+_ASSUMED = "assumed"
+"""The source of what a text leaves open."""
 _IMPORT_ERROR = (
     r"(ImportError|OSError|ModuleNotFoundError)\b.*(torch|lib(c10|cu|nccl|nv|hsa|amdhip|roc|hip|MIOpen)\w*)"
 )
@@ -121,6 +124,7 @@ def described_machine(machine: Machine, description: Description, matrix: Matrix
 
     Raises InputError for a GPU, version or name that means nothing or more than one thing.
     """
+    machine = replace(machine, assumed=_still_assumed(machine.assumed, description))
     machine = replace(machine, system=described_system(machine.system, description, matrix))
     if description.os and machine.system.os.value and not matrix.distribution_named(machine.system.os.value.id):
         machine = replace(machine, assumed=(*machine.assumed, f"nothing of {description.os}, which is not known"))
@@ -139,6 +143,8 @@ def described_machine(machine: Machine, description: Description, matrix: Matrix
         from gpudoctor.intake.described_log import with_logged_state
 
         machine = with_logged_state(machine)
+    if machine.pasted:
+        machine = replace(machine, pasted=_with_answers(machine.pasted, description))
     return _with_errors(machine, description.errors)
 
 
@@ -151,6 +157,25 @@ def _check_log_is_of_here(machine: Machine, description: Description) -> None:
         f"--kernel-log {path}: its lines are about a GPU, and none is here. `gpudoctor check --from {path}` judges "
         "the machine that wrote it; --gpu says which GPU that has"
     )
+
+
+def _with_answers(text: PastedText, description: Description) -> PastedText:
+    """The text, of which the description answers what it left open."""
+    gpus = bool(description.gpus)
+    told = {"GPU": gpus, "GPU's exact name": gpus, "driver": description.driver, "torch": description.torch}
+    return replace(text, unsaid=tuple(one for one in text.unsaid if not told[one]))
+
+
+def _still_assumed(assumed: tuple[str, ...], description: Description) -> tuple[str, ...]:
+    """What is assumed of the machine, without that in whose place something is described."""
+    described = {
+        r"kernel$": description.kernel,
+        r"NVIDIA driver |amdgpu driver|.* kernel modules?\b": description.driver or description.gpus,
+        r"Python ": description.python_version or description.torch,
+        r".*\btorch\b": description.torch,
+    }
+    gone = [pattern for pattern, given in described.items() if given]
+    return tuple(one for one in assumed if not any(re.match(pattern, one) for pattern in gone))
 
 
 # --- GPUs and drivers -------------------------------------------------------------------------------
@@ -301,9 +326,11 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
         # The package index's wheel has the local part in torch.__version__ alone: no index installs it by that name.
         version = public_version(torch.version) if torch.origin == "pypi" else torch.version
         packages = (Distribution("torch", version, path=SOURCE), *packages)
-        if probed is None or probed.source == SOURCE:
+        if environment.python.source in (SOURCE, _ASSUMED):
             python = python_for(torch, matrix, machine.system.platform)
-            environment = replace(environment, python=known(python, SOURCE))
+            if environment.python.source == _ASSUMED and not description.python_version:
+                assumed += (f"Python {python}",)
+            environment = replace(environment, python=known(python, environment.python.source))
     if description.python_version:
         environment = replace(environment, python=known(python_of(description.python_version), SOURCE))
     if packages:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gpudoctor.finding import ModuleFlavour
-from gpudoctor.machine import Gpu, InstalledModule, LogFault, Machine, absent, known, unknown
+from gpudoctor.machine import Gpu, InstalledModule, LogFault, Machine, NvidiaModule, absent, known, unknown
 from gpudoctor.situation.kernel_log import lines_about
 
 _FLAVOURS: dict[str, ModuleFlavour] = {
@@ -43,7 +43,10 @@ def with_logged_state(machine: Machine) -> Machine:
         if fault.kind == _RIVAL:
             machine = _with_rival(machine, fault, source)
         if fault.kind in _REFUSED and "amd" not in fault.line:
-            machine = _without_module(machine, source)
+            module = machine.nvidia.module.value
+            machine = without_module(
+                machine, source, "the kernel refused the module", _installed_here(machine, module)
+            )
     return machine
 
 
@@ -64,30 +67,29 @@ def _with_rival(machine: Machine, fault: LogFault, source: str) -> Machine:
     return replace(machine, gpus=gpus)
 
 
-def _without_module(machine: Machine, source: str) -> Machine:
-    """NVIDIA's module is installed for this kernel, and is not loaded."""
-    stack, kernel = machine.nvidia, machine.system.kernel.value or ""
-    module = stack.module.value
-    installed = InstalledModule(
-        name="nvidia",
-        kernel=kernel,
-        path=f"/lib/modules/{kernel}",
-        version=module.version if module else None,
-        flavour=module.flavour if module else None,
+def _installed_here(machine: Machine, module: NvidiaModule | None) -> tuple[InstalledModule, ...]:
+    """NVIDIA's module as it is installed for the running kernel."""
+    kernel = machine.system.kernel.value or ""
+    version, flavour = (module.version, module.flavour) if module else (None, None)
+    return (
+        InstalledModule(
+            name="nvidia", kernel=kernel, path=f"/lib/modules/{kernel}", version=version, flavour=flavour
+        ),
     )
+
+
+def without_module(machine: Machine, source: str, why: str, installed: tuple[InstalledModule, ...]) -> Machine:
+    """The machine on which NVIDIA's module is not loaded; `installed` are those for the running kernel."""
     stack = replace(
-        stack,
-        module=absent(source, "the kernel refused it"),
+        machine.nvidia,
+        module=absent(source, why),
         modules_loaded=known((), source),
-        modules_installed=known((installed,), source),
+        modules_installed=known(installed, source),
         nodes=known((), source),
         proc_gpus=known((), source),
     )
     gpus = tuple(
-        replace(gpu, driver=absent(source, "the kernel refused the module"), nodes=())
-        if gpu.vendor == "nvidia"
-        else gpu
-        for gpu in machine.gpus
+        replace(gpu, driver=absent(source, why), nodes=()) if gpu.vendor == "nvidia" else gpu for gpu in machine.gpus
     )
     system = replace(machine.system, secure_boot=unknown("the description does not say", source))
     return replace(machine, nvidia=stack, gpus=gpus, system=system)

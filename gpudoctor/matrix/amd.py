@@ -61,6 +61,19 @@ class AmdQuestions(Gpus):
             return None
         return any(re.search(rf"\b{re.escape(product)}\b", name) for product in target.official_products)
 
+    def is_for_computing(self, gfx: str) -> bool:
+        """Whether people buy all products with this target for computing: AMD supports every one of them."""
+        target = self.target(gfx)
+        return target is not None and target.official_from is not None and not target.official_products
+
+    def last_rocblas(self, gfx: str) -> str | None:
+        """The last ROCm whose rocBLAS has kernels for a target, "" if none had; None: the newest has, or may have."""
+        rows = sorted((row for row in self.tables.rocm_blas if row.rocblas), key=lambda row: figures(row.rocm))
+        having = [row for row in rows if gfx in (*(row.rocblas or ()), *row.rocblas_open)]
+        if not having:
+            return ""
+        return None if having[-1] is rows[-1] else having[-1].rocm
+
     def rocm_driver_fits(self, user_space: str, driver: str) -> bool | None:
         """Whether a ROCm user space works on the kernel driver of another ROCm release; None: unknown. `driver` is a
         ROCm release ("6.2.4") or AMD's own driver number ("30.20")."""

@@ -66,6 +66,11 @@ class Message(Struct, frozen=True):
         return tuple(slug for slug in (self.row.slug, *others) if slug not in _NO_CAUSE)
 
     @property
+    def vendor(self) -> str:
+        """The vendor whose GPUs print it, or any."""
+        return self.row.vendor if isinstance(self.row, ErrorPattern) else "any"
+
+    @property
     def names_cause(self) -> bool:
         """Whether the message tells by itself what is wrong; a heading such as numba's does not."""
         return self.row.slug not in _NO_CAUSE or (isinstance(self.row, ErrorPattern) and bool(self.row.explains))

@@ -36,7 +36,7 @@ def probe_jetson(host: Host, kernel: Fact[str], arch: Fact[str]) -> Fact[Jetson]
     if arch.known and arch.value != "aarch64":
         return absent(arch.source, f"{arch.value} is no Tegra")
     release = host.text(_TEGRA_RELEASE, 4096)
-    l4t = _l4t(release.value or "")
+    l4t = l4t_of(release.value or "")
     compatible, model, tree = "", "", ""
     for folder in _DEVICE_TREES:
         text = host.text(f"{folder}/compatible", 4096).value
@@ -60,7 +60,7 @@ def probe_jetson(host: Host, kernel: Fact[str], arch: Fact[str]) -> Fact[Jetson]
     return unknown(release.why, _TEGRA_RELEASE)
 
 
-def _l4t(text: str) -> str:
+def l4t_of(text: str) -> str:
     """ "# R36 (release), REVISION: 4.3, ..." is 36.4.3."""
     match = re.search(r"R(\d+)\s*\(release\),\s*REVISION:\s*([\d.]+)", text)
     return f"{match[1]}.{match[2]}" if match else ""

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 def _is_told(machine: Machine, source: str) -> bool:
-    """Whether a pasted text states the fact itself. What was only assumed has a line of its own."""
-    return machine.pasted is None or source.startswith("text")
+    """Whether a pasted text, or what is described beside it, states the fact. What was only assumed has a line of its
+    own."""
+    return machine.pasted is None or source.startswith(("text", "description"))
 
 
 def inventory(report: Report) -> Iterator[Line]:

@@ -100,8 +100,7 @@ def for_computing(situation: Situation, gpu: Gpu) -> bool:
     (Strix Halo)."""
     if gpu.vendor == "nvidia":
         return True
-    target = situation.matrix.target(gpu.arch.value or "")
-    return target is not None and target.official_from is not None and not target.official_products
+    return situation.matrix.is_for_computing(gpu.arch.value or "")
 
 
 def computes(situation: Situation, gpu: Gpu) -> bool:

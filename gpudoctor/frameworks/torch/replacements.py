@@ -18,6 +18,7 @@ from gpudoctor.frameworks.torch.nearest import fix_by, is_build, nearest, replac
 from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.overrides import override_fixes
 from gpudoctor.machine import Gpu, Torch
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
@@ -53,7 +54,7 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
         native = [fix_by(situation, choice, keep) for choice in nearest(situation, choices, keep)[:1]]
         if situation.machine.system.jetson.known and native:
             return tuple(native)  # an index has a wheel for this very board
-        return special or tuple(native) or (_nothing(gpus),)
+        return special or tuple(native) or (_nothing(situation.matrix, gpus),)
     offered = _with_limits(situation, gpus, keep, nearest(situation, choices, keep), rejected)
     fixes = [*special, *(fix_by(situation, choice, keep) for choice in offered)]
     if not fixes:
@@ -64,7 +65,9 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
         text = "Keep the override: no released build supports this GPU itself, and this torch works under it."
         return (Fix(title="Keep the override", remedies=(Manual(text=text),)),)
     if not fixes:
-        fixes.append(for_each_kind(situation, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(gpus))
+        fixes.append(
+            for_each_kind(situation, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(situation.matrix, gpus)
+        )
     if not works and (any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(fix) for fix in fixes)):
         fixes += _on_the_cpu(situation, keep)
     return tuple(fixes)
@@ -227,9 +230,14 @@ def _name_first(gpu: Gpu, keep: Torch | None) -> Fix:
     return Fix(title=title, remedies=(Manual(text=text),))
 
 
-def _nothing(gpus: tuple[Gpu, ...]) -> Fix:
+def _nothing(matrix: Matrix, gpus: tuple[Gpu, ...]) -> Fix:
     names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.arch.value})" for gpu in gpus)) or "no GPU"
     text = f"No released torch build is known to run on {names} here: build torch from source, or use another GPU."
+    for gfx in dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.vendor == "amd" and gpu.arch.value):
+        last = matrix.last_rocblas(gfx)
+        if last is not None:
+            since = f" after ROCm {last}" if last else ""
+            text += f" AMD's rocBLAS has no kernels for {gfx}{since} either: build it from source, too."
     return Fix(title="No torch build supports this GPU", remedies=(Manual(text=text),))
 
 

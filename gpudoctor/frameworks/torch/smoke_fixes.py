@@ -12,15 +12,18 @@ from gpudoctor.finding import (
     Fix,
     InstallSystemPackage,
     Manual,
+    ReplacePackage,
     ReplaceTorch,
     SetVariable,
 )
+from gpudoctor.frameworks.torch.companions import of_this_torch
 from gpudoctor.frameworks.torch.gpu_coverage import fits, fixes_beside
-from gpudoctor.frameworks.torch.installed_build import better_torch
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, better_torch
 from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way, in_the_way, judged_here, pinned_again, pins
 from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE, WRONG, Fault
 from gpudoctor.machine import LISTING
+from gpudoctor.matrix.versions import local_version, public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import NO_AMDGPU_HERE, UPDATE_WINDOWS
 
@@ -35,6 +38,8 @@ _OF_THE_DRIVER = frozenset(
     ("no-driver", "driver-too-old", "driver-lib-mismatch", "nvidia-uvm-missing", "nvidia-uvm-after-suspend")
 )
 """Causes that are mended in Linux' own driver."""
+
+_COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch")
 
 _MATH = (
     "Use the math backend for attention: torch.backends.cuda.enable_flash_sdp(False) and "
@@ -91,6 +96,8 @@ def _changes_nothing(situation: Situation, fix: Fix) -> bool:
 
 def _of_cause(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     """Fixes for a cause that the machine's facts confirm, though they did not reveal the problem."""
+    if fault.slug in _COMPANIONS:
+        return _companion(situation, fault.slug.partition("-")[0])
     library = {"cudnn-mismatch": "libcudnn", "nccl-shadowed": "libnccl", "ld-library-path-shadow": "libnvJitLink"}
     if fault.slug in library:
         other = in_the_way(situation, library[fault.slug])
@@ -105,6 +112,15 @@ def _of_cause(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     if fault.slug == "shm-small" and situation.in_container:
         return (Fix("Start the container with more shared memory", (AddContainerFlags("shm"),)),)
     return ()
+
+
+def _companion(situation: Situation, package: str) -> tuple[Fix, ...]:
+    found = of_this_torch(situation, package)
+    if found is None or situation.torch is None or situation.torch.origin not in FROM_AN_INDEX:
+        return ()
+    version, local = public_version(found[0]), local_version(found[0])
+    remedy = ReplacePackage(package, f"=={version}", index_url=found[1], local=local, why="it belongs to this torch")
+    return (Fix(f"Install {package} {version}", (remedy,)),)
 
 
 def _around(fault: Fault) -> tuple[Fix, ...]:

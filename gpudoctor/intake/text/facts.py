@@ -62,7 +62,9 @@ class Facts(Struct):
     hsa: tuple[HsaApi, int] | None = None
     amd_smi: tuple[tuple[SmiGpu, ...], int] | None = None
     reports: list[int] = field(default_factory=list)
-    """Lines at which a report or a table about a whole machine begins."""
+    """Lines at which a report about a whole machine begins."""
+    tables: list[int] = field(default_factory=list)
+    """Lines at which a table of nvidia-smi begins, which tells of its own GPUs alone."""
 
     def say(self, what: str, value: str, line: int, by: By) -> None:
         """Note one statement."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.ranking import decided, gpus_of_best_source
+from gpudoctor.matrix.names import alternatives, product
 from gpudoctor.matrix.questions import Identity
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 _MOST = 64
+_SEVERAL = 3
+"""As `alternatives` counts: the whole name, and two products."""
 _LONGEST_NAME = 120
 _AMD_VARIABLE = (
     r"HSA_|HIP_|ROCR_|ROCM_(?!HOME)|MIOPEN_|PYTORCH_HIP|PYTORCH_ROCM|TORCH_BLAS_PREFER_HIPBLASLT|HIPBLASLT|ROCBLAS"
@@ -71,6 +74,21 @@ def assumed_gpu(facts: Facts, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity],
     return ((NamedGpu(line, "prose"), Identity(vendor=vendor, name=f"{vendor.upper()} GPU", arch="")),)
 
 
+def unnamed_gpu(facts: Facts, matrix: Matrix, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity], ...]:
+    """The GPU of a text that names none: that of a Jetson, or of a processor that people buy for its GPU; else one of
+    which only the vendor is known."""
+    if tegra := decided(facts, "l4t") or decided(facts, "tegra kernel"):
+        board = Identity(vendor="nvidia", name="NVIDIA Jetson", arch="", integrated=True, jetson=True)
+        return ((NamedGpu(tegra.line, "tool"), matrix.gpu_by_l4t(tegra.value) or board),)
+    assumed = assumed_gpu(facts, rocm=rocm)
+    if all(identity.vendor == "amd" for _, identity in assumed):
+        for said in (one for one in facts.said if one.what == "processor"):
+            gpu = next(iter(matrix.gpus_by_name(said.value)), None) or matrix.gpu_of_processor(said.value)
+            if gpu is not None and gpu.vendor == "amd" and matrix.is_for_computing(gpu.arch):
+                return ((NamedGpu(said.line, "prose"), gpu),)
+    return assumed
+
+
 def _completed(gpu: NamedGpu, facts: Facts) -> NamedGpu:
     """The GPU with what other lines tell of it: an architecture for its name, the rest of a name that was cut off."""
     name = gpu.name
@@ -103,7 +121,7 @@ def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
         exact = gpu.by != "shell" and {by_id.arch} == {one.arch for one in matrix.gpus_by_name(gpu.name)}
         return replace(by_id, name=gpu.name) if exact and "[" not in gpu.name else by_id
     gpu = replace(gpu, name=re.sub(r"^\d{1,2} ?[x*]? (?=[A-Za-z])", "", gpu.name))
-    name, by_name = _by_name(gpu.name, matrix)
+    listed, (name, by_name) = gpu.name, _by_name(gpu.name, matrix)
     if len({identity.arch for identity in by_name}) != 1 and (chip := _CHIP.search(gpu.name)):
         by_name = matrix.gpus_by_name(chip["chip"]) or by_name
     gpu = replace(gpu, name=name)
@@ -123,10 +141,19 @@ def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
         return Identity(vendor=vendor, name=gpu.name or arch, arch=arch)
     archs = {identity.arch for identity in by_name}
     if len(archs) == 1:
-        return by_name[0] if gpu.by == "shell" else replace(by_name[0], name=gpu.name)
+        return _of_chip(listed, by_name[0]) if gpu.by == "shell" else replace(by_name[0], name=gpu.name)
     if by_name and len({identity.vendor for identity in by_name}) == 1:
         return Identity(vendor=by_name[0].vendor, name=gpu.name, arch="")
     return _of_vendor(gpu)
+
+
+def _of_chip(name: str, gpu: Identity) -> Identity:
+    """The GPU of a line of lspci, which lists all products of a chip: only a revision tells which of them it is."""
+    products = product(name)
+    if len(alternatives(products)) < _SEVERAL:
+        return gpu
+    vendor = "NVIDIA" if gpu.vendor == "nvidia" else "AMD"
+    return replace(gpu, name=f"{vendor} {gpu.chip or ''} ({products})".replace("  ", " "))
 
 
 def _by_name(name: str, matrix: Matrix) -> tuple[str, tuple[Identity, ...]]:

@@ -77,6 +77,13 @@ _GPU_LINE = re.compile(
     r"(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}"
     r"(?P<name>(?!(?:10de|1002):)[^\n]{2,160})$"
 )
+_NEXT_GPU = re.compile(r"[,;/|]?\s{1,4}(?:and )?(?=GPU ?\d{1,2} ?[:=] )")
+"""Between the GPUs that a person writes into one line."""
+_NO_NAME = re.compile(
+    r"(?i)[\s,;(|+-]{1,4}(?:with |on |and )?(?:nvidia[- ])?(?:drivers?|torch|pytorch|cuda|rocm|python|kernel"
+    r"|ubuntu|debian|fedora|windows|win1[01])\b.*"
+)
+"""What people write behind the name of a GPU."""
 _CAPABILITY = re.compile(
     r"\s{0,12}GPU (?P<index>\d{1,3}(?:,\d{1,3}){0,63}) Compute Capability: (?P<major>\d{1,2})\.(?P<minor>\d)"
 )
@@ -144,8 +151,9 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
             for index in _indices(capability["index"]):
                 facts.say(f"capability {index}", arch, number, "report")
             continue
-        if gpu and (listed := _GPU_LINE.match(text)):
-            _gpus_of_a_line(listed["index"], listed["name"], number, block, facts)
+        if gpu and _GPU_LINE.match(text):
+            for listed in filter(None, map(_GPU_LINE.match, _NEXT_GPU.split(text))):
+                _gpus_of_a_line(listed["index"], listed["name"], number, block, facts)
             continue
         found = _LINE.match(text)
         if found is None:
@@ -167,7 +175,7 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
         device = re.match(r"(?:cuda|hip|xpu):?(\d{1,2})?[\s:,-]{1,4}(.*)", name)
         if device:  # ComfyUI: "Device: cuda:0 NVIDIA GeForce RTX 4090 : native"
             name = device[2].partition(" : ")[0]
-        name = _OF_FASTFETCH.sub("", name)
+        name = _NO_NAME.sub("", _OF_FASTFETCH.sub("", name))
         names = name.split(", ")
         if len(names) > 1 and len(set(names)) == 1:  # one name for each GPU
             for place, one in enumerate(names[:_MOST]):
@@ -242,7 +250,7 @@ def _gpus_of_a_line(indices: str, name: str, number: int, block: int, facts: Fac
     """ "GPU 0: NVIDIA A100", "GPU 0,1,2,3: NVIDIA H100 80GB HBM3"."""
     if _NOTHING.fullmatch(name.strip()) or not _is_gpu_name(name):
         return
-    name = _OF_FASTFETCH.sub("", re.sub(r"\((?:UUID:|Compute).*", "", name).strip())
+    name = _NO_NAME.sub("", _OF_FASTFETCH.sub("", re.sub(r"\((?:UUID:|Compute).*", "", name).strip()))
     for index in _indices(indices):
         facts.gpus.append(NamedGpu(number, "report", name=name, index=index, block=block))
 

@@ -14,8 +14,9 @@ from gpudoctor.intake.described_system import named_os
 from gpudoctor.intake.described_torch import python_for
 from gpudoctor.intake.text.access import refused
 from gpudoctor.intake.text.borne_out import borne_out
+from gpudoctor.intake.text.dkms import with_trees
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
-from gpudoctor.intake.text.gpus import assumed_gpu, identified
+from gpudoctor.intake.text.gpus import identified, unnamed_gpu
 from gpudoctor.intake.text.kernel_log import logged
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Identity, Matrix
 
 _SILENT, _ASSUMED = "the text does not say", "assumed"
+_FLAVOUR = " kernel module"
+_OF_LINUX = re.compile(rf"NVIDIA driver \d.*|.*{_FLAVOUR}")
+"""What is assumed of NVIDIA's driver for Linux: Windows and Jetson have another."""
 _WHOLE_LIST = 15
 """Packages; the environment of a framework has more."""
 _IMPORT_ERROR = re.compile(
@@ -76,8 +80,9 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     log = logged(facts, matrix)
     machine = replace(machine, kernel_log=known(log, log.source))
     found, unread = identified(facts, matrix)
-    found = found or assumed_gpu(facts, rocm=is_rocm(facts))
+    found = found or unnamed_gpu(facts, matrix, rocm=is_rocm(facts))
     machine = _with_gpus(machine, found, facts, matrix)
+    machine = with_trees(machine, facts, matrix)
     machine = _with_answers(machine, facts)
     machine = _with_nodes(machine, facts)
     machine = _with_environment(machine, facts, matrix)
@@ -87,9 +92,20 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     if foreign := _foreign(machine, facts):
         named = Os(name={"windows": "Windows", "macos": "macOS"}[foreign])
         machine = replace(machine, system=replace(machine.system, os=known(named, "text"), kernel=unknown(_SILENT)))
+    if foreign or machine.system.jetson.known:
+        machine = _without_linux_driver(machine)
     return replace(
         machine, pasted=_pasted(machine, facts, matrix, unread, machines, foreign), assumed=_assumed(machine)
     )
+
+
+def _without_linux_driver(machine: Machine) -> Machine:
+    """The machine without what was assumed of a driver that it does not have."""
+    stack, module = machine.nvidia, machine.nvidia.module
+    if module.value and module.value.flavour:
+        stack = replace(stack, module=replace(module, value=replace(module.value, flavour=None)))
+    assumed = tuple(one for one in machine.assumed if not _OF_LINUX.fullmatch(one))
+    return replace(machine, nvidia=stack, assumed=assumed)
 
 
 def _assumed(machine: Machine) -> tuple[str, ...]:
@@ -167,6 +183,9 @@ def _with_gpus(
         for gpu, (named, identity) in zip(machine.gpus, found, strict=True)
     )
     machine = replace(machine, gpus=gpus, assumed=(*machine.assumed, *assumed))
+    if (l4t := decided(facts, "l4t")) and machine.system.jetson.value:
+        jetson = replace(machine.system.jetson.value, l4t=l4t.value)
+        machine = replace(machine, system=replace(machine.system, jetson=known(jetson, source(l4t))))
     if nvidia and driver is None and machine.nvidia.module.known:
         module = machine.nvidia.module
         machine = replace(machine, nvidia=replace(machine.nvidia, module=replace(module, source=_ASSUMED)))
@@ -235,7 +254,7 @@ def _with_answers(machine: Machine, facts: Facts) -> Machine:
         own = replace(module, flavour="open" if flavour.value == "open" else "proprietary")
         machine = replace(machine, nvidia=replace(machine.nvidia, module=known(own, source(flavour))))
     elif module and module.flavour:
-        machine = replace(machine, assumed=(*machine.assumed, f"{module.flavour} kernel module"))
+        machine = replace(machine, assumed=(*machine.assumed, f"{module.flavour}{_FLAVOUR}"))
     if facts.smi is not None:
         answer, line = facts.smi
         if not (answer.status and facts.errors):  # its message tells more exactly what a failure means
@@ -314,6 +333,7 @@ def _sees_no_gpu(facts: Facts) -> bool:
 
 def _with_environment(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
     environment = empty_environment()
+    environment = replace(environment, python=known(environment.python.value or "", _ASSUMED))
     torch, assumed = pasted_torch(facts, machine, matrix)
     available = decided(facts, "available")
     ours = len(machine.gpus)

@@ -67,6 +67,8 @@ _TORCH_INDEX = re.compile(
 _NOT_INSTALLED = re.compile(r"ERROR: No matching distribution found for torch|No solution found when resolving")
 """The end of a command that installed nothing."""
 _ASKED_TORCH = re.compile(r"\btorch==(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3})(?![\w.])")
+_LONGEST_LINE = 300
+"""Characters of a line in which a person names several packages."""
 _NEAR = 3
 """Lines between the name and the version of an entry."""
 _ENTRY_LINES = 6
@@ -138,6 +140,19 @@ def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
     facts.said.extend(from_index)
 
 
+def _in_one_line(text: str) -> list[tuple[str, str]]:
+    """ "torch==2.7.0+cu128 torchvision==0.20.1", "torch 2.7.0, torchvision 0.20.1": all packages of a line that holds
+    nothing else; none of any other line."""
+    words = re.split(r"[,;]?\s+(?:and\s+)?|==", text.strip())
+    pairs = list(zip(words[::2], words[1::2], strict=False))
+    whole = len(words) == 2 * len(pairs) and len(pairs) > 1
+    return (
+        pairs
+        if whole and all(_KNOWN.match(one) and re.fullmatch(_VERSION, version) for one, version in pairs)
+        else []
+    )
+
+
 def _is_of_another_system(entry: tuple[Line, ...]) -> bool:
     """Whether a lock file has this version for Windows or macOS only."""
     markers = "\n".join(line.text for line in entry).partition("[[package]]")[0]
@@ -161,9 +176,12 @@ def _read_told(number: int, text: str, facts: Facts) -> bool:
         facts.say("torch", module["version"], number, "list")
         facts.say("torch cuda", module["cuda"] or "", number, "list")
         return True
-    for one in found:
-        _say(one["name"], one["version"].replace("%2B", "+").rstrip("."), number, facts)
-    return bool(found)
+    named = [(one["name"], one["version"].replace("%2B", "+").rstrip(".")) for one in found]
+    if not found and "torch" in text and len(text) <= _LONGEST_LINE:
+        named = _in_one_line(text)
+    for name, version in named:
+        _say(name, version, number, facts)
+    return bool(named)
 
 
 def _is_conda(rest: list[str]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
 
@@ -219,6 +219,10 @@ _KERNEL = re.compile(
     r"(?i)\bkernel(?: version)?[\s:=]{1,3}v?(?P<release>[4-9]\.\d{1,2}(?:\.\d{1,3})?(?:-[\w.+-]{1,60})?)(?!\w|\.\d)"
     r"|(?<![\w.])(?P<before>[4-9]\.\d{1,2}(?:\.\d{1,3})?) (?:linux )?kernel\b"
 )
+_OS = re.compile(
+    r"(?<![\w./:-])(?P<os>(?:Ubuntu|Debian|Fedora|Linux Mint|Pop!_OS|openSUSE Leap|Rocky(?: Linux)?|AlmaLinux|RHEL"
+    r"|Nobara|Zorin OS) \d{1,2}(?:\.\d{1,2}){0,2}(?: LTS)?)(?![\w.]*\d)"
+)
 _ROCM = re.compile(r"(?i)\brocm[ -]?v?(?P<version>[3-9]\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
 _ANOTHER = re.compile(
     r"(?i)grad(?:e|ing)|works?\b|before|after|\btried|latest|requires?|needs?\b|>=|<|instead|older|newer"
@@ -240,6 +244,7 @@ _LISTING = re.compile(r"(?i)(?:target|list\b|arch(?:itecture)?s|offload|builds? 
 _COMPARING = re.compile(r"(?i)(?:support|instead of|works? (?:on|with)|unlike|compar)")
 
 
+_PROCESSOR = re.compile(r"(?i)\bRyzen (?:AI )?(?:Max ?\+? )?(?:\d )?(?:PRO )?(?:HX )?\d{3,4}\w{0,3}\b")
 _WANTS_CPU = re.compile(
     r"(?i)(?<!use )(?<!use ['\"])(?:\bdevice ?= ?[\"']?cpu\b|--(?:device[ =])?cpu\b)|\buse[-_]cpu\b"
     r"|\b(?:want|trying|tried|like|possible|how|can i|try)\b[^.;!?]{0,40}\b(?:run|use|work|train|infer)\w*\b"
@@ -257,11 +262,17 @@ _OF_CPU = ("pu", "PU", "Pu", "ook", "OOK")
 def read_asides(lines: Iterable[Line], facts: Facts) -> None:
     """Driver, kernel and ROCm that a sentence names, whose GPUs it is about, and the Python in whose folder files
     lie."""
+    distributions: dict[str, Said] = {}
     for number, text in lines:
+        for os in _OS.finditer(text):
+            if not (_ANOTHER.search(_sentence(text, os)) or _COMPARING.search(text)):
+                distributions.setdefault(os["os"], Said("os", os["os"], number, "prose"))
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
         if "river" in text and (driver := _DRIVER.search(text)) and not _ANOTHER.search(_sentence(text, driver)):
             facts.say("driver", driver["version"], number, "prose")
+        if ("yzen" in text or "YZEN" in text) and (processor := _PROCESSOR.search(text)):
+            facts.say("processor", processor[0], number, "prose")
         if "ernel" in text and (kernel := _KERNEL.search(text)) and not _ANOTHER.search(_sentence(text, kernel)):
             facts.say("kernel", (kernel["release"] or kernel["before"]).rstrip("."), number, "prose")
         if any(sign in text for sign in _OF_CPU) and _WANTS_CPU.search(text):
@@ -272,6 +283,9 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("for amd", text.strip()[:200], number, "prose")
             if (rocm := _ROCM.search(text)) and not _ANOTHER.search(_sentence(text, rocm)):
                 facts.say("rocm", rocm["version"], number, "prose")
+    elsewhere = any(one.what in ("system windows", "system macos", "container") for one in facts.said)
+    if len(distributions) == 1 and not elsewhere:  # of several, a sentence may be about another machine's
+        facts.said += distributions.values()
 
 
 def _sentence(text: str, found: re.Match[str]) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.as_root import read_runs_as_root
 from gpudoctor.intake.text.change_request import is_change_request
+from gpudoctor.intake.text.dkms import read_dkms
 from gpudoctor.intake.text.drivers import read_drivers
 from gpudoctor.intake.text.errors import read_errors, read_messages
 from gpudoctor.intake.text.facts import Facts
@@ -71,6 +72,7 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     read_messages(lines, facts)
     read_shell(rest, facts, NAMES | matrix.variables)
     read_drivers(rest, facts)
+    read_dkms(rest, facts)
     read_inventories(rest, facts)
     read_properties(rest, facts)
     read_rows(rest, facts)

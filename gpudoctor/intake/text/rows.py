@@ -46,6 +46,7 @@ def read_rows(lines: tuple[Line, ...], facts: Facts) -> None:
         _row(lines[place], facts)
     _nodes(lines, whole, facts)
     _targets(lines, whole, facts)
+    _agents(lines, whole, facts)
     _one_column(lines, whole, facts)
 
 
@@ -118,6 +119,23 @@ def _targets(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
                 index = end - place
                 facts.gpus.append(NamedGpu(lines[end].number, "program", arch=found["gfx"], index=index))
             end += 1
+
+
+_AGENT = re.compile(r"\s*Name:\s{1,40}(?P<gfx>gfx(?!000)[0-9a-f]{3,4})$")
+
+
+def _agents(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
+    """The GPUs of `rocminfo | grep gfx`: a line for each, without the headings of the whole."""
+    if any(gpu.by == "tool" for gpu in facts.gpus):
+        return
+    found = (match for place in lines_with(("Name: ",), whole) if (match := _numbered(lines[place])))
+    for index, (number, gfx) in enumerate(found):
+        facts.gpus.append(NamedGpu(number, "tool", arch=gfx, index=index))
+
+
+def _numbered(line: Line) -> tuple[int, str] | None:
+    agent = _AGENT.match(line.text)
+    return (line.number, agent["gfx"]) if agent else None
 
 
 _ASKED_NAMES = re.compile(r"--query-gpu=(?:gpu_)?name(?:\s|$)")

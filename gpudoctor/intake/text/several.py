@@ -45,16 +45,18 @@ def _starts(facts: Facts, matrix: Matrix) -> tuple[list[int], list[str]]:
     starts: list[int] = []
     names: list[str] = []
     known: list[set[tuple[str, str]]] = []
-    for rows in sorted(listings.values()):
+    for rows, by in sorted((rows, by) for (by, _), rows in listings.items()):
         gpus = {(vendor, arch) for _, vendor, arch, _ in rows}
         same = [
             one for one in known if one & gpus or not {vendor for vendor, _ in one} & {vendor for vendor, _ in gpus}
         ]
-        if same:
-            same[0].update(gpus)
-            continue
         first = rows[0][0]
-        starts.append(max((line for line in facts.reports if line <= first), default=first))
+        heads = (*facts.reports, *facts.tables) if by == "tool" else facts.reports
+        start = max((line for line in heads if line <= first), default=first)
+        if same or start in starts:  # a report holds both
+            (same[0] if same else known[starts.index(start)]).update(gpus)
+            continue
+        starts.append(start)
         names.append(rows[0][3])
         known.append(gpus)
     return starts, names

@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterable
 from itertools import pairwise
 
 from gpudoctor.intake.text.access import read_groups, read_user
+from gpudoctor.intake.text.dkms import is_tree
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.kernel_log import read_boot, read_module
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
 from gpudoctor.probes.pci_address import normal_address
+from gpudoctor.probes.wsl_jetson import l4t_of
 
 _VARIABLE = re.compile(
     r"(?<![A-Za-z0-9_$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})\"?(?:=| = |: )(?P<quote>['\"]?)"
@@ -113,6 +115,11 @@ _ISSUE = re.compile(r"(?P<os>[A-Z][\w .()/-]{3,60}?) {1,4}\\n \\l")
 _RELEASE = re.compile(
     r"(?P<kernel>\d(?<![\w./]\d)\.\d{1,2}\.\d{1,3}(?:\.\d{1,3})?-[\w.+-]{0,50}(?:generic|microsoft|WSL2|amd64|arch|fc\d\d|el\d|lowlatency|azure|aws|gcp|oem|pve|tegra|zen|cachyos|default)[\w.+-]{0,40})"
 )
+_TEGRA = re.compile(r"\b\d\.\d{1,2}\.\d{1,3}-(?:\w{1,12}-)?tegra\b")
+"""Kernels of Jetson Linux."""
+_ASKED_KERNEL = re.compile(r"[^:\n]{0,60}\buname -r(?:\s{0,3}$|\s?[;&])")
+_BARE_RELEASE = re.compile(r"\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}")
+"""What `uname -r` answers with."""
 _LSPCI = re.compile(
     r"(?P<bdf>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(?:VGA compatible controller"
     r"|3D controller|Display controller|Processing accelerators)(?: \[0?[\da-f]{3,4}\])?: "
@@ -155,6 +162,8 @@ def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]
             facts.say_even_empty(f"variable {asked['name']}", following.text.strip(), following.number, "shell")
         _nodes(number, text, facts)
         read_user(text, number, facts)
+        if "uname" in text and _ASKED_KERNEL.match(text):
+            _running_kernel(_following(lines, place), facts)
         if "groups" in text and (following := _following(lines, place)):
             read_groups(text, following.text.strip(), following.number, facts)
         if " run " in text and text.endswith("\\"):
@@ -162,6 +171,10 @@ def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]
         _system(number, text, facts, contained=place in contained)
         read_module(line, facts)
         read_boot(line, facts)
+        if "+" in text and (printed := _PRINTED_TOGETHER.fullmatch(text.strip())):
+            _together(printed, number, facts)
+        if "__version__" in text and (asked_module := _ASKED_MODULE.match(text)):
+            _module_version(asked_module, _following(lines, place), facts)
         if "torch" in text or "vailable" in text:
             prints = _prints(text) if "print(" in text else []
             if sum(name != "" for call in prints for name in call) > 1:
@@ -182,6 +195,11 @@ def _whole_command(lines: tuple[Line, ...], place: int) -> str:
 def _following(lines: tuple[Line, ...], place: int) -> Line | None:
     """The line that may hold the answer to this one."""
     return next((line for line in lines[place + 1 : place + 4] if line.text.strip()), None)
+
+
+def _running_kernel(following: Line | None, facts: Facts) -> None:
+    if following and (release := _BARE_RELEASE.fullmatch(following.text.strip())):
+        facts.say("kernel", release[0], following.number, "tool")
 
 
 _OLLAMA_MAP = re.compile(r"env=\"?map\[(?P<all>[^\]]{0,6000}|.{0,6000}?\]\")")
@@ -235,6 +253,10 @@ def _nodes(number: int, text: str, facts: Facts) -> None:
 def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
     if text.endswith("\\l") and (issue := _ISSUE.fullmatch(text)):
         facts.say("os", issue["os"], number, "tool")
+    if "(release)" in text and (l4t := l4t_of(text)):
+        facts.say("l4t", l4t, number, "tool")
+    if "-tegra" in text and (tegra := _TEGRA.search(text)):
+        facts.say("tegra kernel", tegra[0], number, "tool")
     if "HIP_PLATFORM" in text and _FOR_HIP.match(text):
         facts.say("for amd", text, number, "tool")
     if "ython" in text and (python := _PYTHON.match(text)):
@@ -252,7 +274,7 @@ def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
         facts.say("arch", uname["arch"], number, "tool")
     elif "Linux-" in text and (platform := _PLATFORM.search(text)):
         facts.say("platform", platform["all"], number, "report")
-    elif "-" in text and (release := _RELEASE.search(text)):
+    elif "-" in text and (release := _RELEASE.search(text)) and not is_tree(text):
         facts.say("kernel", release["kernel"].rstrip("."), number, "prose")
     if ("srun " in text or "salloc " in text or "#SBATCH" in text) and (job := _SLURM.search(text)):
         asks = _ASKS_FOR_GPUS.search(job["rest"] or job["option"] or "")
@@ -350,12 +372,54 @@ def _prints(text: str) -> list[list[str]]:
     ]
 
 
+_FORMS = {"torch.__version__": r"['\"]?\d{1,2}\.\d", "torch.cuda.is_available": r"True\b|False\b"}
+"""How an answer begins. Those of other commands of the same line may stand before it."""
+
+
 def _answers(calls: list[list[str]], following: tuple[Line, ...], facts: Facts) -> None:
     """What several calls of print, or one with several arguments, printed: a line for each call."""
-    for names, line in zip(calls, (line for line in following if line.text.strip()), strict=False):
-        values = line.text.split(maxsplit=len(names) - 1)
+    lines = iter([line for line in following if line.text.strip()])
+    for names in calls:
+        form = _FORMS.get(names[0], "")
+        line = next((line for line in lines if re.match(form, line.text.strip())), None)
+        values = line.text.split(maxsplit=len(names) - 1) if line else []
         for name, value in zip(names, values, strict=False):
-            _answer(name, value.strip(), line.number, facts)
+            _answer(name, value.strip(), line.number if line else 0, facts)
+
+
+_PRINTED_TOGETHER = re.compile(
+    r"\(?['\"]?(?P<torch>\d\.\d{1,2}\.\d{1,2}\w{0,12}\+(?:cpu|cu\d{2,3}|rocm\d[\d.]{0,6}))['\"]?,? {1,4}"
+    r"(?:(?P<cuda>\d{1,2}\.\d)|None|(?P<available>True|False))(?P<rest>(?:,? .{1,400}|\))?)"
+)
+"""What a call of print that nobody pasted printed: torch's version, and its CUDA or whether it sees a GPU."""
+_AVAILABLE = re.compile(r"\b(?:True|False)\b")
+
+
+def _together(printed: re.Match[str], number: int, facts: Facts) -> None:
+    _answer("torch.__version__", printed["torch"], number, facts)
+    if printed["cuda"]:
+        _answer("torch.version.cuda", printed["cuda"], number, facts)
+    if available := printed["available"] or next(iter(_AVAILABLE.findall(printed["rest"])), ""):
+        _answer("torch.cuda.is_available", available, number, facts)
+    _answer("torch.cuda.get_arch_list", printed["rest"], number, facts)
+
+
+_ASKED_MODULE = re.compile(
+    r"(?:.{0,80}\bprint\(|\s{0,8}>>> ?|\s{0,8}In ?\[\d{0,4}\]: ?)(?P<module>\w{2,20})\.__version__\)?[\"']?\s*$"
+)
+_MODULES = {
+    "tf": "tensorflow", "tensorflow": "tensorflow", "jax": "jax", "jaxlib": "jaxlib", "ort": "onnxruntime",
+    "onnxruntime": "onnxruntime", "np": "numpy", "numpy": "numpy", "torchvision": "torchvision",
+    "torchaudio": "torchaudio", "vllm": "vllm", "xformers": "xformers", "triton": "triton", "cupy": "cupy",
+    "transformers": "transformers", "bitsandbytes": "bitsandbytes", "bnb": "bitsandbytes",
+}  # fmt: skip
+"""Packages by the names that programs import them by."""
+
+
+def _module_version(asked: re.Match[str], following: Line | None, facts: Facts) -> None:
+    package = _MODULES.get(asked["module"])
+    if package and following and (version := re.fullmatch(r"\s*['\"]?(\d[\w.+!-]{0,60}?)['\"]?\s*", following.text)):
+        facts.say(f"package {package}", version[1], following.number, "program")
 
 
 def _answer(name: str, value: str, number: int, facts: Facts) -> None:

@@ -82,7 +82,7 @@ def _nvidia_smi(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
         if answer.devices:
             answer = replace(answer, devices=answer.devices[:_MOST_DEVICES])
         if answer.driver_version or "NVIDIA-SMI" in text:
-            facts.reports.append(number)
+            facts.tables.append(number)
         if not answer.devices and not answer.message:  # rows that could not be read are no missing GPUs
             answer = replace(answer, devices=None)
         answers.append((answer, number))

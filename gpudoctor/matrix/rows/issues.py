@@ -132,6 +132,8 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     severity: Literal["error", "warning", "note"] = "error"
     """Severity of a kernel that fails for this cause; a note names a text that explains no failure."""
     workaround: str
+    apu: str = ""
+    """What helps instead where the GPU is that of an AMD processor."""
     variables: dict[str, str] = {}
     """Variables of the workaround, if it is one."""
     needles: tuple[str, ...] = ()

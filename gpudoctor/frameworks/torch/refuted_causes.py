@@ -1,0 +1,112 @@
+"""Causes of a message that the known facts rule out. What was only assumed rules out nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from gpudoctor.frameworks.torch.gpu_coverage import fits
+from gpudoctor.frameworks.torch.smoke_faults import BUSY, NO_CODE
+from gpudoctor.isa import capability
+from gpudoctor.machine import Gpu
+from gpudoctor.situation import Situation
+from gpudoctor.situation.nvidia_driver import driver_verdict, refusals
+from gpudoctor.situation.usable_gpus import why_busy
+
+_ASSUMED_DRIVER = re.compile(r"NVIDIA driver [\d.]+(?! \(serves)")
+_ASSUMED_BUILD = re.compile(r" build of torch |^version of torch$")
+_NEVER_DROPPED = (8, 0)
+"""Compute capability from which on no build of torch has left out a GPU."""
+
+
+def is_refuted(situation: Situation, slug: str) -> bool:
+    """Whether the facts show that it is not so on this machine."""
+    rule = _RULES.get(slug)
+    return rule is not None and rule(situation)
+
+
+def _driver_serves(situation: Situation) -> bool:
+    torch, gpus = situation.torch, situation.usable_of("nvidia")
+    if torch is None or not torch.cuda or not torch.cuda[:1].isdecimal() or _assumed(situation, _ASSUMED_DRIVER):
+        return False
+    refused = any("driver-too-old" in refusals(situation, gpu) for gpu in gpus)
+    return (
+        not refused and not _assumed(situation, _ASSUMED_BUILD) and driver_verdict(situation, torch.cuda) == "serves"
+    )
+
+
+def _has_code(situation: Situation) -> bool:
+    ours = fits(situation)
+    return bool(ours) and all(fit.served for fit in ours) and not _assumed(situation, _ASSUMED_BUILD)
+
+
+def _is_recent_or_has_code(situation: Situation) -> bool:
+    gpus = _known_gpus(situation)
+    recent = bool(gpus) and all((capability(gpu.arch.value) or (0, 0)) >= _NEVER_DROPPED for gpu in gpus)
+    return recent or _has_code(situation)
+
+
+def _is_gpu_build(situation: Situation) -> bool:
+    return situation.built_for is not None and not _assumed(situation, _ASSUMED_BUILD)
+
+
+def _has_no_amd_gpu(situation: Situation) -> bool:
+    return bool(_known_gpus(situation)) and not situation.machine.of_vendor("amd")
+
+
+def _has_no_switches(situation: Situation) -> bool:
+    """NVSwitches connect boards for servers alone."""
+    gpus = _known_gpus(situation)
+    return bool(gpus) and not any(gpu.datacenter for gpu in gpus)
+
+
+def _was_never_dropped(situation: Situation) -> bool:
+    return _each(situation, lambda gpu: situation.matrix.last_branch(gpu.arch.value or "") is None)
+
+
+def _takes_either_module(situation: Situation, rule: str) -> bool:
+    return _each(situation, lambda gpu: situation.matrix.module_flavour(gpu.arch.value or "", gpu.name) != rule)
+
+
+def _each(situation: Situation, holds: Callable[[Gpu], bool]) -> bool:
+    gpus = tuple(gpu for gpu in _known_gpus(situation) if gpu.vendor == "nvidia")
+    return bool(gpus) and all(map(holds, gpus))
+
+
+def _has_room(situation: Situation) -> bool:
+    """Whether the driver's tool shows free memory on each GPU, and no program that keeps others away."""
+    states = [gpu.nvml for gpu in situation.usable]
+    measured = all(state is not None and state.memory and state.memory_used is not None for state in states)
+    return bool(states) and measured and not any(map(why_busy, situation.usable))
+
+
+def _is_outside_wsl(situation: Situation) -> bool:
+    system = situation.machine.system
+    return system.wsl.absent and system.kernel.known and system.kernel.source != "assumed"
+
+
+def _known_gpus(situation: Situation) -> tuple[Gpu, ...]:
+    """All GPUs, if what they are is known of each."""
+    gpus = situation.machine.gpus
+    return gpus if all(gpu.arch.value for gpu in gpus) else ()
+
+
+def _assumed(situation: Situation, pattern: re.Pattern[str]) -> bool:
+    return any(map(pattern.search, situation.machine.assumed))
+
+
+_RULES: dict[str, Callable[[Situation], bool]] = {
+    **dict.fromkeys(NO_CODE, _has_code),
+    "torch-dropped-old-gpu": _is_recent_or_has_code,
+    "torch-cpu-only": _is_gpu_build,
+    "driver-too-old": _driver_serves,
+    "cuda-torch-on-amd": _has_no_amd_gpu,
+    "fabric-manager-not-running": _has_no_switches,
+    "nvidia-driver-dropped-gpu": _was_never_dropped,
+    "blackwell-open-module": lambda situation: _takes_either_module(situation, "required"),
+    "open-module-unsupported-gpu": lambda situation: _takes_either_module(situation, "refused"),
+    "wsl-driver": _is_outside_wsl,
+    "rocm-wsl-unsupported": _is_outside_wsl,
+    "rocm-wsl-dxg-env": _is_outside_wsl,
+    BUSY: _has_room,
+}
