@@ -6,6 +6,7 @@ import pytest
 
 from gpudoctor.machine import Machine
 from gpudoctor.matrix.load import load_matrix
+from gpudoctor.planner.planned_steps import Allowed
 from gpudoctor.step import RunStep
 from tests.support.judging import plan_of
 from tests.support.machines import nvidia_gpu, nvidia_machine, torch
@@ -59,3 +60,12 @@ def test_after_a_new_driver_comes_the_torch_for_it(gpu: str, driver: str, versio
 def test_in_a_container_the_driver_of_the_host_stays_where_it_knows_the_gpu(version: str) -> None:
     step, wheels = planned(machine("A100", "450.80.02", version, "docker"))
     assert (step, set(wheels)) == ("", {"torch==2.7.1+cu118"})
+
+
+def test_a_torch_that_a_person_asks_for_waits_for_the_driver_that_its_build_needs() -> None:
+    old = nvidia_machine(GPUS["1080 Ti"], driver="390.157", flavour="proprietary", torch=None, python="3.11")
+    steps = plan_of(old, Allowed(packages=True), also=("GPD401",)).steps
+    assert any("driver" in planned.step.why for planned in steps[:-1])
+    install = steps[-1]
+    assert isinstance(install.step, RunStep)
+    assert (install.state, install.why_not) == ("shown only", "comes after the step above, which you do")

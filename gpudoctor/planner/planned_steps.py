@@ -53,19 +53,20 @@ class PlannedStep(Struct, frozen=True):
 def planned_steps(
     tasks: Iterable[Task], here: Place, situation: Situation, allowed: Allowed
 ) -> tuple[PlannedStep, ...]:
-    """The steps of these tasks, each with its state. A plan stops at the first step that an error needs and that does
-    not run here: later steps depend on it."""
-    stopped = False
+    """The steps of these tasks, each with its state. A step that does not run here stops the later ones of its fix;
+    one that an error needs stops the plan."""
+    stopped, waiting = False, set[str]()
     planned = []
     for one in _steps(tasks, here, situation):
+        ids = tuple(dict.fromkeys(finding.id for finding in one.because))
         why_not = _why_not(one.step, here, allowed)
-        if stopped and not why_not:
+        if not why_not and (stopped or not waiting.isdisjoint(ids)):
             why_not = "comes after the step above, which you do"
         decides = _decides(one) and any(finding.severity == "error" for finding in one.because)
         planned.append(
             PlannedStep(
                 step=one.step,
-                because=tuple(dict.fromkeys(finding.id for finding in one.because)),
+                because=ids,
                 state="shown only" if why_not else "will run",
                 why_not=why_not,
                 replaces=one.replaces,
@@ -73,6 +74,7 @@ def planned_steps(
             )
         )
         stopped = stopped or (decides and bool(why_not))
+        waiting.update(ids if why_not and _decides(one) else ())
     return tuple(planned)
 
 
