@@ -314,6 +314,7 @@ def _never_published(situation: Situation, torch: Torch) -> Finding:
 
     version = public_version(torch.version)
     builds_of_it = situation.matrix.published_builds(version, situation.platform)
+    alike = sorted(build for build in builds_of_it if build[:2] == (torch.build or "")[:2])
     what = f"has no build {torch.build} for {situation.platform}" if builds_of_it else "was never released"
     if torch.rocm and not rocm_exists(situation):
         what = f"has no build for ROCm on {situation.platform}, nor has any other release"
@@ -323,7 +324,7 @@ def _never_published(situation: Situation, torch: Torch) -> Finding:
         severity="error",
         message=f"There is no torch {torch.version}: torch {version} {what}.",
         saw=f"torch {torch.version}",
-        want=", ".join(builds_of_it) or "a release that exists",
+        want=", ".join(alike or builds_of_it) or "a release that exists",
         subject=f"torch {torch.version}",
         evidence=(Evidence("torch_builds", ", ".join(builds_of_it) or f"no torch {version}", "compat_matrix"),),
         fixes=better_torch(situation),
