@@ -14,13 +14,15 @@ from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, rewritten, without_conda
-from gpudoctor.dockerfile.torch import TorchRequest, build_of_index, python_of, wheels_for
+from gpudoctor.dockerfile.torch import TorchRequest, build_of_index, cuda_of, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
+from gpudoctor.frameworks.torch.coverage import gfx_answer
 from gpudoctor.frameworks.wanted import Wanted, quoted, torch_and_companions
 from gpudoctor.isa import cuda_runs
 from gpudoctor.matrix.versions import figures, minor
 
 if TYPE_CHECKING:
+    from gpudoctor.machine import Gpu
     from gpudoctor.matrix.rows import TorchBuild
 
 _UV_SOURCE = """
@@ -188,12 +190,63 @@ def build_within(recipe: Recipe, image: Image, cuda: str, version: str = "") -> 
     return max(rows, key=rank, default=None)
 
 
+def build_after(recipe: Recipe, image: Image, version: str, wanted: str) -> TorchBuild | None:
+    """The build of the first later release that has one for the image's Python: near to the wanted build, or the
+    package index's own if none is named. One that works on the described GPUs comes before that."""
+    rows = [
+        row
+        for row in wheels_for(recipe.matrix, image.platform, python_of(image))
+        if figures(row.version) > figures(version)
+    ]
+    for release in sorted({row.version for row in rows}, key=figures):
+        build = _build_of(recipe, [row for row in rows if row.version == release], wanted)
+        if build is not None:
+            return build
+    return None
+
+
+def _build_of(recipe: Recipe, rows: list[TorchBuild], wanted: str) -> TorchBuild | None:
+    if wanted:
+        return nearest_build(recipe, rows, wanted)
+    fitting = [row for row in rows if _works(recipe, row)]
+    own = next((row for row in fitting if row.origin == "pypi"), None)
+    return own or (max(fitting, key=_toolkit, default=None) if recipe.gpus else None)
+
+
+def nearest_build(recipe: Recipe, rows: Iterable[TorchBuild], wanted: str) -> TorchBuild | None:
+    """The build of the same kind as a wanted one, with the newest CUDA or ROCm that is not newer, else the oldest."""
+    limit = minor(cuda_of(wanted) or wanted.removeprefix("rocm"))
+    fitting = [
+        row
+        for row in rows
+        if row.origin != "pypi"
+        and _kind(row.build) == _kind(wanted)
+        and (row.build == "cpu" or _works(recipe, row))
+    ]
+    older = [row for row in fitting if _toolkit(row) <= limit]
+    return max(older, key=_toolkit) if older else min(fitting, key=_toolkit, default=None)
+
+
+def _kind(build: str) -> str:
+    return build.rstrip("0123456789.")
+
+
+def _toolkit(row: TorchBuild) -> tuple[int, ...]:
+    return minor(row.cuda or row.rocm or "")
+
+
 def _works(recipe: Recipe, row: TorchBuild) -> bool:
     """Whether a build has code for the described GPUs, and their driver supports it."""
-    if recipe.driver and recipe.matrix.driver_for_cuda(recipe.driver, row.cuda or "") == "too-old":
+    if row.cuda and recipe.driver and recipe.matrix.driver_for_cuda(recipe.driver, row.cuda) == "too-old":
         return False
-    archs, ptx = row.archs or (), row.ptx or ()
-    return all(cuda_runs(gpu.arch.value or "", archs, ptx, ptx_readable=True).runs != "no" for gpu in recipe.gpus)
+    return all(_has_code(recipe, row, gpu) for gpu in recipe.gpus)
+
+
+def _has_code(recipe: Recipe, row: TorchBuild, gpu: Gpu) -> bool:
+    arch, archs = gpu.arch.value or "", row.archs or ()
+    if gpu.vendor == "amd":
+        return bool(row.rocm) and gfx_answer(recipe.matrix, arch, archs).runs != "no"
+    return bool(row.cuda) and cuda_runs(arch, archs, row.ptx or (), ptx_readable=True).runs != "no"
 
 
 def torch_finding(
