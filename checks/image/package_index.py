@@ -236,9 +236,7 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
         )  # fmt: skip
 
 
-def _nearest(
-    recipe: Recipe, image: Image, asked: TorchRequest, rows: list[TorchBuild], wanted: str
-) -> Iterator[Fix]:
+def _nearest(recipe: Recipe, image: Image, asked: TorchRequest, rows: list[TorchBuild], wanted: str) -> Iterator[Fix]:
     """The fix that takes the nearest build of the same release."""
     python = python_of(image)
     build = nearest_build(recipe, (row for row in rows if python is None or python in row.pythons), wanted)

@@ -219,9 +219,7 @@ def nearest_build(recipe: Recipe, rows: Iterable[TorchBuild], wanted: str) -> To
     fitting = [
         row
         for row in rows
-        if row.origin != "pypi"
-        and _kind(row.build) == _kind(wanted)
-        and (row.build == "cpu" or _works(recipe, row))
+        if row.origin != "pypi" and _kind(row.build) == _kind(wanted) and (row.build == "cpu" or _works(recipe, row))
     ]
     older = [row for row in fitting if _toolkit(row) <= limit]
     return max(older, key=_toolkit) if older else min(fitting, key=_toolkit, default=None)
