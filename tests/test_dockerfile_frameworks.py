@@ -268,3 +268,20 @@ def test_a_service_of_an_image_for_amd_needs_its_devices(tmp_path: Path):
 def test_a_package_is_one_for_the_torch_of_the_base_image(base: str, command: str, line: str):
     (one,) = findings(f"{base}RUN {command}")
     assert lines(one) == f"Dockerfile:{line}"
+
+
+@pytest.mark.parametrize(
+    ("base", "package", "image"),
+    [
+        ("python:3.12-slim", "1.20.1", "CUDA 12 and cuDNN 9, such as nvidia/cuda:12.8.1-cudnn-runtime-ubuntu24.04"),
+        (
+            "nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04",
+            "1.16.3",
+            "CUDA 11, such as nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu20.04",
+        ),
+    ],
+)
+def test_a_base_image_with_the_libraries_is_named(base: str, package: str, image: str):
+    (one,) = findings(f"FROM {base}\nRUN pip install onnxruntime-gpu=={package}")
+    texts = [remedy.text for fix in one.fixes for remedy in fix.remedies]  # type: ignore[union-attr]
+    assert f"Dockerfile:1: FROM an image with the libraries of {image}" in texts
