@@ -14,7 +14,7 @@ from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, rewritten, without_conda
-from gpudoctor.dockerfile.torch import TorchRequest, build_of_index, cuda_of, python_of, wheels_for
+from gpudoctor.dockerfile.torch import TorchRequest, build_of_index, cuda_of, pins_torch, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.torch.coverage import gfx_answer
 from gpudoctor.frameworks.wanted import Wanted, quoted, torch_and_companions
@@ -60,7 +60,7 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     every = (*wanted, *(Wanted(name, "") for name in unknown))
     held = recipe.torch(image)
     if step is None and held is not None and held.asked is not None and held.asked.by and held.line == line:
-        return _beside(image, held.asked, every, TorchIndex(url, build))
+        return _beside(recipe, image, held.asked, every, TorchIndex(url, build))
     place, tool = named.file if named else "", step.pip.tool if step and step.pip else "pip"
     file = os.path.basename(place.rpartition(":")[0])
     index = [f"--index-url {url}"] if url else []
@@ -93,14 +93,17 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     return "\n".join(_in_commands(image, step, every, TorchIndex(url, build)))
 
 
-def _beside(image: Image, asked: TorchRequest, wanted: tuple[Wanted, ...], index: TorchIndex) -> str:
+def _beside(recipe: Recipe, image: Image, asked: TorchRequest, wanted: tuple[Wanted, ...], index: TorchIndex) -> str:
     """What to write where a package brings torch along: torch in the same command. A package that requires another
     torch has to be another release."""
     name = asked.by.partition(" ")[0]
     texts = {one.name: quoted([one]) for one in wanted}
     step, _ = step_of(image, asked.line, name)
+    place, rocm = image.place(asked.line), index.build.startswith("rocm")
+    if rocm and pins_torch(name, recipe.matrix):
+        return f"{place}: leave out {name}, or install its ROCm build, for {texts['torch']}"
     if name not in texts and asked.requirement.specifier:
-        return f"{image.place(asked.line)}: another release of {asked.by}, for {texts['torch']}"
+        return f"{place}: another release of {asked.by}, for {texts['torch']}"
     there = {one for one in texts if step.pip is not None and (found := step.pip.asks_for(one)) and not found.file}
     also = [text for one, text in texts.items() if one not in there]
     return in_place(image, step.command, rewritten(step, {one: texts[one] for one in there}, index, also))
