@@ -58,6 +58,16 @@ def test_the_line_to_add_is_one_of_devcontainer_json(tmp_path: Path):
     assert step.endswith('devcontainer.json:3: beside it:\n"runArgs": ["--gpus", "all"]')
 
 
+def test_what_run_args_say_already_stays(tmp_path: Path):
+    (one,) = found(tmp_path, f'{{\n  "image": "{CUDA}",\n  "runArgs": ["--ipc=host"]\n}}')
+    step = one["fixes"][0]["steps"][0]["text"]  # type: ignore[index]
+    assert step.endswith('devcontainer.json:3: in place of its runArgs:\n"runArgs": ["--ipc=host", "--gpus", "all"]')
+    amd = '{"image": "rocm/pytorch:latest",\n"runArgs": ["--device", "/dev/kfd"]}'
+    (one,) = found(tmp_path, amd)
+    step = one["fixes"][0]["steps"][0]["text"]  # type: ignore[index]
+    assert step.endswith('"runArgs": ["--device", "/dev/kfd", "--device=/dev/dri"]')
+
+
 def test_the_dockerfile_lies_beside_and_its_context_elsewhere(tmp_path: Path):
     (tmp_path / "req.txt").write_text("torch==2.6.0\n")
     (tmp_path / ".devcontainer").mkdir()

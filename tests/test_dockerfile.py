@@ -1257,3 +1257,33 @@ def test_nothing_outside_the_build_context_is_read(tmp_path: Path):
         "RUN pip install -r /a/link.txt\nRUN pip install -r /b/secret.txt\n"
     )
     assert run(str(context))[0] == 0
+
+
+WHEELS = "https://download.pytorch.org/whl"
+
+
+@pytest.mark.parametrize(
+    ("command", "machine", "line"),
+    [
+        ("torch==2.3.1", {}, "torch==2.5.0"),
+        ("torch==2.3.1", {"gpu": "RTX 3060", "driver": "550.120"}, "torch==2.5.0"),
+        (
+            "torch==2.3.1",
+            {"gpu": "RTX 5090", "driver": "580.65.06"},
+            f"--index-url {WHEELS}/cu128 torch==2.7.0+cu128",
+        ),
+        ("torch==2.3.1", {"gpu": "MI300X"}, f"--index-url {WHEELS}/rocm6.2 torch==2.5.0+rocm6.2"),
+        (f"torch==2.3.1 --index-url {WHEELS}/cpu", {}, f"--index-url {WHEELS}/cpu torch==2.5.0+cpu"),
+        (f"torch==2.3.1 --index-url {WHEELS}/cu121", {}, f"--index-url {WHEELS}/cu121 torch==2.5.0+cu121"),
+        (
+            f"torch==2.9.1+rocm6.5 --index-url {WHEELS}/rocm6.5",
+            {},
+            f"--index-url {WHEELS}/rocm6.4 torch==2.9.1+rocm6.4",
+        ),
+        (f"torch==2.9.1 --index-url {WHEELS}/cu121", {}, f"--index-url {WHEELS}/cu126 torch==2.9.1+cu126"),
+    ],
+)
+def test_a_wheel_that_does_not_exist_gives_way_to_one_of_its_kind(command: str, machine: dict[str, str], line: str):
+    (one,) = findings(f"FROM python:3.13-slim\nRUN pip install {command}", **machine)
+    assert one.slug == "image-no-torch-wheel"
+    assert lines(one) == f"Dockerfile:2: RUN pip install {line}"

@@ -14,6 +14,7 @@ from gpudoctor.dockerfile.frameworks import frameworks_of
 from tests.support.check_cases import matrix
 from tests.test_dockerfile import findings, image_of, lines, told
 
+BASE_TORCH = "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel\n"
 CUDA12 = "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu24.04\n"
 CUDA11 = "FROM nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu22.04\n"
 ROCM = "FROM rocm/dev-ubuntu-24.04:6.4-complete\n"
@@ -60,6 +61,17 @@ FAULTY = {
     ),
     "torchaudio of another torch in one command": (
         SLIM + "RUN pip install torch==2.6.0 torchaudio==2.5.1", "image-package-requires-other-torch", "error",
+    ),
+    "vLLM over the torch of the base image": (
+        "FROM pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime\nRUN pip install vllm==0.11.0",
+        "image-package-requires-other-torch", "warning",
+    ),
+    "torchvision over the torch of the base image": (
+        BASE_TORCH + "RUN pip install torchvision==0.20.0", "image-package-requires-other-torch", "warning",
+    ),
+    "vLLM of the package index in an image for ROCm": (
+        "FROM rocm/dev-ubuntu-24.04:6.4\nRUN apt-get install -y python3-pip && pip install vllm",
+        "image-torch-other-vendor", "error",
     ),
     "xformers that replaces torch": (
         SLIM + "RUN pip install torch==2.9.1\nRUN pip install xformers==0.0.29.post3",
@@ -118,8 +130,10 @@ HEALTHY = {
     "torchvision under a constraint": SLIM + "ENV PIP_CONSTRAINT=/c.txt\nRUN pip install torch==2.6.0\n"
     "RUN pip install torchvision",
     "vLLM without its requirements": SLIM + "RUN pip install torch==2.6.0\nRUN pip install --no-deps vllm==0.11.2",
-    "vLLM over the torch of the base image": "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel\n"
-    "RUN pip install vllm==0.11.2",
+    "vLLM for the torch of the base image": BASE_TORCH + "RUN pip install vllm==0.8.5",
+    "torchvision of the base image's torch": BASE_TORCH + "RUN pip install torchvision==0.21.0",
+    "vLLM beside the torch of the base image": BASE_TORCH
+    + "RUN python -m venv /venv && /venv/bin/pip install vllm==0.11.2",
     "an image that is not known": "FROM example.com/team/base:1\nRUN pip install onnxruntime-gpu jax cupy-cuda12x",
 }  # fmt: skip
 
@@ -237,3 +251,37 @@ def test_a_service_of_an_image_for_amd_needs_its_devices(tmp_path: Path):
         file.write_text(f"services:\n  a: {{image: '{image}'}}\n")
         result = CliRunner().invoke(dockerfile, [str(file), "--format", "json"])
         assert [one["slug"] for one in json.loads(result.output)["findings"]] == slugs
+
+
+@pytest.mark.parametrize(
+    ("base", "command", "line"),
+    [
+        (BASE_TORCH, "pip install xformers==0.0.28", "2: RUN pip install xformers==0.0.29.post3"),
+        (BASE_TORCH, "pip install torchvision==0.20.0", "2: RUN pip install torchvision==0.21.0"),
+        (
+            "FROM rocm/dev-ubuntu-24.04:6.4-complete\n",
+            "pip install vllm==0.11.0",
+            "2: leave out vllm, or install it from a source that has it for ROCm",
+        ),
+    ],
+)
+def test_a_package_is_one_for_the_torch_of_the_base_image(base: str, command: str, line: str):
+    (one,) = findings(f"{base}RUN {command}")
+    assert lines(one) == f"Dockerfile:{line}"
+
+
+@pytest.mark.parametrize(
+    ("base", "package", "image"),
+    [
+        ("python:3.12-slim", "1.20.1", "CUDA 12 and cuDNN 9, such as nvidia/cuda:12.8.1-cudnn-runtime-ubuntu24.04"),
+        (
+            "nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04",
+            "1.16.3",
+            "CUDA 11, such as nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu20.04",
+        ),
+    ],
+)
+def test_a_base_image_with_the_libraries_is_named(base: str, package: str, image: str):
+    (one,) = findings(f"FROM {base}\nRUN pip install onnxruntime-gpu=={package}")
+    texts = [remedy.text for fix in one.fixes for remedy in fix.remedies]  # type: ignore[union-attr]
+    assert f"Dockerfile:1: FROM an image with the libraries of {image}" in texts

@@ -331,6 +331,14 @@ FAULTY = {
         RUNTIME + "RUN pip install -r gone.txt\nRUN pip install flash-attn --no-build-isolation",
         NOT_BUILT, "warning",
     ),
+    "flash-attn that may fail": (RUNTIME + "RUN echo a && pip install flash-attn || true", NOT_BUILT, "note"),
+    "flash-attn in a group that may fail": (
+        DEVEL + "RUN (echo a; uv pip install --system flash-attn) || echo no", NOT_BUILT, "note",
+    ),
+    "flash-attn that must not fail": (
+        RUNTIME + "RUN pip install flash-attn || (echo no; exit 1)", NOT_BUILT, "error",
+    ),
+    "flash-attn before what may fail": (RUNTIME + "RUN pip install flash-attn; rm a || true", NOT_BUILT, "error"),
     "flash-attn in isolation": (DEVEL + "RUN pip install flash_attn==2.7.4.post1", NOT_BUILT, "warning"),
     "flash-attn in uv's isolation": (DEVEL + "RUN uv pip install --system flash-attn", NOT_BUILT, "error"),
     "flash-attn before torch": (
@@ -413,6 +421,11 @@ def test_what_takes_the_place_of_a_package_is_pinned_for_the_python(python: str,
 def test_the_devel_image_and_the_release_for_the_cudnn_are_lines_to_copy():
     (one,) = findings(RUNTIME + "RUN pip install flash-attn --no-build-isolation")
     assert lines(one) == "Dockerfile:1: FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel"
+    (one,) = findings(RUNTIME + "RUN pip install flash-attn")
+    assert lines(one).split("\n") == [
+        "Dockerfile:1: FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel",
+        "Dockerfile:2: RUN pip install --no-build-isolation flash-attn",
+    ]
     (one,) = findings("FROM nvidia/cuda:12.1.1-cudnn8-runtime-ubuntu22.04\nRUN pip3 install faster-whisper==1.0.3")
     assert lines(one) == "Dockerfile:2: RUN pip3 install faster-whisper==1.0.3 ctranslate2==4.4.0"
     assert "CTranslate2 4.8.5 of faster-whisper needs cuDNN 9" in one.message

@@ -250,3 +250,11 @@ def test_a_package_whose_newest_release_needs_another_torch_replaces_that_of_the
     for one in found:  # type: ignore[attr-defined]
         assert one["severity"] == "error" and "brings" in one["message"]
         assert "leave out" in one["fixes"][0]["steps"][0]["text"]
+
+
+@pytest.mark.parametrize("package", ["vllm", "vllm==0.11.0", "xformers==0.0.33"])
+def test_a_package_for_cuda_gives_way_to_its_rocm_build_on_amd(tmp_path: Path, package: str):
+    text = f"FROM rocm/dev-ubuntu-24.04:6.4-complete\nRUN pip install {package}\n"
+    first = fixes(tmp_path, text, "--gpu", "MI300X")[0]
+    name = package.partition("=")[0]
+    assert first.startswith(f"Dockerfile:2: leave out {name}, or install its ROCm build, for torch==")

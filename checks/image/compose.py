@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -18,9 +19,9 @@ _NVIDIA = """    deploy:
           devices: [{driver: nvidia, count: all, capabilities: [gpu]}]"""
 _HIDING = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 _AMD = """    devices: [/dev/kfd, /dev/dri]"""
-_DEVELOPMENT: dict[Vendor, str] = {
-    "nvidia": '"runArgs": ["--gpus", "all"]',
-    "amd": '"runArgs": ["--device=/dev/kfd", "--device=/dev/dri"]',
+_DEVELOPMENT: dict[Vendor, tuple[str, ...]] = {
+    "nvidia": ("--gpus", "all"),
+    "amd": ("--device=/dev/kfd", "--device=/dev/dri"),
 }
 """What a devcontainer.json says in place of these lines."""
 
@@ -57,7 +58,7 @@ def no_device(recipe: Recipe) -> Verdicts:
             yield NotJudged(f"whether {service.title[0].lower()}{service.title[1:]} is given a GPU: {service.open}")
             continue
         lines = _NVIDIA if vendor == "nvidia" else _AMD
-        lines = _DEVELOPMENT[vendor] if service.development else lines
+        lines = _run_args(service, *_DEVELOPMENT[vendor]) if service.development else lines
         what = "CUDA" if vendor == "nvidia" else "ROCm"
         missing = "/dev/kfd" if vendor == "amd" and service.render else "/dev/dri" if service.kfd else "a GPU"
         yield _about(
@@ -69,6 +70,13 @@ def no_device(recipe: Recipe) -> Verdicts:
             want=re.sub(r"\s+", " ", lines).strip(),
             fixes=(change(f"Give the {service.kind} a GPU", service.below, *lines.split("\n")),),
         )
+
+
+def _run_args(service: Service, *words: str) -> str:
+    """The runArgs of a devcontainer.json with more options: it has this key once."""
+    given = {f"--device={device}" for device in service.devices}
+    every = (*service.run_args, *(word for word in words if word not in given))
+    return f'"runArgs": {json.dumps(every, ensure_ascii=False)}'
 
 
 @check("GPD621", "compose-device-access", "image")
@@ -145,7 +153,7 @@ def small_shm(recipe: Recipe) -> Verdicts:
                     change(
                         "Give the service more shared memory",
                         service.below,
-                        '"runArgs": ["--shm-size=8gb"]' if service.development else "    shm_size: 8gb",
+                        _run_args(service, "--shm-size=8gb") if service.development else "    shm_size: 8gb",
                     ),
                 ),
             )

@@ -109,13 +109,27 @@ def _ways_to_libraries(recipe: Recipe, image: Image, one: ImageFramework, build:
             yield change(f"Use a release for CUDA {row.cuda}", text)
             break
     needs = " and ".join(missing_libraries(image, one, recipe.matrix))
-    base = change("Use another base image", f"{image.place(image.base_line)}: FROM an image with {needs}")
+    example = _image_with(recipe, build.cuda, one.cudnn)
+    such_as = f", such as {example}" if example else ""
+    base = change("Use another base image", f"{image.place(image.base_line)}: FROM an image with {needs}{such_as}")
     wanted = f"{build.install}[{build.extra}]{f'=={one.version}' if one.version else ''}"
     own = change("Install the libraries with it", package_line(image, step, asked, wanted))
     if not (build.extra and build.install):
         yield base
     else:  # what opens its libraries itself looks in these packages, too
         yield from (own, base) if build.opens else (base, own)
+
+
+def _image_with(recipe: Recipe, cuda: str | None, cudnn: str | None) -> str:
+    """NVIDIA's image with the libraries of that CUDA, and with that cuDNN; "" if no row names one."""
+    for row in recipe.matrix.tables.base_images:
+        name = row.example.replace("-devel", "-runtime")
+        facts = recipe.matrix.base_image(name)
+        if facts is None or facts.vendor != "nvidia" or facts.has_torch or not facts.libraries:
+            continue
+        if major(facts.cuda) == major(cuda) and cudnn in (None, facts.cudnn):
+            return name
+    return ""
 
 
 def _fits(build: FrameworkBuild, image: Image) -> bool:

@@ -6,10 +6,18 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.proposals import build_within, index_of, install_line, torch_finding
+from gpudoctor.dockerfile.proposals import (
+    build_after,
+    build_within,
+    index_of,
+    install_line,
+    nearest_build,
+    torch_finding,
+)
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
-from gpudoctor.dockerfile.torch import TorchRequest, asked_for, outrun, python_of, wheels_for
+from gpudoctor.dockerfile.torch import TorchRequest, asked_for, outrun, python_of
 from gpudoctor.finding import Finding, Fix
+from gpudoctor.matrix.rows import TorchBuild
 from gpudoctor.matrix.versions import figures
 
 
@@ -201,7 +209,7 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
             yield torch_finding(
                 image, asked, "error",
                 f"torch {asked.pinned} has no build for {wanted}; its builds are {', '.join(builds)}.",
-                wanted, ", ".join(builds), (), certain=False,
+                wanted, ", ".join(builds), tuple(_nearest(recipe, image, asked, rows, wanted)), certain=False,
             )  # fmt: skip
             return
         rows = rows_here or rows
@@ -211,20 +219,13 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
     if python is not None and not any(python in row.pythons for row in rows):
         span = [one for one in rows[0].pythons if one.endswith("t") == python.endswith("t")]
         nearest = min(span, key=lambda one: abs(figures(one)[-1] - figures(python)[-1]), default="")
-        newer = next((row for row in reversed(wheels_for(recipe.matrix, image.platform, python))
-                      if figures(row.version) > figures(asked.pinned)), None)  # fmt: skip
         fixes: list[Fix] = []
-        build = newer
-        if newer is not None:
-            of_version = (row for row in of_platform if row.version == newer.version and row.build == wanted)
-            build = next(of_version, newer)
-        elif image.facts is not None and image.facts.cuda:
+        rocm = image.facts.rocm if image.facts is not None else None
+        build = build_after(recipe, image, asked.pinned, wanted or (f"rocm{rocm}" if rocm else ""))
+        if build is None and image.facts is not None and image.facts.cuda:
             build = build_within(recipe, image, image.facts.cuda)
         if build is not None:
-            fixes.append(change(
-                f"Use torch {build.version}",
-                install_line(recipe, image, asked.line, build.version, build.build, recipe.matrix.index_url(build)),
-            ))  # fmt: skip
+            fixes.append(_use(recipe, image, asked, build, f"Use torch {build.version}"))
         if nearest:
             base = f"{image.place(image.base_line)}: FROM a base with Python {nearest}"
             fixes.append(change("Use another Python", base))
@@ -233,3 +234,16 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
             f"torch {asked.pinned} has no wheel for Python {python}, which {image.base} has.",
             f"Python {python}", f"Python {span[0]} to {span[-1]}" if span else "another Python", tuple(fixes),
         )  # fmt: skip
+
+
+def _nearest(recipe: Recipe, image: Image, asked: TorchRequest, rows: list[TorchBuild], wanted: str) -> Iterator[Fix]:
+    """The fix that takes the nearest build of the same release."""
+    python = python_of(image)
+    build = nearest_build(recipe, (row for row in rows if python is None or python in row.pythons), wanted)
+    if build is not None:
+        yield _use(recipe, image, asked, build, f"Use its build for {build.build}")
+
+
+def _use(recipe: Recipe, image: Image, asked: TorchRequest, build: TorchBuild, title: str) -> Fix:
+    url = recipe.matrix.index_url(build)
+    return change(title, install_line(recipe, image, asked.line, build.version, build.build, url))

@@ -101,8 +101,8 @@ def extension_not_built(recipe: Recipe) -> Verdicts:
     ## How it is judged
     The matrix names the packages. A wheel that the file names is not compiled. Nothing is said of nvcc if the base
     image is not known, is for AMD's GPUs, or if any line may bring nvcc; it is a warning if a file that cannot be
-    read may have brought the package. pip before 25.3 builds such packages beside the installed torch if `wheel` is
-    installed: then a missing option is a warning.
+    read may have brought the package, and a note if the build goes on after a failure (`|| true`). pip before 25.3
+    builds such packages beside the installed torch if `wheel` is installed: then a missing option is a warning.
 
     ## Fix safety
     The devel image of the same name holds what the runtime image holds, and the compiler. A ready wheel must be of
@@ -118,10 +118,12 @@ def extension_not_built(recipe: Recipe) -> Verdicts:
                 row = rows.get(one.name)
                 if row is None or one.specifier.startswith("@") or _skips_compiling(image, step, row.skip):
                     continue
+                why = _without_torch(image, step, number, one.name) if row.imports_torch else None
                 if _without_nvcc(recipe, image, number):
                     sure = not any(installs_unread(image, before) for before in image.steps[:number])
-                    yield _without_compiler(recipe, image, step, one, sure)
-                elif row.imports_torch and (why := _without_torch(image, step, number, one.name)):
+                    apart_from_torch = why is not None
+                    yield _without_compiler(recipe, image, step, one, sure, apart_from_torch)
+                elif why:
                     yield _isolated(image, step, one, *why)
 
 
@@ -171,38 +173,52 @@ def _without_torch(image: Image, step: Step, number: int, name: str) -> tuple[Se
 
 def _isolated(image: Image, step: Step, one: Requirement, severity: Severity, why: str) -> Finding:
     place = image.place(step.command.line)
-    package, in_file = f"{one.name}{one.extras}{one.specifier}", one.file and one.file != step.command.script
-    lines = [f"{one.file}: leave out {one.name}"] if in_file else []
-    lines.append(in_place(image, step.command, apart(step, one.name, package, "--no-build-isolation")))
     return Finding(
-        severity=severity,
+        severity="note" if step.command.tolerated else severity,
         confidence="likely",
-        message=f"setup.py of {one.name} imports torch, and {why}: No module named 'torch'.",
+        message=f"setup.py of {one.name} imports torch, and {why}: No module named 'torch'.{_goes_on(step)}",
         saw="no --no-build-isolation",
         want="--no-build-isolation, after torch",
         subject=place,
         evidence=(command_of(image, step.command),),
-        fixes=(change("Build it with the installed torch", *lines),),
+        fixes=(change("Build it with the installed torch", *_beside_torch(image, step, one)),),
         refs=("Dao-AILab/flash-attention#246",),
     )
 
 
-def _without_compiler(recipe: Recipe, image: Image, step: Step, one: Requirement, sure: bool) -> Finding:
-    place, base = image.place(step.command.line), image.place(image.base_line)
+def _goes_on(step: Step) -> str:
+    return " The build goes on without it." if step.command.tolerated else ""
+
+
+def _beside_torch(image: Image, step: Step, one: Requirement) -> Iterator[str]:
+    """The lines that build a package with the installed torch."""
+    package = f"{one.name}{one.extras}{one.specifier}"
+    if one.file and one.file != step.command.script:
+        yield f"{one.file}: leave out {one.name}"
+    yield in_place(image, step.command, apart(step, one.name, package, "--no-build-isolation"))
+
+
+def _without_compiler(
+    recipe: Recipe, image: Image, step: Step, one: Requirement, sure: bool, apart_from_torch: bool
+) -> Finding:
+    place = image.place(step.command.line)
+    also = tuple(_beside_torch(image, step, one)) if apart_from_torch else ()
     return Finding(
-        severity="error" if sure else "warning",
+        severity="note" if step.command.tolerated else "error" if sure else "warning",
         confidence="likely",
-        message=f"{one.name} is compiled here, and {image.base} has no nvcc: its setup.py stops.",
+        message=f"{one.name} is compiled here, and {image.base} has no nvcc: its setup.py stops.{_goes_on(step)}",
         saw="no nvcc",
         want="nvcc, or a ready wheel",
         subject=place,
         evidence=(command_of(image, step.command),),
-        fixes=tuple(_ways_to_compile(recipe, image, base, place, one)),
+        fixes=tuple(_ways_to_compile(recipe, image, place, one, also)),
         refs=("Dao-AILab/flash-attention#1229, #1220, #1736",),
     )
 
 
-def _ways_to_compile(recipe: Recipe, image: Image, base: str, place: str, one: Requirement) -> Iterator[Fix]:
+def _ways_to_compile(
+    recipe: Recipe, image: Image, place: str, one: Requirement, also: tuple[str, ...]
+) -> Iterator[Fix]:
     name = image.base or ""
     devel = re.sub(r"-(runtime|base)(?=-|$)", "-devel", name)
     held = recipe.torch(image)
@@ -210,5 +226,6 @@ def _ways_to_compile(recipe: Recipe, image: Image, base: str, place: str, one: R
     instead = f"in place of {one.name}, the address of its wheel for {of}"
     wheel = change("Install a ready wheel", f"{one.file or place}: {instead}")
     if devel != name:
-        yield change("Use the image with the compiler", f"{base}: FROM {devel}")
+        base = f"{image.place(image.base_line)}: FROM {devel}"
+        yield change("Use the image with the compiler", base, *also)
     yield wheel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
@@ -18,6 +19,7 @@ from gpudoctor.dockerfile.torch import (
     companion_torch,
     cuda_of,
     outrun,
+    pins_torch,
     python_of,
     release_for,
     required_by,
@@ -175,6 +177,8 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         fixes = (
             (change("Keep the base image's torch", _keeping(image, held.asked, kind[facts.vendor])),)
             if facts.has_torch
+            else (change(f"Install it for {kind[facts.vendor]}", _keeping(image, held.asked, kind[facts.vendor])),)
+            if pins_torch(held.asked.by.partition(" ")[0], recipe.matrix)
             else (
                 change(
                     f"Install the {kind[facts.vendor]} build",
@@ -197,7 +201,8 @@ def _keeping(image: Image, asked: TorchRequest, kind: str) -> str:
         return f"{_without(image, asked)}; the base image has one."
     name = asked.by.partition(" ")[0]
     place = asked.requirement.file or image.place(asked.line)
-    return f"{place}: leave out {name}, or install it with --no-deps from a source that has it for {kind}"
+    alone = " with --no-deps" if image.facts is not None and image.facts.has_torch else ""
+    return f"{place}: leave out {name}, or install it{alone} from a source that has it for {kind}"
 
 
 def _without(image: Image, asked: TorchRequest) -> str:
@@ -338,7 +343,7 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     The matrix has the torch that exact versions of these packages require, and the newest torchvision of an index. A
     package without a version counts by its newest known release.
     A torchvision that the base image or a command before may have brought stays. It is an error if one command asks
-    for both, a warning if a later command replaces a torch whose version the file pins.
+    for both, a warning if a command replaces a torch whose version the file pins, or that of the base image.
 
     ## Fix safety
     With one torch in all commands nothing is replaced.
@@ -362,12 +367,12 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
         for later in required_by(image, recipe.matrix):
             before = [one for one in asked_for(image) if one.line < later.line]
             wanted = later.requirement.specifier
-            if (
-                not (before and wanted)
-                or later.maybe
-                or not before[-1].pinned
-                or package_matches(wanted, before[-1].pinned)
-            ):
+            if later.maybe or not wanted:
+                continue
+            if not before:
+                yield from _replacing_the_base(recipe, image, later)
+                continue
+            if not before[-1].pinned or package_matches(wanted, before[-1].pinned):
                 continue
             yield torch_finding(
                 image, later, "warning",
@@ -376,6 +381,38 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
                 f"torch{before[-1].requirement.specifier}", f"torch{wanted}",
                 (_with_its_companion(recipe, image, before[-1], later),), certain=False,
             )  # fmt: skip
+
+
+def _replacing_the_base(recipe: Recipe, image: Image, later: TorchRequest) -> Iterator[Finding]:
+    """A package that requires another torch than the base image has. Other checks tell it of a torch for another
+    vendor's GPUs, and of the images whose torch NVIDIA built."""
+    held, facts = recipe.torch(image), image.facts
+    if held is None or held.asked != later or facts is None or not facts.torch:
+        return
+    if held.vendor not in (None, facts.vendor) or facts.origin in ("ngc", "jetson"):
+        return
+    if any("venv" in step.command.text for step in image.steps):
+        return
+    wanted = later.requirement.specifier
+    name, _, version = later.by.partition(" ")
+    if not version and not recipe.driver and figures(facts.cuda or "")[:1] < figures(cuda_of(held.build))[:1]:
+        return  # image-cuda-older-than-wheel reports it
+    release = _companion(recipe, facts.torch, name) or release_for(name, facts.torch, recipe.matrix)
+    if release:
+        step, asked = step_of(image, later.line, name)
+        title = f"Install {name} {release}, which is for torch {facts.torch}"
+        fix = change(title, package_line(image, step, asked, f"{name}=={release}"))
+    elif version:
+        other = f"torch {wanted.removeprefix('==')}"
+        fix = change(f"Use a base image with {other}", f"{image.place(image.base_line)}: FROM an image with {other}")
+    else:
+        fix = _kept(image, later, facts.torch)
+    yield torch_finding(
+        image, later, "warning",
+        f"{later.by} requires torch {wanted.removeprefix('==')}: pip replaces torch {facts.torch} of {image.base}, "
+        "and what was compiled for that may fail.",
+        f"torch {facts.torch}", f"torch{wanted}", (fix,), certain=False,
+    )  # fmt: skip
 
 
 def _in_one_command(

@@ -38,6 +38,7 @@ _OF_INSTALLERS = (
 )
 _WORDS = (*KEYWORDS, "!", "exec", "sudo", "command", "set")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_NEVER_FAIL = ("true", ":", "echo", "printf")
 _DEPTH = 4
 _SIGN = re.compile(r"&&|\|\||\|&|[;&|()]")
 
@@ -48,6 +49,8 @@ class Command(Struct, frozen=True):
     argv: tuple[str, ...]
     line: int
     maybe: bool = False
+    tolerated: bool = False
+    """Whether the build goes on if it fails: `|| true` comes after it."""
     variables: dict[str, str] = {}
     """Variables that decide what is installed: set by ENV, ARG or export, or for this command alone."""
     text: str = ""
@@ -86,6 +89,41 @@ def script_commands(
         yield replace(one, line=run.line, maybe=one.maybe or run.maybe, script=f"{path}:{one.line}")
 
 
+class _List:
+    """The commands of one list of `&&` and `||`, of which it is known at the end whether the build tolerates that
+    they fail."""
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+        self._starts = [0]
+        """Where the list begins: that of each open group, too."""
+        self._after_or = False
+
+    @property
+    def ended(self) -> bool:
+        return self._starts == [len(self.commands)]
+
+    def command(self, name: str) -> None:
+        """A command begins. What comes before `||` and one that never fails is tolerated."""
+        if self._after_or and name in _NEVER_FAIL:
+            start = self._starts[-1]
+            self.commands[start:] = [replace(one, tolerated=True) for one in self.commands[start:]]
+        self._after_or = False
+
+    def sign(self, sign: str) -> None:
+        self._after_or = sign == "||"
+        if sign == "(":
+            self._starts.append(len(self.commands))
+        elif sign == ")" and len(self._starts) > 1:
+            self._starts.pop()
+        elif sign in (";", "&"):
+            self._starts[-1] = len(self.commands)
+
+    def taken(self) -> Iterator[Command]:
+        yield from self.commands
+        self.commands, self._starts = [], [0]
+
+
 class _Shell:
     """The shell that runs the commands, with the known variables and those that the commands export."""
 
@@ -114,6 +152,7 @@ class _Shell:
     def of_text(self, text: str, line: int, maybe: bool, level: int, conditions: Conditions) -> Iterator[Command]:
         """The commands of one command list."""
         words: list[str] = []
+        listed = _List()
         at, start, end = line, 0, 0
         last = Token(Sign(), line, len(text), len(text))
         tokens = itertools.chain(shell_words(text, line, self._bounds), (last,))
@@ -126,17 +165,22 @@ class _Shell:
                     end = ends
                     continue
                 if words:
+                    listed.command(words[0])
                     conditions.command(words, [self._whole(word) for word in words])
                     if conditions.runs is not False:
                         for one in self._simple(tuple(words), at, maybe or conditions.runs is None, level):
-                            yield replace(one, written=one.written or text[start:end])
+                            listed.commands.append(replace(one, written=one.written or text[start:end]))
                     words = []
                 signs = _SIGN.findall(token)
                 self._bounds.words.spend(len(signs))
                 for sign in signs:
                     conditions.sign(sign)
+                    listed.sign(sign)
+                if listed.ended:
+                    yield from listed.taken()
         except UnclosedError:
             pass
+        yield from listed.taken()
         conditions.sign(";")
 
     def _simple(self, words: tuple[str, ...], line: int, maybe: bool, level: int) -> Iterator[Command]:
@@ -192,7 +236,7 @@ class _Shell:
                     yield from self.of_text(argv[number + 1], line, maybe, level + 1, Conditions())
                     return
         self._bounds.commands.spend()
-        yield Command(argv, line, maybe, _installer_variables(self._known), " ".join(argv))
+        yield Command(argv, line, maybe, variables=_installer_variables(self._known), text=" ".join(argv))
 
 
 def _installer_variables(known: Mapping[str, str]) -> dict[str, str]:

@@ -51,6 +51,10 @@ class Service(Struct, frozen=True):
     open: str = ""
     development: bool = False
     """Whether it is a development container, of a devcontainer.json."""
+    run_args: tuple[str, ...] = ()
+    """The options of `docker run` that a devcontainer.json names."""
+    run_args_line: int = 0
+    """Their line; 0 if there are none."""
 
     @property
     def title(self) -> str:
@@ -64,6 +68,8 @@ class Service(Struct, frozen=True):
     @property
     def below(self) -> str:
         """Where a fix adds lines."""
+        if self.run_args_line:
+            return f"{self.file}:{self.run_args_line}: in place of its runArgs:"
         return f"{self.place}: beside it:" if self.development else f"{self.place}: below {self.name}:"
 
     @property

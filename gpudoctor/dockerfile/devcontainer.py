@@ -39,7 +39,8 @@ def read_devcontainer(file: str, text: str, bounds: Bounds) -> DevContainer:
     context = str(build.get("context") or content.get("context") or ".")
     arguments = build.get("args")
     lines = _Lines(text)
-    options = _options(_strings(content.get("runArgs")))
+    run_args = _strings(content.get("runArgs"))
+    options = _options(run_args)
     devices = tuple(value.partition(":")[0] for value in options.get("--device", ()))
     environment = content.get("containerEnv")
     requirements = content.get("hostRequirements")
@@ -64,6 +65,8 @@ def read_devcontainer(file: str, text: str, bounds: Bounds) -> DevContainer:
         privileged=content.get("privileged") is True or "--privileged" in options,
         environment=_mapping(environment),
         development=True,
+        run_args=tuple(run_args),
+        run_args_line=lines.of("runArgs") if "runArgs" in content else 0,
     )
     creating = tuple((lines.of(name), command) for name in _CREATING for command in _commands(content.get(name)))
     bounds.commands.spend(len(creating))

@@ -14,13 +14,15 @@ from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, rewritten, without_conda
-from gpudoctor.dockerfile.torch import TorchRequest, build_of_index, python_of, wheels_for
+from gpudoctor.dockerfile.torch import TorchRequest, build_of_index, cuda_of, pins_torch, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
+from gpudoctor.frameworks.torch.coverage import gfx_answer
 from gpudoctor.frameworks.wanted import Wanted, quoted, torch_and_companions
 from gpudoctor.isa import cuda_runs
 from gpudoctor.matrix.versions import figures, minor
 
 if TYPE_CHECKING:
+    from gpudoctor.machine import Gpu
     from gpudoctor.matrix.rows import TorchBuild
 
 _UV_SOURCE = """
@@ -58,7 +60,7 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     every = (*wanted, *(Wanted(name, "") for name in unknown))
     held = recipe.torch(image)
     if step is None and held is not None and held.asked is not None and held.asked.by and held.line == line:
-        return _beside(image, held.asked, every, TorchIndex(url, build))
+        return _beside(recipe, image, held.asked, every, TorchIndex(url, build))
     place, tool = named.file if named else "", step.pip.tool if step and step.pip else "pip"
     file = os.path.basename(place.rpartition(":")[0])
     index = [f"--index-url {url}"] if url else []
@@ -91,14 +93,17 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     return "\n".join(_in_commands(image, step, every, TorchIndex(url, build)))
 
 
-def _beside(image: Image, asked: TorchRequest, wanted: tuple[Wanted, ...], index: TorchIndex) -> str:
+def _beside(recipe: Recipe, image: Image, asked: TorchRequest, wanted: tuple[Wanted, ...], index: TorchIndex) -> str:
     """What to write where a package brings torch along: torch in the same command. A package that requires another
     torch has to be another release."""
     name = asked.by.partition(" ")[0]
     texts = {one.name: quoted([one]) for one in wanted}
     step, _ = step_of(image, asked.line, name)
+    place, rocm = image.place(asked.line), index.build.startswith("rocm")
+    if rocm and pins_torch(name, recipe.matrix):
+        return f"{place}: leave out {name}, or install its ROCm build, for {texts['torch']}"
     if name not in texts and asked.requirement.specifier:
-        return f"{image.place(asked.line)}: another release of {asked.by}, for {texts['torch']}"
+        return f"{place}: another release of {asked.by}, for {texts['torch']}"
     there = {one for one in texts if step.pip is not None and (found := step.pip.asks_for(one)) and not found.file}
     also = [text for one, text in texts.items() if one not in there]
     return in_place(image, step.command, rewritten(step, {one: texts[one] for one in there}, index, also))
@@ -188,12 +193,61 @@ def build_within(recipe: Recipe, image: Image, cuda: str, version: str = "") -> 
     return max(rows, key=rank, default=None)
 
 
+def build_after(recipe: Recipe, image: Image, version: str, wanted: str) -> TorchBuild | None:
+    """The build of the first later release that has one for the image's Python: near to the wanted build, or the
+    package index's own if none is named. One that works on the described GPUs comes before that."""
+    rows = [
+        row
+        for row in wheels_for(recipe.matrix, image.platform, python_of(image))
+        if figures(row.version) > figures(version)
+    ]
+    for release in sorted({row.version for row in rows}, key=figures):
+        build = _build_of(recipe, [row for row in rows if row.version == release], wanted)
+        if build is not None:
+            return build
+    return None
+
+
+def _build_of(recipe: Recipe, rows: list[TorchBuild], wanted: str) -> TorchBuild | None:
+    if wanted:
+        return nearest_build(recipe, rows, wanted)
+    fitting = [row for row in rows if _works(recipe, row)]
+    own = next((row for row in fitting if row.origin == "pypi"), None)
+    return own or (max(fitting, key=_toolkit, default=None) if recipe.gpus else None)
+
+
+def nearest_build(recipe: Recipe, rows: Iterable[TorchBuild], wanted: str) -> TorchBuild | None:
+    """The build of the same kind as a wanted one, with the newest CUDA or ROCm that is not newer, else the oldest."""
+    limit = minor(cuda_of(wanted) or wanted.removeprefix("rocm"))
+    fitting = [
+        row
+        for row in rows
+        if row.origin != "pypi" and _kind(row.build) == _kind(wanted) and (row.build == "cpu" or _works(recipe, row))
+    ]
+    older = [row for row in fitting if _toolkit(row) <= limit]
+    return max(older, key=_toolkit) if older else min(fitting, key=_toolkit, default=None)
+
+
+def _kind(build: str) -> str:
+    return build.rstrip("0123456789.")
+
+
+def _toolkit(row: TorchBuild) -> tuple[int, ...]:
+    return minor(row.cuda or row.rocm or "")
+
+
 def _works(recipe: Recipe, row: TorchBuild) -> bool:
     """Whether a build has code for the described GPUs, and their driver supports it."""
-    if recipe.driver and recipe.matrix.driver_for_cuda(recipe.driver, row.cuda or "") == "too-old":
+    if row.cuda and recipe.driver and recipe.matrix.driver_for_cuda(recipe.driver, row.cuda) == "too-old":
         return False
-    archs, ptx = row.archs or (), row.ptx or ()
-    return all(cuda_runs(gpu.arch.value or "", archs, ptx, ptx_readable=True).runs != "no" for gpu in recipe.gpus)
+    return all(_has_code(recipe, row, gpu) for gpu in recipe.gpus)
+
+
+def _has_code(recipe: Recipe, row: TorchBuild, gpu: Gpu) -> bool:
+    arch, archs = gpu.arch.value or "", row.archs or ()
+    if gpu.vendor == "amd":
+        return bool(row.rocm) and gfx_answer(recipe.matrix, arch, archs).runs != "no"
+    return bool(row.cuda) and cuda_runs(arch, archs, row.ptx or (), ptx_readable=True).runs != "no"
 
 
 def torch_finding(

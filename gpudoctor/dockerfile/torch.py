@@ -304,6 +304,8 @@ def _left_open(
     open_ = [(one, "") for one in install.requirements if one.name in users]
     if not pinning or there:
         yield from (_brought(own, one, torch, "") for one, torch in (pinning or newest or open_)[:1])
+    elif image.facts is not None and image.facts.vendor == "amd" and own.source == "package index":
+        yield _brought(own, pinning[0][0], "", "")  # whatever torch it pins: those of the package index are for CUDA
 
 
 def _brought(own: TorchRequest, package: Requirement, torch: str, version: str) -> TorchRequest:
@@ -324,6 +326,11 @@ def _newest_of(one: Requirement, matrix: Matrix) -> TorchDependent | None:
         and package_matches(one.specifier or ">=0", row.version.removeprefix("=="))
     ]
     return max(rows, key=lambda row: _numbers(row.version), default=None)
+
+
+def pins_torch(name: str, matrix: Matrix) -> bool:
+    """Whether the releases of a package require exactly one torch each."""
+    return any(row.package == name and row.slug in _PINNING for row in matrix.tables.torch_dependents)
 
 
 def release_for(name: str, torch: str, matrix: Matrix) -> str:
@@ -359,7 +366,10 @@ class _Companions:
         """The torch that the metadata of a companion requires: "==2.9.1"; "" if pip installs none, or if which one is
         unknown. `asked` says where the command takes its packages from."""
         constrained = {"PIP_CONSTRAINT", "UV_CONSTRAINT"} & self._image.settings.keys()
-        if requirement.name in self._there or asked.maybe or constrained:
+        if asked.maybe or constrained:
+            return ""
+        other = bool(self._image.facts and self._image.facts.torch) and bool(requirement.exact)
+        if requirement.name in self._there and not other:
             return ""
         if requirement.exact:
             return companion_torch(requirement, self._matrix)
