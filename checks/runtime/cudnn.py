@@ -260,8 +260,9 @@ def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
 def _beside_torch(situation: Situation) -> Verdicts:
     """GPUs that a framework beside torch computes on, and for which NVIDIA's wheel of its cuDNN has no kernels."""
     ours, lacks = _installed(situation), situation.matrix.cudnn_lacks
-    titles = {row.framework: row.title for row in situation.matrix.tables.frameworks}
-    for build in situation.matrix.tables.framework_builds:
+    tables = situation.matrix.tables
+    titles = {row.framework: row.title for row in (*tables.frameworks, *tables.frameworks_on_torch)}
+    for build in tables.framework_builds:
         name = f"nvidia-cudnn-cu{(build.cuda or '').partition('.')[0]}"
         package, wheel = situation.machine.installed(build.package), situation.machine.installed(name)
         if package is None or wheel is None or wheel in ours or not brings_cudnn(build):
@@ -278,8 +279,8 @@ def _beside_torch(situation: Situation) -> Verdicts:
         yield finding(
             "error" if len(gpus) == len(usable) else "warning",
             gpus,
-            message=f"{titles[build.framework]} ({package.name} {package.version}) loads cuDNN {wheel.version}, which has no kernels for "
-            f"{gpu_names(gpus)} ({archs}): convolutions fail on it.",
+            message=f"{titles[build.framework]} ({package.name} {package.version}) loads cuDNN {wheel.version}, "
+            f"which has no kernels for {gpu_names(gpus)} ({archs}): convolutions fail on it.",
             saw=f"cuDNN {wheel.version}",
             want=f"a cuDNN with kernels for {archs}",
             framework=build.framework,
