@@ -275,7 +275,7 @@ def _beside_torch(situation: Situation) -> Verdicts:
             continue
         sm = min((gpu.arch.value or "" for gpu in gpus), key=figures)
         newest, archs = situation.matrix.cudnn_with(sm), " and ".join(sorted({gpu.arch.value or "" for gpu in gpus}))
-        older = ReplacePackage(name, newest, why=f"it has kernels for {archs}", indirect=True)
+        older = ReplacePackage(name, newest, why=f"it has kernels for {archs}")
         yield finding(
             "error" if len(gpus) == len(usable) else "warning",
             gpus,

@@ -236,7 +236,7 @@ def _older_cudnn(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePa
         return ()
     name = f"nvidia-cudnn-cu{figures(build.cuda or '0')[0]}"
     why = "newer releases have no kernels for these GPUs"
-    return (ReplacePackage(name, min(bounds, key=figures), why=why, indirect=True),)
+    return (ReplacePackage(name, min(bounds, key=figures), why=why),)
 
 
 def _plugin(situation: Situation, title: str, build: FrameworkBuild, version: str) -> tuple[ReplacePackage, ...]:
