@@ -197,6 +197,7 @@ def test_a_release_that_is_not_the_required_one_is_no_choice(framework, required
     assert code == 1
     assert required in packages(answer) or framework in ("cupy", "tensorflow")
     assert any(row["why"] == f"{required} is required" for row in answer["rejected"])
+    assert f"GeForce RTX 4090 meets {required}." in shown(framework, "--gpu", "RTX 4090", "--require", required)
 
 
 def test_a_required_cuda_decides_between_builds_and_leaves_those_of_the_other_vendor():

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SHOWN_BUILDS = 6
 _WITHOUT_WHEEL = "no wheel for Python"
+_REQUIRED = " is required"
 
 
 def recommendation_data(answer: Recommendation) -> dict[str, Any]:
@@ -104,11 +105,14 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
         return [("No GPU found: the best build is one for the CPU.", "bold")]
     if not served:
         for_these = "all of these GPUs" if len(answer.gpus) > 1 else answer.gpus[0].name
+        which = answer.framework if answer.framework == "torch" else f"known {answer.framework}"
+        required = next((row.why for row in answer.rejected if row.why.endswith(_REQUIRED)), "")
+        if required and not answer.otherwise:
+            return [(f"No {which} build for {for_these} meets {required.removesuffix(_REQUIRED)}.", "bold red")]
         other_python = next((row.why for row in answer.rejected if row.why.startswith(_WITHOUT_WHEEL)), "")
         if other_python and not answer.otherwise:
             has = other_python.replace(_WITHOUT_WHEEL, "has a wheel for Python", 1)
             return [(f"No {answer.framework} build for {for_these} {has}.", "bold red")]
-        which = answer.framework if answer.framework == "torch" else f"known {answer.framework}"
         return [(f"No {which} build works with {for_these} as it is.", "bold red")]
     if not answer.known:
         gpus = ", ".join(dict.fromkeys(gpu.name for gpu in answer.gpus))
