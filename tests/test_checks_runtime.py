@@ -444,6 +444,46 @@ def test_an_installed_cudnn_without_kernels_for_the_gpu_gives_way_to_the_pinned_
         assert remedies(machine, "cudnn-mismatch") == ["ReplacePackage nvidia-cudnn-cu12==9.10.2.21"]
 
 
+@pytest.mark.parametrize(
+    ("build", "pin"),
+    [
+        ("2.6.0+cu126", "9.5.1.17"),
+        ("2.8.0+cu126", "9.10.2.21"),
+        ("2.9.0+cu126", "9.10.2.21"),
+        ("2.9.1+cu126", "9.10.2.21"),
+    ],
+)
+def test_the_matrix_tells_the_cudnn_of_a_build_that_is_not_the_package_indexs_own(build, pin):
+    volta = nvidia_machine(
+        nvidia_gpu("Tesla V100", "sm_70"),
+        flavour="proprietary",
+        torch=torch(build),
+        packages={"nvidia-cudnn-cu12": "9.16.0.29"},
+    )
+    assert remedies(volta, "cudnn-mismatch") == [f"ReplacePackage nvidia-cudnn-cu12=={pin}"]
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [{"jax-cuda12-plugin": "0.8.0"}, {"tensorflow": "2.19.0"}, {"onnxruntime-gpu": "1.22.0"}],
+)
+@pytest.mark.parametrize(
+    ("gpu", "cudnn", "weight"),
+    [
+        (("Tesla V100", "sm_70"), "9.16.0.29", "error"),
+        (("Tesla V100", "sm_70"), "9.10.2.21", None),
+        (("NVIDIA T4", "sm_75"), "9.16.0.29", None),
+    ],
+)
+def test_the_cudnn_of_another_framework_must_have_kernels_for_the_gpu(packages, gpu, cudnn, weight):
+    machine = nvidia_machine(
+        nvidia_gpu(*gpu), flavour="proprietary", torch=None, packages={**packages, "nvidia-cudnn-cu12": cudnn}
+    )
+    assert severity(machine, "cudnn-mismatch") == weight
+    if weight:
+        assert remedies(machine, "cudnn-mismatch") == ["ReplacePackage nvidia-cudnn-cu12<9.11"]
+
+
 def test_a_cudnn_for_another_cuda_in_the_same_folder_is_a_warning_however_new_it_is():
     """Both put libcudnn.so.9 into nvidia/cudnn/lib; that of CUDA 13 then looks for libcublasLt.so.13."""
     both = pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-cudnn-cu13": "9.13.0.50"})

@@ -214,7 +214,12 @@ def test_another_build_of_the_framework_has_code_for_the_gpu():
     code = Extension("jax-cuda13-pjrt", "0.12.0.1", "/site/xla_cuda_plugin.so", sass=("sm_75", "sm_80"))
     machine = with_environment(machine, distributions=known(listed, "/site"), extensions=(code,))
     fix = found(machine, "ext-built-without-gpu-arch")[0].fixes[0]
-    assert [remedy.name for remedy in fix.remedies] == ["jax-cuda13-plugin", "jax-cuda13-pjrt", "jax"]
+    assert [remedy.name for remedy in fix.remedies] == [
+        "jax-cuda13-plugin",
+        "jax-cuda13-pjrt",
+        "nvidia-cudnn-cu12",
+        "jax",
+    ]
     assert fix.remedies[-1].extra == "cuda12"
 
 

@@ -167,7 +167,9 @@ def test_a_cpu_build_of_jax_on_a_gpu_machine_gets_the_build_that_the_driver_runs
 
 def test_a_gpu_too_old_for_cuda_13_gets_cuda_12():
     pascal = machine(JAX_CPU, nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61"))
-    assert [fix.remedies[0].extra for fix in found(pascal, "framework-cpu-only")[0].fixes] == ["cuda12"]
+    (fix,) = found(pascal, "framework-cpu-only")[0].fixes
+    assert fix.remedies[-1].extra == "cuda12"
+    assert (fix.remedies[0].name, fix.remedies[0].specifier) == ("nvidia-cudnn-cu12", "<9.11")
 
 
 def test_beside_a_torch_that_uses_the_gpu_a_cpu_build_is_a_note():

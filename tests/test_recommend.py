@@ -571,3 +571,24 @@ def test_a_build_for_wsl_comes_with_what_it_needs_there() -> None:
     assert whys["2.12.1+rocm7.2"].startswith("known issue: these wheels bring librocprofiler-sdk")
     _, native = described("--gpu", "RX 7900 XTX", "--kernel", "6.14.0-37-generic")
     assert not any("WSL" in json.dumps(choice) for choice in native["choices"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--gpu", "RX 9070 XT"), "training (LoRA) faults in hipBLASLt"),
+        (
+            ("--gpu", "RX 7900 XTX", "--kernel", "6.6.87.2-microsoft-standard-WSL2", "--os", "ubuntu-24.04"),
+            "amd-torch-device-gfx11==2.12.0+rocm7.14.0",
+        ),
+    ],
+)
+def test_what_check_would_note_of_a_build_is_told_with_it(arguments: tuple[str, ...], told: str) -> None:
+    _, data = described(*arguments)
+    (why,) = (why for why in data["choices"][0]["why"] if told in why)
+    assert why.startswith("known issue with some workloads: ")
+
+
+def test_a_requirement_that_no_build_is_chosen_by_is_told() -> None:
+    _, data = described("--gpu", "RTX 4090", "--require", "gpu.memory>=70GiB", "--require", "torch<2.8")
+    assert [note.partition(" ")[0] for note in data["notes"] if "decide" in note] == ["gpu.memory>=70GiB"]

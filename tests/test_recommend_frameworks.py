@@ -163,3 +163,87 @@ def test_a_gpu_that_this_system_does_not_run_gets_no_build(gpu, kernel, first):
     code, answer = run("jax", "--gpu", gpu, "--kernel", kernel, "--os", "ubuntu-24.04")
     assert (code, packages(answer)) == (1, ["jax"])
     assert answer["otherwise"][0]["title"] == first
+
+
+def shown(framework: str, *arguments: str) -> str:
+    command = ["recommend", "--framework", framework, "--python-version", "3.12", *arguments]
+    return CliRunner().invoke(gpudoctor, command, standalone_mode=False).stdout
+
+
+@pytest.mark.parametrize(
+    ("framework", "gpu", "title", "page"),
+    [
+        ("tensorflow", "RX 7900 XTX", "TensorFlow", "https://rocm.docs.amd.com/"),
+        ("vllm", "MI300X", "vLLM", "https://docs.vllm.ai/"),
+        ("sglang", "MI300X", "SGLang", "https://docs.sglang.io/"),
+        ("llama-cpp", "RTX 4090", "llama-cpp-python", "https://github.com/abetlen/llama-cpp-python"),
+        ("rapids", "RTX 4090", "RAPIDS", "https://docs.rapids.ai/"),
+        ("tensorrt", "RTX 4090", "TensorRT", "https://docs.nvidia.com/deeplearning/tensorrt/"),
+    ],
+)
+def test_what_is_installed_by_hand_is_called_by_its_name_and_its_instructions_are_next(framework, gpu, title, page):
+    text = shown(framework, "--gpu", gpu)
+    assert text.startswith(f"Best build: {title}, which you install by hand\n")
+    assert text[text.index("Next: ") :].split()[:2] == ["Next:", "read"]
+    assert page in text[text.index("Next: ") :]
+
+
+@pytest.mark.parametrize(
+    ("framework", "required"),
+    [("jax", "jax<0.6"), ("tensorflow", "tensorflow<2.11"), ("onnxruntime", "onnxruntime<1.20"), ("cupy", "cupy<13")],
+)
+def test_a_release_that_is_not_the_required_one_is_no_choice(framework, required):
+    code, answer = run(framework, "--gpu", "RTX 4090", "--require", required)
+    assert code == 1
+    assert required in packages(answer) or framework in ("cupy", "tensorflow")
+    assert any(row["why"] == f"{required} is required" for row in answer["rejected"])
+    assert f"GeForce RTX 4090 meets {required}." in shown(framework, "--gpu", "RTX 4090", "--require", required)
+
+
+def test_a_required_cuda_decides_between_builds_and_leaves_those_of_the_other_vendor():
+    _, answer = run("jax", "--gpu", "RTX 4090", "--require", "jax.cuda<13")
+    assert packages(answer)[0].startswith("jax[cuda12]==")
+    assert why_not(answer, "jax[cuda13]") == "jax.cuda<13 is required"
+    _, answer = run("jax", "--gpu", "MI300X", "--require", "jax.cuda<13")
+    assert packages(answer)[0].startswith("jax-rocm7-plugin==")
+
+
+def test_what_does_not_decide_about_a_build_is_not_passed_over_in_silence():
+    _, answer = run("jax", "--gpu", "RTX 4090", "--require", "driver>=590", "--require", "jax>=0.6")
+    assert [note for note in answer["notes"] if "does not decide" in note] == [
+        "driver>=590 does not decide which build this is; `gpudoctor check --require` judges it."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("framework", "gpu", "bound"),
+    [
+        ("jax", "V100", True),
+        ("tensorflow", "GTX 1080", True),
+        ("onnxruntime", "V100", True),
+        ("jax", "T4", False),
+        ("cupy", "V100", False),
+    ],
+)
+def test_cudnn_stays_at_a_release_that_has_kernels_for_the_gpu(framework, gpu, bound):
+    _, answer = run(framework, "--gpu", gpu)
+    assert ("nvidia-cudnn-cu12<9.11" in answer["choices"][0]["commands"]["pip"]) is bound
+
+
+@pytest.mark.parametrize(
+    ("framework", "gpu", "build", "why"),
+    [
+        ("tensorrt", "GTX 1080", "tensorrt-cu13", "no code for sm_61"),
+        ("tensorrt", "V100", "tensorrt-cu13", "no code for sm_70"),
+        ("rapids", "V100", "cudf-cu13", "no code for sm_70"),
+        ("tensorflow", "RTX 5090", "tensorflow[and-cuda] 2.14.1", "the libraries of CUDA 11.8 are older than sm_120"),
+    ],
+)
+def test_a_cuda_that_does_not_know_the_gpu_is_no_choice(framework, gpu, build, why):
+    _, answer = run(framework, "--gpu", gpu, "--python-version", "3.11")
+    assert why_not(answer, build) == why
+
+
+def test_a_plugin_that_uses_the_systems_rocm_says_so():
+    _, answer = run("jax", "--gpu", "RX 7900 XTX")
+    assert "it uses ROCm 7 of the system, which must be installed" in answer["choices"][0]["why"]

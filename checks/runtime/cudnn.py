@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual
+from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, ReplacePackage
+from gpudoctor.frameworks.gpu_builds import brings_cudnn
+from gpudoctor.frameworks.others import gpu_names
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import better_torch, build_name
 from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
@@ -26,13 +28,14 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
 from gpudoctor.machine import Distribution, Library
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.gpu_groups import finding
 from gpudoctor.situation.issue_findings import of_slug
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.gpu_coverage import Fit
 
 
-@check("GPD311", "cudnn-mismatch", "runtime", needs=needs.torch)
+@check("GPD311", "cudnn-mismatch", "runtime", needs=needs.torch_or_cudnn)
 def cudnn_mismatch(situation: Situation) -> Verdicts:
     """This torch, or the GPU, cannot use the cuDNN that is loaded.
 
@@ -48,12 +51,14 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
     sublibraries only when it needs them, and there LD_LIBRARY_PATH wins over the wheel: they must be of one release,
     and must have the functions that libcudnn calls. Each release supports
     GPUs from a generation on, read from its libraries: up to 8.7 from Kepler, up to 9.10 from Maxwell, then Turing.
+    That is held against the wheel that other frameworks load (JAX, TensorFlow, ONNX Runtime), too.
     Packages that load a cuDNN of another major than torch's are known issues of the matrix.
 
     ## Fix safety
     Removes a folder from a variable for this process, or reinstalls one package in this environment.
     """
     yield from _without_gpu(situation)
+    yield from _beside_torch(situation)
     yield from of_slug(situation, "cudnn-mismatch")
     if not judged_here(situation):
         return
@@ -241,10 +246,49 @@ def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
     if pin and not situation.matrix.cudnn_lacks(pin[1], sm):
         return (pinned_again(situation, "nvidia-cudnn", pin[1], f"it has kernels for {sm}"),)
     if situation.torch and situation.torch.origin in ("conda", "conda-forge"):
-        rows = [row for row in situation.matrix.tables.cudnn_floors if figures(row.lowest) <= figures(sm)]
-        newest = rows[-1].cudnn.rpartition(",")[2] if rows else ""
+        newest = situation.matrix.cudnn_with(sm)
         text = f"conda install -c conda-forge 'cudnn{newest}' in this environment."
         return (
-            (Fix("Install a cuDNN that has kernels for the GPU", (Manual(text, risk="replaces"),)),) if rows else ()
+            (Fix("Install a cuDNN that has kernels for the GPU", (Manual(text, risk="replaces"),)),) if newest else ()
         )
     return better_torch(situation)
+
+
+# --- other frameworks -------------------------------------------------------------------------------
+
+
+def _beside_torch(situation: Situation) -> Verdicts:
+    """GPUs that a framework beside torch computes on, and for which NVIDIA's wheel of its cuDNN has no kernels."""
+    ours, lacks = _installed(situation), situation.matrix.cudnn_lacks
+    tables = situation.matrix.tables
+    titles = {row.framework: row.title for row in (*tables.frameworks, *tables.frameworks_on_torch)}
+    for build in tables.framework_builds:
+        name = f"nvidia-cudnn-cu{(build.cuda or '').partition('.')[0]}"
+        package, wheel = situation.machine.installed(build.package), situation.machine.installed(name)
+        if package is None or wheel is None or wheel in ours or not brings_cudnn(build):
+            continue
+        if build.version and not package_matches(build.version, package.version):
+            continue
+        usable = situation.usable_of("nvidia")
+        gpus = tuple(gpu for gpu in usable if lacks(wheel.version, gpu.arch.value or ""))
+        if not gpus:
+            continue
+        sm = min((gpu.arch.value or "" for gpu in gpus), key=figures)
+        newest, archs = situation.matrix.cudnn_with(sm), " and ".join(sorted({gpu.arch.value or "" for gpu in gpus}))
+        older = ReplacePackage(name, newest, why=f"it has kernels for {archs}")
+        yield finding(
+            "error" if len(gpus) == len(usable) else "warning",
+            gpus,
+            message=f"{titles[build.framework]} ({package.name} {package.version}) loads cuDNN {wheel.version}, "
+            f"which has no kernels for {gpu_names(gpus)} ({archs}): convolutions fail on it.",
+            saw=f"cuDNN {wheel.version}",
+            want=f"a cuDNN with kernels for {archs}",
+            framework=build.framework,
+            evidence=(
+                Evidence(f"{package.name}.version", package.version, package.path),
+                Evidence(wheel.name, wheel.version, wheel.path),
+                Evidence("its oldest GPU", lacks(wheel.version, sm) or "", "compat_matrix: cudnn_floors"),
+            ),
+            fixes=(Fix(f"Install {name} {newest}", (older,)),) if newest else (),
+            refs=("pytorch/pytorch#162574",),
+        )

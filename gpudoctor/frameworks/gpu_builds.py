@@ -35,7 +35,17 @@ def supports(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
     own, least = capability(arch), capability(build.least)
     if build.vendor == "nvidia" and own and least and own < least:
         return False
+    last = known.last_cuda if (known := situation.matrix.capability(arch)) else None
+    if build.cuda and last and figures(build.cuda)[0] > figures(last)[0]:
+        return False
     return not build.archs or answer(situation, build, gpu).runs != "no"
+
+
+def older_than_the_gpu(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
+    """Whether the CUDA of a build ended before the GPU came: its cuBLAS and cuDNN have nothing for it, whatever the
+    driver compiles."""
+    known = situation.matrix.capability(gpu.arch.value) if build.cuda and gpu.arch.value else None
+    return known is not None and figures(build.cuda or "")[0] < figures(known.first_cuda)[0]
 
 
 def answer(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> Answer:
@@ -208,7 +218,25 @@ def remedies(
     if build.beside:
         return (*removals, *_plugin(situation, title, build, version))
     why = f"{title} for {target}, with its libraries"
-    return (*removals, ReplacePackage(build.install, f"=={version}", extra=build.extra, why=why))
+    whole = ReplacePackage(build.install, f"=={version}", extra=build.extra, why=why)
+    return (*removals, *_older_cudnn(situation, build), whole)
+
+
+def brings_cudnn(build: FrameworkBuild) -> bool:
+    """Whether a build loads the cuDNN 9 that its extra installs from NVIDIA's wheels."""
+    return bool(build.cuda and build.extra) and ("libcudnn.so.9" in build.opens or "cudnn" in build.extra.split(","))
+
+
+def _older_cudnn(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePackage, ...]:
+    """cuDNN in a release that still has kernels for the GPUs here; an installer takes the newest."""
+    gpus = situation.usable_of("nvidia") or situation.machine.of_vendor("nvidia")
+    served = [gpu for gpu in gpus if supports(situation, build, gpu)] if brings_cudnn(build) else []
+    bounds = [bound for gpu in served if (bound := situation.matrix.cudnn_with(gpu.arch.value or ""))]
+    if not bounds:
+        return ()
+    name = f"nvidia-cudnn-cu{figures(build.cuda or '0')[0]}"
+    why = "newer releases have no kernels for these GPUs"
+    return (ReplacePackage(name, min(bounds, key=figures), why=why),)
 
 
 def _plugin(situation: Situation, title: str, build: FrameworkBuild, version: str) -> tuple[ReplacePackage, ...]:

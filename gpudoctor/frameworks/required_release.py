@@ -46,11 +46,11 @@ def _other(situation: Situation, requirement: Requirement) -> Iterator[Fix]:
     title = next(row.title for row in situation.matrix.tables.frameworks if row.framework == name)
     for build in builds_for(situation, name, situation.usable):
         release = release_for(situation, build) if build.install and runs_here(situation, build) else None
-        if release and requirement.admits(_value(build, release, runtime)):
+        if release and requirement.admits(value_of(build, release, runtime)):
             steps = remedies(situation, title, build, release, installed)
             yield Fix(f"Install {title} {release} for {target_of(build)}", steps)
 
 
-def _value(build: FrameworkBuild, release: str, runtime: str) -> str:
+def value_of(build: FrameworkBuild, release: str, runtime: str) -> str:
     """What a release of a build has of what is required."""
     return {"cuda": build.cuda, "rocm": build.rocm}.get(runtime, release) or ""

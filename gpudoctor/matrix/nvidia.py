@@ -60,6 +60,13 @@ class NvidiaQuestions(Gpus):
         newer = (row for row in self.tables.cudnn_floors if own and own < (capability(row.lowest) or own))
         return next((row.lowest for row in newer if matches(row.cudnn, cudnn)), None)
 
+    def cudnn_with(self, sm: str) -> str:
+        """Up to which release cuDNN has kernels for a GPU that a newer one has dropped ("<9.11"); "" if none has
+        dropped it, or none is known to have some."""
+        own, rows = capability(sm) or (0, 0), self.tables.cudnn_floors
+        having = [row for row in rows if own >= (capability(row.lowest) or own)]
+        return having[-1].cudnn.rpartition(",")[2] if having and len(having) < len(rows) else ""
+
     def compat_driver(self, cuda: str, driver: str) -> str | None:
         """The driver whose libcuda is in cuda-compat of that CUDA, if it runs on this older kernel driver."""
         own, branch = self.bundled_driver(cuda), driver.partition(".")[0]

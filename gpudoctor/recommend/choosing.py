@@ -25,6 +25,7 @@ from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.recommend.companions import by_hand, left_out, with_companions
 from gpudoctor.recommend.present import (
     archs_of,
+    beside_the_choice,
     driver_fault,
     driver_refusal,
     gpus_that_count,
@@ -40,6 +41,7 @@ from gpudoctor.situation.driver_choice import (
     driver_options,
     driver_to_install,
 )
+from gpudoctor.situation.issue_findings import remarks_on_torch
 from gpudoctor.situation.kernel_modules import kernel_too_old, kernel_with_the_chip
 from gpudoctor.situation.nvidia_driver import cuda_driver, no_driver
 from gpudoctor.situation.wsl import needed_in_wsl
@@ -147,6 +149,8 @@ class _Choosing:
         if choice.rocm and (overrides := sorted(n for n in self.machine.variables if n.startswith(OVERRIDE))):
             why.append(f"unset {', '.join(overrides)}: native code is not used under an override")
         level: BuildLevel = choice.level
+        if level != "cpu":
+            why += self._remarks(remedies, choice.fault)
         hiding, reason = self._hiding(remedies)
         behind_windows, beside = needed_in_wsl(self.situation, choice.rocm) if choice.rocm else ({}, ())
         env = dict(choice.fault_variables) | behind_windows | hiding
@@ -161,11 +165,20 @@ class _Choosing:
             why=(*why, *beside, *reason),
         )
 
-    def _hiding(self, remedies: tuple[AnyRemedy, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
-        """The variables that keep programs from GPUs that disturb beside this build, and why they are needed."""
+    def _after(self, remedies: tuple[AnyRemedy, ...]) -> Situation:
         after = self.situation
         for remedy in remedies:
             after = after.on(effect(remedy, after).machine)
+        return after
+
+    def _remarks(self, remedies: tuple[AnyRemedy, ...], fault: str) -> list[str]:
+        """What `check` will note of this build; `fault` is already told."""
+        told = [found.message for found in remarks_on_torch(self._after(remedies))]
+        return [f"{text[0].lower()}{text[1:]}" for text in told if not fault or fault.partition(" (")[0] not in text]
+
+    def _hiding(self, remedies: tuple[AnyRemedy, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The variables that keep programs from GPUs that disturb beside this build, and why they are needed."""
+        after = self._after(remedies)
         all_fits = fits(after)
         served = tuple(fit.gpu for fit in all_fits if fit.served)
         disturbing = tuple(fit.gpu for fit in all_fits if fit.fails and disturbs(after, fit.gpu))
@@ -355,6 +368,7 @@ class _Choosing:
         if not self.gpus and not self.native:
             notes += self._on_another_system()
         notes += known_remarks(self.situation, self.gpus)
+        notes += beside_the_choice(self.situation, ("torch", "rocm"))
         if self.machine.assumed:
             notes.append(f"Assumed: {', '.join(self.machine.assumed)}.")
         return notes

@@ -6,31 +6,44 @@ Like torch's choice it takes the driver as it is. What another driver would allo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gpudoctor.finding import ReplacePackage
 from gpudoctor.frameworks.gpu_builds import (
     answer,
     builds_for,
     known_to_run,
+    older_than_the_gpu,
     release_for,
     remedies,
     runs_here,
     supports,
     target_of,
 )
+from gpudoctor.frameworks.required_release import value_of
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.rows import Framework, FrameworkBuild, KnownIssue
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import package_commands
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
-from gpudoctor.recommend.present import archs_of, change_before, driver_fault, gpus_that_count, known_remarks
-from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
+from gpudoctor.recommend.present import (
+    archs_of,
+    beside_the_choice,
+    change_before,
+    driver_fault,
+    gpus_that_count,
+    known_remarks,
+)
+from gpudoctor.recommend.records import INSTRUCTIONS, BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_to_install
 from gpudoctor.situation.known_issues import of_release
 from gpudoctor.situation.nvidia_driver import cuda_driver, no_driver
 from gpudoctor.step import PlannedFix
+
+if TYPE_CHECKING:
+    from gpudoctor.requirement import Requirement
 
 
 def recommend_framework(situation: Situation, framework: Framework) -> Recommendation:
@@ -48,6 +61,7 @@ class _Choosing:
         self.present = gpus_that_count(situation)
         self.gpus = tuple(gpu for gpu in self.present if gpu.arch.value)
         self.faults = {vendor: driver_fault(situation, self._of(vendor)) for vendor in ("nvidia", "amd")}
+        self.required = tuple(one for one in situation.required if one.framework == framework.framework)
         self.rows = situation.matrix.builds_of(framework.framework)
         self.for_the_driver: set[int] = set()
         self.out = {id(row): why for row in self.rows if (why := self._why_not(row))}
@@ -89,12 +103,16 @@ class _Choosing:
         lacking = [gpu for gpu in ours if not supports(situation, row, gpu)]
         if lacking:
             return f"no code for {archs_of(lacking)}"
+        if newer := [gpu for gpu in ours if older_than_the_gpu(situation, row, gpu)]:
+            return f"the libraries of CUDA {row.cuda} are older than {archs_of(newer)}"
         if not row.install and any(other.install for other in self.rows if other.vendor == row.vendor):
             return "no package index has all that it needs"
         release = release_for(situation, row)
         if row.install and release is None:
             newest = f"no wheel for Python {situation.python} in its newest release"
             return f"{newest} (only for {', '.join(row.pythons)})"
+        if unmet := next((one for one in self.required if not self._meets(row, one)), None):
+            return f"{unmet.text} is required"
         if fault := self.faults[row.vendor]:
             self.for_the_driver.add(id(row))
             return fault
@@ -104,6 +122,15 @@ class _Choosing:
             return f"{target_of(row)} needs driver {floor} or newer, and {cuda_driver(situation.machine)} is here"
         broken = (issue for issue in self._issues(row) if issue.severity == "error")
         return next((f"known issue: {issue.symptom}" for issue in broken), "")
+
+    def _meets(self, row: FrameworkBuild, requirement: Requirement) -> bool:
+        """Whether a build is what is required: the other vendor's builds need no runtime, and a person chooses the
+        release of what is installed by hand."""
+        runtime = requirement.name.partition(".")[2]
+        if row.vendor != {"cuda": "nvidia", "rocm": "amd"}.get(runtime, row.vendor):
+            return True
+        value = value_of(row, release_for(self.situation, row) or "", runtime)
+        return requirement.admits(value) if value else not (row.install and requirement.operator)
 
     def _issues(self, row: FrameworkBuild) -> tuple[KnownIssue, ...]:
         return of_release(self.situation, self.gpus, row.install, release_for(self.situation, row) or "")
@@ -118,7 +145,9 @@ class _Choosing:
         what = f"{self.framework.title} for {target_of(row)}"
         why = [f"{what} ({row.package}) is installed by its own instructions: no package index has all that it needs"]
         if row.image:
-            why = [f"{what} comes as the image {row.image}", f"instructions: {row.source}"]
+            why = [f"{what} comes as the image {row.image}"]
+        if row.instructions:
+            why.append(f"{INSTRUCTIONS}{row.instructions}")
         return Recommended(torch=None, build=None, origin="", index_url="", level="manual", why=tuple(why))
 
     def _build(self, row: FrameworkBuild) -> Recommended:
@@ -145,6 +174,8 @@ class _Choosing:
 
     def _why(self, row: FrameworkBuild, level: BuildLevel, release: str) -> Iterator[str]:
         yield f"built for {target_of(row)}"
+        if row.beside:
+            yield f"it uses {target_of(row)} of the system, which must be installed"
         if release != row.newest:
             yield f"the newest release of this build, {row.newest}, has no wheel for Python {self.situation.python}"
         for issue in self._issues(row):
@@ -169,7 +200,7 @@ class _Choosing:
     def _on_the_cpu(self, beside_gpus: bool) -> Iterator[Recommended]:
         if not self.framework.cpu:
             return
-        wanted = (ReplacePackage(self.framework.cpu, ""),)
+        wanted = (ReplacePackage(self.framework.cpu, self._releases()),)
         remark = "the GPUs are not used" if beside_gpus else "no usable GPU was found"
         yield Recommended(
             torch=None,
@@ -179,8 +210,13 @@ class _Choosing:
             level="cpu",
             commands=package_commands(wanted, self.situation),
             why=(remark,),
-            package=self.framework.cpu,
+            package=_requirement(wanted[-1]),
         )
+
+    def _releases(self) -> str:
+        """The required releases, as a specifier."""
+        asked = [one for one in self.required if one.name == self.framework.framework]
+        return ",".join(f"{one.operator}{one.values[0]}{'.*' * (one.operator in ('==', '!='))}" for one in asked)
 
     def _otherwise(self) -> tuple[PlannedFix, ...]:
         """What must change before any build, or the driver that the least demanding one needs."""
@@ -217,6 +253,7 @@ class _Choosing:
         if self.situation.python is None:
             yield "The Python is unknown: not every build has a wheel for every Python."
         yield from known_remarks(self.situation, self.gpus)
+        yield from beside_the_choice(self.situation, (self.framework.framework,))
         if self.situation.machine.assumed:
             yield f"Assumed: {', '.join(self.situation.machine.assumed)}."
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gpudoctor.finding import Fix
 from gpudoctor.machine import Gpu
@@ -80,6 +80,15 @@ def change_before(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
         return choice
     too_new = next((gpu for gpu in gpus if too_new_for_the_kernel(situation, gpu)), None)
     return kernel_with_the_chip(situation, kernel_too_old(situation, too_new))[0] if too_new else None
+
+
+def beside_the_choice(situation: Situation, decides: Collection[str]) -> list[str]:
+    """That other requirements than those of these fields and frameworks do not decide about a build."""
+    asked = [one.text for one in situation.required if not {one.name, one.framework} & set(decides)]
+    if not asked:
+        return []
+    verb = "does" if len(asked) == 1 else "do"
+    return [f"{' and '.join(asked)} {verb} not decide which build this is; `gpudoctor check --require` judges it."]
 
 
 def known_remarks(situation: Situation, gpus: tuple[Gpu, ...]) -> list[str]:

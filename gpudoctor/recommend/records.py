@@ -10,6 +10,9 @@ from gpudoctor.machine import Gpu
 from gpudoctor.planner.commands import Commands
 from gpudoctor.step import PlannedFix
 
+INSTRUCTIONS = "instructions: "
+"""Begins the reason that names them."""
+
 BuildLevel = Literal["native", "ptx", "unmeasured", "override", "cpu", "manual"]
 """native: machine code for every GPU; ptx: the driver compiles it; unmeasured: the matrix does not hold what device
 code it has; override: an HSA override replaces native code; cpu: no GPU is used; manual: no wheel is right here, and
@@ -32,6 +35,11 @@ class Recommended(Struct, frozen=True):
     why: tuple[str, ...] = ()
     package: str = ""
     """Of a framework beside torch: the requirement to install, "jax[cuda12]==0.12.0.1"."""
+
+    @property
+    def instructions(self) -> str:
+        """The page that tells a person how to install it; "" where a command does."""
+        return next((why.removeprefix(INSTRUCTIONS) for why in self.why if why.startswith(INSTRUCTIONS)), "")
 
 
 class Out(Struct, frozen=True):

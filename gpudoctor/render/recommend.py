@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SHOWN_BUILDS = 6
 _WITHOUT_WHEEL = "no wheel for Python"
+_REQUIRED = " is required"
 
 
 def recommendation_data(answer: Recommendation) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def best_command(answer: Recommendation, *, pip: bool) -> tuple[str, str] | None
         for tool in ("conda", "pip", "uv") if pip else ("conda", "uv", "pip"):
             commands = [command_line(choice.commands[way]) for way in tools[tool] if way in choice.commands]
             if commands:
-                return _title(choice), " && ".join(commands)
+                return _title(choice, answer.framework), " && ".join(commands)
     return None
 
 
@@ -83,7 +84,10 @@ def _lines(answer: Recommendation, machine: Machine, again: tuple[str, ...], ver
     for number, choice in enumerate(answer.choices):
         yield []
         yield from _choice(
-            choice, best=answer.known and number == 0 and (choice in served or answer.exit_code == 0), verbose=verbose
+            choice,
+            answer.framework,
+            best=answer.known and number == 0 and (choice in served or answer.exit_code == 0),
+            verbose=verbose,
         )
     if answer.rejected:
         yield []
@@ -101,11 +105,14 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
         return [("No GPU found: the best build is one for the CPU.", "bold")]
     if not served:
         for_these = "all of these GPUs" if len(answer.gpus) > 1 else answer.gpus[0].name
+        which = answer.framework if answer.framework == "torch" else f"known {answer.framework}"
+        required = next((row.why for row in answer.rejected if row.why.endswith(_REQUIRED)), "")
+        if required and not answer.otherwise:
+            return [(f"No {which} build for {for_these} meets {required.removesuffix(_REQUIRED)}.", "bold red")]
         other_python = next((row.why for row in answer.rejected if row.why.startswith(_WITHOUT_WHEEL)), "")
         if other_python and not answer.otherwise:
             has = other_python.replace(_WITHOUT_WHEEL, "has a wheel for Python", 1)
             return [(f"No {answer.framework} build for {for_these} {has}.", "bold red")]
-        which = answer.framework if answer.framework == "torch" else f"known {answer.framework}"
         return [(f"No {which} build works with {for_these} as it is.", "bold red")]
     if not answer.known:
         gpus = ", ".join(dict.fromkeys(gpu.name for gpu in answer.gpus))
@@ -114,19 +121,24 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
     left_out = [note.partition(" (")[0] for note in answer.notes if _LEFT_OUT in note]
     without = f", without {' and '.join(dict.fromkeys(left_out))}" if left_out else ""
     style = "bold green" if answer.certain and not left_out else "bold yellow"
-    return [(f"Best build: {_title(served[0])}{without}{sure}", style)]
+    return [(f"Best build: {_title(served[0], answer.framework)}{without}{sure}", style)]
 
 
 def _next(
     answer: Recommendation, machine: Machine, served: list[Recommended], again: tuple[str, ...]
 ) -> Iterator[Line]:
-    """The command that installs the best build, or the one that tells what stands in the way."""
+    """The command that installs the best build, the page that tells how, or the command that tells what stands in
+    the way."""
     from gpudoctor.situation.installer import installer
 
     environment = machine.environment.value
     pip = environment is None or installer(environment) != "uv"
     best = best_command(answer, pip=pip) if answer.known and (served or not answer.gpus) else None
+    page = served[0].instructions if served and not best else ""
     yield []
+    if page:
+        yield [("Next: ", "bold"), (f"read {page}", "")]
+        return
     yield [("Next: ", "bold"), (best[1] if best else command_line(_way_out(answer, again)), "command")]
 
 
@@ -158,10 +170,10 @@ def _gpu(gpu: Gpu) -> str:
     return gpu.name if gpu.name.startswith(arch) else f"{gpu.name} ({arch})"
 
 
-def _choice(choice: Recommended, *, best: bool, verbose: bool) -> Iterator[Line]:
+def _choice(choice: Recommended, framework: str, *, best: bool, verbose: bool) -> Iterator[Line]:
     names = {"cpu": "On the CPU", "override": "With an override", "unmeasured": "To try"}
     label = "Best" if best else names.get(choice.level, "Alternative")
-    yield [(f"{label}: ", "bold green" if best else "bold"), (_title(choice), "bold")]
+    yield [(f"{label}: ", "bold green" if best else "bold"), (_title(choice, framework), "bold")]
     for why in choice.why:
         yield [("    ", ""), (why, "")]
     for name, value in choice.env.items():
@@ -177,9 +189,11 @@ def _choice(choice: Recommended, *, best: bool, verbose: bool) -> Iterator[Line]
             yield [(f"    {way.label:<6}", "dim"), (command_line(command), "command")]
 
 
-def _title(choice: Recommended) -> str:
+def _title(choice: Recommended, framework: str) -> str:
     if choice.package:
         return choice.package
+    if framework != "torch":
+        return f"{framework}, which you install by hand"
     if choice.torch is None:
         return "torch from conda-forge" if choice.origin == "conda-forge" else "a torch that you install by hand"
     name = f"torch {choice.torch}+{choice.build}"

@@ -21,6 +21,7 @@ from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
 from gpudoctor.situation.kernel_modules import newer_kernel
 from gpudoctor.situation.known_issues import (
+    about_builds,
     concerned,
     holds_for,
     holds_here,
@@ -87,6 +88,14 @@ def of_slug(situation: Situation, slug: str) -> Iterator[Finding]:
         if row.trigger == "symptom" and not symptoms:
             continue
         yield _finding(situation, row, symptoms)
+
+
+def remarks_on_torch(situation: Situation) -> Iterator[Finding]:
+    """The notes that another build of torch would not have."""
+    rows = {row.id: row for row in situation.matrix.known_issues()}
+    for found in of_slug(situation, GENERAL):
+        if found.severity == "note" and about_builds(rows[found.subject].when):
+            yield found
 
 
 def firmware_in_question(situation: Situation) -> bool:

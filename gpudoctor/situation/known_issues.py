@@ -150,14 +150,14 @@ def against_builds(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIs
         row
         for row in situation.matrix.known_issues()
         if (row.trigger == "facts" or (row.trigger == "workload" and row.severity != "note"))
-        and _about_builds(row.when)
+        and about_builds(row.when)
         and concerned(row.when, gpus)
         and holds_here(row.when, situation, gpus)
         and not worked_around(row, situation)
     )
 
 
-def _about_builds(when: IssueCondition) -> bool:
+def about_builds(when: IssueCondition) -> bool:
     """Whether the choice of a build decides about a condition."""
     own = any(re.match(_TORCHS_OWN, wanted.package) for wanted in when.packages)
     return own or bool(when.torch or when.cuda or when.rocm)
@@ -192,7 +192,7 @@ def of_machine(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIssue,
         row
         for row in situation.matrix.known_issues()
         if row.trigger == "facts"
-        and not (_about_builds(row.when) or row.when.packages)
+        and not (about_builds(row.when) or row.when.packages)
         and holds_here(row.when, situation, gpus)
         and not worked_around(row, situation)
     )

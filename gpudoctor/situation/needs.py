@@ -15,6 +15,13 @@ def torch(situation: Situation) -> bool:
     return situation.torch is not None
 
 
+def torch_or_cudnn(situation: Situation) -> bool:
+    """A torch is installed, or the cuDNN of NVIDIA's wheels, which other frameworks use."""
+    return situation.torch is not None or any(
+        one.name.startswith("nvidia-cudnn") for one in situation.machine.packages
+    )
+
+
 def torch_and_gpu(situation: Situation) -> bool:
     """A torch is installed, and there is a usable GPU."""
     return situation.torch is not None and bool(situation.usable)

@@ -41,7 +41,7 @@ FOLDERS_SHARED_BY = ("nvidia-cudnn", "nvidia-nccl")
 
 @answer_once
 def pins(situation: Situation) -> dict[str, tuple[str, str]]:
-    """Torch's pins, by distribution without suffix: (suffix, version); the package index's where torch has none."""
+    """Torch's pins, by distribution without suffix: (suffix, version); the matrix's where torch has none."""
     torch = situation.torch
     own = situation.machine.installed("torch")
     pins = {}
@@ -51,14 +51,15 @@ def pins(situation: Situation) -> dict[str, tuple[str, str]]:
             whole = name.strip(" (")
             base = without_cuda(whole)
             pins[base] = (whole[len(f"{base}-cu") :], version.strip(" )"))
-    release = situation.matrix.release(torch.version) if torch else None
-    if not pins and torch and release and release.cuda == torch.cuda:
-        suffix = figures(torch.cuda or "")[:1]
-        number = str(suffix[0]) if suffix else ""
-        if release.cudnn:
-            pins["nvidia-cudnn"] = (number, release.cudnn)
-        if release.nccl:
-            pins["nvidia-nccl"] = (number, release.nccl)
+    if not pins and torch and torch.cuda:
+        number = torch.cuda.partition(".")[0]
+        release, build = situation.matrix.release(torch.version), situation.matrix.build_of(torch, situation.platform)
+        index = release if release and release.cuda == torch.cuda else None
+        cudnn = (situation.matrix.cudnn_of(build) if build else None) or (index.cudnn if index else None)
+        if cudnn:
+            pins["nvidia-cudnn"] = (number, cudnn)
+        if index and index.nccl:
+            pins["nvidia-nccl"] = (number, index.nccl)
     return pins
 
 

@@ -90,6 +90,8 @@ class FrameworkBuild(Row, frozen=True, kw_only=True):
     """For other Pythons the last release of this build that has a wheel."""
     image: str = ""
     """The image that it comes as, where no index has a wheel."""
+    instructions: str = ""
+    """The page that tells how to install it, where no index has a wheel."""
     releases: tuple[str, ...] = ()
     """Releases of `install` that are there, oldest first, where it does not have those of the framework."""
     beside: tuple[str, ...] = ()
