@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import NotJudged
 from gpudoctor.machine import PastedText
+from gpudoctor.machine.pasted import PROGRAM_ERROR
 from gpudoctor.situation import Situation
 
 _TOOLS = "the output of `nvidia-smi` (NVIDIA) or `rocminfo` (AMD)"
@@ -27,13 +28,14 @@ def text_incomplete(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The verdict stays open if the text has neither an error message nor a sign that a GPU was used, and the GPU or
-    torch is missing. The problem names what to send.
+    torch is missing. The problem names what to send. An error that is the program's own, or a text from macOS, needs
+    neither.
 
     ## Fix safety
     There is nothing to fix.
     """
     text = _text(situation)
-    if not text.unsaid or situation.machine.errors:
+    if not text.unsaid or situation.machine.errors or text.foreign == "macos" or text.tells(PROGRAM_ERROR):
         return
     telling = [what for what in text.unsaid if what != "driver"]
     sent = " and ".join(dict.fromkeys(_SEND[what] for what in text.unsaid))

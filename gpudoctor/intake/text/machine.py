@@ -86,10 +86,23 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     machine = _with_errors(machine, facts, matrix)
     if foreign := _foreign(machine, facts):
         named = Os(name={"windows": "Windows", "macos": "macOS"}[foreign])
-        machine = replace(machine, system=replace(machine.system, os=known(named, "text"), kernel=unknown(_SILENT)))
+        system = replace(machine.system, os=known(named, "text"), kernel=unknown(_SILENT))
+        said = decided(facts, "os")
+        if said and "arm64" in said.value:
+            system = replace(system, arch=known("arm64", source(said)))
+        machine = replace(_without_flavour(machine), system=system)
     return replace(
         machine, pasted=_pasted(machine, facts, matrix, unread, machines, foreign), assumed=_assumed(machine)
     )
+
+
+def _without_flavour(machine: Machine) -> Machine:
+    """The machine without a kernel module of one flavour or the other, which Linux alone has."""
+    module = machine.nvidia.module
+    if module.value is not None:
+        own = replace(module, value=replace(module.value, flavour=None))
+        machine = replace(machine, nvidia=replace(machine.nvidia, module=own))
+    return replace(machine, assumed=tuple(one for one in machine.assumed if not one.endswith(" kernel module")))
 
 
 def _assumed(machine: Machine) -> tuple[str, ...]:
