@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpudoctor.__main__ import main
+from gpudoctor.cli import gpudoctor
 from tests.support.judged_texts import judgement, machine
 
 NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
@@ -88,6 +88,8 @@ def test_the_driver_is_read_beside_something_that_works(text: str, driver: str, 
         'Gelöst! Der Fehler "CUDA driver version is insufficient" kam vom alten Treiber 470. '
         "Mit Treiber 580.95.05 läuft alles auf meiner RTX 4090.",
         "RTX 5090 with torch 2.6.0+cu124: it works now.",
+        'RTX 4090. Fixed! "CUDA driver version is insufficient for CUDA runtime version" came from the old driver 470.',
+        f"Solved by an upgrade. The error was: {NO_KERNEL}. RTX 5090",
     ],
 )
 def test_a_text_that_says_that_all_works_now_has_no_problem(text: str) -> None:
@@ -99,6 +101,8 @@ def test_a_text_that_says_that_all_works_now_has_no_problem(text: str) -> None:
     [
         f"{NO_KERNEL} on my RTX 5090. It works now only on the CPU.",
         f"{NO_KERNEL} on my RTX 5090. How was this solved?",
+        f"{NO_KERNEL} on my RTX 5090. On Windows it works.",
+        f"{NO_KERNEL} on my RTX 5090. After a restart it works again for some minutes.",
         "The old GPU works fine, but my RTX 5090 with torch 2.6.0+cu124 does not.",
     ],
 )
@@ -129,7 +133,7 @@ def screen(text: str, path: Path) -> tuple[int, str]:
     """Exit code and output of `gpudoctor check --from`, with single spaces."""
     file = path / "text.txt"
     file.write_text(text)
-    result = CliRunner().invoke(main, ["check", "--from", str(file)])
+    result = CliRunner().invoke(gpudoctor, ["check", "--from", str(file)])
     return result.exit_code, " ".join(result.output.split())
 
 
@@ -179,3 +183,9 @@ def test_an_error_of_the_program_is_no_fault_of_the_gpu(error: str, tmp_path: Pa
 def test_an_error_beside_a_word_about_the_gpu_leaves_it_open(text: str, tmp_path: Path) -> None:
     _, output = screen(text, tmp_path)
     assert "no fault of the GPU" not in output
+
+
+def test_a_text_that_says_that_all_works_is_asked_nothing(tmp_path: Path) -> None:
+    code, output = screen(f'SOLVED: yesterday I got "{NO_KERNEL}", everything works now. Closing.', tmp_path)
+    assert code == 0
+    assert output.startswith("The text tells of no problem with a GPU.")

@@ -11,16 +11,18 @@ from gpudoctor.machine.pasted import WORKS_NOW
 
 _QUOTED = re.compile(r"\"[^\"\n]{3,300}\"|\u201e[^\u201c\n]{3,300}\u201c|`[^`\n]{3,300}`")
 _WORKS = re.compile(
-    r"(?i)\bworks? (?:now|again|perfectly|flawlessly)\b|\bnow (?:[\w.+-]+ ){0,8}?works?\b"
-    r"|\b(?:everything|all) (?:now )?(?:works?|runs?)\b|\bit (?:all )?works(?=\s*(?:[.!,]|$))"
-    r"|\A\W{0,3}(?:re)?solved(?=\s*[:!.\])])|\b(?:problem|issue|error) (?:is |was )?(?:solved|fixed|gone)\b"
+    r"(?i)\bworks? (?:now|again|perfectly|flawlessly)(?! (?:in|inside|under|for|as|from|outside)\b)"
+    r"|\bnow (?:[\w.+-]+ ){0,8}?works?(?! (?:in|inside|under|for|as|from|outside)\b)"
+    r"|(?:\A|[.!\n])\W{0,3}(?:(?:re)?solved|fixed)(?=\s*[:!.\])]| by\b| with\b| after\b)"
+    r"|\b(?:problem|issue|error) is (?:solved|fixed|gone)\b"
 )
 _BUT = re.compile(
     r"(?i)\b(?:not|cannot|no longer|never|still|fails?|crash(?:es)?|hangs?|freez\w+|stuck|slow\w*|wrong|garbage|nans?"
     r"|broken|breaks?|lo(?:st|ses?)|dead|segfaults?|killed|but|however|except|only|unless|until|cpu|how|why|what|when"
-    r"|if|sometimes|would|should|please|without|else|unfortunately|aber|nicht|nur|warum|wie)\b|n['\u2019]t\b|\?"
+    r"|if|sometimes|would|should|please|without|else|unfortunately|aber|nicht|nur|warum|wie"
+    r"|re-?boot\w*|restart\w*|suspen\w*|sleep|resum\w*|every|each|while|hours?|minutes?|sudo|root|an?other)\b|n['\u2019]t\b|\?"
 )
-"""Words of a person who misses something all the same, or asks."""
+"""Words of a person who misses something all the same or asks, or whose fault comes and goes."""
 _SHORT = 500
 """Characters of a text that is about one matter."""
 
