@@ -88,7 +88,7 @@ def test_the_driver_is_read_beside_something_that_works(text: str, driver: str, 
         'Gelöst! Der Fehler "CUDA driver version is insufficient" kam vom alten Treiber 470. '
         "Mit Treiber 580.95.05 läuft alles auf meiner RTX 4090.",
         "RTX 5090 with torch 2.6.0+cu124: it works now.",
-        'RTX 4090. Fixed! "CUDA driver version is insufficient for CUDA runtime version" came from the old driver 470.',
+        'RTX 4090. Fixed! "CUDA driver version is insufficient for CUDA runtime version" came from driver 470.',
         f"Solved by an upgrade. The error was: {NO_KERNEL}. RTX 5090",
     ],
 )
