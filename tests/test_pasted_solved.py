@@ -34,6 +34,7 @@ def problems(text: str) -> list[str]:
             "I use 2.7.1+cu126 and it is fine",
             "2.7.1+cu126",
         ),
+        ("I want to use torch 2.9.1+cu128 on my GTX 1080, so far I have torch 2.7.1+cu126.", "2.7.1+cu126"),
         ("On my RTX 5090 I use torch 2.9.1+cu128 instead of torch 2.6.0+cu124", "2.9.1+cu128"),
     ],
 )
@@ -79,6 +80,23 @@ def test_the_driver_is_read_beside_something_that_works(text: str, driver: str, 
     assert module is not None
     assert module.version == driver
     assert problems(text) == found
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "I updated from driver 470.82.01 to 580.95.05",
+        "I replaced driver 470.82.01, it was too old",
+        "With driver 470.82.01 it failed, driver 580.95.05 works",
+    ],
+)
+def test_a_driver_that_was_replaced_is_not_blamed(sentence: str) -> None:
+    assert problems(f"RTX 4090, torch 2.9.1+cu128. {sentence}.") == []
+
+
+def test_the_torch_of_another_machine_is_not_this_one() -> None:
+    text = "Environment: torch 2.6.0+cu124, RTX 5090. Works on another machine with torch 2.9.1+cu128."
+    assert problems(text) == ["torch-no-arch-for-gpu"]
 
 
 @pytest.mark.parametrize(

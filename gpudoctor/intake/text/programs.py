@@ -222,9 +222,10 @@ _KERNEL = re.compile(
 _ROCM = re.compile(r"(?i)\brocm[ -]?v?(?P<version>[3-9]\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
 _ANOTHER = re.compile(
     r"(?i)grad(?:e|ing)|before|after|\btried|latest|requires?|needs?\b|>=|<|instead|older|newer"
-    r"|minimum|recommend"
+    r"|minimum|recommend|\b(?:from|replac\w+|remov\w+|uninstall\w+) (?:\w+ ){0,2}drivers?\b"
+    r"|\bdrivers?\b.*?\d{3}\.\d.*?(?<![\d.+])[1-9]\d{2}\.\d{2,3}(?:\.\d{1,2})?(?![\d.]*\d)"
 )
-"""Words of a sentence about a driver that need not be the present one."""
+"""Words of a sentence about a driver that need not be the present one, and a second driver."""
 _WORKS = re.compile(r"(?i)\bworks?\b")
 """The same in the words between two commas: "everything else works" is of no driver."""
 _PYTHON_FOLDER = re.compile(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")

@@ -18,12 +18,13 @@ _NAMED = re.compile(
 )
 _ELSEWHERE = re.compile(
     r"(?i)(?:\b(?:requires?|needs?|(?:built|compiled) (?:for|with|against)|compatible with|supports?|latest|try|tried"
+    r"|(?:wants?|wanted|would like|plan|going) to \w+|(?:an|the )?other (?:machine|computer|pc|server|env\w*)\b.{0,40}"
     r"|should|if|since|until|up to|older than|newer than)\b|[<>=])[^,;]{0,12}$"
 )
 """What stands before a release that nobody says to have or to have had."""
 _WORDS = re.compile(
     r"(?i)(?P<now>\b(?:now|currently|(?:(?:up|down)grad|updat|switch|mov)\w+ to)\b)"
-    r"|(?P<present>\b(?:to|with|by|uses?|using|have|am on|running|installed)\b|[-=]>|\u2192)"
+    r"|(?P<present>\b(?:uses?|using|have|am on|running|installed)\b|[-=]>|\u2192)"
     r"|(?P<past>\b(?:from|instead of|rather than|(?<!is )(?<!was )replac(?:e|es|ed|ing)|had|first|previously"
     r"|originally|earlier|old|uninstall(?:ed|ing)|remov(?:ed|ing)|yesterday|unlike)\b)"
 )
@@ -33,7 +34,7 @@ _BEHIND = re.compile(
 )
 """Words behind a release that was replaced."""
 _ENDS = re.compile(r"(?<=[.!?;])\s+")
-_STATES = ("now", "present", "", "past")
+_STATES = ("now", "present", "", "past", "elsewhere")
 """From what tells most that a release is the present one."""
 
 
@@ -55,7 +56,7 @@ def read_replaced(lines: Iterable[Line], facts: Facts) -> None:
     facts.said = [one for one in facts.said if one.what not in ("torch", "torch cuda") or one.line not in spoken]
     best = min((mention.state for mention in found), key=_STATES.index)
     chosen = _apart([mention for mention in found if mention.state == best])
-    if len(chosen) == 1 and best != "past":
+    if len(chosen) == 1 and best in ("now", "present", ""):
         facts.say("torch", chosen[0].version, chosen[0].line, "prose")
 
 
@@ -68,8 +69,6 @@ def _mentions(line: Line) -> Iterator[_Mention]:
         for number, place in enumerate(places):
             before = sentence[places[number - 1].end() if number else 0 : place.start()]
             after = sentence[place.end() : places[number + 1].start() if number + 1 < len(places) else None]
-            if _ELSEWHERE.search(before):
-                continue
             version = place["torch"] or place["alone"]
             if place["build"]:
                 version = f"{version if version.count('.') > 1 else f'{version}.0'}+{place['build'].lower()}"
@@ -78,6 +77,8 @@ def _mentions(line: Line) -> Iterator[_Mention]:
 
 def _state(before: str, after: str) -> str:
     words = [found.lastgroup or "" for found in _WORDS.finditer(before)]
+    if _ELSEWHERE.search(before):
+        return "elsewhere"
     if "now" in words:
         return "now"
     if _BEHIND.match(after) or "first" in before.lower().split():
