@@ -37,6 +37,8 @@ def read_program_errors(lines: tuple[Line, ...], facts: Facts) -> None:
 
 
 def _is_of_the_program(text: str) -> bool:
+    if "Error" not in text and "Warning" not in text:
+        return False
     if _OF_TENSORS.search(text):
         return True
     return _OF_PYTHON.match(text) is not None and not about_gpus(text) and not is_of_torch(text)

@@ -223,9 +223,9 @@ _ROCM = re.compile(r"(?i)\brocm[ -]?v?(?P<version>[3-9]\.\d{1,2}(?:\.\d{1,2})?)(
 _ANOTHER = re.compile(
     r"(?i)grad(?:e|ing)|before|after|\btried|latest|requires?|needs?\b|>=|<|instead|older|newer"
     r"|minimum|recommend|\b(?:from|replac\w+|remov\w+|uninstall\w+) (?:\w+ ){0,2}drivers?\b"
-    r"|\bdrivers?\b.*?\d{3}\.\d.*?(?<![\d.+])[1-9]\d{2}\.\d{2,3}(?:\.\d{1,2})?(?![\d.]*\d)"
 )
-"""Words of a sentence about a driver that need not be the present one, and a second driver."""
+"""Words of a sentence about a driver that need not be the present one."""
+_DRIVER_NUMBER = re.compile(r"(?<![\w.+])[1-9]\d{2}\.\d{2,3}(?:\.\d{1,2})?(?![\d.]*\d)")
 _WORKS = re.compile(r"(?i)\bworks?\b")
 """The same in the words between two commas: "everything else works" is of no driver."""
 _PYTHON_FOLDER = re.compile(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")
@@ -280,7 +280,8 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
 def _may_be_another(text: str, found: re.Match[str]) -> bool:
     """Whether the words around a version leave open that it is the present one."""
     whole, clause = _between(text, found, _ENDS), _between(text, found, (*_ENDS, ", ", "; "))
-    return bool(_ANOTHER.search(whole) or _WORKS.search(clause))
+    several = len(set(_DRIVER_NUMBER.findall(whole))) > 1
+    return several or bool(_ANOTHER.search(whole) or _WORKS.search(clause))
 
 
 _ENDS = (". ", "! ", "? ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import NamedTuple
 
 from gpudoctor.intake.text.facts import Facts
@@ -18,7 +19,7 @@ _NAMED = re.compile(
 )
 _ELSEWHERE = re.compile(
     r"(?i)(?:\b(?:requires?|needs?|(?:built|compiled) (?:for|with|against)|compatible with|supports?|latest|try|tried"
-    r"|(?:wants?|wanted|would like|plan|going) to \w+|(?:an|the )?other (?:machine|computer|pc|server|env\w*)\b.{0,40}"
+    r"|(?:want(?:s|ed)?|would like|plan|going) to \w+|(?:an|the )?other (?:machine|computer|pc|server|env)\b.{0,40}"
     r"|should|if|since|until|up to|older than|newer than)\b|[<>=])[^,;]{0,12}$"
 )
 """What stands before a release that nobody says to have or to have had."""
@@ -34,6 +35,8 @@ _BEHIND = re.compile(
 )
 """Words behind a release that was replaced."""
 _ENDS = re.compile(r"(?<=[.!?;])\s+")
+_MOST = 100
+"""Mentions of a text that are looked at."""
 _STATES = ("now", "present", "", "past", "elsewhere")
 """From what tells most that a release is the present one."""
 
@@ -46,7 +49,7 @@ class _Mention(NamedTuple):
 
 def read_replaced(lines: Iterable[Line], facts: Facts) -> None:
     """Where sentences alone tell the torch, and name several: the one that they call the present one, else none."""
-    found = [mention for line in lines for mention in _mentions(line)]
+    found = list(islice(chain.from_iterable(map(_mentions, lines)), _MOST))
     if len(_apart(found)) < 2:
         return
     spoken = {mention.line for mention in found}
@@ -62,7 +65,7 @@ def read_replaced(lines: Iterable[Line], facts: Facts) -> None:
 
 def _mentions(line: Line) -> Iterator[_Mention]:
     """The releases that a sentence names, each with what the words around it say of it."""
-    if "==" in line.text or not is_sentence(line.text):
+    if not ("orch" in line.text or "+" in line.text) or "==" in line.text or not is_sentence(line.text):
         return
     for sentence in _ENDS.split(line.text):
         places = list(_NAMED.finditer(sentence))
