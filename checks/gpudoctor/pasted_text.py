@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import NotJudged
 from gpudoctor.machine import PastedText
+from gpudoctor.machine.pasted import PROGRAM_ERROR, WORKS_NOW
 from gpudoctor.situation import Situation
 
 _TOOLS = "the output of `nvidia-smi` (NVIDIA) or `rocminfo` (AMD)"
@@ -27,13 +28,16 @@ def text_incomplete(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The verdict stays open if the text has neither an error message nor a sign that a GPU was used, and the GPU or
-    torch is missing. The problem names what to send.
+    torch is missing. The problem names what to send. An error that is the program's own, a text that says
+    that all works now, and one from macOS need neither.
 
     ## Fix safety
     There is nothing to fix.
     """
     text = _text(situation)
-    if not text.unsaid or situation.machine.errors:
+    if not text.unsaid or situation.machine.errors or text.foreign == "macos":
+        return
+    if text.tells(PROGRAM_ERROR) or text.tells(WORKS_NOW):
         return
     telling = [what for what in text.unsaid if what != "driver"]
     sent = " and ".join(dict.fromkeys(_SEND[what] for what in text.unsaid))

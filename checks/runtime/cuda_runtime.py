@@ -91,6 +91,9 @@ def _torch_needs(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
     if all(carries(situation, gpu).runs == "no" for gpu in gpus):
         return
     verdict = driver_verdict(situation, torch.cuda)
+    pasted = situation.machine.pasted
+    if verdict == "unknown" and pasted is not None and pasted.works:
+        return  # torch found the GPU: the driver runs its CUDA
     if verdict == "unknown" and not situation.machine.system.jetson.known:
         yield NotJudged(
             why=f"whether the driver runs CUDA {torch.cuda} is not known: {_why_unknown(situation)}", matters=True
@@ -203,6 +206,8 @@ def _driver_text(situation: Situation) -> str:
 def _why_unknown(situation: Situation) -> str:
     if situation.machine.system.wsl.known:
         return "under WSL2 only the driver itself tells (--level driver)"
+    if has_own_numbers(situation.machine):
+        return "the drivers of this system have numbers of their own"
     return (
         situation.machine.nvidia.module.why or situation.machine.nvidia.userland.why or "no driver version was found"
     )

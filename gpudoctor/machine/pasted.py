@@ -6,6 +6,11 @@ from typing import Literal
 
 from gpudoctor.machine.facts import Record, Vendor
 
+WORKS_NOW = "works-now"
+"""The circumstance of a text that says that all works by now; the matrix has no row of it."""
+PROGRAM_ERROR = "program-error"
+"""That of an error that is the program's own."""
+
 
 class Told(Record, frozen=True):
     """A circumstance that a person told of a fault."""
@@ -41,3 +46,7 @@ class PastedText(Record, frozen=True):
     vendor: Vendor | None = None
     """Whose GPUs it is about, where it names none."""
     told: tuple[Told, ...] = ()
+
+    def tells(self, circumstance: str) -> Told | None:
+        """Where it tells a circumstance."""
+        return next((one for one in self.told if one.circumstance == circumstance), None)

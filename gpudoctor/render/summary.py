@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpudoctor.machine.pasted import PROGRAM_ERROR
 from gpudoctor.render.steps import command_line
 from gpudoctor.step import ManualStep
 
@@ -68,6 +69,9 @@ def _without_problems(report: Report, look: Look) -> Line:
     machine = report.machine
     others = other_frameworks(report)
     if machine.pasted is not None and not machine.pasted.works and machine.torch is None and not others:
+        if machine.pasted.tells(PROGRAM_ERROR):
+            own = "The text tells of an error of the program: that is no fault of the GPU or its driver."
+            return [(own, "bold")]
         return [("The text tells of no problem with a GPU.", "bold")]
     unread = _unread_torch(report)
     if not machine.gpus and unread:

@@ -19,6 +19,7 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
+from gpudoctor.machine.pasted import WORKS_NOW
 from gpudoctor.situation import Situation
 
 _SEEN = ("error", "kernel_log")
@@ -42,6 +43,7 @@ _USE_THE_CPU = Fix(
         ),
     ),
 )
+_ON_A_MAC = "CUDA and ROCm do not run on macOS: torch uses Apple's GPU through its device mps, else the CPU."
 _FOR_LINUX_ALONE = r"\b(?:jax|tensorflow)\[(?:and-)?(?:cuda|rocm)"
 _IN_WSL = (
     "JAX, and TensorFlow since 2.11, have no GPU build for Windows. Use them in WSL2: there the driver of Windows "
@@ -64,9 +66,14 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
         said = Evidence("torch.cuda.is_available()", "True", text.works)
         message = f"{finding.message} torch found a GPU all the same: nothing has to be done."
         return replace(finding, severity="note", message=message, evidence=(*finding.evidence, said), fixes=())
+    if finding.severity != "note" and (works := _said_to_work(finding, situation)):
+        message = f"{finding.message} The text says that it works all the same: nothing has to be done."
+        return replace(finding, severity="note", message=message, evidence=(*finding.evidence, works), fixes=())
     elsewhere = text.foreign == "macos" and finding.slug in (*_ONLY_NO_GPU, *_NO_DEVICE)
     if elsewhere or (text.wants_cpu and finding.slug in _ONLY_NO_GPU):
-        return replace(finding, severity="note", fixes=(_USE_THE_CPU,))
+        built = finding.slug == "torch-cpu-only" and text.foreign == "macos"
+        message = _ON_A_MAC if built else finding.message
+        return replace(finding, severity="note", message=message, fixes=(_USE_THE_CPU,))
     if text.foreign and finding.fixes:
         fixes = tuple(fix for fix in finding.fixes if all(_exists_there(one, text.foreign) for one in fix.remedies))
         other = Fix("Look for the fix for that system", (Manual(_ELSEWHERE[text.foreign]),))
@@ -79,6 +86,14 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
 def _only_in_wsl(remedy: AnyRemedy) -> bool:
     """Whether it names a build that its framework has for Linux alone."""
     return isinstance(remedy, Manual) and re.search(_FOR_LINUX_ALONE, remedy.text) is not None
+
+
+def _said_to_work(finding: Finding, situation: Situation) -> Evidence | None:
+    """Where the text says that all works now. What was seen to fail did fail."""
+    works = situation.machine.pasted.tells(WORKS_NOW) if situation.machine.pasted else None
+    if works is None or any(item.fact in _SEEN for item in finding.evidence):
+        return None
+    return Evidence("the text", works.text, f"text, line {works.line}")
 
 
 def _is_refuted(finding: Finding, situation: Situation) -> bool:

@@ -156,6 +156,17 @@ def _counts(text: str) -> bool:
     return not _QUOTED_COMMAND.match(text) and not is_hypothetical(text)
 
 
+def about_gpus(text: str) -> bool:
+    """Whether a line names a GPU or what computes on it."""
+    return _ABOUT_GPUS.search(text) is not None
+
+
+def is_of_torch(text: str) -> bool:
+    """Whether an exception is about torch itself, or about a module that it needs."""
+    missing = _MISSING_MODULE.search(text)
+    return missing["name"].split(".")[0] in _OF_TORCH if missing else "torch" in text or "numpy" in text
+
+
 def read_messages(lines: Iterable[Line], facts: Facts) -> None:
     """Facts that messages hold: GPUs, architecture lists, versions."""
     for number, text in lines:

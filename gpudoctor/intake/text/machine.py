@@ -91,7 +91,11 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     machine = _with_errors(machine, facts, matrix)
     if foreign := _foreign(machine, facts):
         named = Os(name={"windows": "Windows", "macos": "macOS"}[foreign])
-        machine = replace(machine, system=replace(machine.system, os=known(named, "text"), kernel=unknown(_SILENT)))
+        system = replace(machine.system, os=known(named, "text"), kernel=unknown(_SILENT))
+        said = decided(facts, "os")
+        if said and "arm64" in said.value:
+            system = replace(system, arch=known("arm64", source(said)))
+        machine = replace(machine, system=system)
     if foreign or machine.system.jetson.known:
         machine = _without_linux_driver(machine)
     return replace(

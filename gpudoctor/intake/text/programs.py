@@ -225,10 +225,13 @@ _OS = re.compile(
 )
 _ROCM = re.compile(r"(?i)\brocm[ -]?v?(?P<version>[3-9]\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
 _ANOTHER = re.compile(
-    r"(?i)grad(?:e|ing)|works?\b|before|after|\btried|latest|requires?|needs?\b|>=|<|instead|older|newer"
-    r"|minimum|recommend"
+    r"(?i)grad(?:e|ing)|before|after|\btried|latest|requires?|needs?\b|>=|<|instead|older|newer"
+    r"|minimum|recommend|\b(?:from|replac\w+|remov\w+|uninstall\w+) (?:\w+ ){0,2}drivers?\b"
 )
 """Words of a sentence about a driver that need not be the present one."""
+_DRIVER_NUMBER = re.compile(r"(?<![\w.+])[1-9]\d{2}\.\d{2,3}(?:\.\d{1,2})?(?![\d.]*\d)")
+_WORKS = re.compile(r"(?i)\bworks?\b")
+"""The same in the words between two commas: "everything else works" is of no driver."""
 _PYTHON_FOLDER = re.compile(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")
 _FOR_AMD = re.compile(
     r"download\.pytorch\.org/whl/(?:nightly/|test/)?rocm\d"
@@ -269,11 +272,11 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
                 distributions.setdefault(os["os"], Said("os", os["os"], number, "prose"))
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
-        if "river" in text and (driver := _DRIVER.search(text)) and not _ANOTHER.search(_sentence(text, driver)):
+        if "river" in text and (driver := _DRIVER.search(text)) and not _may_be_another(text, driver):
             facts.say("driver", driver["version"], number, "prose")
         if ("yzen" in text or "YZEN" in text) and (processor := _PROCESSOR.search(text)):
             facts.say("processor", processor[0], number, "prose")
-        if "ernel" in text and (kernel := _KERNEL.search(text)) and not _ANOTHER.search(_sentence(text, kernel)):
+        if "ernel" in text and (kernel := _KERNEL.search(text)) and not _may_be_another(text, kernel):
             facts.say("kernel", (kernel["release"] or kernel["before"]).rstrip("."), number, "prose")
         if any(sign in text for sign in _OF_CPU) and _WANTS_CPU.search(text):
             facts.say("wants cpu", text.strip()[:200], number, "prose")
@@ -281,18 +284,28 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             "AMD" in text or "amd" in text or "ocm" in text or "OCm" in text or "OCM" in text or "Radeon" in text
         ) and _FOR_AMD.search(text):
             facts.say("for amd", text.strip()[:200], number, "prose")
-            if (rocm := _ROCM.search(text)) and not _ANOTHER.search(_sentence(text, rocm)):
+            if (rocm := _ROCM.search(text)) and not _may_be_another(text, rocm):
                 facts.say("rocm", rocm["version"], number, "prose")
     elsewhere = any(one.what in ("system windows", "system macos", "container") for one in facts.said)
     if len(distributions) == 1 and not elsewhere:  # of several, a sentence may be about another machine's
         facts.said += distributions.values()
 
 
-def _sentence(text: str, found: re.Match[str]) -> str:
-    """The sentence that a match stands in."""
-    start = max(text.rfind(end, 0, found.start()) for end in (". ", "! ", "? ")) + 1
-    ends = [place for end in (". ", "! ", "? ") if (place := text.find(end, found.end())) >= 0]
-    return text[start : min(ends, default=len(text))]
+def _may_be_another(text: str, found: re.Match[str]) -> bool:
+    """Whether the words around a version leave open that it is the present one."""
+    whole, clause = _between(text, found, _ENDS), _between(text, found, (*_ENDS, ", ", "; "))
+    several = len(set(_DRIVER_NUMBER.findall(whole))) > 1
+    return several or bool(_ANOTHER.search(whole) or _WORKS.search(clause))
+
+
+_ENDS = (". ", "! ", "? ")
+
+
+def _between(text: str, found: re.Match[str], ends: tuple[str, ...]) -> str:
+    """The sentence that a match stands in, or what else stands between two such ends."""
+    start = max(text.rfind(end, 0, found.start()) for end in ends) + 1
+    after = [place for end in ends if (place := text.find(end, found.end())) >= 0]
+    return text[start : min(after, default=len(text))]
 
 
 def read_prose(lines: Iterable[Line], facts: Facts) -> None:

@@ -19,11 +19,14 @@ from gpudoctor.intake.text.lines import Line, plain_lines
 from gpudoctor.intake.text.machine import machine_of
 from gpudoctor.intake.text.manual import is_manual
 from gpudoctor.intake.text.packages import read_packages
+from gpudoctor.intake.text.program_errors import read_program_errors
 from gpudoctor.intake.text.programs import read_asides, read_programs, read_prose
 from gpudoctor.intake.text.properties import read_properties
+from gpudoctor.intake.text.replaced import read_replaced
 from gpudoctor.intake.text.rows import read_rows
 from gpudoctor.intake.text.several import several
 from gpudoctor.intake.text.shell import read_shell, two_lines_say
+from gpudoctor.intake.text.solved import read_solved
 from gpudoctor.intake.text.told import read_told
 from gpudoctor.intake.text.vendor_tools import read_vendor_tools
 
@@ -79,9 +82,12 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     two_lines_say(rest, facts)
     read_programs(rest, facts)
     sentences = in_english(rest, matrix)
+    read_replaced(sentences, facts)
     read_asides(sentences, facts)
     read_told(rest, sentences, facts, matrix)
     read_runs_as_root(rest, facts, matrix)
+    read_program_errors(rest, facts)
+    read_solved(sentences, facts)
     if all(gpu.vendor_only for gpu in facts.gpus):
         read_prose(rest, facts)
     _shorten(facts)

@@ -72,7 +72,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     """The circumstances of the matrix that the lines tell, each once. They are looked for in the English words for
     the lines, and told as they stand in the text."""
     texts = [
-        line.text.translate(_MARKS) if _is_sentence(_untitled(line)) else "" for line in _not_of_commands(in_english)
+        line.text.translate(_MARKS) if is_sentence(_untitled(line)) else "" for line in _not_of_commands(in_english)
     ]
     advice = list(_not_to_reproduce(lines, texts))
     short, advised = _of_one_matter(texts), _of_one_matter(advice)
@@ -114,7 +114,7 @@ def _untitled(line: Line) -> str:
     return _TAG.sub(r"\1 ", line.text.lstrip("# "), count=1) if line.number == 1 else line.text
 
 
-def _is_sentence(text: str) -> bool:
+def is_sentence(text: str) -> bool:
     """Whether a person may have written the line: a few words, no table, no log."""
     spaces = text.count(" ")
     words = spaces >= _FEWEST_SPACES or _WITHOUT_SPACES.search(text) is not None

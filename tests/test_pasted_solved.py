@@ -1,0 +1,209 @@
+"""Texts that tell of several releases of torch, that all works by now, or of errors that are the program's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpudoctor.cli import gpudoctor
+from tests.support.judged_texts import judgement, machine
+
+NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
+
+
+def problems(text: str) -> list[str]:
+    return [finding.slug for finding in judgement(text).findings if finding.severity != "note"]
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("I upgraded from torch 2.6.0+cu124 to torch 2.9.1+cu128 and my RTX 5090 works now.", "2.9.1+cu128"),
+        ("I had torch 2.6.0+cu124 before. Now with torch 2.9.1+cu128 my RTX 5090 works perfectly.", "2.9.1+cu128"),
+        (
+            "RX 7900 XTX: first I installed torch 2.9.1+cu128 by mistake, now torch 2.9.1+rocm6.4, it works.",
+            "2.9.1+rocm6.4",
+        ),
+        ("Thanks, replacing torch 2.9.1+cu128 with 2.7.1+cu126 made my GTX 1080 work again", "2.7.1+cu126"),
+        ("Ich habe von torch 2.6.0+cu124 auf torch 2.9.1+cu128 aktualisiert. RTX 5090", "2.9.1+cu128"),
+        ("RTX 5090: torch 2.6.0+cu124 の代わりに torch 2.9.1+cu128 を使う", "2.9.1+cu128"),
+        (
+            "Feature request: ship sm_61 in +cu128 again. torch 2.9.1+cu128 dropped my GTX 1080. "
+            "I use 2.7.1+cu126 and it is fine",
+            "2.7.1+cu126",
+        ),
+        ("I want to use torch 2.9.1+cu128 on my GTX 1080, so far I have torch 2.7.1+cu126.", "2.7.1+cu126"),
+        ("On my RTX 5090 I use torch 2.9.1+cu128 instead of torch 2.6.0+cu124", "2.9.1+cu128"),
+    ],
+)
+def test_the_release_that_the_words_call_the_present_one(text: str, version: str) -> None:
+    torch = machine(text).torch
+    assert torch is not None
+    assert torch.version == version
+    assert problems(text) == []
+
+
+def test_the_present_release_may_be_the_wrong_one() -> None:
+    text = "After upgrading from torch 2.7.1+cu126 to torch 2.9.1+cu128 my GTX 1080 no longer works"
+    assert problems(text) == ["torch-dropped-old-gpu"]
+
+
+def test_of_releases_that_no_word_tells_apart_none_is_blamed() -> None:
+    text = "My RTX 5090 and torch 2.6.0+cu124, torch 2.9.1+cu128 and others."
+    assert machine(text).torch is None
+    assert problems(text) == []
+
+
+def test_a_report_knows_more_than_a_sentence() -> None:
+    report = "PyTorch version: 2.6.0+cu124\nGPU 0: NVIDIA GeForce RTX 5090\n"
+    found = machine(f"{report}I upgraded from torch 2.5.1+cu121 to torch 2.9.1+cu128 on another machine.").torch
+    assert found is not None
+    assert found.version == "2.6.0+cu124"
+
+
+@pytest.mark.parametrize(
+    ("text", "driver", "found"),
+    [
+        (
+            "Please add FP8 on RTX 4090. I use torch 2.9.1+cu128, driver 470.82.01, everything else works well.",
+            "470.82.01",
+            ["driver-too-old"],
+        ),
+        ("RTX 4090. I use torch 2.9.1+cu128, driver 580.95.05, everything works well.", "580.95.05", []),
+        ("RTX 4090, torch 2.9.1+cu128, драйвер 580.95.05, всё остальное работает", "580.95.05", []),
+    ],
+)
+def test_the_driver_is_read_beside_something_that_works(text: str, driver: str, found: list[str]) -> None:
+    module = machine(text).nvidia.module.value
+    assert module is not None
+    assert module.version == driver
+    assert problems(text) == found
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "I updated from driver 470.82.01 to 580.95.05",
+        "I replaced driver 470.82.01, it was too old",
+        "With driver 470.82.01 it failed, driver 580.95.05 works",
+    ],
+)
+def test_a_driver_that_was_replaced_is_not_blamed(sentence: str) -> None:
+    assert problems(f"RTX 4090, torch 2.9.1+cu128. {sentence}.") == []
+
+
+def test_the_torch_of_another_machine_is_not_this_one() -> None:
+    text = "Environment: torch 2.6.0+cu124, RTX 5090. Works on another machine with torch 2.9.1+cu128."
+    assert problems(text) == ["torch-no-arch-for-gpu"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'SOLVED: yesterday I got "{NO_KERNEL}" on my RTX 5090. After an upgrade everything works now. Closing.',
+        'Gelöst! Der Fehler "CUDA driver version is insufficient" kam vom alten Treiber 470. '
+        "Mit Treiber 580.95.05 läuft alles auf meiner RTX 4090.",
+        "RTX 5090 with torch 2.6.0+cu124: it works now.",
+        'RTX 4090. Fixed! "CUDA driver version is insufficient for CUDA runtime version" came from driver 470.',
+        f"Solved by an upgrade. The error was: {NO_KERNEL}. RTX 5090",
+    ],
+)
+def test_a_text_that_says_that_all_works_now_has_no_problem(text: str) -> None:
+    assert problems(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{NO_KERNEL} on my RTX 5090. It works now only on the CPU.",
+        f"{NO_KERNEL} on my RTX 5090. How was this solved?",
+        f"{NO_KERNEL} on my RTX 5090. On Windows it works.",
+        f"{NO_KERNEL} on my RTX 5090. After a restart it works again for some minutes.",
+        "The old GPU works fine, but my RTX 5090 with torch 2.6.0+cu124 does not.",
+    ],
+)
+def test_a_text_that_complains_all_the_same_has_one(text: str) -> None:
+    assert problems(text) == ["torch-no-arch-for-gpu"]
+
+
+WINDOWS = """PyTorch version: 2.9.1+cu128
+CUDA used to build PyTorch: 12.8
+OS: Microsoft Windows 11 Pro (10.0.26100 64-bit)
+Python platform: Windows-11-10.0.26100-SP0
+Is CUDA available: True
+GPU models and configuration: GPU 0: NVIDIA GeForce RTX 5090
+Nvidia driver version: 581.57
+"""
+MACOS = """PyTorch version: 2.9.1
+CUDA used to build PyTorch: None
+ROCM used to build PyTorch: N/A
+OS: macOS 15.5 (arm64)
+Python platform: macOS-15.5-arm64-arm-64bit
+Is CUDA available: False
+GPU models and configuration: No CUDA
+Nvidia driver version: No CUDA
+"""
+
+
+def screen(text: str, path: Path) -> tuple[int, str]:
+    """Exit code and output of `gpudoctor check --from`, with single spaces."""
+    file = path / "text.txt"
+    file.write_text(text)
+    result = CliRunner().invoke(gpudoctor, ["check", "--from", str(file)])
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_on_windows_a_torch_that_found_the_gpu_needs_no_number_of_the_driver(tmp_path: Path) -> None:
+    code, output = screen(WINDOWS, tmp_path)
+    assert (code, output.startswith("No problem found")) == (0, True)
+    assert "kernel module" not in output
+
+
+def test_on_windows_nobody_says_that_the_named_driver_was_not_found(tmp_path: Path) -> None:
+    _, output = screen(WINDOWS.replace("available: True", "available: False"), tmp_path)
+    assert "no driver version was found" not in output
+
+
+def test_a_mac_needs_no_tool_of_a_driver_and_is_no_x86(tmp_path: Path) -> None:
+    _, output = screen(MACOS, tmp_path)
+    assert "the text is from macOS" in output
+    for wrong in ("nvidia-smi", "x86_64", "cannot use any GPU"):
+        assert wrong not in output
+    assert "arm64" in output
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "ModuleNotFoundError: No module named 'einops'",
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
+        "RuntimeError: Expected all tensors to be on the same device, but found two devices, cuda:0 and cpu!",
+        "train.py:3: UserWarning: torch.cuda.amp.GradScaler(args...) is deprecated. Please use torch.amp.GradScaler",
+        'Traceback (most recent call last):\n  File "t.py", line 3, in f\nIndexError: list index out of range',
+    ],
+)
+def test_an_error_of_the_program_is_no_fault_of_the_gpu(error: str, tmp_path: Path) -> None:
+    code, output = screen(error, tmp_path)
+    assert code == 0
+    assert output.startswith("The text tells of an error of the program: that is no fault of the GPU or its driver.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My GPU is not found by torch\nIndexError: list index out of range",
+        "ModuleNotFoundError: No module named 'torch'",
+        "RuntimeError: CUDA error: out of range of something new",
+    ],
+)
+def test_an_error_beside_a_word_about_the_gpu_leaves_it_open(text: str, tmp_path: Path) -> None:
+    _, output = screen(text, tmp_path)
+    assert "no fault of the GPU" not in output
+
+
+def test_a_text_that_says_that_all_works_is_asked_nothing(tmp_path: Path) -> None:
+    code, output = screen(f'SOLVED: yesterday I got "{NO_KERNEL}", everything works now. Closing.', tmp_path)
+    assert code == 0
+    assert output.startswith("The text tells of no problem with a GPU.")
