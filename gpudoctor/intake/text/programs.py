@@ -268,7 +268,7 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
     distributions: dict[str, Said] = {}
     for number, text in lines:
         for os in _OS.finditer(text):
-            if not (_ANOTHER.search(_sentence(text, os)) or _COMPARING.search(text)):
+            if not (_may_be_another(text, os) or _COMPARING.search(text)):
                 distributions.setdefault(os["os"], Said("os", os["os"], number, "prose"))
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
