@@ -231,7 +231,7 @@ def _one_model(situation: Situation) -> tuple[bool, str, str]:
 
 def _raise_if_too_rough(requirement: Requirement, have: str) -> None:
     """Raise _Unknown where only the major of a build's CUDA is known: 12 says nothing of 12.4."""
-    wanted, found = [part for value in requirement.values for part in value.split(".")], have.split(".")
+    wanted, found = requirement.values[0].split(".") if requirement.operator else [], have.split(".")
     if requirement.field.kind == "build" and 0 < len(found) < len(wanted) and wanted[: len(found)] == found:
         raise _Unknown(f"of its release only {have} is known")
 

@@ -8,8 +8,6 @@ from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, ReplacePackage
-from gpudoctor.frameworks.gpu_builds import brings_cudnn
-from gpudoctor.frameworks.others import gpu_names
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import better_torch, build_name
 from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
@@ -259,17 +257,23 @@ def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
 
 def _beside_torch(situation: Situation) -> Verdicts:
     """GPUs that a framework beside torch computes on, and for which NVIDIA's wheel of its cuDNN has no kernels."""
-    ours, lacks = _installed(situation), situation.matrix.cudnn_lacks
+    ours, lacks, usable = _installed(situation), situation.matrix.cudnn_lacks, situation.usable_of("nvidia")
+    listed = situation.machine.packages
+    wheels = {one.name: one for one in listed if one.name.startswith("nvidia-cudnn-cu") and one not in ours}
+    if not wheels or not usable:
+        return
+    from gpudoctor.frameworks.gpu_builds import cudnn_wheel
+    from gpudoctor.frameworks.others import gpu_names
+
     tables = situation.matrix.tables
     titles = {row.framework: row.title for row in (*tables.frameworks, *tables.frameworks_on_torch)}
     for build in tables.framework_builds:
-        name = f"nvidia-cudnn-cu{(build.cuda or '').partition('.')[0]}"
-        package, wheel = situation.machine.installed(build.package), situation.machine.installed(name)
-        if package is None or wheel is None or wheel in ours or not brings_cudnn(build):
+        name, package = cudnn_wheel(build), situation.machine.installed(build.package)
+        wheel = wheels.get(name or "")
+        if name is None or package is None or wheel is None:
             continue
         if build.version and not package_matches(build.version, package.version):
             continue
-        usable = situation.usable_of("nvidia")
         gpus = tuple(gpu for gpu in usable if lacks(wheel.version, gpu.arch.value or ""))
         if not gpus:
             continue

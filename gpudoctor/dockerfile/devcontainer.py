@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.compose import Service
+from gpudoctor.dockerfile.projects import strings
 from gpudoctor.dockerfile.syntax import RecipeError
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|,(?=\s*[}\]])', re.DOTALL)
@@ -39,7 +40,7 @@ def read_devcontainer(file: str, text: str, bounds: Bounds) -> DevContainer:
     context = str(build.get("context") or content.get("context") or ".")
     arguments = build.get("args")
     lines = _Lines(text)
-    run_args = _strings(content.get("runArgs"))
+    run_args = strings(content.get("runArgs"))
     options = _options(run_args)
     devices = tuple(value.partition(":")[0] for value in options.get("--device", ()))
     environment = content.get("containerEnv")
@@ -70,7 +71,7 @@ def read_devcontainer(file: str, text: str, bounds: Bounds) -> DevContainer:
     )
     creating = tuple((lines.of(name), command) for name in _CREATING for command in _commands(content.get(name)))
     bounds.commands.spend(len(creating))
-    return DevContainer(service, tuple(_strings(content.get("dockerComposeFile"))), creating)
+    return DevContainer(service, tuple(strings(content.get("dockerComposeFile"))), creating)
 
 
 def _json(text: str) -> Any:
@@ -100,7 +101,7 @@ def _commands(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, list):
-        return [" ".join(one if re.fullmatch(r"[\w./=:,\[\]~+-]+", one) else f"'{one}'" for one in _strings(value))]
+        return [" ".join(one if re.fullmatch(r"[\w./=:,\[\]~+-]+", one) else f"'{one}'" for one in strings(value))]
     named = value.values() if isinstance(value, dict) else ()
     return [command for one in named if not isinstance(one, dict) for command in _commands(one)]
 
@@ -114,12 +115,6 @@ class _Lines:
     def of(self, key: str) -> int:
         found = re.search(rf'"{key}"\s*:', self._text)
         return self._text.count("\n", 0, found.start()) + 1 if found else 1
-
-
-def _strings(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def _mapping(value: Any) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.torch import python_of
@@ -90,7 +91,7 @@ def packages_of(image: Image) -> tuple[tuple[InstalledPackage, ...], ...]:
         elif "uninstall" in command.argv:
             for word in command.argv[command.argv.index("uninstall") + 1 :]:
                 found = _NAME.match(word)
-                place.pop(re.sub(r"[-_.]+", "-", found[0]).lower() if found else "", None)
+                place.pop(normalised(found[0]) if found else "", None)
     return tuple(tuple(place.values()) for place in environments.values() if place)
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.bounded_toml import TomlError, read_toml
+from gpudoctor.dependencies import normalised
 from gpudoctor.dockerfile.markers import applies
 
 _TEXT = re.compile(r"\"([^\"]*)\"|'([^']*)'|^\s*([\w.-]+)\s*=")
@@ -62,9 +63,9 @@ def read_project(text: str, path: str, choice: Choice, machine: str) -> Project:
     poetry = _table(tool, "poetry")
     if project:
         texts, unread = _standard(document, project, choice)
-        dynamic = _strings(project.get("dynamic"))
+        dynamic = strings(project.get("dynamic"))
         named = _table(_table(tool, "setuptools"), "dynamic").get("dependencies")
-        files = _strings(named.get("file")) if isinstance(named, dict) else []
+        files = strings(named.get("file")) if isinstance(named, dict) else []
         missing = "dependencies" in dynamic and not files and not poetry
         found = Project(
             tuple((one, lines.place(one)) for one in texts), tuple(files) if choice.project else (),
@@ -90,31 +91,31 @@ def _standard(document: dict[str, Any], project: dict[str, Any], choice: Choice)
     default = uv.get("default-groups")
     wanted = list(choice.groups)
     if choice.development:
-        wanted += _strings(default) if isinstance(default, list) else ["dev"] * ("dev" in groups)
+        wanted += strings(default) if isinstance(default, list) else ["dev"] * ("dev" in groups)
     wanted += [*groups] * (choice.all_groups or (choice.development and default == "all"))
-    texts = _strings(project.get("dependencies")) if choice.project else []
-    texts += _strings(uv.get("dev-dependencies")) if choice.development else []
+    texts = strings(project.get("dependencies")) if choice.project else []
+    texts += strings(uv.get("dev-dependencies")) if choice.development else []
     unread = False
     for extra in (*choice.extras, *(lists if choice.all_extras else ())):
         found = next((value for name, value in lists.items() if _same(name, extra)), None)
         unread |= found is None
-        texts += _strings(found)
+        texts += strings(found)
     own, known = _of_groups(groups, wanted)
     texts, unread = texts + own, unread or not known
     name = project.get("name")
     own_extras = [one for one in texts if isinstance(name, str) and _same(re.split(r"[\[ ]", one)[0], name)]
     for one in own_extras:  # "app[cuda]" in the extra "all" of app
         for extra in re.findall(r"[\w.-]+", one.partition("[")[2].partition("]")[0]):
-            texts += _strings(next((value for key, value in lists.items() if _same(key, extra)), None))
+            texts += strings(next((value for key, value in lists.items() if _same(key, extra)), None))
     return [one for one in texts if one not in own_extras][:_MOST], unread or len(texts) > _MOST
 
 
 def _of_groups(groups: dict[str, Any], wanted: list[str]) -> tuple[list[str], bool]:
     """The requirements of groups with those that they include, and whether all of them are there."""
-    by_name = {_normal(name): content for name, content in groups.items()}
+    by_name = {normalised(name): content for name, content in groups.items()}
     texts: list[str] = []
     seen: set[str] = set()
-    open_ = [_normal(name) for name in wanted]
+    open_ = [normalised(name) for name in wanted]
     while open_:
         name = open_.pop()
         if name in seen:
@@ -122,9 +123,9 @@ def _of_groups(groups: dict[str, Any], wanted: list[str]) -> tuple[list[str], bo
         seen.add(name)
         content = by_name.get(name)
         if isinstance(content, list):
-            texts += _strings(content)
+            texts += strings(content)
             included = (one.get("include-group") for one in content if isinstance(one, dict))
-            open_ += [_normal(one) for one in included if isinstance(one, str)]
+            open_ += [normalised(one) for one in included if isinstance(one, str)]
     return texts, seen <= by_name.keys()
 
 
@@ -137,7 +138,7 @@ def _of_poetry(poetry: dict[str, Any], choice: Choice, lines: _Lines, machine: s
     tables += [_table(poetry, "dev-dependencies")] if choice.development else []
     tables += [_table(_table(groups, name), "dependencies") for name in dict.fromkeys(chosen)]
     extras = _table(poetry, "extras")
-    wanted = {one for extra in choice.extras for one in _strings(extras.get(extra))}
+    wanted = {one for extra in choice.extras for one in strings(extras.get(extra))}
     urls = {one.get("name"): one.get("url") for one in _tables(poetry.get("source"))}
     texts: list[tuple[str, str]] = []
     indexes: list[str] = []
@@ -201,7 +202,7 @@ def _with_uv_sources(found: Project, uv: dict[str, Any], choice: Choice, machine
     index = tuple(dict.fromkeys(of_torch))
     if len(index) > 1 or unread:
         index, others, unread = (), ["?"], True
-    beside = tuple(_strings(uv.get("no-build-isolation-package")))
+    beside = tuple(strings(uv.get("no-build-isolation-package")))
     return replace(found, torch_index=index, extra_indexes=tuple(others), beside_torch=beside, unread=unread)
 
 
@@ -230,12 +231,8 @@ class _Lines:
         return f"{self._path}:{self._numbers.get(text, 1)}"
 
 
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def _same(one: str, other: str) -> bool:
-    return _normal(one) == _normal(other)
+    return normalised(one) == normalised(other)
 
 
 def _table(table: Any, name: str) -> dict[str, Any]:
@@ -247,7 +244,8 @@ def _tables(value: Any) -> Iterator[dict[str, Any]]:
     yield from (one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
 
 
-def _strings(value: Any) -> list[str]:
+def strings(value: Any) -> list[str]:
+    """The texts of a list, or a text alone."""
     if isinstance(value, str):
         return [value]
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.dockerfile.bounds import BoundError, Bounds
 from gpudoctor.dockerfile.markers import applies
 from gpudoctor.dockerfile.projects import UNKNOWN, Choice, Project, read_project
@@ -20,7 +21,6 @@ _OPTION = re.compile(
 _LONGEST = 1000
 """Characters of a requirement without its hashes."""
 _DEPTH = 16
-_NAME = re.compile(r"[-_.]+")
 
 
 class Read(Protocol):
@@ -65,7 +65,7 @@ def requirement(word: str, file: str = "") -> tuple[Requirement, str] | None:
     found = _REQUIREMENT.fullmatch(plain) if len(plain) <= _LONGEST else None
     if found is None or "/" in found[1] or word.endswith((".whl", ".txt", ".tar.gz", ".zip")) or word in (".", ".."):
         return None
-    name, specifier = _NAME.sub("-", found[1]).lower(), found[3].replace(" ", "").strip("()")
+    name, specifier = normalised(found[1]), found[3].replace(" ", "").strip("()")
     return Requirement(name, specifier, found[2] or "", file), (found[4] or "")[1:]
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.build import Build, Stage, with_line
 from gpudoctor.dockerfile.image import Copied, Image, Later, Read, Step
+from gpudoctor.dockerfile.scripts import INSTALLER
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
 from gpudoctor.dockerfile.variables import expanded
 
@@ -23,7 +24,6 @@ _ENVIRONMENT = re.compile(r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?co
 _INTO_FOLDER = re.compile(r" (--prefix|--target|--root|-t)[= ]")
 _FROM = re.compile(r"\bfrom=([^,\s]+)")
 """What COPY --from and RUN --mount=type=bind,from= name."""
-_INSTALLER = re.compile(r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b")
 
 
 def read_dockerfile(
@@ -48,7 +48,8 @@ def read_dockerfile(
     build.run(chain)
     if later is not None:
         build.run_later(later, chain[0])
-    copied = _followed(stages, chain, build, matrix)
+    origins = _origins(stages)
+    copied = _followed(origins, chain, build, matrix)
     base = chain[-1].image
     facts = matrix.base_image(base) if base else None
     return Image(
@@ -62,7 +63,7 @@ def read_dockerfile(
         steps=tuple(build.steps),
         copied=copied,
         user=build.user,
-        bases=tuple(_bases(stages, chain[0])),
+        bases=tuple(_bases(origins, chain[0])),
         source=tuple(text.removeprefix("\ufeff").splitlines()),
     )
 
@@ -75,13 +76,13 @@ def _chain(stage: Stage) -> list[Stage]:
     return chain
 
 
-def _followed(stages: list[Stage], chain: list[Stage], build: Build, matrix: Matrix) -> tuple[Copied, ...]:
+def _followed(origins: Mapping[str, Stage], chain: list[Stage], build: Build, matrix: Matrix) -> tuple[Copied, ...]:
     """What was copied. The commands that fill a Python environment in another stage become commands of this image, if
     the environment is copied as a whole, and the stage's base image is known to bring no torch."""
     copied = list(build.copied)
     others: dict[int, list[Step]] = {}
     for number, one in enumerate(copied):
-        origin = _origin(stages, one.origin)
+        origin = origins.get((one.origin or "").lower())
         if origin is None or origin in chain:
             continue
         whole = any(_ENVIRONMENT.search(source) for source in one.sources)
@@ -103,14 +104,13 @@ def _followed(stages: list[Stage], chain: list[Stage], build: Build, matrix: Mat
     return tuple(copied)
 
 
-def _origin(stages: list[Stage], name: str | None) -> Stage | None:
-    """The stage that something is copied from: by its name, or by its number."""
-    named = {stage.name.lower(): stage for stage in reversed(stages) if stage.name}
+def _origins(stages: list[Stage]) -> dict[str, Stage]:
+    """The stages by what COPY --from calls them: their names, or else their numbers. Of one name the first counts."""
     numbered = {str(number): stage for number, stage in enumerate(stages)}
-    return named.get((name or "").lower()) or numbered.get(name or "")
+    return {**numbered, **{stage.name.lower(): stage for stage in reversed(stages) if stage.name}}
 
 
-def _bases(stages: list[Stage], wanted: Stage) -> Iterator[tuple[str, int]]:
+def _bases(origins: Mapping[str, Stage], wanted: Stage) -> Iterator[tuple[str, int]]:
     """The images that a stage needs. A builder skips the stages that it does not."""
     open_, done = [wanted], set[int]()
     while open_:
@@ -124,7 +124,7 @@ def _bases(stages: list[Stage], wanted: Stage) -> Iterator[tuple[str, int]]:
             yield stage.image, stage.line
         for one in stage.instructions:
             for name in _FROM.findall(" ".join(one.flags)):
-                origin = _origin(stages, name)
+                origin = origins.get(name.lower())
                 if origin is not None:
                     open_.append(origin)
                 elif ":" in name and "$" not in name:
@@ -139,7 +139,7 @@ def _installed_here(step: Step) -> Step:
 def _fills_an_environment(step: Step) -> bool:
     """Whether a step installs something, or configures what installs."""
     words = f"{step.command.text} {step.command.writes}"
-    return step.pip is not None or step.script is not None or _INSTALLER.search(words) is not None
+    return step.pip is not None or step.script is not None or INSTALLER.search(words) is not None
 
 
 def _stages(instructions: tuple[Instruction, ...], build: Build, bounds: Bounds) -> list[Stage]:

@@ -222,19 +222,20 @@ def remedies(
     return (*removals, *_older_cudnn(situation, build), whole)
 
 
-def brings_cudnn(build: FrameworkBuild) -> bool:
-    """Whether a build loads the cuDNN 9 that its extra installs from NVIDIA's wheels."""
-    return bool(build.cuda and build.extra) and ("libcudnn.so.9" in build.opens or "cudnn" in build.extra.split(","))
+def cudnn_wheel(build: FrameworkBuild) -> str | None:
+    """NVIDIA's wheel of the cuDNN 9 that a build loads, where its extra installs one."""
+    loads = "libcudnn.so.9" in build.opens or "cudnn" in build.extra.split(",")
+    return f"nvidia-cudnn-cu{figures(build.cuda)[0]}" if build.cuda and build.extra and loads else None
 
 
 def _older_cudnn(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePackage, ...]:
     """cuDNN in a release that still has kernels for the GPUs here; an installer takes the newest."""
+    name = cudnn_wheel(build)
     gpus = situation.usable_of("nvidia") or situation.machine.of_vendor("nvidia")
-    served = [gpu for gpu in gpus if supports(situation, build, gpu)] if brings_cudnn(build) else []
+    served = [gpu for gpu in gpus if supports(situation, build, gpu)] if name else []
     bounds = [bound for gpu in served if (bound := situation.matrix.cudnn_with(gpu.arch.value or ""))]
-    if not bounds:
+    if name is None or not bounds:
         return ()
-    name = f"nvidia-cudnn-cu{figures(build.cuda or '0')[0]}"
     why = "newer releases have no kernels for these GPUs"
     return (ReplacePackage(name, min(bounds, key=figures), why=why),)
 

@@ -149,9 +149,10 @@ class _Choosing:
         if choice.rocm and (overrides := sorted(n for n in self.machine.variables if n.startswith(OVERRIDE))):
             why.append(f"unset {', '.join(overrides)}: native code is not used under an override")
         level: BuildLevel = choice.level
+        after = self._after(remedies)
         if level != "cpu":
-            why += self._remarks(remedies, choice.fault)
-        hiding, reason = self._hiding(remedies)
+            why += self._remarks(after, choice.fault)
+        hiding, reason = self._hiding(after)
         behind_windows, beside = needed_in_wsl(self.situation, choice.rocm) if choice.rocm else ({}, ())
         env = dict(choice.fault_variables) | behind_windows | hiding
         return Recommended(
@@ -166,19 +167,19 @@ class _Choosing:
         )
 
     def _after(self, remedies: tuple[AnyRemedy, ...]) -> Situation:
+        """The situation once a build is installed."""
         after = self.situation
         for remedy in remedies:
             after = after.on(effect(remedy, after).machine)
         return after
 
-    def _remarks(self, remedies: tuple[AnyRemedy, ...], fault: str) -> list[str]:
+    def _remarks(self, after: Situation, fault: str) -> list[str]:
         """What `check` will note of this build; `fault` is already told."""
-        told = [found.message for found in remarks_on_torch(self._after(remedies))]
+        told = [found.message for found in remarks_on_torch(after)]
         return [f"{text[0].lower()}{text[1:]}" for text in told if not fault or fault.partition(" (")[0] not in text]
 
-    def _hiding(self, remedies: tuple[AnyRemedy, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
+    def _hiding(self, after: Situation) -> tuple[dict[str, str], tuple[str, ...]]:
         """The variables that keep programs from GPUs that disturb beside this build, and why they are needed."""
-        after = self._after(remedies)
         all_fits = fits(after)
         served = tuple(fit.gpu for fit in all_fits if fit.served)
         disturbing = tuple(fit.gpu for fit in all_fits if fit.fails and disturbs(after, fit.gpu))
@@ -213,7 +214,7 @@ class _Choosing:
             else:
                 remedies = with_companions(self.situation, remedies, torch, self.companions)
                 why += left_out(self.situation, torch.version, remedies, self.companions)
-            hiding, reason = self._hiding(remedies)
+            hiding, reason = self._hiding(self._after(remedies))
             env |= hiding
             why += reason
             found.append(

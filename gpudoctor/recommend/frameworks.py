@@ -129,11 +129,15 @@ class _Choosing:
         runtime = requirement.name.partition(".")[2]
         if row.vendor != {"cuda": "nvidia", "rocm": "amd"}.get(runtime, row.vendor):
             return True
-        value = value_of(row, release_for(self.situation, row) or "", runtime)
+        value = value_of(row, self._release(row), runtime)
         return requirement.admits(value) if value else not (row.install and requirement.operator)
 
+    def _release(self, row: FrameworkBuild) -> str:
+        """The release to install; "" if none has a wheel for this Python."""
+        return release_for(self.situation, row) or ""
+
     def _issues(self, row: FrameworkBuild) -> tuple[KnownIssue, ...]:
-        return of_release(self.situation, self.gpus, row.install, release_for(self.situation, row) or "")
+        return of_release(self.situation, self.gpus, row.install, self._release(row))
 
     def _known(self, row: FrameworkBuild) -> bool:
         """Whether some GPU is known to run it; what a person installs by hand is for any GPU of NVIDIA."""
@@ -151,9 +155,9 @@ class _Choosing:
         return Recommended(torch=None, build=None, origin="", index_url="", level="manual", why=tuple(why))
 
     def _build(self, row: FrameworkBuild) -> Recommended:
-        release = release_for(self.situation, row) or ""
+        release = self._release(row)
         wanted = remedies(self.situation, self.framework.title, row, release, self.installed)
-        levels = {self._level(row, gpu) for gpu in self.gpus if gpu.vendor == row.vendor}
+        levels = {self._level(row, gpu) for gpu in self._of(row.vendor)}
         level = next(level for level in ("unmeasured", "ptx", "native") if level in levels)
         return Recommended(
             torch=None,
@@ -227,7 +231,7 @@ class _Choosing:
         for row in sorted(needy, key=lambda row: figures(floor(row.cuda or "") or ""))[:1]:
             install = driver_to_install(self.situation, self.gpus, cuda=row.cuda, why=self.out[id(row)])
             if install:
-                release = release_for(self.situation, row) or ""
+                release = self._release(row)
                 packages = remedies(self.situation, title, row, release, self.installed)
                 steps = steps_for_all((install, *packages), here, self.situation)
                 return (PlannedFix(f"Driver {install.branch}, then {title}'s build for {target_of(row)}", steps),)

@@ -185,7 +185,7 @@ def _judged(
         effect = Effect("part", effect.package, f"what uses it in {effect.package}", effect.spare)
     if not blamed or (problem != "damaged" and not any(_by_its_records(situation, one.by) for one in blamed)):
         return None
-    severity = _severity(situation, problem, effect, found)
+    severity = _severity(situation, problem, effect)
     if severity is None:
         return None
     from gpudoctor.frameworks.gpu_builds import cuda_release
@@ -236,7 +236,7 @@ def _by_its_records(situation: Situation, by: Distribution) -> bool:
     return by.installer != "conda" and torch.origin in (*FROM_AN_INDEX, "nightly", "amd")
 
 
-def _severity(situation: Situation, problem: Problem, effect: Effect, found: Distribution | None) -> Severity | None:
+def _severity(situation: Situation, problem: Problem, effect: Effect) -> Severity | None:
     torch = situation.torch
     if effect.breaks == "import":
         return "error"

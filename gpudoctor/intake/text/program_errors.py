@@ -27,8 +27,10 @@ _OF_A_TRACEBACK = re.compile(r"Traceback \(most recent|\s{1,12}\S|\s{0,8}[\^~]+$
 def read_program_errors(lines: tuple[Line, ...], facts: Facts) -> None:
     """The last such error, where nothing else of the text is about a GPU."""
     facts.unexplained = [line for line in facts.unexplained if not _OF_TENSORS.search(line.text)]
+    if facts.errors or facts.unexplained or facts.told or facts.log:
+        return
     found = [line for line in lines if _is_of_the_program(line.text)]
-    if not found or facts.errors or facts.unexplained or facts.told or facts.log:
+    if not found:
         return
     numbers = {line.number for line in found}
     rest = (line.text for line in lines if line.number not in numbers and not _OF_A_TRACEBACK.match(line.text))

@@ -84,10 +84,13 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
             if sign not in places:  # several rows have it
                 places[sign] = tuple(islice(lines_with((sign,), lowered), _MOST_PLACES))
         of_row = sorted({place for sign in row.signs for place in places[sign]})
+        if not of_row:
+            continue
         where = (advice, advised) if row.remedy else (texts, short)
         found = list(_told(row, lines, *where, of_row[:_MOST_PLACES]))
-        other = row.unless and re.search(row.unless, lowered, re.ASCII)
-        if found and not other and re.search(row.beside, whole, re.ASCII):
+        if not found or (row.unless and re.search(row.unless, lowered, re.ASCII)):
+            continue
+        if re.search(row.beside, whole, re.ASCII):
             facts.told.append(found[-1])
 
 
