@@ -429,3 +429,22 @@ def test_the_devel_image_and_the_release_for_the_cudnn_are_lines_to_copy():
     (one,) = findings("FROM nvidia/cuda:12.1.1-cudnn8-runtime-ubuntu22.04\nRUN pip3 install faster-whisper==1.0.3")
     assert lines(one) == "Dockerfile:2: RUN pip3 install faster-whisper==1.0.3 ctranslate2==4.4.0"
     assert "CTranslate2 4.8.5 of faster-whisper needs cuDNN 9" in one.message
+
+
+@pytest.mark.parametrize(
+    ("install", "project"),
+    [
+        ("uv sync", SOURCES.replace('name = "own"', 'name = ["own"]')),
+        ("uv sync", SOURCES.replace('index = "own"', 'index = ["own"]')),
+        (
+            "poetry install",
+            '[tool.poetry.dependencies]\ntorch = {version = "2.6.0", source = ["own"]}\n'
+            f'[[tool.poetry.source]]\nname = ["own"]\nurl = "{CU128}"\n',
+        ),
+    ],
+)
+def test_an_index_whose_name_is_no_text_is_no_crash(tmp_path: Path, install: str, project: str):
+    (tmp_path / "Dockerfile").write_text(f"{BASE}RUN {install}\n")
+    (tmp_path / "pyproject.toml").write_text(project)
+    result = CliRunner().invoke(dockerfile, [str(tmp_path / "Dockerfile")], standalone_mode=False)
+    assert result.exception is None and result.output

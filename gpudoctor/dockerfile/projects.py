@@ -139,7 +139,7 @@ def _of_poetry(poetry: dict[str, Any], choice: Choice, lines: _Lines, machine: s
     tables += [_table(_table(groups, name), "dependencies") for name in dict.fromkeys(chosen)]
     extras = _table(poetry, "extras")
     wanted = {one for extra in choice.extras for one in strings(extras.get(extra))}
-    urls = {one.get("name"): one.get("url") for one in _tables(poetry.get("source"))}
+    urls = {str(one.get("name")): one.get("url") for one in _tables(poetry.get("source"))}
     texts: list[tuple[str, str]] = []
     indexes: list[str] = []
     unread = False
@@ -154,7 +154,7 @@ def _of_poetry(poetry: dict[str, Any], choice: Choice, lines: _Lines, machine: s
             if specifier is not None:
                 marker = f" ; {entry['markers']}" if entry.get("markers") else ""
                 texts.append((f"{name}{specifier}{marker}", lines.place(name)))
-            url = urls.get(entry.get("source"))
+            url = urls.get(str(entry.get("source")))
             if name == "torch" and choice.sources == "poetry" and isinstance(url, str):
                 indexes.append(url)
     return Project(tuple(texts[:_MOST]), torch_index=tuple(dict.fromkeys(indexes)), unread=unread)
@@ -188,7 +188,7 @@ def _next(sign: str, release: list[int]) -> str:
 def _with_uv_sources(found: Project, uv: dict[str, Any], choice: Choice, machine: str) -> Project:
     """The project with the indexes that uv takes its packages from."""
     indexes = list(_tables(uv.get("index")))
-    urls = {one.get("name"): one.get("url") for one in indexes if isinstance(one.get("url"), str)}
+    urls = {str(one.get("name")): one.get("url") for one in indexes if isinstance(one.get("url"), str)}
     others = [str(one["url"]) for one in indexes if isinstance(one.get("url"), str) and not one.get("explicit")]
     source = _table(uv, "sources").get("torch")
     of_torch: list[str] = []
@@ -196,7 +196,7 @@ def _with_uv_sources(found: Project, uv: dict[str, Any], choice: Choice, machine
     for one in source if isinstance(source, list) else [source]:
         if not isinstance(one, dict) or not _chosen(one, choice, machine):
             continue
-        url = urls.get(one.get("index"))
+        url = urls.get(str(one.get("index")))
         of_torch += [url] if isinstance(url, str) else []
         unread |= not isinstance(url, str)
     index = tuple(dict.fromkeys(of_torch))
