@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dependencies import closure, marker_environment
+from gpudoctor.dependencies import closure
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.frameworks.import_finding import failed_import
 from gpudoctor.frameworks.torch.file_faults import FRAMEWORK_DAMAGED, REQUIREMENTS, ImportFault
@@ -74,6 +74,5 @@ def _causes(situation: Situation, one: ModuleImport, trial: ImportTrial, fault: 
     }
     yield from (slug for slug in fault.causes if not owners or not owners.isdisjoint(about.get(slug, owners)))
     if not owners:
-        markers = marker_environment(situation.python, situation.platform.partition("-")[2])
-        needed = {each.what.name for each in closure((one.package,), situation.machine.installed, markers)}
+        needed = {each.what.name for each in closure((one.package,), situation.machine.installed, situation.markers)}
         yield from (slug for slug, names in about.items() if not names.isdisjoint({one.package, *needed}))

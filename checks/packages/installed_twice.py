@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from gpudoctor.check import Verdicts
-from gpudoctor.dependencies import applying, marker_environment
+from gpudoctor.dependencies import applying
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, RemovePackage, Severity
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.unmet_dependencies import Effect, effect_of, required_here
@@ -77,8 +77,7 @@ def _mixed(situation: Situation, one: Distribution, effect: Effect) -> Finding:
 
 def _finds_what_it_requires(situation: Situation, one: Distribution) -> bool:
     """Whether the installed packages are in the ranges that a release asks for."""
-    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
-    found = ((what, situation.machine.installed(what.name)) for what in applying(one, markers))
+    found = ((what, situation.machine.installed(what.name)) for what in applying(one, situation.markers))
     return all(there is None or what.admits(there.version) for what, there in found)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpudoctor.dependencies import TRITONS, applying, closure, marker_environment, normalised
+from gpudoctor.dependencies import TRITONS, applying, closure, normalised
 from gpudoctor.finding import ReplaceTorch
 from gpudoctor.frameworks.torch.compiled_packages import built_for
 from gpudoctor.frameworks.wanted import Wanted
@@ -38,13 +38,12 @@ def would_stay(machine: Machine, item: Wanted) -> bool:
 def frameworks_over(situation: Situation, wanted: tuple[Wanted, ...]) -> tuple[Wanted, ...]:
     """The installed frameworks that require any of these packages, in their versions and builds."""
     names = {item.name for item in wanted}
-    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
     found = []
     for one in situation.frameworks:
         build, package = one.build, one.distribution or situation.machine.installed(one.name)
         if package is None or package.name in names:
             continue
-        required = closure((package.name,), situation.machine.installed, markers)
+        required = closure((package.name,), situation.machine.installed, situation.markers)
         if names.isdisjoint(each.what.name for each in required):
             continue
         install = build.install if build and build.install else package.name
@@ -56,12 +55,11 @@ def frameworks_over(situation: Situation, wanted: tuple[Wanted, ...]) -> tuple[W
 def pinning_another(situation: Situation, version: str) -> list[str]:
     """Installed packages whose requirements the new torch does not meet."""
     environment = situation.environment
-    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
     found: dict[str, str] = {}
     for one in (environment.distributions.value or ()) if environment else ():
         if one.name in ("torch", "torchvision", "torchaudio"):
             continue
-        for dependency in applying(one, markers):
+        for dependency in applying(one, situation.markers):
             if dependency.name == "torch" and is_version(version) and not dependency.admits(version):
                 found.setdefault(one.name, f"{one.name} {one.version} ({dependency.specifier})")
     return list(found.values())

@@ -196,6 +196,13 @@ class Situation:
         """ "linux-x86_64" or "linux-aarch64", as torch wheels name it."""
         return self.machine.system.platform
 
+    @cached_property
+    def markers(self) -> dict[str, str]:
+        """What the markers of dependencies are compared with here."""
+        from gpudoctor.dependencies import marker_environment
+
+        return marker_environment(self.python, self.platform.partition("-")[2])
+
 
 def answer_once(question: Callable[Concatenate[Situation, P], A]) -> Callable[Concatenate[Situation, P], A]:
     """Cache the answers to a question about a situation, because many checks ask the same."""

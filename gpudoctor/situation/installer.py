@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from gpudoctor.dependencies import applies, marker_environment
+from gpudoctor.dependencies import applies
 from gpudoctor.matrix.versions import package_matches
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ def excluding(situation: Situation, name: str, version: str) -> Constraint | Non
     limits = settings(environment).constraints if environment else ()
     if not limits:
         return None
-    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
-    mine = (one for one in limits if one.name == name and applies(one.marker, markers))
+    mine = (one for one in limits if one.name == name and applies(one.marker, situation.markers))
     return next((one for one in mine if not _admits(one.specifier, version)), None)
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpudoctor.dependencies import TRITONS, Required, closure, find_one, is_empty, joined, marker_environment
+from gpudoctor.dependencies import TRITONS, Required, closure, find_one, is_empty, joined
 from gpudoctor.finding import Severity
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution
@@ -114,8 +114,7 @@ def unmet(situation: Situation) -> tuple[Unmet, ...]:
 def required_here(situation: Situation) -> tuple[Required, ...]:
     """What the installed GPU packages require, and what that requires in turn."""
     by_name = {distribution.name: distribution for distribution in situation.machine.packages}
-    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
-    return closure(sorted(situation.matrix.gpu_packages), by_name.get, markers)
+    return closure(sorted(situation.matrix.gpu_packages), by_name.get, situation.markers)
 
 
 def effect_of(situation: Situation, name: str) -> Effect | None:

@@ -8,7 +8,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from gpudoctor.dependencies import TRITONS, applying, marker_environment, normalised
+from gpudoctor.dependencies import TRITONS, applying, normalised
 from gpudoctor.finding import AllowExecution, ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.frameworks.gpu_builds import after_installing
 from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
@@ -197,13 +197,12 @@ def _stays(before: Distribution, remedy: ReplacePackage) -> bool:
 def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvironment) -> Iterator[Distribution]:
     """NVIDIA's packages that an extra brings and that are not there yet, as far as installed metadata tells: the
     package's own, and that of another with an extra in turn (jax-cuda12-plugin[with-cuda])."""
-    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
     pending, done = [(name, frozenset((extra,)))], set[str]()
     while pending:
         owner, extras = pending.pop()
         package = situation.machine.installed(owner)
         done.add(owner)
-        for one in applying(package, markers, extras) if package else ():
+        for one in applying(package, situation.markers, extras) if package else ():
             if one.name.startswith("nvidia-") and after.distribution(one.name) is None:
                 yield Distribution(name=one.name, version=installed_by(one.specifier), installer="pip")
             elif one.extras and one.name not in done:
