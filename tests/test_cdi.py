@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import CdiSpec, System, absent, known
 from gpudoctor.probes import cdi
 from gpudoctor.probes.cdi import probe_cdi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import InstalledModule, NvmlDevice, absent, known, unknown
 from gpudoctor.probes.kernel_log import probe_kernel_log
 from tests.support.check_cases import below_torch, first, found, log, matrix

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.codeobjects.bounded import Bounded, NotReadable
+from gpudoctor.codeobjects.bounded_file import Bounded, NotReadable
 from gpudoctor.codeobjects.zstd import first_bytes
 from tests.support.codeobject_files import zstd_frame
 
@@ -56,7 +56,7 @@ def test_a_run_is_not_unpacked_beyond_what_is_asked_for() -> None:
 
 BOMBS = """
 import resource, sys
-from gpudoctor.codeobjects.bounded import Bounded
+from gpudoctor.codeobjects.bounded_file import Bounded
 from gpudoctor.codeobjects.zstd import first_bytes
 from tests.test_codeobjects_zstd import frame_of
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

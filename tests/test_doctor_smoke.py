@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.host import Host as AnyHost
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import (
     ImportTrial,
     Level,

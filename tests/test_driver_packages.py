@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.finding import InstallDriver, InstallRocmDriver, InstallSystemPackage
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import BlockedModule, Gpu, InstalledModule, LoadPath, Machine, Os, absent, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.place import place

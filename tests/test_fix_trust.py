@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.command_line.cut_off import journal_home
-from gpudoctor.fix import put_back
+from gpudoctor.command_line.interrupted_fixes import journal_home
+from gpudoctor.fix import restore
 from gpudoctor.fix.account import account_home
 from gpudoctor.fix.apply import Target, apply
 from gpudoctor.fix.errors import RepairError
@@ -123,7 +123,7 @@ def test_a_folder_that_is_swapped_for_a_link_in_the_middle_is_not_followed(
         swapped.symlink_to(place.canary / "lib" / "mine")
         return tree
 
-    monkeypatch.setattr(put_back, "scan", scan_then_swap)
+    monkeypatch.setattr(restore, "scan", scan_then_swap)
     told = undo(run, say=print)
     assert not told.ok and str(swapped) in told.problem and "no longer a folder" in told.problem
     assert picture(place.canary) == before

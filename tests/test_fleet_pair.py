@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpudoctor.fleet.pair.blame import Judgement, Meeting, judge
 from gpudoctor.fleet.pair.capacity import port_rates
-from gpudoctor.fleet.pair.conviction import Judgement, Meeting, judge
-from gpudoctor.fleet.pair.course import Course
+from gpudoctor.fleet.pair.coordinator import Lead, Wanted
 from gpudoctor.fleet.pair.job_rank import JobRank, job_rank
-from gpudoctor.fleet.pair.lead import Lead, Wanted
 from gpudoctor.fleet.pair.rank import Rank
 from gpudoctor.fleet.pair.report import PairReport
+from gpudoctor.fleet.pair.rounds import Course
 from gpudoctor.fleet.pair.schedule import round_of, rounds_of
 from gpudoctor.fleet.pair.verdict import report_of
 from gpudoctor.host import InputError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.engine import judge
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import Distribution, FrameworkFiles, Frameworks, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.plan import fixes_for

@@ -22,7 +22,7 @@ from gpudoctor.host import InputError, LiveHost, process_tree
 from gpudoctor.host.bound_child import bound
 from gpudoctor.host.child import run_limited
 from gpudoctor.host.own_limits import kept_as_they_are
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 
 LIVE = LiveHost()
 

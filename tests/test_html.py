@@ -17,8 +17,8 @@ from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGr
 from gpudoctor.machine import Machine, unknown
 from gpudoctor.render.fleet.html import text_of as fleet_page
 from gpudoctor.render.formats import report_text
-from gpudoctor.render.look import Look
 from gpudoctor.render.smoke import rates_on_paper
+from gpudoctor.render.style import Look
 from gpudoctor.report import Report, Subject, make_report
 from gpudoctor.step import ManualStep, PlannedFix, RunStep
 from tests.support.check_cases import matrix

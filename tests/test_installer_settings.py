@@ -22,7 +22,7 @@ from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.indexes import check_indexes
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.host import LiveHost
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import (
     Constraint,
     Distribution,

@@ -14,7 +14,7 @@ import pytest
 
 from gpudoctor.host import InputError
 from gpudoctor.intake.archive import packed_text
-from gpudoctor.intake.given import read_machine
+from gpudoctor.intake.machine_file import read_machine
 from gpudoctor.machine import Machine
 from tests.support.check_cases import matrix
 from tests.support.judging import judged

@@ -15,7 +15,7 @@ import pytest
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line, plain_lines
-from gpudoctor.intake.text.several import several
+from gpudoctor.intake.text.several_machines import several
 from tests.support.check_cases import matrix
 from tests.support.judged_texts import judgement, machine, problems
 from tests.support.pasted import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import AmdStack, System, known
 from gpudoctor.probes.amd import gfx_of, probe_amd
 from gpudoctor.probes.amd_driver import ask_hsa, parse_rocminfo

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import Fact
 from gpudoctor.probes.batch_job import probe_job
 from gpudoctor.probes.container import probe_container

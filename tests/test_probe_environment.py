@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host, InputError, LiveHost
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import Distribution, PythonEnvironment
 from gpudoctor.probes.distributions import with_details
 from gpudoctor.probes.import_path import pth_paths

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.host import LiveHost
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import Fact, KernelLog, LogFault, denied, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.needles import literal_part

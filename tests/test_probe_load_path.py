@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.host import LiveHost
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import Library, LoadPath
 from gpudoctor.probes.load_path import driver_libraries, search, userland_version
 from gpudoctor.probes.loader_cache import cached_paths

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.host import LiveHost
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import Interface, Network, RdmaDevice, RdmaPort
 from gpudoctor.probes.network import probe_network
 from gpudoctor.probes.variables import probe_variables

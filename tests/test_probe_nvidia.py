@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import Library, LoadPath, NvidiaStack, NvmlDevice, System, absent, known
 from gpudoctor.probes.nvidia import parse_banner, probe_nvidia
 from gpudoctor.probes.nvidia_driver import ask_nvidia

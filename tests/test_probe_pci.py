@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.host import LiveHost
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.probes.modinfo import read_modinfo
 from gpudoctor.probes.modules import (
     blocked_modules,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.host import LiveHost
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import Board, Clock, Gpu
 from gpudoctor.probes.amd_board import amd_board
 from gpudoctor.probes.clock import probe_clock, probe_clock_source

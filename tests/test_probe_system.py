@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.host import LiveHost
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import Fact, Jetson, Os, System
 from gpudoctor.probes.system import probe_system
 from tests.support.environments import shared_library

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.frameworks.torch.probes.files import parse_version_file
 from gpudoctor.host import LiveHost
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import PythonEnvironment, Torch, known
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.survey import survey

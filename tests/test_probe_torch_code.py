@@ -8,7 +8,7 @@ import pytest
 
 from gpudoctor.frameworks.torch.probes.code import read_torch_code
 from gpudoctor.host import Host, LiveHost
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import CodeArchs, Distribution, Fact, PythonEnvironment, known
 from tests.support.codeobject_files import bundle, container, cuda_library, elf, hip_library, packed, wrappers
 

@@ -15,7 +15,7 @@ from gpudoctor.engine import Ignored, judge
 from gpudoctor.finding import Evidence
 from gpudoctor.machine import Machine, known
 from gpudoctor.render.formats import FORMATS, report_text
-from gpudoctor.render.look import Look
+from gpudoctor.render.style import Look
 from gpudoctor.report import Report, ReportedFinding, ReportedQuestion, Subject, make_report
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep
 from gpudoctor.suites import machine_checks

@@ -11,8 +11,8 @@ from gpudoctor.machine import Machine, Smoke, SmokeDevice, SmokeKernel, known
 from gpudoctor.matrix.rows import GpuRates
 from gpudoctor.render.formats import report_text
 from gpudoctor.render.lines import print_lines
-from gpudoctor.render.look import Look
 from gpudoctor.render.smoke import rates_on_paper, smoke_summary, smoke_table
+from gpudoctor.render.style import Look
 from gpudoctor.report import Report, Subject, make_report
 from tests.support.check_cases import matrix
 from tests.support.judging import judged

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudoctor.codeobjects.bounded import NotReadable
+from gpudoctor.codeobjects.bounded_file import NotReadable
 from gpudoctor.codeobjects.library import read_code
-from gpudoctor.codeobjects.zipped import Archive
+from gpudoctor.codeobjects.wheel_archive import Archive
 from tests.support.codeobject_files import bundle, container, cuda_library, hip_library, packed
 
 METHODS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import AmdStack, Gpu, NvidiaStack, NvmlDevice, System, absent, known, unknown
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.questions import Matrix

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import KernelLog
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.probes.container import probe_container

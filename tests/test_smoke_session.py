@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.host import InputError, LiveHost
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, PythonEnvironment, SmokeKernel
 from gpudoctor.smoke.session import Limits, Performed, Request, Starting, perform
 from tests.support.environments import write_venv

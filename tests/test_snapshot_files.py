@@ -13,7 +13,7 @@ import pytest
 
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.anonymous import Anonymous
-from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.host.recorder import LOG, RecordingHost
 from gpudoctor.host.written_root import new_folder, write_root
 from tests.recorded_folders import HOSTS, both_reports, record, report_of, told

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.host import InputError
-from gpudoctor.preflight.ready import ReadyFile
+from gpudoctor.preflight.ready_file import ReadyFile
 from gpudoctor.render import report_file
 from gpudoctor.render.report_file import write_report_file
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from gpudoctor.fleet.pair.conviction import Judgement, Meeting, judge
-from gpudoctor.fleet.pair.course import Course
+from gpudoctor.fleet.pair.blame import Judgement, Meeting, judge
+from gpudoctor.fleet.pair.rounds import Course
 from gpudoctor.fleet.pair.schedule import Pair
 
 COLLECTIVES = 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Finding, Fix, Manual, NotJudged, Severity
-from gpudoctor.fleet.pair.conviction import Blame
+from gpudoctor.fleet.pair.blame import Blame
 from gpudoctor.fleet.pair.result import PairResult, in_words
 
 _MUCH_LESS = 4

@@ -17,9 +17,9 @@ from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
+from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
-from gpudoctor.situation.told import fix_of, told_circumstances
 from gpudoctor.situation.usable_gpus import why_busy
 
 _SHOWN, _AROUND = 200, 60

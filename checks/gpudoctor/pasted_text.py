@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import NotJudged
 from gpudoctor.machine import PastedText
-from gpudoctor.machine.pasted import PROGRAM_ERROR, WORKS_NOW
+from gpudoctor.machine.pasted_text import PROGRAM_ERROR, WORKS_NOW
 from gpudoctor.situation import Situation
 
 _TOOLS = "the output of `nvidia-smi` (NVIDIA) or `rocminfo` (AMD)"

@@ -15,7 +15,7 @@ from gpudoctor.dockerfile.compat import compat_library
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.installs import conda_packages
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
-from gpudoctor.dockerfile.unread import copies_environment, installs_unread
+from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.frameworks.torch.coverage import toolkit_knows
 from gpudoctor.isa import Answer, cuda_runs, dotted

@@ -19,7 +19,7 @@ from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.proposals import package_line
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.torch import cuda_of, python_of
-from gpudoctor.dockerfile.unread import copies_environment, installs_unread
+from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.matrix.rows import FrameworkBuild
 

@@ -12,7 +12,7 @@ from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import apart, in_place
 from gpudoctor.dockerfile.torch import cuda_of, python_of
-from gpudoctor.dockerfile.unread import copies_environment, installs_unread
+from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.matrix.versions import figures, package_matches
 

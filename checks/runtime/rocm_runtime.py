@@ -125,7 +125,7 @@ def _rocm_fixes(situation: Situation, rocm: str, driver: str, *, newer: bool) ->
 
 
 def _torch_for(situation: Situation, driver: str) -> tuple[Fix, ...]:
-    from gpudoctor.frameworks.torch.nearest import nearest
+    from gpudoctor.frameworks.torch.nearest_build import nearest
 
     gpus = builds.gpus_to_serve(situation, situation.usable_of("amd"))
     choices, _ = builds.candidates(situation, gpus)

@@ -108,7 +108,7 @@ class Outcome(Struct, frozen=True):
 
 def run_and_check(examination: Examination, look: Look, plan: Repair, shown: Shown) -> int:
     """Run the plan's steps, look again, and give the exit code."""
-    from gpudoctor.command_line.cut_off import journal_home
+    from gpudoctor.command_line.interrupted_fixes import journal_home
     from gpudoctor.fix.apply import apply
     from gpudoctor.fix.indexes import check_indexes
     from gpudoctor.render.plan import plan_data

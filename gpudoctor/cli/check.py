@@ -70,7 +70,7 @@ def whatif(
       gpudoctor whatif --gpu "RX 6800" --torch 2.9.1+rocm6.4
       gpudoctor whatif --gpu "RTX 4090" --error "CUDA error: unknown error"
     """
-    from gpudoctor.command_line.examined import answer
+    from gpudoctor.command_line.machine_source import answer
     from gpudoctor.command_line.reporting import judgement_of, present
     from gpudoctor.intake.described import imagined
     from gpudoctor.intake.described_gpus import unambiguous
@@ -118,7 +118,7 @@ def snapshot(examined: Examined, variables: dict[str, str], private: bool, files
         if private:
             raise InputError("--files always leaves private details out: it does not go with --private")
         return record(examined, variables, files)
-    from gpudoctor.command_line.examined import probed, with_installers
+    from gpudoctor.command_line.machine_source import probed, with_installers
     from gpudoctor.intake.snapshot import Snapshot
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.json import machine_data, to_json

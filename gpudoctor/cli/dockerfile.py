@@ -58,7 +58,7 @@ def dockerfile(
     from gpudoctor.intake.described import imagined
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.render.look import Look
+    from gpudoctor.render.style import Look
     from gpudoctor.report import Subject, make_report
     from gpudoctor.suites import image_checks
 

@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from gpudoctor.command_line.arguments import Examined, Shown
-from gpudoctor.command_line.examined import is_this_machine
+from gpudoctor.command_line.machine_source import is_this_machine
 from gpudoctor.command_line.options import REQUIRE, WHERE
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import words
@@ -65,7 +65,7 @@ class Examination:
 
     def look(self) -> Look:
         """Probe and judge. Raises InputError for what cannot be read."""
-        from gpudoctor.command_line.examined import from_file, probed, with_description, with_installers
+        from gpudoctor.command_line.machine_source import from_file, probed, with_description, with_installers
 
         given = self.sources
         if given.snapshot is not None:
@@ -82,7 +82,7 @@ class Examination:
 
     def _with_requirements(self, survey: Survey) -> Survey:
         """What every installed package requires; a check needs that of a few only."""
-        from gpudoctor.command_line.examined import host_of
+        from gpudoctor.command_line.machine_source import host_of
         from gpudoctor.probes.distributions import all_opened
 
         environment = survey.machine.environment.value

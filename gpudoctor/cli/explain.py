@@ -80,7 +80,7 @@ def _named(name: str, suite: Suite[Situation]) -> list[Check[Any]]:
 
 def _from_stdin() -> str:
     from gpudoctor.host import InputError
-    from gpudoctor.host.given_file import STDIN, read_given
+    from gpudoctor.host.input_file import STDIN, read_given
 
     try:
         return read_given(STDIN, _LIMIT, pipes=True)[:_LIMIT].decode("utf-8", "replace")

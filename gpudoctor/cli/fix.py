@@ -18,7 +18,7 @@ from gpudoctor.cli.options import (
     variable_option,
 )
 from gpudoctor.command_line.arguments import Examined, Shown
-from gpudoctor.command_line.cut_off import tell_cut_off
+from gpudoctor.command_line.interrupted_fixes import tell_cut_off
 from gpudoctor.command_line.options import REQUIRE
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
 from gpudoctor.command_line.reading import Option

@@ -90,9 +90,9 @@ def pair(
       torchrun --nnodes 8 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 \\
           -m gpudoctor fleet pair
     """
+    from gpudoctor.fleet.pair.coordinator import Wanted
     from gpudoctor.fleet.pair.job import take_part
     from gpudoctor.fleet.pair.job_rank import job_rank
-    from gpudoctor.fleet.pair.lead import Wanted
     from gpudoctor.fleet.pair.member import MemberError
     from gpudoctor.render.progress import progress_line
 

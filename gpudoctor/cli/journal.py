@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpudoctor.cli.output import asked_for, print_json
-from gpudoctor.command_line.cut_off import journal_home
+from gpudoctor.command_line.interrupted_fixes import journal_home
 from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:

@@ -144,7 +144,7 @@ def machine_to_serve(
     from msgspec.structs import replace
 
     from gpudoctor.command_line.arguments import Examined
-    from gpudoctor.command_line.examined import host_of, with_installers
+    from gpudoctor.command_line.machine_source import host_of, with_installers
     from gpudoctor.command_line.running import say
     from gpudoctor.host.linux import other_system
     from gpudoctor.machine import unknown

@@ -49,7 +49,7 @@ def scan(
     from gpudoctor.host import LiveHost
     from gpudoctor.host.linux import require_linux
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.render.scanned import scan_data, scan_text
+    from gpudoctor.render.scan import scan_data, scan_text
     from gpudoctor.scan.target import scan as scan_all
 
     require_linux()
@@ -118,7 +118,7 @@ def _progress() -> Progress | None:
 def _print_rows(given: tuple[str, ...]) -> int:
     import os
 
-    from gpudoctor.codeobjects.bounded import NotReadable
+    from gpudoctor.codeobjects.bounded_file import NotReadable
     from gpudoctor.host import InputError
     from gpudoctor.scan.matrix_row import matrix_rows
     from gpudoctor.scan.places import Wheel

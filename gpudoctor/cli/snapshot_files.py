@@ -37,9 +37,9 @@ _NAMES_A_HOST = "SLURMD_NODENAME"
 
 def record(examined: Examined, variables: dict[str, str], given: str) -> int:
     """Record a machine in a new folder, check that folder, and say what it holds and what it lacks."""
-    from gpudoctor.command_line.examined import host_of
+    from gpudoctor.command_line.machine_source import host_of
     from gpudoctor.host.anonymous import Anonymous
-    from gpudoctor.host.recorded import RecordedHost
+    from gpudoctor.host.recorded_host import RecordedHost
     from gpudoctor.host.recorder import RecordingHost
     from gpudoctor.host.written_root import new_folder, write_root
     from gpudoctor.matrix.load import load_matrix

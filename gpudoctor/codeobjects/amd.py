@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from gpudoctor.codeobjects.bounded import Bounded, NotReadable
+from gpudoctor.codeobjects.bounded_file import Bounded, NotReadable
 from gpudoctor.codeobjects.elf import GPU_CODE, Elf, Section
 
 PLAIN = b"__CLANG_OFFLOAD_BUNDLE__"

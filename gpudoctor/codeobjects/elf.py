@@ -11,7 +11,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from gpudoctor.codeobjects.bounded import STRING_LIMIT, Bounded, Handle, NotReadable, c_string
+from gpudoctor.codeobjects.bounded_file import STRING_LIMIT, Bounded, Handle, NotReadable, c_string
 
 __all__ = ["Elf", "NotReadable", "Section", "Segment", "open_elf"]
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from gpudoctor.codeobjects import amd, nvidia
 from gpudoctor.codeobjects.amd import AmdCode
-from gpudoctor.codeobjects.bounded import Bounded, Handle, NotReadable
+from gpudoctor.codeobjects.bounded_file import Bounded, Handle, NotReadable
 from gpudoctor.codeobjects.elf import MAGIC, Elf
 from gpudoctor.codeobjects.nvidia import NvidiaCode
 

@@ -19,7 +19,7 @@ import struct
 
 from msgspec import Struct
 
-from gpudoctor.codeobjects.bounded import Bounded, NotReadable
+from gpudoctor.codeobjects.bounded_file import Bounded, NotReadable
 from gpudoctor.codeobjects.elf import GPU_CODE, Elf, Section
 
 MAGIC = b"\x50\xed\x55\xba"

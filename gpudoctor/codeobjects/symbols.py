@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from gpudoctor.codeobjects.bounded import NotReadable
+from gpudoctor.codeobjects.bounded_file import NotReadable
 from gpudoctor.codeobjects.elf import Elf, Section
 
 _SHT_DYNSYM, _SHT_VERSYM, _SHT_VERNEED, _SHT_GNU_HASH = 11, 0x6FFFFFFF, 0x6FFFFFFE, 0x6FFFFFF6

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from gpudoctor.codeobjects.bounded import Bounded, NotReadable
+from gpudoctor.codeobjects.bounded_file import Bounded, NotReadable
 
 try:
     if sys.version_info >= (3, 14):

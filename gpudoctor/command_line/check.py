@@ -6,8 +6,14 @@ import os
 from collections.abc import Mapping
 
 from gpudoctor.command_line.arguments import Examined, as_record, shown
-from gpudoctor.command_line.cut_off import tell_if_cut_off
-from gpudoctor.command_line.examined import from_file, is_this_machine, probed, with_description, with_installers
+from gpudoctor.command_line.interrupted_fixes import tell_if_cut_off
+from gpudoctor.command_line.machine_source import (
+    from_file,
+    is_this_machine,
+    probed,
+    with_description,
+    with_installers,
+)
 from gpudoctor.command_line.options import REQUIRE, WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import Given, words

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from msgspec.structs import replace
 
 from gpudoctor.finding import can_be_foreseen
-from gpudoctor.render.look import Look
+from gpudoctor.render.style import Look
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import Shown

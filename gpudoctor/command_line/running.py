@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gpudoctor.host import InputError
-from gpudoctor.host.given_file import FULL
+from gpudoctor.host.input_file import FULL
 from gpudoctor.host.interrupts import Interrupted
 from gpudoctor.plain_text import without_controls, without_workflow_commands
 from gpudoctor.privacy import without_secrets

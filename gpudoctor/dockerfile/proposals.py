@@ -16,8 +16,8 @@ from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, rewritten, without_conda
 from gpudoctor.dockerfile.torch import TorchRequest, build_of_index, cuda_of, pins_torch, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
+from gpudoctor.frameworks.package_spec import Wanted, quoted, torch_and_companions
 from gpudoctor.frameworks.torch.coverage import gfx_answer
-from gpudoctor.frameworks.wanted import Wanted, quoted, torch_and_companions
 from gpudoctor.isa import cuda_runs
 from gpudoctor.matrix.versions import figures, minor
 

@@ -19,7 +19,7 @@ from gpudoctor.dockerfile.recipe import Started
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.host import InputError
-from gpudoctor.host.given_file import read_given
+from gpudoctor.host.input_file import read_given
 
 if TYPE_CHECKING:
     from gpudoctor.dockerfile.image import Read

@@ -15,7 +15,7 @@ from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.installs import PipInstall, conda_packages, system_packages
 from gpudoctor.dockerfile.markers import PYTHONS
 from gpudoctor.dockerfile.requirements import Requirement, torch_wheel
-from gpudoctor.dockerfile.unread import copies_environment, installs_unread
+from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.matrix.versions import figures, package_matches
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from gpudoctor.fix.installed import behind_links, packages
 from gpudoctor.fix.journal import begin, locked, new_folder, note, read, unfinished
 from gpudoctor.fix.kept_files import choose_folder, discard, kept_files, own_folders
 from gpudoctor.fix.processes import Process, end_session, process
-from gpudoctor.fix.put_back import put_back
 from gpudoctor.fix.recorded_tree import Tree, scan
+from gpudoctor.fix.restore import put_back
 from gpudoctor.fix.run import Begun, Run
 from gpudoctor.fix.scope import Target, check_owner, check_recorded, recorded_scope, scope_of, venv_made
 from gpudoctor.fix.step_process import program_missing, run_step

@@ -14,8 +14,8 @@ from gpudoctor.fix.installed import name_of, records
 from gpudoctor.fix.journal import locked, note, read, runs
 from gpudoctor.fix.kept_files import discard, kept_files
 from gpudoctor.fix.processes import Process, process
-from gpudoctor.fix.put_back import PutBack, put_back
 from gpudoctor.fix.recorded_tree import Tree, scan
+from gpudoctor.fix.restore import PutBack, put_back
 from gpudoctor.fix.run import Run
 from gpudoctor.fix.scope import check_recorded, recorded_scope
 from gpudoctor.fix.step_process import run_step

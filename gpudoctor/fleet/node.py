@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fleet.frames import frames
-from gpudoctor.fleet.launched import by_line, launch
+from gpudoctor.fleet.launch import by_line, launch
 from gpudoctor.host import InputError
 
 SCHEMA = 1

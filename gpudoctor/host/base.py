@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from gpudoctor.host.given_file import WITHOUT_WAITING
+from gpudoctor.host.input_file import WITHOUT_WAITING
 from gpudoctor.host.open_file import OpenFile
 from gpudoctor.machine import DeviceNode, Fact, User, denied, known, unknown
 

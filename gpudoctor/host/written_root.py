@@ -16,7 +16,14 @@ from msgspec import Struct
 from gpudoctor.host.anonymous import Anonymous
 from gpudoctor.host.base import CommandResult, FileStat, InputError
 from gpudoctor.host.planted_links import refuse_planted
-from gpudoctor.host.recorded import HOST_FILE, HostFile, RecordedNode, RecordedPieces, RecordedUname, RecordedUser
+from gpudoctor.host.recorded_host import (
+    HOST_FILE,
+    HostFile,
+    RecordedNode,
+    RecordedPieces,
+    RecordedUname,
+    RecordedUser,
+)
 from gpudoctor.host.recorder import Reads, RecordingHost
 
 SIZE_LIMIT = 256 << 20

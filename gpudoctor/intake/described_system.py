@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.host import InputError
-from gpudoctor.host.given_file import STDIN, read_given
+from gpudoctor.host.input_file import STDIN, read_given
 from gpudoctor.intake.described_gpus import SOURCE
 from gpudoctor.intake.described_torch import plain_version
 from gpudoctor.machine import Fact, KernelLog, Machine, Os, System, absent, known, unknown

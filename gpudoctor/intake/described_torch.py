@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
-from gpudoctor.frameworks.torch.named import named_torch
+from gpudoctor.frameworks.torch.torch_by_version import named_torch
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_gpus import SOURCE
 from gpudoctor.machine import Distribution, Gpu, Machine, Torch

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gpudoctor import __version__
 from gpudoctor.host import InputError
-from gpudoctor.host.given_file import read_given
+from gpudoctor.host.input_file import read_given
 from gpudoctor.machine import FORMAT, Machine
 
 SNAPSHOT_LIMIT = 64 << 20

@@ -51,7 +51,7 @@ from gpudoctor.machine.nvidia import (
     ProcGpu,
     Virtualization,
 )
-from gpudoctor.machine.pasted import PastedText, Told
+from gpudoctor.machine.pasted_text import PastedText, Told
 from gpudoctor.machine.programs import Program, ProgramBackend
 from gpudoctor.machine.smoke import LISTING, Smoke, SmokeDevice, SmokeKernel, SmokeStatus
 from gpudoctor.machine.system import (

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.host import InputError
-from gpudoctor.host.given_file import read_given
+from gpudoctor.host.input_file import read_given
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import KEYS, Row, Tables
 

@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from gpudoctor.finding import AnyRemedy, RemovePackage, ReplacePackage, ReplaceTorch
-from gpudoctor.frameworks.wanted import torch_and_companions
+from gpudoctor.frameworks.package_spec import torch_and_companions
 from gpudoctor.machine import InstallerSettings, Machine, unknown
 from gpudoctor.planner import pip_steps, project_steps, python_steps
 from gpudoctor.planner.place import Place, Tool, place

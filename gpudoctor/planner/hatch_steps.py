@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.frameworks.wanted import Wanted
+from gpudoctor.frameworks.package_spec import Wanted
 from gpudoctor.machine import TorchAsked
 from gpudoctor.planner.install_requests import PLAIN_REQUIREMENT
 from gpudoctor.planner.place import Place

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, applying, closure, normalised
 from gpudoctor.finding import ReplaceTorch
+from gpudoctor.frameworks.package_spec import Wanted
 from gpudoctor.frameworks.torch.compiled_packages import built_for
-from gpudoctor.frameworks.wanted import Wanted
 from gpudoctor.machine import Distribution, Machine, ProjectPackage, Torch, TorchAsked
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.frameworks.wanted import Wanted
+from gpudoctor.frameworks.package_spec import Wanted
 from gpudoctor.machine import TorchAsked
 from gpudoctor.planner.place import Place
 from gpudoctor.planner.project_steps import source_name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpudoctor.frameworks.wanted import Wanted, quoted
+from gpudoctor.frameworks.package_spec import Wanted, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
 from gpudoctor.planner.install_requests import frameworks_over, index_of_torch, rivals, several_decide, would_stay
 from gpudoctor.planner.place import Place, is_path

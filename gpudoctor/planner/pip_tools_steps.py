@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.frameworks.wanted import Wanted
+from gpudoctor.frameworks.package_spec import Wanted
 from gpudoctor.machine import Machine, TorchAsked
 from gpudoctor.planner.pip_steps import Argv, directly, pip
 from gpudoctor.planner.place import Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpudoctor.frameworks.wanted import Wanted, quoted
+from gpudoctor.frameworks.package_spec import Wanted, quoted
 from gpudoctor.machine import Machine, ProjectPackage, TorchAsked
 from gpudoctor.plain_text import without_controls
 from gpudoctor.planner.install_requests import (

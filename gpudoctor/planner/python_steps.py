@@ -16,7 +16,7 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
-from gpudoctor.frameworks.wanted import Wanted, torch_and_companions
+from gpudoctor.frameworks.package_spec import Wanted, torch_and_companions
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.planner import conda_steps, hatch_steps, pdm_steps, pip_steps, pip_tools_steps, project_steps
 from gpudoctor.planner.install_requests import (

@@ -15,7 +15,7 @@ from gpudoctor.host.interrupts import Interrupted, interruptible
 if TYPE_CHECKING:
     from gpudoctor.machine import Level
     from gpudoctor.preflight.gate import Passage, Rules
-    from gpudoctor.preflight.ready import ReadyFile
+    from gpudoctor.preflight.ready_file import ReadyFile
     from gpudoctor.survey import Survey
 
 REFUSALS = {1: 121, USAGE: 122, 3: 123, INTERNAL_FAULT: 123}
@@ -147,6 +147,6 @@ def _report(passed: Passage, given: Given, code: int) -> None:
 def _ready_file(given: Given) -> ReadyFile | None:
     if "ready_file" not in given:
         return None
-    from gpudoctor.preflight.ready import ReadyFile
+    from gpudoctor.preflight.ready_file import ReadyFile
 
     return ReadyFile(given["ready_file"])

@@ -40,7 +40,7 @@ def write_outcome(passed: Passage, given: Given, code: int) -> None:
 
 def _refuse(report: Report, given: Given, code: int) -> None:
     if given.get("verbose"):
-        from gpudoctor.render.look import Look
+        from gpudoctor.render.style import Look
         from gpudoctor.render.text import print_report
 
         print_report(report, sys.stderr, Look(verbose=True, color=True))

@@ -73,7 +73,7 @@ def _decompress(path: str, content: bytes) -> bytes:
             import zlib
 
             return zlib.decompressobj(31).decompress(content, _PLAIN_LIMIT)
-        from gpudoctor.codeobjects.bounded import Bounded
+        from gpudoctor.codeobjects.bounded_file import Bounded
         from gpudoctor.codeobjects.zstd import first_bytes
 
         return first_bytes(Bounded(content), 0, len(content), _PLAIN_LIMIT)

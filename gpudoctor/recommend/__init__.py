@@ -1,6 +1,6 @@
 """Which build of a framework a machine should have, the next best ones, and why each other is ruled out."""
 
-from gpudoctor.recommend.choosing import recommend
+from gpudoctor.recommend.choice import recommend
 from gpudoctor.recommend.frameworks import recommend_framework
 from gpudoctor.recommend.records import Out, Recommendation, Recommended
 

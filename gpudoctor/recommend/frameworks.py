@@ -27,7 +27,8 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import package_commands
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
-from gpudoctor.recommend.present import (
+from gpudoctor.recommend.records import INSTRUCTIONS, BuildLevel, Out, Recommendation, Recommended
+from gpudoctor.recommend.starting_point import (
     archs_of,
     beside_the_choice,
     change_before,
@@ -35,7 +36,6 @@ from gpudoctor.recommend.present import (
     gpus_that_count,
     known_remarks,
 )
-from gpudoctor.recommend.records import INSTRUCTIONS, BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_to_install
 from gpudoctor.situation.known_issues import of_release

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from gpudoctor.isa import Capability, capability
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures, minor
-from gpudoctor.recommend.present import gpus_that_count
+from gpudoctor.recommend.starting_point import gpus_that_count
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import cuda_driver, stated_cuda
 

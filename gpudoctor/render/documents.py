@@ -13,7 +13,7 @@ from gpudoctor.finding import Verdict
 from gpudoctor.fix.run import RunState
 from gpudoctor.fleet.pair.report import PairReport
 from gpudoctor.fleet.records import FleetReport
-from gpudoctor.host.recorded import HostFile
+from gpudoctor.host.recorded_host import HostFile
 from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.planner.planned_steps import State
 from gpudoctor.planner.repair import Predicted

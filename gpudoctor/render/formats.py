@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gpudoctor.render.look import PLAIN, Look
+from gpudoctor.render.style import PLAIN, Look
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check

@@ -9,7 +9,7 @@ import stat
 import time
 
 from gpudoctor.host import InputError
-from gpudoctor.host.given_file import FULL, WITHOUT_WAITING
+from gpudoctor.host.input_file import FULL, WITHOUT_WAITING
 from gpudoctor.host.planted_links import refuse_planted
 
 

@@ -127,7 +127,7 @@ def _location(alert: Alert) -> Data:
 
 def _columns(path: str, line: int) -> dict[str, int]:
     """The columns between which the line has text; empty if the file is not here."""
-    from gpudoctor.host.given_file import read_given
+    from gpudoctor.host.input_file import read_given
 
     try:
         text = read_given(path, _LARGEST).decode("utf-8-sig").splitlines()[line - 1]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpudoctor.machine.pasted import PROGRAM_ERROR
+from gpudoctor.machine.pasted_text import PROGRAM_ERROR
 from gpudoctor.render.steps import command_line
 from gpudoctor.step import ManualStep
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, SmokeKernel
     from gpudoctor.render.lines import Line
-    from gpudoctor.render.look import Look
+    from gpudoctor.render.style import Look
     from gpudoctor.report import Report, ReportedFinding, ReportedQuestion
 
 _AREAS = {

@@ -12,7 +12,7 @@ from gpudoctor.render.steps import fix_lines
 from gpudoctor.render.summary import could_not_check, headline, next_lines
 
 if TYPE_CHECKING:
-    from gpudoctor.render.look import Look
+    from gpudoctor.render.style import Look
     from gpudoctor.report import Report, ReportedFinding
 
 _MARKS = {

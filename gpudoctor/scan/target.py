@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.codeobjects.bounded import NotReadable
+from gpudoctor.codeobjects.bounded_file import NotReadable
 from gpudoctor.host import Host, InputError
 from gpudoctor.scan import environment
 from gpudoctor.scan.library import Library, Progress, libraries

@@ -19,7 +19,7 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
-from gpudoctor.machine.pasted import WORKS_NOW
+from gpudoctor.machine.pasted_text import WORKS_NOW
 from gpudoctor.situation import Situation
 
 _SEEN = ("error", "kernel_log")

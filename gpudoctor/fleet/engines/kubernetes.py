@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from gpudoctor.fleet.engines.kubernetes_manifest import manifest
+from gpudoctor.fleet.engines.launcher import answers_of
 from gpudoctor.fleet.engines.order import Answer, Order
-from gpudoctor.fleet.engines.printed import answers_of
 from gpudoctor.host import InputError
 from gpudoctor.host.child import run_limited
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from functools import cache
 
+from gpudoctor.fleet.engines.launcher import answers_of
 from gpudoctor.fleet.engines.order import Answer, Order, as_typed, nodes_of_job
-from gpudoctor.fleet.engines.printed import answers_of
 from gpudoctor.fleet.node import lines_of_check
 from gpudoctor.host.child import run_limited
 

@@ -7,8 +7,8 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 
+from gpudoctor.fleet.engines.launcher import answers_of
 from gpudoctor.fleet.engines.order import Answer, Order, as_typed, nodes_of_job
-from gpudoctor.fleet.engines.printed import answers_of
 from gpudoctor.host.child import run_limited
 
 OWN_PYTHON = True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
+from gpudoctor.fleet.engines.launcher import answers_of
 from gpudoctor.fleet.engines.order import Answer, Order, as_typed
-from gpudoctor.fleet.engines.printed import answers_of
 from gpudoctor.host import InputError
 
 OWN_PYTHON = False

@@ -8,7 +8,7 @@ import sys
 
 from gpudoctor.fleet.engines.order import Answer, Order
 from gpudoctor.fleet.frames import Frames
-from gpudoctor.fleet.launched import by_line
+from gpudoctor.fleet.launch import by_line
 
 OWN_PYTHON = False
 

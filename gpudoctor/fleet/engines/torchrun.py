@@ -14,7 +14,7 @@ from pathlib import Path
 from gpudoctor.fleet import store
 from gpudoctor.fleet.engines.order import Answer, Order, as_typed
 from gpudoctor.fleet.frames import Frames
-from gpudoctor.fleet.launched import by_line, launch
+from gpudoctor.fleet.launch import by_line, launch
 from gpudoctor.fleet.node import lines_of_check
 from gpudoctor.host import InputError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from gpudoctor.fleet.pair.coordinator import Lead, Progress, Wanted
 from gpudoctor.fleet.pair.job_rank import JobRank
-from gpudoctor.fleet.pair.lead import Lead, Progress, Wanted
 from gpudoctor.fleet.pair.member import Member
 from gpudoctor.fleet.pair.rank import Rank
 from gpudoctor.fleet.pair.trials import Trials

@@ -7,8 +7,8 @@ from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING
 
+from gpudoctor.fleet.pair.blame import Blame, Judgement
 from gpudoctor.fleet.pair.capacity import Capacity, between_gpus, between_nodes
-from gpudoctor.fleet.pair.conviction import Blame, Judgement
 from gpudoctor.fleet.pair.nodes import rank_name
 from gpudoctor.fleet.pair.outcome import Part, worst
 from gpudoctor.fleet.pair.schedule import Pair

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gpudoctor.fleet.pair.conviction import Judgement, Meeting
+from gpudoctor.fleet.pair.blame import Judgement, Meeting
 from gpudoctor.fleet.pair.nodes import Between, Unit
 from gpudoctor.fleet.pair.outcome import Part
 from gpudoctor.fleet.pair.schedule import Pair

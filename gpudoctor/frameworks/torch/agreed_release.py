@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from gpudoctor.finding import Fix
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.compiled_packages import built_for
-from gpudoctor.frameworks.torch.nearest import nearest
+from gpudoctor.frameworks.torch.nearest_build import nearest
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.versions import package_matches, public_version
 from gpudoctor.situation import Situation, answer_once

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates
     from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
-    from gpudoctor.frameworks.torch.nearest import fix_by
+    from gpudoctor.frameworks.torch.nearest_build import fix_by
     from gpudoctor.frameworks.torch.replacements import for_each_kind, replacements, without_fault, without_issue
 
 __all__ = [

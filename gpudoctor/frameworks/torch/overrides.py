@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpudoctor.finding import AnyRemedy, Fix, SetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, candidates
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, carries, without_overrides
-from gpudoctor.frameworks.torch.nearest import is_build, nearest, replace_torch
+from gpudoctor.frameworks.torch.nearest_build import is_build, nearest, replace_torch
 from gpudoctor.machine import Gpu, Torch, known
 from gpudoctor.matrix.versions import matches
 from gpudoctor.situation import Situation

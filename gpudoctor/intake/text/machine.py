@@ -13,7 +13,7 @@ from gpudoctor.intake.described_log import with_logged_state
 from gpudoctor.intake.described_system import named_os
 from gpudoctor.intake.described_torch import python_for
 from gpudoctor.intake.text.access import refused
-from gpudoctor.intake.text.borne_out import borne_out
+from gpudoctor.intake.text.corroboration import borne_out
 from gpudoctor.intake.text.dkms import with_trees
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
 from gpudoctor.intake.text.gpus import identified, unnamed_gpu

@@ -8,7 +8,7 @@ from gpudoctor.intake.text.errors import about_gpus, is_of_torch
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.machine import Told
-from gpudoctor.machine.pasted import PROGRAM_ERROR
+from gpudoctor.machine.pasted_text import PROGRAM_ERROR
 
 _OF_PYTHON = re.compile(
     r"\s{0,8}(?:[\w.]{1,80}\.)?(?:ModuleNotFound|Index|Key|Type|Value|Attribute|Name|UnboundLocal|Syntax|Indentation"

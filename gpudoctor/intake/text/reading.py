@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.as_root import read_runs_as_root
 from gpudoctor.intake.text.change_request import is_change_request
+from gpudoctor.intake.text.circumstances import read_told
 from gpudoctor.intake.text.dkms import read_dkms
 from gpudoctor.intake.text.drivers import read_drivers
 from gpudoctor.intake.text.errors import read_errors, read_messages
@@ -22,12 +23,11 @@ from gpudoctor.intake.text.packages import read_packages
 from gpudoctor.intake.text.program_errors import read_program_errors
 from gpudoctor.intake.text.programs import read_asides, read_programs, read_prose
 from gpudoctor.intake.text.properties import read_properties
-from gpudoctor.intake.text.replaced import read_replaced
 from gpudoctor.intake.text.rows import read_rows
-from gpudoctor.intake.text.several import several
+from gpudoctor.intake.text.several_machines import several
 from gpudoctor.intake.text.shell import read_shell, two_lines_say
-from gpudoctor.intake.text.solved import read_solved
-from gpudoctor.intake.text.told import read_told
+from gpudoctor.intake.text.solved_reports import read_solved
+from gpudoctor.intake.text.torch_history import read_replaced
 from gpudoctor.intake.text.vendor_tools import read_vendor_tools
 
 if TYPE_CHECKING:

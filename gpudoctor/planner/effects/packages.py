@@ -12,8 +12,8 @@ from gpudoctor.dependencies import TRITONS, applying, normalised
 from gpudoctor.finding import AllowExecution, ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.frameworks.gpu_builds import after_installing
 from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
-from gpudoctor.frameworks.torch.named import named_torch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
+from gpudoctor.frameworks.torch.torch_by_version import named_torch
 from gpudoctor.machine import (
     Distribution,
     Machine,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from gpudoctor.finding import SetVariable, UnsetVariable
-from gpudoctor.frameworks.torch.named import named_torch
+from gpudoctor.frameworks.torch.torch_by_version import named_torch
 from gpudoctor.machine import Machine, PythonEnvironment, Torch, known, unknown
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.planner.effects.trial import imported_anew

@@ -19,7 +19,7 @@ from gpudoctor.render.summary import could_not_check, headline, next_lines
 if TYPE_CHECKING:
     from gpudoctor.check import Check
     from gpudoctor.render.lines import Line
-    from gpudoctor.render.look import Look
+    from gpudoctor.render.style import Look
     from gpudoctor.report import Report, ReportedFinding
 
 _MARKS = {"error": "✗ Problem", "warning": "! Warning", "note": "· Note"}

@@ -10,7 +10,7 @@ from gpudoctor.check import Check
 from gpudoctor.engine import judge, judge_recipe
 from gpudoctor.intake.text.reading import read_text
 from gpudoctor.machine import Machine
-from gpudoctor.render.look import PLAIN, Look
+from gpudoctor.render.style import PLAIN, Look
 from gpudoctor.render.text import print_report
 from gpudoctor.report import Report, Subject, make_report
 from gpudoctor.suites import image_checks, machine_checks

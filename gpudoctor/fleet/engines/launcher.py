@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpudoctor.fleet.engines.order import Answer, Order
 from gpudoctor.fleet.frames import Frames
-from gpudoctor.fleet.launched import by_line, launch
+from gpudoctor.fleet.launch import by_line, launch
 from gpudoctor.fleet.names import expanded
 from gpudoctor.host import InputError
 from gpudoctor.plain_text import without_controls

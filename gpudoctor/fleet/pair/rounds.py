@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gpudoctor.fleet.pair.conviction import Meeting, doubtful, judge
+from gpudoctor.fleet.pair.blame import Meeting, doubtful, judge
 from gpudoctor.fleet.pair.schedule import Round, round_of, rounds_of
 
 FURTHER = 3

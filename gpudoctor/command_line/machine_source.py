@@ -25,7 +25,7 @@ def host_of(root: str | None, variables: dict[str, str]) -> Host:
     """The running system, or the one below a root, with these variables. Raises InputError."""
     if root is None:
         return LiveHost(variables)
-    from gpudoctor.host.recorded import RecordedHost
+    from gpudoctor.host.recorded_host import RecordedHost
 
     return RecordedHost(root, variables)
 
@@ -114,7 +114,7 @@ def _on_the_cpu() -> Request:
 
 def from_file(path: str, examined: Examined, variables: dict[str, str], matrix: Matrix) -> tuple[Survey, Subject]:
     """The machine of a snapshot, a report or a pasted text; nothing is probed. Raises InputError."""
-    from gpudoctor.intake.given import read_machine
+    from gpudoctor.intake.machine_file import read_machine
 
     if examined != Examined() or variables:
         raise InputError(

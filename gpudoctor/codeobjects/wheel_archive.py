@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from msgspec import Struct
 
-from gpudoctor.codeobjects.bounded import Bounded, NotReadable
+from gpudoctor.codeobjects.bounded_file import Bounded, NotReadable
 
 MAGIC = b"PK\x03\x04"
 

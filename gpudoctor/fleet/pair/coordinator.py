@@ -10,11 +10,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.json import encode
 
-from gpudoctor.fleet.pair.conviction import Judgement, judge
-from gpudoctor.fleet.pair.course import Course
+from gpudoctor.fleet.pair.blame import Judgement, judge
 from gpudoctor.fleet.pair.nodes import Between, Unit, chosen_backend, pairs_of_ranks, units_of
 from gpudoctor.fleet.pair.outcome import Part, look_failure, part_of, worst
 from gpudoctor.fleet.pair.rank import Group, Order, Rank
+from gpudoctor.fleet.pair.rounds import Course
 from gpudoctor.fleet.pair.schedule import Pair, Round
 from gpudoctor.fleet.pair.trials import Met, Trial, Trials, meetings_of
 

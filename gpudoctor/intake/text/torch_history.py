@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
+from gpudoctor.intake.text.circumstances import is_sentence
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.lines import Line
-from gpudoctor.intake.text.told import is_sentence
 
 _BUILD = r"(?:cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu)"
 _NAMED = re.compile(

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.host import InputError
-from gpudoctor.host.given_file import STDIN
+from gpudoctor.host.input_file import STDIN
 from gpudoctor.intake.snapshot import is_document, machine_of_document, read_content
 
 if TYPE_CHECKING:

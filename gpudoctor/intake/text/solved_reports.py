@@ -7,7 +7,7 @@ import re
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.machine import Told
-from gpudoctor.machine.pasted import WORKS_NOW
+from gpudoctor.machine.pasted_text import WORKS_NOW
 
 _QUOTED = re.compile(r"\"[^\"\n]{3,300}\"|\u201e[^\u201c\n]{3,300}\u201c|`[^`\n]{3,300}`")
 _WORKS = re.compile(

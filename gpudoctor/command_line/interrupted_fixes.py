@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpudoctor.command_line.running import tell
-from gpudoctor.host.given_file import WITHOUT_WAITING
+from gpudoctor.host.input_file import WITHOUT_WAITING
 
 if TYPE_CHECKING:
     from gpudoctor.fix.journal import Run

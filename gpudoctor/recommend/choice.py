@@ -12,7 +12,7 @@ from gpudoctor.frameworks.torch.c_library import c_library
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.frameworks.torch.gpu_coverage import disturbs, fits, visible_as
-from gpudoctor.frameworks.torch.nearest import is_build, nearest, replace_torch
+from gpudoctor.frameworks.torch.nearest_build import is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import Place, conda_cuda, fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.overrides import override_fixes
 from gpudoctor.frameworks.torch.replacements import on_another_system, replacements
@@ -23,7 +23,8 @@ from gpudoctor.planner.effects import effect
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.recommend.companions import by_hand, left_out, with_companions
-from gpudoctor.recommend.present import (
+from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
+from gpudoctor.recommend.starting_point import (
     archs_of,
     beside_the_choice,
     driver_fault,
@@ -32,7 +33,6 @@ from gpudoctor.recommend.present import (
     known_remarks,
     too_new_for_the_kernel,
 )
-from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import (
     choice_before_torch,

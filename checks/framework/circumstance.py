@@ -6,8 +6,8 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
 from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
+from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.seen_errors import tells_a_fault
-from gpudoctor.situation.told import fix_of, told_circumstances
 
 
 @check("GPD447", "circumstance-told", "framework")
