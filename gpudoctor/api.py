@@ -47,7 +47,7 @@ def diagnose(
     No variable GPUDOCTOR_* and no file of a project is read. Nothing is printed. Raises gpudoctor.InputError for what
     cannot be used.
     """
-    from gpudoctor.command_line.arguments import Examined, Shown
+    from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
     from gpudoctor.command_line.machine_source import from_file, surveyed, with_description, with_installers
     from gpudoctor.command_line.reporting import judgement_of, report_of
     from gpudoctor.engine import FailOn
@@ -57,7 +57,7 @@ def diagnose(
 
     _choose("level", level, (None, *get_args(Level)))
     _choose("fail_on", fail_on, get_args(FailOn))
-    examined = Examined(level, _path(python), _path(root))
+    examined = ExaminationOptions(level, _path(python), _path(root))
     description = Description(
         gpus=_several(gpu),
         driver=driver,
@@ -73,7 +73,7 @@ def diagnose(
     )
     variables = dict(env or {})
     rules = [f"{name}={why}" for name, why in ignore.items()] if isinstance(ignore, Mapping) else _several(ignore)
-    shown = Shown(fail_on=fail_on, select=_several(select), ignore=tuple(rules), plugins=_several(plugin))
+    shown = ReportOptions(fail_on=fail_on, select=_several(select), ignore=tuple(rules), plugins=_several(plugin))
     required = _requirements(_several(require))
     rows = load_matrix(_several(matrix))
     if snapshot is not None:

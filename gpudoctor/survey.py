@@ -325,7 +325,9 @@ def _start_torch(
     performed = probing(
         "smoke" if run else "torch import",
         lambda: session.perform(host, environment, whole, progress or session.ignore),
-        session.Performed(trial=unknown(crashed, "import torch"), smoke=replace(run, why=crashed) if run else None),
+        session.SessionResult(
+            trial=unknown(crashed, "import torch"), smoke=replace(run, why=crashed) if run else None
+        ),
     )
     trial = performed.trial
     if trial.value is not None and not trial.value.ok:

@@ -34,7 +34,7 @@ from tests.support.broken_environments import (
 from tests.support.broken_environments.bases import BASES, made
 from tests.support.broken_environments.entries import Entry
 from tests.support.broken_environments.environment import Environment, UnavailableError
-from tests.support.broken_environments.measuring import Ran, Said, foreseen, gpudoctor, outcome, reality, said
+from tests.support.broken_environments.measuring import Diagnosis, Ran, foreseen, gpudoctor, outcome, reality, said
 
 CATALOGUES = (
     requirements.CATALOGUE,
@@ -67,7 +67,7 @@ class Measurement:
     def copy(self, kind: str) -> Environment:
         return Environment(self.base(kind), self.work / "copy", self.work)
 
-    def _before(self, kind: str, gpu: bool, level: str) -> Said:
+    def _before(self, kind: str, gpu: bool, level: str) -> Diagnosis:
         """What gpudoctor says of a base that nobody touched."""
         base = Entry("base", "control", kind, lambda environment: None, gpu=gpu, level=level)
         return said(gpudoctor("check", base, self.copy(kind), self.level))
@@ -75,7 +75,9 @@ class Measurement:
     def row(self, entry: Entry) -> Row:
         row: Row = {"name": entry.name, "class": entry.rule, "base": entry.kind, "causes": sorted(entry.causes)}
         static = "static" if entry.level == "static" else ""
-        before = self.before(entry.kind, entry.gpu, static) if entry.rule == "control" else Said(0, "", (), (), 0)
+        before = (
+            self.before(entry.kind, entry.gpu, static) if entry.rule == "control" else Diagnosis(0, "", (), (), 0)
+        )
         environment = self.copy(entry.kind)
         try:
             entry.breaks(environment)

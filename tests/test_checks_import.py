@@ -18,7 +18,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
-from gpudoctor.planner.planned_steps import Allowed
+from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.step import ManualStep
 from tests.support.judging import finding, judged, plan_of, questions, remedies, told
 from tests.support.machines import nvidia_machine, torch, with_environment, with_torch
@@ -238,7 +238,7 @@ def test_a_python_without_a_module_of_its_own_is_told_and_no_package_step_clears
     machine = with_environment(with_torch(machine, trial=known(trial, SOURCE)), has_pip=True)
     assert {"torch-import-fails", "torchvision-mismatch"} <= dict(told(machine)).keys()
     assert "this Python is without it" in message(machine)
-    plan = plan_of(machine, Allowed(packages=True))
+    plan = plan_of(machine, Permissions(packages=True))
     (step,) = plan.steps
     assert isinstance(step.step, ManualStep)
     assert library in step.step.text
@@ -261,7 +261,7 @@ def test_a_step_for_another_problem_does_not_clear_a_failed_import(file: Suspect
     trial = ImportTrial(ok=False, error=RAISED, suspects=(file,))
     machine = nvidia_machine(torch=torch("2.9.1+cu128"), packages={"torchvision": "0.20.1", "sympy": "1.13"})
     machine = with_environment(with_torch(machine, trial=known(trial, SOURCE)), has_pip=True)
-    plan = plan_of(machine, Allowed(packages=True))
+    plan = plan_of(machine, Permissions(packages=True))
     named = [next(word for word in step.argv if "==" in word) for step in plan.to_run]
     assert [name.partition("=")[0] for name in named] == [name.partition("=")[0] for name in commands]
     assert [planned.because for planned in plan.steps] == [("GPD410",), ("GPD420",)]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import DamagedFile, Fact, ImportTrial, known
 from gpudoctor.planner.plan import fixes_for
-from gpudoctor.planner.planned_steps import Allowed
+from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.record import damage
@@ -165,7 +165,7 @@ def test_programs_that_lost_their_permission_are_one_problem_with_one_fix(site):
     assert severity(machine(site), "requirements-incomplete") is None
     found = finding(machine(site), "programs-not-executable")
     assert (found.severity, "ptxas" in found.message, "notes" in found.message) == ("warning", True, False)
-    (step,) = plan_of(machine(site), Allowed(packages=True)).to_run
+    (step,) = plan_of(machine(site), Permissions(packages=True)).to_run
     assert sorted(step.argv) == sorted(["chmod", "a+x", *map(str, paths)])
     for path in paths:
         path.chmod(0o755)
@@ -299,7 +299,7 @@ def test_an_interrupted_uninstall_comes_back_in_its_own_version(site):
     (site / "~orch").mkdir()
     (site / "~orch/version.py").write_text("__version__ = '2.9.1+cu128'\ndebug = False\ncuda = '12.8'\n")
     assert remedies(machine(site), "torch-install-interrupted")[0] == "ReinstallPackage torch2.9.1"
-    steps = plan_of(machine(site), Allowed(packages=True)).to_run
+    steps = plan_of(machine(site), Permissions(packages=True)).to_run
     assert [step.argv[0] for step in steps][:1] == ["rm"]
     named = [word for step in steps for word in step.argv if "==" in word]
     assert [word.replace("===", "==") for word in named] == ["torch==2.9.1"]
@@ -309,7 +309,7 @@ def test_a_record_without_a_list_of_files_is_removed_before_pip_meets_it(site):
     stray = site / "torch-2.8.0.dist-info"
     stray.mkdir()
     (stray / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.8.0\n")
-    first, second = plan_of(machine(site), Allowed(packages=True)).to_run
+    first, second = plan_of(machine(site), Permissions(packages=True)).to_run
     assert first.argv == ("rm", "-rf", str(stray))
     assert "uninstall" not in second.argv
     assert any("torch==" in word for word in second.argv)
@@ -332,7 +332,7 @@ def test_packages_of_links_that_lead_nowhere_are_installed_again_together(site, 
     assert found.severity == "error"
     told_of = {"requirements-incomplete", "torch-install-damaged", "torch-install-interrupted"}
     assert told_of.isdisjoint(dict(told(machine(site))))
-    plan = plan_of(machine(site), Allowed(packages=True))
+    plan = plan_of(machine(site), Permissions(packages=True))
     *first, torch, others = plan.to_run
     assert [word.partition("=")[0] for word in torch.argv if "==" in word] == ["torch"]
     named = sorted(word for word in others.argv if "==" in word)
@@ -344,7 +344,7 @@ def test_what_another_cuda_replaces_is_removed_once(site):
     """The remains name no version: the best build here is of CUDA 13, and its wheels take the place of CUDA 12's."""
     remove(site, "torch")
     (site / "~orch").mkdir()
-    steps = plan_of(machine(site), Allowed(packages=True)).to_run
+    steps = plan_of(machine(site), Permissions(packages=True)).to_run
     assert any("torch==" in word for step in steps for word in step.argv)
     naming = [step.argv for step in steps if any("cudnn" in word for word in step.argv)]
     assert len(naming) <= 1, naming

@@ -22,7 +22,7 @@ from gpudoctor.machine import (
 )
 from gpudoctor.probes import nvidia_driver
 from gpudoctor.smoke import session
-from gpudoctor.smoke.session import Performed, Progress, Request
+from gpudoctor.smoke.session import Progress, Request, SessionResult
 from gpudoctor.survey import Survey, survey
 from tests.support.check_cases import matrix
 from tests.support.hosts import Host
@@ -39,13 +39,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     """The requests that reach the session, which answers that every kernel is right."""
     requests: list[Request] = []
 
-    def perform(host: AnyHost, environment: PythonEnvironment, request: Request, progress: Progress) -> Performed:
+    def perform(host: AnyHost, environment: PythonEnvironment, request: Request, progress: Progress) -> SessionResult:
         requests.append(request)
         trial = known(ImportTrial(ok=True, version="2.9.1"), "made up")
         if request.level is None:
-            return Performed(trial)
+            return SessionResult(trial)
         kernel = SmokeKernel(name="matmul", device="cuda:0", dtype="float32")
-        return Performed(trial, Smoke(level=request.level, kernels=(kernel,), asked=request.asked))
+        return SessionResult(trial, Smoke(level=request.level, kernels=(kernel,), asked=request.asked))
 
     monkeypatch.setattr(session, "perform", perform)
     return requests
@@ -130,7 +130,7 @@ def test_without_kernels_a_deep_level_still_imports_torch(tmp_path: Path, asked:
 
 def test_a_level_at_which_nothing_computed_is_not_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = SmokeKernel(name="matmul", device="cuda:0", status="skipped", detail="its memory is full")
-    answer = Performed(known(ImportTrial(ok=True), "made up"), Smoke(level="quick", kernels=(busy,)))
+    answer = SessionResult(known(ImportTrial(ok=True), "made up"), Smoke(level="quick", kernels=(busy,)))
     monkeypatch.setattr(session, "perform", lambda *_: answer)
     assert surveyed(tmp_path, with_gpu).machine.level == "driver"
 

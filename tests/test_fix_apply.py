@@ -17,7 +17,7 @@ import pytest
 
 from gpudoctor.finding import Risk
 from gpudoctor.fix import kept_files
-from gpudoctor.fix.apply import Applied, Event, Line, RepairError, StepEnded, StepStarts, Target, apply, resume
+from gpudoctor.fix.apply import ApplyResult, Event, Line, RepairError, StepEnded, StepStarts, Target, apply, resume
 from gpudoctor.fix.journal import locked, runs, unfinished
 from gpudoctor.fix.undo import undo
 from gpudoctor.render.plan import print_outcome
@@ -46,7 +46,7 @@ class Place:
 
     def apply(
         self, *argvs: Sequence[str], files: Sequence[Path] = (), say: Callable[[Event], None] | None = None
-    ) -> Applied:
+    ) -> ApplyResult:
         steps = [RunStep(argv=tuple(argv), why="a test", env={"PIP_CONFIG_FILE": "/dev/null"}) for argv in argvs]
         target = Target(prefix=str(self.prefix), python=str(self.python), files=tuple(map(str, files)))
         return apply(steps, target, self.home, plan={"of": "a test"}, say=say or self.heard.append)
@@ -385,7 +385,7 @@ def test_a_signal_that_is_ignored_interrupts_no_repair(place: Place) -> None:
 
 
 def test_it_also_works_where_signals_cannot_be_taken(place: Place) -> None:
-    results: list[Applied] = []
+    results: list[ApplyResult] = []
     thread = threading.Thread(target=lambda: results.append(place.apply(place.pip("torchlike==2.0"))))
     thread.start()
     thread.join()

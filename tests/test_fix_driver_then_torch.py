@@ -6,7 +6,7 @@ import pytest
 
 from gpudoctor.machine import Machine
 from gpudoctor.matrix.load import load_matrix
-from gpudoctor.planner.planned_steps import Allowed
+from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.step import RunStep
 from tests.support.judging import plan_of
 from tests.support.machines import nvidia_gpu, nvidia_machine, torch
@@ -64,7 +64,7 @@ def test_in_a_container_the_driver_of_the_host_stays_where_it_knows_the_gpu(vers
 
 def test_a_torch_that_a_person_asks_for_waits_for_the_driver_that_its_build_needs() -> None:
     old = nvidia_machine(GPUS["1080 Ti"], driver="390.157", flavour="proprietary", torch=None, python="3.11")
-    steps = plan_of(old, Allowed(packages=True), also=("GPD401",)).steps
+    steps = plan_of(old, Permissions(packages=True), also=("GPD401",)).steps
     assert any("driver" in planned.step.why for planned in steps[:-1])
     install = steps[-1]
     assert isinstance(install.step, RunStep)

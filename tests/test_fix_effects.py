@@ -27,7 +27,7 @@ from gpudoctor.planner.effects import effect
 from gpudoctor.planner.effects.packages import installed_by
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
-from gpudoctor.planner.planned_steps import Allowed
+from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.planner.repair import Repair
 from gpudoctor.situation import Situation
 from gpudoctor.step import RunStep
@@ -155,7 +155,7 @@ def test_a_damaged_package_without_its_libraries_needs_both_steps() -> None:
     )  # fmt: skip
     machine = nvidia_machine(torch=None)
     machine = with_environment(machine, distributions=known((package,), "/site"), extensions=(needs,), has_pip=True)
-    plan = plan_of(machine, Allowed(packages=True))
+    plan = plan_of(machine, Permissions(packages=True))
     assert commands(plan) == ["onnxruntime-gpu==1.22.0", "onnxruntime-gpu[cuda,cudnn]==1.22.0"]
     assert [step.because for step in plan.steps] == [("GPD469",), ("GPD445",)]
     assert plan.predicted.left == ()
@@ -172,7 +172,7 @@ def test_only_the_extra_brings_the_libraries_of_a_framework(damaged: bool) -> No
         nvidia_machine(torch=None), distributions=known((package,), "/site"), has_pip=True,
         frameworks=Frameworks(others=(files,)),
     )  # fmt: skip
-    plan = plan_of(machine, Allowed(packages=True))
+    plan = plan_of(machine, Permissions(packages=True))
     assert commands(plan) == ["tensorflow==2.19.0"] * damaged + ["tensorflow[and-cuda]==2.19.0"]
     assert plan.predicted.left == ()
 
@@ -187,4 +187,4 @@ def test_only_the_part_of_jax_that_is_wrong_is_replaced_and_its_libraries_are_st
         nvidia_machine(torch=None), distributions=known(listed, "/site"), has_pip=True,
         frameworks=Frameworks(others=(files,)),
     )  # fmt: skip
-    assert commands(plan_of(machine, Allowed(packages=True))) == ["jax-cuda12-pjrt==0.6.2", "jax[cuda12]==0.6.2"]
+    assert commands(plan_of(machine, Permissions(packages=True))) == ["jax-cuda12-pjrt==0.6.2", "jax[cuda12]==0.6.2"]

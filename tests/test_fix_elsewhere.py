@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.machine import CodeArchs, Jetson, Machine, known
-from gpudoctor.planner.planned_steps import Allowed
+from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.planner.repair import Repair
 from gpudoctor.step import ManualStep, RunStep
 from tests.support.judging import plan_of
@@ -49,7 +49,7 @@ def own_build() -> Machine:
 
 
 def plan(machine: Machine) -> Repair:
-    return plan_of(machine, Allowed(packages=True, system=True))
+    return plan_of(machine, Permissions(packages=True, system=True))
 
 
 @pytest.mark.parametrize(

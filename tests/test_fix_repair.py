@@ -24,7 +24,7 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.machine import Machine, known
-from gpudoctor.planner.planned_steps import Allowed
+from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.planner.repair import NoSuchFixError, Predicted, Repair, repair, variables_for
 from gpudoctor.planner.script import shell_script, variable_lines
 from gpudoctor.situation import Situation
@@ -43,8 +43,8 @@ from tests.support.machines import (
 )
 from tests.support.shell_scripts import check_syntax, commands
 
-PACKAGES = Allowed(packages=True)
-EVERYTHING = Allowed(packages=True, system=True)
+PACKAGES = Permissions(packages=True)
+EVERYTHING = Permissions(packages=True, system=True)
 INDEX = "https://example.org/whl/cu128"
 TORCH = ReplaceTorch(version="2.9.1", build="cu128", origin="download.pytorch.org", index_url=INDEX)
 OTHER_TORCH = ReplaceTorch(version="2.7.0", build="cu126", origin="download.pytorch.org", index_url=INDEX)
@@ -65,7 +65,9 @@ def wants(slug: str, *remedies: AnyRemedy, id: str = "GPD402", severity: str = "
     return Finding(severity, f"{slug} is wrong.", id=id, slug=slug, fixes=(fix,), layer=layer, **parts)  # type: ignore[arg-type]
 
 
-def plan(*findings: Finding, machine: Machine | None = None, allowed: Allowed = PACKAGES, **asked: object) -> Repair:
+def plan(
+    *findings: Finding, machine: Machine | None = None, allowed: Permissions = PACKAGES, **asked: object
+) -> Repair:
     patient = machine or nvidia_machine(
         driver="570.133.07", torch=torch("2.9.1+cpu"), packages={"torchvision": "0.24.1+cpu"}, variables={"B": "0"}
     )
@@ -201,7 +203,7 @@ def test_a_container_that_must_be_started_anew_comes_before_its_packages():
 
 
 def test_where_nothing_may_run_everything_is_shown_and_the_reason_told():
-    found = plan(wants("arch", TORCH), allowed=Allowed(why_not="This is a snapshot."))
+    found = plan(wants("arch", TORCH), allowed=Permissions(why_not="This is a snapshot."))
     assert states(found) == ["shown only"]
     assert "This is a snapshot." in found.after
     assert found.to_run == ()

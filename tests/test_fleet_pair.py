@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.fleet.pair.blame import Judgement, Meeting, judge
 from gpudoctor.fleet.pair.capacity import port_rates
-from gpudoctor.fleet.pair.coordinator import Lead, Wanted
+from gpudoctor.fleet.pair.coordinator import Lead, PairOptions
 from gpudoctor.fleet.pair.job_rank import JobRank, job_rank
 from gpudoctor.fleet.pair.rank import Rank
 from gpudoctor.fleet.pair.report import PairReport
@@ -286,7 +286,7 @@ class Played:
 def lead_of(member: Played, ranks: int, **wanted: Any) -> Lead:
     place = JobRank(0, ranks, 0, "0", "n0", 29500, False, "0", "n0")
     rank = Rank(place, member)  # type: ignore[arg-type]
-    return Lead(rank, Wanted(**{"rounds": 3, "seconds": 60.0, **wanted}), lambda stage: None)
+    return Lead(rank, PairOptions(**{"rounds": 3, "seconds": 60.0, **wanted}), lambda stage: None)
 
 
 def report_of_ranks(member: Played, ranks: int, **wanted: Any) -> PairReport:

@@ -28,7 +28,7 @@ from gpudoctor.machine import (
     unknown,
 )
 from gpudoctor.planner.effects import effect
-from gpudoctor.planner.repair import Allowed
+from gpudoctor.planner.repair import Permissions
 from gpudoctor.situation import Situation
 from gpudoctor.smoke.imports import try_module
 from gpudoctor.smoke.plan import Limits
@@ -141,7 +141,7 @@ def test_an_emptied_module_is_found_though_the_error_comes_from_another_file(tmp
     assert problems(machine) == [FAILS]
     assert finding(machine, FAILS).subject == "torchvision 0.24.1+cpu"
     assert remedies(machine, FAILS) == ["ReinstallPackage picture9.0"]
-    (step,) = plan_of(machine, Allowed()).steps
+    (step,) = plan_of(machine, Permissions()).steps
     assert isinstance(step.step, RunStep)
     assert step.step.argv[-3:] == ("--force-reinstall", "--no-deps", "picture==9.0")
 
@@ -346,7 +346,7 @@ def test_an_extra_leaves_the_damaged_files_of_its_package_as_they_are() -> None:
     trial = failed("SyntaxError: invalid syntax (a.py, line 1)", changed)
     machine = tried(trial, installer="pip", without_torch=True)
     assert {FAILS, "framework-cpu-only"} <= dict(told(machine)).keys()
-    plan = plan_of(machine, Allowed())
+    plan = plan_of(machine, Permissions())
     commands = [one.step.argv[-1] for one in plan.steps if isinstance(one.step, RunStep)]
     assert sorted(commands) == ["jax==0.6.2", "jax[cuda12]==0.6.2"]
 
@@ -387,7 +387,7 @@ def test_a_fix_for_another_package_is_not_expected_to_repair_an_import() -> None
     environment = replace(environment, distributions=known(listed, SITE))
     both = replace(machine, environment=replace(machine.environment, value=environment))
     assert {FAILS, "torchvision-mismatch"} <= dict(told(both)).keys()
-    plan = plan_of(both, Allowed())
+    plan = plan_of(both, Permissions())
     commands = [" ".join(one.step.argv) for one in plan.steps if isinstance(one.step, RunStep)]
     assert any("helper==2.0" in command for command in commands)
     assert any("torchvision" in command for command in commands)
@@ -509,5 +509,5 @@ def test_of_two_releases_in_one_folder_that_one_stays_that_finds_what_it_require
     assert problems(machine) == ["package-installed-twice"]
     assert "jaxlib is newer" in finding(machine, "package-installed-twice").message
     assert remedies(machine, "package-installed-twice") == ["RemovePackage jax", "ReinstallPackage jax0.6.2"]
-    after = plan_of(machine, Allowed())
+    after = plan_of(machine, Permissions())
     assert [one.step.argv[-1] for one in after.steps if isinstance(one.step, RunStep)] == ["jax", "jax==0.6.2"]

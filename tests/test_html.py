@@ -18,7 +18,7 @@ from gpudoctor.machine import Machine, unknown
 from gpudoctor.render.fleet.html import text_of as fleet_page
 from gpudoctor.render.formats import report_text
 from gpudoctor.render.smoke import rates_on_paper
-from gpudoctor.render.style import Look
+from gpudoctor.render.style import ReportStyle
 from gpudoctor.report import Report, Subject, make_report
 from gpudoctor.step import ManualStep, PlannedFix, RunStep
 from tests.support.check_cases import matrix
@@ -115,7 +115,7 @@ def page_of(machine: Machine, **look: object) -> str:
     judgement = judged(machine)
     report = make_report(machine, matrix(), judgement, subject=Subject("machine", "this machine"))
     rates = rates_on_paper(machine, matrix()) if machine.smoke else {}
-    return report_text(report, "html", Look(rates=rates, **look), judgement.checks)  # type: ignore[arg-type]
+    return report_text(report, "html", ReportStyle(rates=rates, **look), judgement.checks)  # type: ignore[arg-type]
 
 
 def check_structure(text: str) -> Page:
@@ -229,9 +229,9 @@ def test_kernels_and_rates_are_plots_beside_their_figures() -> None:
 
 
 def test_the_page_is_the_same_for_the_same_report() -> None:
-    assert report_text(made_of("x"), "html", Look()) != report_text(made_of("y"), "html", Look())
+    assert report_text(made_of("x"), "html", ReportStyle()) != report_text(made_of("y"), "html", ReportStyle())
     report = made_of("x")
-    assert report_text(report, "html", Look()) == report_text(report, "html", Look())
+    assert report_text(report, "html", ReportStyle()) == report_text(report, "html", ReportStyle())
 
 
 def test_nothing_of_it_is_imported_for_another_format() -> None:
@@ -250,7 +250,7 @@ def test_nothing_of_it_is_imported_for_another_format() -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_text_of_a_machine_becomes_markup(text: str) -> None:
     report: Report = made_of(text)
-    check_structure(report_text(report, "html", Look(again=(text,), note=text)))
+    check_structure(report_text(report, "html", ReportStyle(again=(text,), note=text)))
 
 
 @given(hostile)

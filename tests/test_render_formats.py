@@ -15,7 +15,7 @@ from gpudoctor.engine import Ignored, judge
 from gpudoctor.finding import Evidence
 from gpudoctor.machine import Machine, known
 from gpudoctor.render.formats import FORMATS, report_text
-from gpudoctor.render.style import Look
+from gpudoctor.render.style import ReportStyle
 from gpudoctor.report import Report, ReportedFinding, ReportedQuestion, Subject, make_report
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep
 from gpudoctor.suites import machine_checks
@@ -33,7 +33,7 @@ hostile = st.text(
 def given_as(style: str, machine: Machine, *select: str, ignore: dict[str, str] | None = None, **look: bool) -> str:
     judgement = judge(machine, matrix(), machine_checks(), select=select, ignore=ignore)
     report = make_report(machine, matrix(), judgement, subject=Subject("machine", "this machine"))
-    return report_text(report, style, Look(**look), judgement.checks)
+    return report_text(report, style, ReportStyle(**look), judgement.checks)
 
 
 def made_of(text: str) -> Report:

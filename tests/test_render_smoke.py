@@ -12,7 +12,7 @@ from gpudoctor.matrix.rows import GpuRates
 from gpudoctor.render.formats import report_text
 from gpudoctor.render.lines import print_lines
 from gpudoctor.render.smoke import rates_on_paper, smoke_summary, smoke_table
-from gpudoctor.render.style import Look
+from gpudoctor.render.style import ReportStyle
 from gpudoctor.report import Report, Subject, make_report
 from tests.support.check_cases import matrix
 from tests.support.judging import judged
@@ -150,7 +150,7 @@ def test_what_a_kernel_said_names_no_gpu_by_uuid_and_no_home_folder() -> None:
     device = SmokeDevice(name="cuda:0", uuid=uuid, bdf="0000:01:00.0")
     machine = change(nvidia_machine(nvidia_gpu(uuid=uuid)), smoke=smoke(failed, devices=(device,)))
     report = report_of(machine)
-    for look in (Look(verbose=True), Look(verbose=True, table=tuple(smoke_table(machine.smoke, {})))):
+    for look in (ReportStyle(verbose=True), ReportStyle(verbose=True, table=tuple(smoke_table(machine.smoke, {})))):
         text = report_text(report, "text", look)
         assert "cannot open" in text
         assert "3b1f0c9a" not in text

@@ -13,7 +13,7 @@ import pytest
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, PythonEnvironment, SmokeKernel
-from gpudoctor.smoke.session import Limits, Performed, Request, Starting, perform
+from gpudoctor.smoke.session import Limits, Request, SessionResult, Starting, perform
 from tests.support.environments import write_venv
 from tests.support.smoke_children import (
     GOOD,
@@ -236,7 +236,7 @@ def test_a_temporary_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pyt
 # --- devices -------------------------------------------------------------------------------------------
 
 
-def ran(performed: Performed) -> list[tuple[str, str, str]]:
+def ran(performed: SessionResult) -> list[tuple[str, str, str]]:
     assert performed.smoke is not None
     return [(kernel.name, kernel.device, kernel.status) for kernel in performed.smoke.kernels]
 

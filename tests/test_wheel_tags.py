@@ -10,7 +10,7 @@ import pytest
 
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Distribution, ImportTrial, StartFault, SuspectFile, known
-from gpudoctor.planner.planned_steps import Allowed
+from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.probes.python_environment import probe_environment
 from tests.support.environments import shared_library, write_distribution, write_venv
 from tests.support.judging import finding, plan_of, told
@@ -116,7 +116,7 @@ def test_all_of_them_are_one_problem_with_one_plan() -> None:
     machine = with_environment(machine, distributions=known(listed, "/site"), has_pip=True)
     assert told(machine)[0] == (SLUG, "error")
     assert "torch-import-fails" not in dict(told(machine))
-    plan = plan_of(machine, Allowed(packages=True))
+    plan = plan_of(machine, Permissions(packages=True))
     named = [word.partition("=")[0] for step in plan.to_run for word in step.argv if "==" in word]
     assert sorted(named) == ["markupsafe", "torch", "triton"]
     assert SLUG not in plan.predicted.left

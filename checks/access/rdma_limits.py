@@ -6,7 +6,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
-from gpudoctor.situation.network import Selected, active_ports, all_ports, setting, uses_own_transport
+from gpudoctor.situation.network import SelectedPort, active_ports, all_ports, setting, uses_own_transport
 
 _LARGEST_DEFAULT = 64 << 20
 """The kernel's default is 64 KiB or 8 MiB; systemd gives 64 MiB to what it starts. Larger ones were chosen."""
@@ -60,7 +60,7 @@ def rdma_memlock_small(situation: Situation) -> Verdicts:
     )
 
 
-def _usable_ports(situation: Situation) -> tuple[Selected, ...]:
+def _usable_ports(situation: Situation) -> tuple[SelectedPort, ...]:
     """Active ports that a run on several nodes would use."""
     machine = situation.machine
     ports = tuple(one for one in all_ports(machine) if one.device.is_efa and one.port.active)

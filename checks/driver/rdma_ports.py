@@ -11,7 +11,7 @@ from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import group_by
 from gpudoctor.situation.network import (
-    Selected,
+    SelectedPort,
     active_ports,
     all_ports,
     read_filter,
@@ -24,11 +24,11 @@ _ENOUGH = 4
 """The fewest ports of one kind among which the odd one can be told."""
 
 
-def _names(ports: Sequence[Selected]) -> str:
+def _names(ports: Sequence[SelectedPort]) -> str:
     return ", ".join(one.name for one in ports)
 
 
-def _evidence(situation: Situation, ports: Sequence[Selected]) -> tuple[Evidence, ...]:
+def _evidence(situation: Situation, ports: Sequence[SelectedPort]) -> tuple[Evidence, ...]:
     source = situation.machine.network.rdma.source
     return tuple(
         Evidence(one.name, f"{one.port.state} {one.port.physical} {one.port.rate}".strip(), source)
@@ -67,12 +67,12 @@ def rdma_port_down(situation: Situation) -> Verdicts:
             yield _down(situation, "note", [odd], f"the other {siblings} of its kind are active", "active")
 
 
-def _waits(one: Selected) -> bool:
+def _waits(one: SelectedPort) -> bool:
     port = one.port
     return port.link_layer == "InfiniBand" and port.state in ("INIT", "ARMED") and port.physical in ("LinkUp", "")
 
 
-def _named(situation: Situation) -> tuple[Selected, ...]:
+def _named(situation: Situation) -> tuple[SelectedPort, ...]:
     """The ports whose names stand in NCCL_IB_HCA in full."""
     hcas = read_filter(value_of(situation.machine, "NCCL_IB_HCA"))
     if hcas.excludes:
@@ -81,7 +81,7 @@ def _named(situation: Situation) -> tuple[Selected, ...]:
     return tuple(one for one in selected_ports(situation.machine) if one.device.name in names)
 
 
-def _odd_ones(ports: list[Selected]) -> Iterator[tuple[Selected, int]]:
+def _odd_ones(ports: list[SelectedPort]) -> Iterator[tuple[SelectedPort, int]]:
     """Each port that alone is down among the ports of its board, with the number of the others."""
     kinds = group_by(ports, lambda one: (one.device.driver, one.device.board, one.port.link_layer))
     for (_, board, _), group in kinds.items():
@@ -90,7 +90,7 @@ def _odd_ones(ports: list[Selected]) -> Iterator[tuple[Selected, int]]:
             yield down[0], len(group) - 1
 
 
-def _without_manager(situation: Situation, waiting: list[Selected], ports: list[Selected]) -> Finding:
+def _without_manager(situation: Situation, waiting: list[SelectedPort], ports: list[SelectedPort]) -> Finding:
     alone = not any(one.port.active and one.port.link_layer == "InfiniBand" for one in ports)
     severity: Severity = "warning" if alone else "note"
     text = (
@@ -111,7 +111,7 @@ def _without_manager(situation: Situation, waiting: list[Selected], ports: list[
     )
 
 
-def _down(situation: Situation, severity: Severity, ports: list[Selected], why: str, wanted: str) -> Finding:
+def _down(situation: Situation, severity: Severity, ports: list[SelectedPort], why: str, wanted: str) -> Finding:
     text = (
         "Look at the port with `ibstat` or `rdma link`, and for RoCE at its interface (`ip link`, `ethtool`). Check "
         "the cable, the transceiver and the switch's port; compare with a node on which it is active."
@@ -165,7 +165,7 @@ def rdma_mtu_differs(situation: Situation) -> Verdicts:
 
 
 def _other_mtu(
-    situation: Situation, severity: Severity, group: tuple[Selected, ...], mtus: dict[str, int], usual: int
+    situation: Situation, severity: Severity, group: tuple[SelectedPort, ...], mtus: dict[str, int], usual: int
 ) -> Finding:
     shown = {one.port.interface: mtus[one.port.interface] for one in group}
     odd = [one for one in group if mtus[one.port.interface] != usual]

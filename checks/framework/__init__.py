@@ -14,7 +14,7 @@ NEEDS = {
     "programs": needs.programs,
     "rocm_coverage": needs.rocm,
     "seen_errors": needs.errors,
-    "told_circumstance": needs.pasted,
+    "circumstance": needs.pasted,
     "torch_coverage": needs.torch_and_gpu,
     "torch_interrupted": needs.torch_without_record,
 }

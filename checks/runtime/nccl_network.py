@@ -13,7 +13,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.network import (
     NameFilter,
     NcclVariable,
-    Selected,
+    SelectedPort,
     active_ports,
     all_ports,
     read_filter,
@@ -262,7 +262,7 @@ def nccl_gid_index_wrong(situation: Situation) -> Verdicts:
     )
 
 
-def _gids(one: Selected) -> Evidence:
+def _gids(one: SelectedPort) -> Evidence:
     value = f"RoCE v1: {_numbers(one.port.roce_v1)}; RoCE v2: {_numbers(one.port.roce_v2)}"
     return Evidence(
         f"GIDs of {one.name}",
@@ -275,7 +275,7 @@ def _numbers(indexes: tuple[int, ...]) -> str:
     return ", ".join(map(str, indexes)) or "none"
 
 
-def _indexes(ports: tuple[Selected, ...]) -> str:
+def _indexes(ports: tuple[SelectedPort, ...]) -> str:
     """The indexes that are RoCE v2 on every port."""
     shared = set.intersection(*(set(one.port.roce_v2) for one in ports))
     return _numbers(tuple(sorted(shared))) if shared else "they differ between the ports"

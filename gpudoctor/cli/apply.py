@@ -16,10 +16,10 @@ from gpudoctor.command_line.reading import words
 from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
-    from gpudoctor.cli.examination import Examination, Look
+    from gpudoctor.cli.examination import Examination, ReportStyle
     from gpudoctor.cli.fix_options import FixRequest
-    from gpudoctor.command_line.arguments import Shown
-    from gpudoctor.fix.apply import Applied
+    from gpudoctor.command_line.arguments import ReportOptions
+    from gpudoctor.fix.apply import ApplyResult
     from gpudoctor.fix.journal import Run
     from gpudoctor.fix.scope import Target
     from gpudoctor.machine import Machine
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 # --- before anything is run ---------------------------------------------------------------------------
 
 
-def will_run(plan: Repair, request: FixRequest, shown: Shown) -> bool:
+def will_run(plan: Repair, request: FixRequest, shown: ReportOptions) -> bool:
     """Whether this call may run something: with --yes, or where there is somebody to ask."""
     if not plan.to_run or request.dry_run:
         return False
     return request.yes or (shown.style == "text" and sys.stdin.isatty() and sys.stdout.isatty())
 
 
-def why_dry(shown: Shown) -> str:
+def why_dry(shown: ReportOptions) -> str:
     """Why nothing was run although something could be."""
     if shown.style != "text":
         return "Nothing was changed: without --yes JSON is that of a dry run."
@@ -52,8 +52,8 @@ def confirmed(plan: Repair) -> bool:
 
 def show(
     plan: Repair,
-    look: Look,
-    shown: Shown,
+    look: ReportStyle,
+    shown: ReportOptions,
     examination: Examination,
     *,
     outcome_follows: bool,
@@ -80,14 +80,14 @@ def show(
         sys.stdout.flush()
 
 
-def _next(plan: Repair, look: Look, examination: Examination, request: FixRequest) -> tuple[str, ...]:
+def _next(plan: Repair, look: ReportStyle, examination: Examination, request: FixRequest) -> tuple[str, ...]:
     """What to type after a plan that is only shown."""
     if plan.to_run:
         return ("gpudoctor", "fix", *request.of_the_plan, *examination.same_target)
     return ("gpudoctor", "check", *_same(look, examination))
 
 
-def _same(look: Look, examination: Examination) -> tuple[str, ...]:
+def _same(look: ReportStyle, examination: Examination) -> tuple[str, ...]:
     """The options with which `check` judges this machine and environment again."""
     described = not examination.sources.description.empty
     if described or not examination.here:
@@ -101,12 +101,12 @@ def _same(look: Look, examination: Examination) -> tuple[str, ...]:
 class Outcome(Struct, frozen=True):
     """What became of a run."""
 
-    applied: Applied
+    applied: ApplyResult
     proof: Proof | None
     exit_code: int
 
 
-def run_and_check(examination: Examination, look: Look, plan: Repair, shown: Shown) -> int:
+def run_and_check(examination: Examination, look: ReportStyle, plan: Repair, shown: ReportOptions) -> int:
     """Run the plan's steps, look again, and give the exit code."""
     from gpudoctor.command_line.interrupted_fixes import journal_home
     from gpudoctor.fix.apply import apply
@@ -117,7 +117,7 @@ def run_and_check(examination: Examination, look: Look, plan: Repair, shown: Sho
     found = [one.id for one in look.judgement.findings if one.severity != "note" or one.id in because]
     kept = {**plan_data(plan), "findings": found}
 
-    def run() -> Applied:
+    def run() -> ApplyResult:
         if _asks_indexes_alone(look.machine):
             check_indexes(plan.to_run)
         return apply(plan.to_run, _target(plan, look.machine), journal_home(), plan=kept, say=teller(shown))
@@ -126,7 +126,7 @@ def run_and_check(examination: Examination, look: Look, plan: Repair, shown: Sho
     return _conclude(examination, look, applied, shown, plan_data(plan), plan.predicted)
 
 
-def go_on(examination: Examination, look: Look, cut_off: Run | None, shown: Shown) -> int:
+def go_on(examination: Examination, look: ReportStyle, cut_off: Run | None, shown: ReportOptions) -> int:
     """Continue the fix that was cut off, and look again."""
     from gpudoctor.fix.apply import resume
 
@@ -142,22 +142,22 @@ def go_on(examination: Examination, look: Look, cut_off: Run | None, shown: Show
     return _conclude(examination, look, applied, shown, plan)
 
 
-def _guarded(run: Callable[[], Applied]) -> Applied:
+def _guarded(run: Callable[[], ApplyResult]) -> ApplyResult:
     """A run that could not begin is one that failed: nothing was changed then."""
-    from gpudoctor.fix.apply import Applied
+    from gpudoctor.fix.apply import ApplyResult
     from gpudoctor.fix.errors import RepairError, reason
 
     try:
         return run()
     except (RepairError, OSError) as error:
-        return Applied(ok=False, run=None, problem=reason(error))
+        return ApplyResult(ok=False, run=None, problem=reason(error))
 
 
 def _conclude(
     examination: Examination,
-    before: Look,
-    applied: Applied,
-    shown: Shown,
+    before: ReportStyle,
+    applied: ApplyResult,
+    shown: ReportOptions,
     plan: dict[str, Any],
     predicted: Predicted | None = None,
 ) -> int:
@@ -179,7 +179,7 @@ def _conclude(
     return outcome.exit_code
 
 
-def _prove(examination: Examination, before: Look, predicted: Predicted | None) -> tuple[Proof, int]:
+def _prove(examination: Examination, before: ReportStyle, predicted: Predicted | None) -> tuple[Proof, int]:
     """The second look: are the problems gone, and is there a new one?"""
     from gpudoctor.planner.proof import proof, with_variables
     from gpudoctor.planner.repair import variables_for

@@ -18,7 +18,7 @@ from gpudoctor.cli.options import (
     variable_option,
     whole_command,
 )
-from gpudoctor.command_line.arguments import LINE, Examined, Shown
+from gpudoctor.command_line.arguments import LINE, ExaminationOptions, ReportOptions
 from gpudoctor.command_line.check import check as judge_and_tell
 from gpudoctor.command_line.options import PRIVATE, REQUIRE, WHERE
 from gpudoctor.command_line.project_settings import Settings, requirements
@@ -61,7 +61,7 @@ def whatif(
     variables: dict[str, str],
     require: tuple[str, ...],
     overlays: tuple[str, ...],
-    shown: Shown,
+    shown: ReportOptions,
 ) -> int:
     """Check a machine that is only described; everything else is assumed healthy.
 
@@ -102,7 +102,7 @@ def whatif(
 @variable_option
 @option(replace(PRIVATE, variable=""))  # what is made to be passed on
 @option(Option(("--files",), "files", "Record the files that probes read in DIR, a new folder.", metavar="DIR"))
-def snapshot(examined: Examined, variables: dict[str, str], private: bool, files: str | None) -> int:
+def snapshot(examined: ExaminationOptions, variables: dict[str, str], private: bool, files: str | None) -> int:
     """Print this machine as one JSON document; `check --from FILE` reads it back.
 
     With --files it becomes a folder instead, which `check --root DIR` reads: to contribute a machine to the tests.
@@ -124,7 +124,7 @@ def snapshot(examined: Examined, variables: dict[str, str], private: bool, files
     from gpudoctor.render.json import machine_data, to_json
 
     matrix = load_matrix(())
-    survey, _ = probed(examined, variables, Description(), matrix, Shown(style="json"))
+    survey, _ = probed(examined, variables, Description(), matrix, ReportOptions(style="json"))
     survey = with_installers(survey, examined, variables, Description(), matrix)
     head = Snapshot(machine=survey.machine)
     data = machine_data(survey.machine, private=private)

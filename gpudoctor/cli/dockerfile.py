@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpudoctor.cli.command import command
 from gpudoctor.cli.options import matrix_option, option, report_options
-from gpudoctor.command_line.arguments import Shown
+from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.options import DRIVER, GPU, MATRIX
 from gpudoctor.command_line.reading import Option, words
 from gpudoctor.intake.description import Description
@@ -42,7 +42,7 @@ def dockerfile(
     gpus: tuple[str, ...],
     driver: str | None,
     overlays: tuple[str, ...],
-    shown: Shown,
+    shown: ReportOptions,
 ) -> int:
     """Check PATH before it is built: Dockerfiles, compose files, a devcontainer.json, or folders that hold them.
 
@@ -58,7 +58,7 @@ def dockerfile(
     from gpudoctor.intake.described import imagined
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.render.style import Look
+    from gpudoctor.render.style import ReportStyle
     from gpudoctor.report import Subject, make_report
     from gpudoctor.suites import image_checks
 
@@ -88,7 +88,7 @@ def dockerfile(
     )
     given = {"target": target, "arguments": arguments, "gpus": gpus, "driver": driver, "overlays": overlays}
     again = (*paths, *words((_TARGET, _BUILD_ARG, GPU, DRIVER, MATRIX), given))
-    give(report, judgement, shown, Look(about="image", again=again, table=_table(recipe, described)))
+    give(report, judgement, shown, ReportStyle(about="image", again=again, table=_table(recipe, described)))
     return report.exit_code
 
 

@@ -10,7 +10,7 @@ import click
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from gpudoctor.command_line.arguments import Examined, Shown
+from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.machine_source import is_this_machine
 from gpudoctor.command_line.options import REQUIRE, WHERE
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpudoctor.engine import FailOn, Judgement
     from gpudoctor.finding import NotJudged
     from gpudoctor.machine import Machine
-    from gpudoctor.planner.planned_steps import Allowed
+    from gpudoctor.planner.planned_steps import Permissions
     from gpudoctor.planner.repair import Repair
     from gpudoctor.report import Subject
     from gpudoctor.survey import Survey
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Sources(Struct, frozen=True):
     """What the machine is read from: probed, recorded, described."""
 
-    examined: Examined
+    examined: ExaminationOptions
     variables: dict[str, str]
     snapshot: str | None
     description: Description
@@ -38,7 +38,7 @@ class Sources(Struct, frozen=True):
     require: tuple[str, ...] = ()
 
 
-class Look(Struct, frozen=True):
+class ReportStyle(Struct, frozen=True):
     """One look at the machine and what was found."""
 
     survey: Survey
@@ -54,7 +54,7 @@ class Look(Struct, frozen=True):
 class Examination:
     """The same machine, looked at as often as is asked, and judged in the same way each time."""
 
-    def __init__(self, sources: Sources, shown: Shown) -> None:
+    def __init__(self, sources: Sources, shown: ReportOptions) -> None:
         from gpudoctor.matrix.load import load_matrix
 
         self.sources = sources
@@ -63,7 +63,7 @@ class Examination:
         self.required = requirements(project_settings() if here else Settings(), sources.require, os.environ)
         self.matrix = load_matrix(sources.overlays)
 
-    def look(self) -> Look:
+    def look(self) -> ReportStyle:
         """Probe and judge. Raises InputError for what cannot be read."""
         from gpudoctor.command_line.machine_source import from_file, probed, with_description, with_installers
 
@@ -78,7 +78,7 @@ class Examination:
             survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
         )
         judgement = self.judge(survey, survey.machine)
-        return Look(survey, subject, judgement, self._exit_code(judgement))
+        return ReportStyle(survey, subject, judgement, self._exit_code(judgement))
 
     def _with_requirements(self, survey: Survey) -> Survey:
         """What every installed package requires; a check needs that of a few only."""
@@ -114,7 +114,7 @@ class Examination:
         )
 
     def plan(
-        self, look: Look, *, only: Iterable[str], alternative: int, system: bool, also: Iterable[str] = ()
+        self, look: ReportStyle, *, only: Iterable[str], alternative: int, system: bool, also: Iterable[str] = ()
     ) -> Repair:
         """The plan for what a look found; `also` are ids of notes that count, too. Raises InputError for a name that
         no check has and a fix that is not there."""
@@ -173,9 +173,9 @@ class Examination:
         place = self.sources.snapshot or self.sources.examined.root or "this machine"
         return f"{place} ({described})" if described else place
 
-    def allowed(self, look: Look, *, system: bool) -> Allowed:
+    def allowed(self, look: ReportStyle, *, system: bool) -> Permissions:
         """What may be run: packages in a live environment outside any root; system steps here and as root."""
-        from gpudoctor.planner.planned_steps import Allowed
+        from gpudoctor.planner.planned_steps import Permissions
 
         elsewhere = self._elsewhere(look.machine)
         if system and (elsewhere or not self.here or not self.sources.description.empty):
@@ -185,9 +185,9 @@ class Examination:
         if not self.here or not self.sources.description.empty:
             system, why = False, "belongs to the other machine"
         else:
-            why = Allowed().system_why_not
+            why = Permissions().system_why_not
         elsewhere = elsewhere or _of_another_account(look.machine)
-        return Allowed(not elsewhere, system, elsewhere, system_why_not=why)
+        return Permissions(not elsewhere, system, elsewhere, system_why_not=why)
 
     def _elsewhere(self, machine: Machine) -> str:
         """Why the examined environment is not one of the running system; "" where it is."""

@@ -17,7 +17,7 @@ from gpudoctor.cli.options import (
     repair_options,
     variable_option,
 )
-from gpudoctor.command_line.arguments import Examined, Shown
+from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.interrupted_fixes import tell_cut_off
 from gpudoctor.command_line.options import REQUIRE
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 @repair_options
 def fix(
     request: FixRequest,
-    examined: Examined,
+    examined: ExaminationOptions,
     variables: dict[str, str],
     snapshot_file: str | None,
     description: Description,
     require: tuple[str, ...],
     overlays: tuple[str, ...],
-    shown: Shown,
+    shown: ReportOptions,
 ) -> int:
     """Show a plan that fixes what `check` finds, apply it if you agree, and check again.
 
@@ -81,7 +81,7 @@ def fix(
     return _repair(examination, request, shown)
 
 
-def _repair(examination: Examination, request: FixRequest, shown: Shown) -> int:
+def _repair(examination: Examination, request: FixRequest, shown: ReportOptions) -> int:
     from gpudoctor.cli import apply, install, journal
 
     look = examination.look()
@@ -140,7 +140,7 @@ _SHELL = Option(
 def env(
     shell: str | None,
     only: tuple[str, ...],
-    examined: Examined,
+    examined: ExaminationOptions,
     variables: dict[str, str],
     description: Description,
     overlays: tuple[str, ...],
@@ -163,7 +163,7 @@ def env(
 
     examined = replace(examined, level=examined.level or "static")
     sources = Sources(examined, variables, None, description, overlays)
-    look = Examination(sources, Shown(style="json", quiet=True)).look()
+    look = Examination(sources, ReportOptions(style="json", quiet=True)).look()
     wanted = variables_for(look.judgement.findings, only=ids_of(only))
     if shell == "json":
         from gpudoctor.render.json import to_json

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.cli.command import command
 from gpudoctor.cli.options import DATA_STYLES, option, option_group
 from gpudoctor.command_line import options
-from gpudoctor.command_line.arguments import Shown
+from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.running import say
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _positive(context: click.Context, option: click.Parameter, number: float | N
 
 shown_options = option_group(
     "shown",
-    Shown,
+    ReportOptions,
     option(options.form(DATA_STYLES)),
     option(options.fail_on("What makes the exit code 1.")),
     option(options.REPORT_FILE),
@@ -79,7 +79,7 @@ def pair(
     timeout: float,
     size: float | None,
     python: str | None,
-    shown: Shown,
+    shown: ReportOptions,
 ) -> int:
     """Find the node that hangs, computes wrong or is slow: let nodes compute in pairs, then all together.
 
@@ -90,7 +90,7 @@ def pair(
       torchrun --nnodes 8 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 \\
           -m gpudoctor fleet pair
     """
-    from gpudoctor.fleet.pair.coordinator import Wanted
+    from gpudoctor.fleet.pair.coordinator import PairOptions
     from gpudoctor.fleet.pair.job import take_part
     from gpudoctor.fleet.pair.job_rank import job_rank
     from gpudoctor.fleet.pair.member import MemberError
@@ -101,7 +101,7 @@ def pair(
     if place.size == 1:
         say("this job has one rank: there is nobody to pair it with, and nothing was tested")
         return _UNKNOWN
-    wanted = Wanted(
+    wanted = PairOptions(
         rounds=None if links else rounds,
         seconds=timeout,
         backend=backend,
@@ -129,7 +129,7 @@ def _interpreter(python: str | None) -> str:
     return layout.interpreter or "" if layout else sys.executable
 
 
-def _print(trials: Trials, shown: Shown) -> int:
+def _print(trials: Trials, shown: ReportOptions) -> int:
     """Print what was measured; the exit code."""
     import io
 

@@ -11,7 +11,7 @@ from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.cli.fix_options import FixRequest
-    from gpudoctor.command_line.arguments import Shown
+    from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.finding import Finding
     from gpudoctor.machine import Machine
 
@@ -19,7 +19,7 @@ _MISSING = "torch-missing"
 
 
 def wanted(
-    request: FixRequest, machine: Machine, findings: Sequence[Finding], shown: Shown, target: tuple[str, ...]
+    request: FixRequest, machine: Machine, findings: Sequence[Finding], shown: ReportOptions, target: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The id of the note whose fix installs torch, if a person wants that; `target` are the options that name this
     machine. Raises InputError where --install asks for what cannot be installed."""

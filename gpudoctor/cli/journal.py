@@ -11,7 +11,7 @@ from gpudoctor.command_line.interrupted_fixes import journal_home
 from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
-    from gpudoctor.command_line.arguments import Shown
+    from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.fix.journal import Run
     from gpudoctor.machine import Machine
 
@@ -89,7 +89,7 @@ def cut_off(machine: Machine, *, needed: bool) -> Run | None:
     return next(filter(None, (first_unfinished(found, place) for place in places)), None)
 
 
-def history(shown: Shown) -> int:
+def history(shown: ReportOptions) -> int:
     """List all runs, newest last."""
     from gpudoctor.render.journal import history_data, print_history
 
@@ -101,7 +101,7 @@ def history(shown: Shown) -> int:
     return 0
 
 
-def forget(name: str, shown: Shown, *, yes: bool, dry_run: bool, force: bool) -> int:
+def forget(name: str, shown: ReportOptions, *, yes: bool, dry_run: bool, force: bool) -> int:
     """Delete what is kept to undo the run with this id, and the run's place in the list."""
     from gpudoctor.fix.errors import RepairError, reason
     from gpudoctor.fix.undo import forget as give_up

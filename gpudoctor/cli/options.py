@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.cli.command import Command
 from gpudoctor.cli.completion import COMPLETED
 from gpudoctor.command_line import options
-from gpudoctor.command_line.arguments import Examined, Shown, as_record, shown
+from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions, as_record, shown
 from gpudoctor.command_line.project_settings import project_settings
 from gpudoctor.command_line.reading import CommandLine, Given, Option, add_variables
 from gpudoctor.host import InputError
@@ -91,16 +91,16 @@ def _unsaid(value: Any) -> bool:
     return value is None or value is False or value == ()
 
 
-def _shown(given: Given) -> Shown:
+def _shown(given: Given) -> ReportOptions:
     return shown(given, project_settings())
 
 
-machine_options = option_group("examined", Examined, *map(option, options.MACHINE))
+machine_options = option_group("examined", ExaminationOptions, *map(option, options.MACHINE))
 
 # What computes does so on the running system: below a root nothing is run.
 computing_options = option_group(
     "examined",
-    Examined,
+    ExaminationOptions,
     option(
         options.level(
             "How much to compute. [default: quick, or what --kernel and --minutes need]", options.KERNEL_LEVELS
@@ -112,11 +112,11 @@ computing_options = option_group(
 
 description_options = option_group("description", Description, *map(option, options.DESCRIPTION))
 
-report_options = option_group("shown", Shown, *map(option, options.report()), make=_shown)
+report_options = option_group("shown", ReportOptions, *map(option, options.report()), make=_shown)
 
 # A repair is no report: it is shown as a text, or as the steps of its contract.
 DATA_STYLES = ("text", "json")
-repair_options = option_group("shown", Shown, *map(option, options.report(DATA_STYLES)), make=_shown)
+repair_options = option_group("shown", ReportOptions, *map(option, options.report(DATA_STYLES)), make=_shown)
 
 data_option = option(options.form(DATA_STYLES))
 matrix_option = option(options.MATRIX)

@@ -13,12 +13,12 @@ from gpudoctor.command_line.running import tell
 from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
-    from gpudoctor.command_line.arguments import Shown
+    from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.fix.apply import Event
     from gpudoctor.machine import Machine
 
 
-def print_json(data: dict[str, Any], shown: Shown) -> None:
+def print_json(data: dict[str, Any], shown: ReportOptions) -> None:
     """Print JSON to stdout and into the report file."""
     from gpudoctor.render.json import to_json
     from gpudoctor.render.report_file import write_report_file
@@ -38,7 +38,7 @@ def place_of(machine: Machine) -> tuple[str, ...]:
     return ("--python", environment.prefix if own else environment.interpreter or environment.prefix)
 
 
-def asked_for(question: str, command: tuple[str, ...], shown: Shown, *, yes: bool) -> bool:
+def asked_for(question: str, command: tuple[str, ...], shown: ReportOptions, *, yes: bool) -> bool:
     """Whether to do it: with --yes, or if a person says so. Just pressing Enter means no. `command` is what does it
     where there is no terminal."""
     if yes:
@@ -52,7 +52,7 @@ def asked_for(question: str, command: tuple[str, ...], shown: Shown, *, yes: boo
     return False
 
 
-def teller(shown: Shown) -> Callable[[Event], None]:
+def teller(shown: ReportOptions) -> Callable[[Event], None]:
     """Tells of a run as it goes: to the person, or to stderr where stdout is for JSON."""
     from gpudoctor.fix.apply import Line, Saving, StepStarts
     from gpudoctor.render.lines import printable

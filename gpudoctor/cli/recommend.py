@@ -23,7 +23,7 @@ from gpudoctor.command_line.project_settings import Settings, requirements
 from gpudoctor.command_line.reading import words
 
 if TYPE_CHECKING:
-    from gpudoctor.command_line.arguments import Examined
+    from gpudoctor.command_line.arguments import ExaminationOptions
     from gpudoctor.intake.description import Description
     from gpudoctor.machine import Level, Machine
     from gpudoctor.matrix.questions import Matrix
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @option(verbose("Print all commands of all choices."))
 @option(NO_COLOR)
 def recommend(
-    examined: Examined,
+    examined: ExaminationOptions,
     variables: dict[str, str],
     description: Description,
     require: tuple[str, ...],
@@ -134,7 +134,7 @@ def _other_framework(name: str, companions: tuple[str, ...], matrix: Matrix) -> 
 
 
 def machine_to_serve(
-    examined: Examined,
+    examined: ExaminationOptions,
     variables: dict[str, str],
     description: Description,
     matrix: Matrix,
@@ -143,14 +143,14 @@ def machine_to_serve(
     """The machine from its files; its drivers are started only where the files do not name the driver."""
     from msgspec.structs import replace
 
-    from gpudoctor.command_line.arguments import Examined
+    from gpudoctor.command_line.arguments import ExaminationOptions
     from gpudoctor.command_line.machine_source import host_of, with_installers
     from gpudoctor.command_line.running import say
     from gpudoctor.host.linux import other_system
     from gpudoctor.machine import unknown
     from gpudoctor.survey import survey
 
-    if (system := other_system()) and description.gpus and examined == Examined():
+    if (system := other_system()) and description.gpus and examined == ExaminationOptions():
         from gpudoctor.intake.described import imagined
 
         say(f"this is {system}: the answer is for a Linux machine with these GPUs")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpudoctor.cli.command import command
 from gpudoctor.cli.options import computing_options, matrix_option, option, report_options, variable_option
-from gpudoctor.command_line.arguments import Examined, Shown
+from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.options import KERNEL_LEVELS
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
 from gpudoctor.command_line.reporting import present
@@ -63,11 +63,11 @@ def smoke(
     timeout: float | None,
     minutes: float | None,
     only_list: bool,
-    examined: Examined,
+    examined: ExaminationOptions,
     snapshot_file: str | None,
     variables: dict[str, str],
     overlays: tuple[str, ...],
-    shown: Shown,
+    shown: ReportOptions,
 ) -> int:
     """Prove that torch or another framework computes here, and computes right: run small kernels and compare.
 
@@ -136,7 +136,7 @@ def _level(given: str | None, request: Request, kernels: Sequence[Kernel]) -> Le
     return cast("Level", max(levels, key=KERNEL_LEVELS.index))
 
 
-def _list(shown: Shown) -> int:
+def _list(shown: ReportOptions) -> int:
     """Print every kernel: level, name, dtypes, time limit in seconds for each of them, what it computes."""
     from gpudoctor.frameworks.torch.kernels import all_kernels
 

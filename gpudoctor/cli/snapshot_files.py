@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpudoctor.host import InputError
 
 if TYPE_CHECKING:
-    from gpudoctor.command_line.arguments import Examined
+    from gpudoctor.command_line.arguments import ExaminationOptions
     from gpudoctor.finding import Finding
     from gpudoctor.host import Host
     from gpudoctor.host.recorder import RecordingHost
@@ -35,7 +35,7 @@ _INSTALLERS = ("PIP_", "UV_")
 _NAMES_A_HOST = "SLURMD_NODENAME"
 
 
-def record(examined: Examined, variables: dict[str, str], given: str) -> int:
+def record(examined: ExaminationOptions, variables: dict[str, str], given: str) -> int:
     """Record a machine in a new folder, check that folder, and say what it holds and what it lacks."""
     from gpudoctor.command_line.machine_source import host_of
     from gpudoctor.host.anonymous import Anonymous
@@ -63,7 +63,7 @@ def record(examined: Examined, variables: dict[str, str], given: str) -> int:
     return 0
 
 
-def _surveyed(host: Host, matrix: Matrix, examined: Examined | None = None) -> Survey:
+def _surveyed(host: Host, matrix: Matrix, examined: ExaminationOptions | None = None) -> Survey:
     """A live system is asked down to its drivers; nothing computes."""
     from gpudoctor.survey import survey
 

@@ -15,11 +15,11 @@ from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Sources
-    from gpudoctor.command_line.arguments import Shown
+    from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.fix.journal import Run
 
 
-def undo_last(sources: Sources, shown: Shown, *, yes: bool, dry_run: bool) -> int:
+def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: bool) -> int:
     """Undo the last fix of the examined environment that is not undone yet."""
     from gpudoctor.fix.errors import RepairError, reason
     from gpudoctor.fix.undo import Undone, undo

@@ -10,7 +10,7 @@ from gpudoctor.cli.options import description_options, machine_options, matrix_o
 from gpudoctor.command_line.options import NO_COLOR, form
 
 if TYPE_CHECKING:
-    from gpudoctor.command_line.arguments import Examined
+    from gpudoctor.command_line.arguments import ExaminationOptions
     from gpudoctor.intake.description import Description
 
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @option(form(("text", "json", "shell")))
 @option(NO_COLOR)
 def variants(
-    examined: Examined,
+    examined: ExaminationOptions,
     variables: dict[str, str],
     description: Description,
     overlays: tuple[str, ...],

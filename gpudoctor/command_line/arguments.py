@@ -26,7 +26,7 @@ LINE = CommandLine((
 R = TypeVar("R", bound=Struct)
 
 
-class Examined(Struct, frozen=True):
+class ExaminationOptions(Struct, frozen=True):
     """Which machine and which environment is examined, and how deeply."""
 
     level: str | None = None
@@ -34,7 +34,7 @@ class Examined(Struct, frozen=True):
     root: str | None = None
 
 
-class Shown(Struct, frozen=True):
+class ReportOptions(Struct, frozen=True):
     """Which checks count, and how the report is given."""
 
     style: str = "text"
@@ -61,7 +61,7 @@ def as_record(record: type[R], given: Given) -> R:
     return record(**{name: given[name] for name in record.__struct_fields__ if name in given})
 
 
-def shown(given: Given, project: Settings, required: tuple[Requirement, ...] = ()) -> Shown:
+def shown(given: Given, project: Settings, required: tuple[Requirement, ...] = ()) -> ReportOptions:
     """How a report is given: as the project's files say, unless the command line says otherwise. `level`, `require`
     and `wait` of those files hold for the running machine alone."""
     wanted = {
@@ -72,4 +72,4 @@ def shown(given: Given, project: Settings, required: tuple[Requirement, ...] = (
         "fail_on": fail_on(project, given.get("fail_on"), required),
         "plugins": project.with_plugins(given.get("plugins", ())),
     }
-    return as_record(Shown, {**wanted, **given, **decided})
+    return as_record(ReportOptions, {**wanted, **given, **decided})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from gpudoctor.command_line.arguments import Examined, as_record, shown
+from gpudoctor.command_line.arguments import ExaminationOptions, as_record, shown
 from gpudoctor.command_line.interrupted_fixes import tell_if_cut_off
 from gpudoctor.command_line.machine_source import (
     from_file,
@@ -25,7 +25,7 @@ from gpudoctor.survey import Survey
 
 def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
     """Judge the machine that was asked for and print the report; its exit code. Raises InputError."""
-    examined, description = as_record(Examined, given), as_record(Description, given)
+    examined, description = as_record(ExaminationOptions, given), as_record(Description, given)
     variables = named_values(given.get("variables", ()))
     snapshot = given.get("snapshot_file")
     project = project_settings()

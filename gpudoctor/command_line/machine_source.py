@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from gpudoctor.command_line.arguments import Examined, Shown
+from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.project_settings import Settings, project_settings
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.report import Subject
@@ -31,7 +31,11 @@ def host_of(root: str | None, variables: dict[str, str]) -> Host:
 
 
 def probed(
-    examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix, shown: Shown
+    examined: ExaminationOptions,
+    variables: dict[str, str],
+    description: Description,
+    matrix: Matrix,
+    shown: ReportOptions,
 ) -> tuple[Survey, Subject]:
     """Probe this machine, or the one below the root. Where other GPUs are described, these ones are not asked."""
     from gpudoctor.host.interrupts import interruptible
@@ -43,7 +47,7 @@ def probed(
 
 
 def surveyed(
-    examined: Examined,
+    examined: ExaminationOptions,
     variables: dict[str, str],
     description: Description,
     matrix: Matrix,
@@ -78,7 +82,7 @@ def surveyed(
 
 def with_installers(
     survey: Survey,
-    examined: Examined,
+    examined: ExaminationOptions,
     variables: dict[str, str],
     description: Description,
     matrix: Matrix,
@@ -101,7 +105,7 @@ def with_installers(
     return replace(survey, machine=replace(survey.machine, environment=known))
 
 
-def is_this_machine(examined: Examined, description: Description) -> bool:
+def is_this_machine(examined: ExaminationOptions, description: Description) -> bool:
     """Whether nothing was asked for but the running system itself."""
     return examined.root is None and description.empty
 
@@ -112,11 +116,13 @@ def _on_the_cpu() -> Request:
     return Request(level=None, devices=("cpu",))
 
 
-def from_file(path: str, examined: Examined, variables: dict[str, str], matrix: Matrix) -> tuple[Survey, Subject]:
+def from_file(
+    path: str, examined: ExaminationOptions, variables: dict[str, str], matrix: Matrix
+) -> tuple[Survey, Subject]:
     """The machine of a snapshot, a report or a pasted text; nothing is probed. Raises InputError."""
     from gpudoctor.intake.machine_file import read_machine
 
-    if examined != Examined() or variables:
+    if examined != ExaminationOptions() or variables:
         raise InputError(
             "--from reads a machine as it was recorded; --root, --python, --level and --env do not go with it"
         )

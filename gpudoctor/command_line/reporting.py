@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal, cast
 from msgspec.structs import replace
 
 from gpudoctor.finding import can_be_foreseen
-from gpudoctor.render.style import Look
+from gpudoctor.render.style import ReportStyle
 
 if TYPE_CHECKING:
-    from gpudoctor.command_line.arguments import Shown
+    from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.engine import FailOn, Judgement
     from gpudoctor.finding import NotJudged
     from gpudoctor.machine import Machine
@@ -29,7 +29,7 @@ def present(
     survey: Survey,
     subject: Subject,
     matrix: Matrix,
-    shown: Shown,
+    shown: ReportOptions,
     *,
     required: tuple[Requirement, ...] = (),
     about: Literal["machine", "kernels"] = "machine",
@@ -45,7 +45,7 @@ def present(
     """
     report, judgement = report_of(survey, subject, matrix, shown, required, complete)
     for_people = shown.style in ("text", "html") and not shown.quiet
-    look = Look(
+    look = ReportStyle(
         about=about,
         table=_table(survey.machine, matrix, about == "kernels" or shown.verbose),
         rates=_rates(survey.machine, matrix) if shown.style == "html" else {},
@@ -61,7 +61,7 @@ def present(
 def judgement_of(
     machine: Machine,
     matrix: Matrix,
-    shown: Shown,
+    shown: ReportOptions,
     required: tuple[Requirement, ...] = (),
     open_questions: tuple[NotJudged, ...] = (),
     *,
@@ -89,7 +89,7 @@ def report_of(
     survey: Survey,
     subject: Subject,
     matrix: Matrix,
-    shown: Shown,
+    shown: ReportOptions,
     required: tuple[Requirement, ...] = (),
     complete: Callable[[Survey], Survey] | None = None,
 ) -> tuple[Report, Judgement]:
@@ -112,7 +112,7 @@ def report_of(
     return report, judgement
 
 
-def give(report: Report, judgement: Judgement, shown: Shown, look: Look) -> None:
+def give(report: Report, judgement: Judgement, shown: ReportOptions, look: ReportStyle) -> None:
     """The report to stdout and, whole and without colour, to the report file; `look` says what a text is about."""
     from gpudoctor.render.formats import report_text, write_report
 

@@ -16,7 +16,7 @@ from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, rewritten, without_conda
 from gpudoctor.dockerfile.torch import TorchRequest, build_of_index, cuda_of, pins_torch, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
-from gpudoctor.frameworks.package_spec import Wanted, quoted, torch_and_companions
+from gpudoctor.frameworks.package_spec import PackageSpec, quoted, torch_and_companions
 from gpudoctor.frameworks.torch.coverage import gfx_answer
 from gpudoctor.isa import cuda_runs
 from gpudoctor.matrix.versions import figures, minor
@@ -57,7 +57,7 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     if named is not None and named.extras and not extra:
         wanted = (replace(wanted[0], extra=named.extras.strip("[]")), *wanted[1:])
     unknown = [name for name in beside if not matching[name]]
-    every = (*wanted, *(Wanted(name, "") for name in unknown))
+    every = (*wanted, *(PackageSpec(name, "") for name in unknown))
     held = recipe.torch(image)
     if step is None and held is not None and held.asked is not None and held.asked.by and held.line == line:
         return _beside(recipe, image, held.asked, every, TorchIndex(url, build))
@@ -93,7 +93,9 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     return "\n".join(_in_commands(image, step, every, TorchIndex(url, build)))
 
 
-def _beside(recipe: Recipe, image: Image, asked: TorchRequest, wanted: tuple[Wanted, ...], index: TorchIndex) -> str:
+def _beside(
+    recipe: Recipe, image: Image, asked: TorchRequest, wanted: tuple[PackageSpec, ...], index: TorchIndex
+) -> str:
     """What to write where a package brings torch along: torch in the same command. A package that requires another
     torch has to be another release."""
     name = asked.by.partition(" ")[0]
@@ -119,7 +121,7 @@ def step_of(image: Image, line: int, name: str) -> tuple[Step, Requirement]:
     return next(found)
 
 
-def _in_commands(image: Image, step: Step, wanted: tuple[Wanted, ...], index: TorchIndex) -> Iterator[str]:
+def _in_commands(image: Image, step: Step, wanted: tuple[PackageSpec, ...], index: TorchIndex) -> Iterator[str]:
     """The command that installs torch, and the first ones that install its companions, as they should be written."""
     companions = tuple(one for one in wanted if one.name != "torch")
     others = islice((one for one in image.steps if one is not step and _installs(one, companions)), _MOST)
@@ -132,7 +134,7 @@ def _in_commands(image: Image, step: Step, wanted: tuple[Wanted, ...], index: To
         yield from _in_requirements(one.pip, next(filter(None, files)), companions, index.url)
 
 
-def _installs(step: Step, companions: tuple[Wanted, ...], in_file: bool = False) -> bool:
+def _installs(step: Step, companions: tuple[PackageSpec, ...], in_file: bool = False) -> bool:
     """Whether a command of pip or uv installs one of these, which its words or a requirements file name."""
     install = step.pip
     if install is None or install.locked or install.elsewhere or install.tool not in ("pip", "uv"):
@@ -143,7 +145,7 @@ def _installs(step: Step, companions: tuple[Wanted, ...], in_file: bool = False)
     return any(file in ("", step.command.script) for file in files)
 
 
-def _in_requirements(install: PipInstall, place: str, wanted: Iterable[Wanted], url: str) -> Iterator[str]:
+def _in_requirements(install: PipInstall, place: str, wanted: Iterable[PackageSpec], url: str) -> Iterator[str]:
     """The lines of requirements files: torch and its companions, each where it stands, and the index above them."""
     other = next((one for one in install.extra_urls if build_of_index(one)), "")
     if url and url not in install.extra_urls:

@@ -27,7 +27,7 @@ from gpudoctor.privacy import without_secrets
 from gpudoctor.step import RunStep
 
 __all__ = [
-    "Applied",
+    "ApplyResult",
     "Event",
     "Line",
     "RepairError",
@@ -72,7 +72,7 @@ Event = Saving | StepStarts | Line | StepEnded
 Say = Callable[[Event], None]
 
 
-class Applied(Struct, frozen=True):
+class ApplyResult(Struct, frozen=True):
     """How a run ended."""
 
     ok: bool
@@ -87,7 +87,7 @@ class Applied(Struct, frozen=True):
     problem: str = ""
 
 
-def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: Any, say: Say) -> Applied:
+def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: Any, say: Say) -> ApplyResult:
     """Run `steps` in order, so that all of them can be undone. The journal keeps `plan` as it is: anything that JSON
     can hold. Raises RepairError when the run cannot begin; nothing was changed then."""
     placed_steps = tuple(replace(step, cwd=_folder_of(step)) for step in steps)
@@ -132,7 +132,7 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
         return _save_and_run(run, tree, say)
 
 
-def resume(run: Run, *, say: Say) -> Applied:
+def resume(run: Run, *, say: Say) -> ApplyResult:
     """Continue a run that was cut off: put back what it changed, then begin its steps again.
 
     A step that was cut off halfway cannot be trusted to go on from there; from the recorded state it can.
@@ -180,13 +180,13 @@ def end_strays(run: Run) -> None:
 # --- the steps -------------------------------------------------------------------------------------
 
 
-def _save_and_run(run: Run, tree: Tree, say: Say) -> Applied:
+def _save_and_run(run: Run, tree: Tree, say: Say) -> ApplyResult:
     with interruptible():
         try:
             run = recording.save(run, tree, lambda done, of: say(Saving(done=done, of=of)))
         except Interrupted as by:
             drop(run)
-            return Applied(ok=False, run=None, interrupted=by.number, problem="Interrupted: nothing was changed.")
+            return ApplyResult(ok=False, run=None, interrupted=by.number, problem="Interrupted: nothing was changed.")
         except BaseException:
             drop(run)
             raise
@@ -199,7 +199,7 @@ def drop(run: Run) -> None:
     discard(run.folder)
 
 
-def _run_steps(run: Run, say: Say) -> Applied:
+def _run_steps(run: Run, say: Say) -> ApplyResult:
     done = {mark.step for mark in run.since_begin if mark.mark == "ended" and mark.rc == 0}
     for number, step in enumerate(run.steps):
         if number in done:
@@ -211,12 +211,12 @@ def _run_steps(run: Run, say: Say) -> Applied:
             except Interrupted as by:
                 return _record_interruption(run, number, by.number)
             except RepairError as error:
-                return _finish(run, Applied(ok=False, run=run, failed=number, problem=str(error)))
+                return _finish(run, ApplyResult(ok=False, run=run, failed=number, problem=str(error)))
             except BaseException:
                 _record_interruption(run, number)
                 raise
         if rc != 0:
-            return _finish(run, Applied(ok=False, run=run, failed=number, rc=rc, last_lines=last))
+            return _finish(run, ApplyResult(ok=False, run=run, failed=number, rc=rc, last_lines=last))
     return _finish(run, None)
 
 
@@ -242,15 +242,15 @@ def _run_one(run: Run, number: int, step: RunStep, say: Say) -> tuple[Run, int, 
     return run, result.rc, result.last_lines
 
 
-def _finish(run: Run, failure: Applied | None) -> Applied:
+def _finish(run: Run, failure: ApplyResult | None) -> ApplyResult:
     """Record the environment as it is now, and drop kept files that did not change."""
     return _close(recording.record_after(_reread(run)), failure)
 
 
-def _close(run: Run, failure: Applied | None) -> Applied:
+def _close(run: Run, failure: ApplyResult | None) -> ApplyResult:
     changed = recording.keep_only_changed(run) or _touched_the_system(run)
     if failure is None:
-        return Applied(ok=True, run=note(run, "done"))
+        return ApplyResult(ok=True, run=note(run, "done"))
     run = note(run, "failed", step=failure.failed if failure.failed is not None else -1)
     if not changed:
         discard(run.kept_folder)
@@ -258,11 +258,11 @@ def _close(run: Run, failure: Applied | None) -> Applied:
     return replace(failure, run=run)
 
 
-def _record_interruption(run: Run, number: int, by: int = 0) -> Applied:
+def _record_interruption(run: Run, number: int, by: int = 0) -> ApplyResult:
     """The step has ended. Everything kept stays, since the run may be continued."""
     run = recording.record_after(_reread(run))
     run = note(run, "interrupted", step=number)
-    return Applied(
+    return ApplyResult(
         ok=False,
         run=replace(run, state="cut off"),
         failed=number,

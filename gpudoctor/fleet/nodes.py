@@ -33,7 +33,7 @@ _TORCH = re.compile(r"torch(\[[\w.,-]+\])?==")
 _JOB_NUMBERS = ("RAY_JOB_ID", "SLURM_JOB_ID", "SLURM_JOBID")
 
 
-class Judged(Struct, frozen=True):
+class NodeJudgement(Struct, frozen=True):
     """What is wrong with a machine."""
 
     verdict: Verdict
@@ -66,7 +66,7 @@ class Reader:
         self.matrix = matrix
         self.facts: dict[str, ComparedFact] = {}
         """Every compared fact that some node had, by name."""
-        self._judged: dict[bytes, Judged] = {}
+        self._judged: dict[bytes, NodeJudgement] = {}
         self._torches: dict[str, Torch] = {}
         self._machines: dict[bytes, Machine] = {}
         """Those for which another torch is a fix: which one, the nodes beside them decide."""
@@ -81,7 +81,7 @@ class Reader:
             key = _key(machine)
             found = self._judge(machine, key)
         else:
-            found = Judged(document.verdict or "unknown", document.findings)
+            found = NodeJudgement(document.verdict or "unknown", document.findings)
         if document.role in _WITHOUT_GPU and not machine.gpus and machine.buses.known:
             found = _without_gpu(found)
         facts = {}
@@ -110,7 +110,7 @@ class Reader:
             machine=key if another else b"",
         )
 
-    def _judge(self, machine: Machine, key: bytes) -> Judged:
+    def _judge(self, machine: Machine, key: bytes) -> NodeJudgement:
         """Judge a machine. Two machines that differ only in what no check reads get one answer."""
         if key not in self._judged:
             self._judged[key] = judge_machine(machine, self.matrix)
@@ -144,13 +144,15 @@ def _may_install_torch(found: FoundThere) -> bool:
     return found.severity != "note" and any(_TORCH.match(word) for step in runs for word in step.argv)
 
 
-def _without_gpu(found: Judged) -> Judged:
+def _without_gpu(found: NodeJudgement) -> NodeJudgement:
     """The same for a node that should have no GPU."""
     findings = tuple(one for one in found.findings if one.slug != "no-gpu")
     if len(findings) == len(found.findings):
         return found
     severities = {one.severity for one in findings}
-    return Judged("error" if "error" in severities else "warning" if "warning" in severities else "ok", findings)
+    return NodeJudgement(
+        "error" if "error" in severities else "warning" if "warning" in severities else "ok", findings
+    )
 
 
 def coarse(machine: Machine) -> Machine:
@@ -189,7 +191,7 @@ def _coarse_device(device: NvmlDevice) -> NvmlDevice:
     return replace(device, memory_used=used, processes=int(bool(busy)), board=board)
 
 
-def judge_machine(machine: Machine, matrix: Matrix, peer_torch: Torch | None = None) -> Judged:
+def judge_machine(machine: Machine, matrix: Matrix, peer_torch: Torch | None = None) -> NodeJudgement:
     """What the checks say of a machine, with the steps of the fixes. `peer_torch` works on the nodes beside it."""
     from gpudoctor.engine import judge
     from gpudoctor.planner.plan import fixes_for
@@ -198,7 +200,7 @@ def judge_machine(machine: Machine, matrix: Matrix, peer_torch: Torch | None = N
 
     judgement = judge(machine, matrix, machine_checks(), peer_torch=peer_torch)
     situation = Situation(machine, matrix, peer_torch=peer_torch)
-    return Judged(
+    return NodeJudgement(
         judgement.verdict,
         tuple(
             FoundThere(one.id, one.slug, one.severity, one.message, fixes_for(one, situation) if one.fixes else ())

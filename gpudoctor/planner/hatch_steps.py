@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.frameworks.package_spec import Wanted
+from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.machine import TorchAsked
 from gpudoctor.planner.install_requests import PLAIN_REQUIREMENT
 from gpudoctor.planner.place import Place
@@ -14,7 +14,7 @@ _VARIABLES = "envs.default.env-vars"
 
 
 def hatch(
-    place: Place, asked: tuple[TorchAsked, ...], wanted: tuple[Wanted, ...], index: str, why: str
+    place: Place, asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str, why: str
 ) -> tuple[Step, ...]:
     """pyproject.toml asks for this torch and names its index, and hatch brings its environment up to date."""
     lines = (

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, applying, closure, normalised
 from gpudoctor.finding import ReplaceTorch
-from gpudoctor.frameworks.package_spec import Wanted
+from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.frameworks.torch.compiled_packages import built_for
 from gpudoctor.machine import Distribution, Machine, ProjectPackage, Torch, TorchAsked
 from gpudoctor.matrix.torch_builds import cuda_of
@@ -25,7 +25,7 @@ PLAIN_REQUIREMENT = r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?([<>=!~]=?=?[\w.*+!]+(,[<>
 """A requirement that stands in a file as it is written here: no spaces, no marker, no URL."""
 
 
-def would_stay(machine: Machine, item: Wanted) -> bool:
+def would_stay(machine: Machine, item: PackageSpec) -> bool:
     """Whether the installed version satisfies the requirement although another build is needed. Extras are added to
     the same build."""
     found = machine.installed(item.name)
@@ -35,7 +35,7 @@ def would_stay(machine: Machine, item: Wanted) -> bool:
     return build in ("", found.version.partition("+")[2]) and package_matches(f"=={wanted}", found.version)
 
 
-def frameworks_over(situation: Situation, wanted: tuple[Wanted, ...]) -> tuple[Wanted, ...]:
+def frameworks_over(situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[PackageSpec, ...]:
     """The installed frameworks that require any of these packages, in their versions and builds."""
     names = {item.name for item in wanted}
     found = []
@@ -48,7 +48,7 @@ def frameworks_over(situation: Situation, wanted: tuple[Wanted, ...]) -> tuple[W
             continue
         install = build.install if build and build.install else package.name
         extra = build.extra if build and build.install else ""
-        found.append(Wanted(name=install, spec=f"=={package.version}", extra=extra))
+        found.append(PackageSpec(name=install, spec=f"=={package.version}", extra=extra))
     return tuple(found)
 
 
@@ -140,7 +140,7 @@ def in_a_named_index(situation: Situation, remedy: ReplaceTorch) -> ReplaceTorch
     return remedy
 
 
-def decisive(wanted: tuple[Wanted, ...]) -> str:
+def decisive(wanted: tuple[PackageSpec, ...]) -> str:
     """The package by which the place of all of them in a project is found."""
     return "torch" if any(item.name == "torch" for item in wanted) else wanted[0].name
 

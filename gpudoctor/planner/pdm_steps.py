@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.frameworks.package_spec import Wanted
+from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.machine import TorchAsked
 from gpudoctor.planner.place import Place
 from gpudoctor.planner.project_steps import source_name
@@ -10,7 +10,7 @@ from gpudoctor.step import RunStep, Step
 
 
 def pdm(
-    place: Place, asked: tuple[TorchAsked, ...], wanted: tuple[Wanted, ...], index: str, why: str
+    place: Place, asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str, why: str
 ) -> tuple[Step, ...]:
     """pyproject.toml names the index and these versions; the lock and the environment follow."""
     group, extra = (asked[0].group, asked[0].extra) if asked else ("", "")
@@ -21,7 +21,7 @@ def pdm(
     return (*_source(place, wanted, index), add)
 
 
-def _source(place: Place, wanted: tuple[Wanted, ...], index: str) -> tuple[Step, ...]:
+def _source(place: Place, wanted: tuple[PackageSpec, ...], index: str) -> tuple[Step, ...]:
     """pdm has no command for a source of its project."""
     name = source_name(index)
     if not index or f"source.{name}" in place.project_keys:

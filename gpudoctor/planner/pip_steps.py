@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpudoctor.frameworks.package_spec import Wanted, quoted
+from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
 from gpudoctor.planner.install_requests import frameworks_over, index_of_torch, rivals, several_decide, would_stay
 from gpudoctor.planner.place import Place, is_path
@@ -26,7 +26,9 @@ NEW_VENV = ".venv-gpu"
 Argv = tuple[str, ...]
 
 
-def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
+def install(
+    place: Place, situation: Situation, wanted: tuple[PackageSpec, ...], index: str, why: str
+) -> tuple[Step, ...]:
     """Install these versions into the environment, with what they require."""
     if place.tool == "nowhere":
         options = f" --index-url {index}" if index else ""
@@ -64,7 +66,7 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
 
 
 def reinstall(
-    place: Place, situation: Situation, wanted: tuple[Wanted, ...], index: str, why: str
+    place: Place, situation: Situation, wanted: tuple[PackageSpec, ...], index: str, why: str
 ) -> tuple[Step, ...]:
     """The same versions again, over their damaged files; what they require stays."""
     machine = situation.machine
@@ -79,7 +81,7 @@ def reinstall(
     return (*pip_first(place), *links, *remove((*remains, *strays)), step)
 
 
-def _without_folder_links(place: Place, machine: Machine, wanted: Iterable[Wanted]) -> tuple[Step, ...]:
+def _without_folder_links(place: Place, machine: Machine, wanted: Iterable[PackageSpec]) -> tuple[Step, ...]:
     """Remove links that lead nowhere in place of folders: pip and uv stop at them."""
     environment = machine.environment.value
     links = environment.installers.links if environment else {}
@@ -90,7 +92,7 @@ def _without_folder_links(place: Place, machine: Machine, wanted: Iterable[Wante
     return ()
 
 
-def _without_links(place: Place, machine: Machine, wanted: Iterable[Wanted]) -> tuple[Step, ...]:
+def _without_links(place: Place, machine: Machine, wanted: Iterable[PackageSpec]) -> tuple[Step, ...]:
     """Remove links that lead nowhere. pip would write through them; uv replaces them."""
     found = (machine.installed(item.name) for item in wanted)
     if place.tool != "pip" or not any(one is not None and one.unlinked for one in found):
@@ -177,7 +179,7 @@ def remove(remains: tuple[tuple[str, str], ...]) -> tuple[Step, ...]:
     return (RunStep(argv=("rm", "-rf", *(path for path, _ in remains)), why=why, risk="replaces"),)
 
 
-def refused(place: Place, situation: Situation, wanted: Iterable[Wanted]) -> str:
+def refused(place: Place, situation: Situation, wanted: Iterable[PackageSpec]) -> str:
     """Why the installer's configuration lets no command install these; "" if it does."""
     settings = place.settings
     if settings.require_hashes:
@@ -234,10 +236,10 @@ def _constrained(place: Place, machine: Machine) -> str:
 
 def install_argvs(
     place: Place,
-    wanted: Iterable[Wanted],
+    wanted: Iterable[PackageSpec],
     index: str,
     *,
-    again: tuple[Wanted, ...] = (),
+    again: tuple[PackageSpec, ...] = (),
     machine: Machine | None = None,
 ) -> tuple[Argv, ...]:
     """Install commands. `again`: packages that must be installed although their version seems to be there. pip's
@@ -251,7 +253,7 @@ def install_argvs(
     return (over_itself(place, again, index, machine), plain) if again else (plain,)
 
 
-def over_itself(place: Place, wanted: tuple[Wanted, ...], index: str, machine: Machine | None = None) -> Argv:
+def over_itself(place: Place, wanted: tuple[PackageSpec, ...], index: str, machine: Machine | None = None) -> Argv:
     """The command that writes the files of these packages again, and nothing else. pip refuses to uninstall what has
     no RECORD, so that is written over."""
     options, names = _options(place, index), _requirements(place, wanted, index)
@@ -263,7 +265,7 @@ def over_itself(place: Place, wanted: tuple[Wanted, ...], index: str, machine: M
     return (*pip(place, "install"), *afresh, "--no-deps", *options, *names)
 
 
-def _requirements(place: Place, wanted: tuple[Wanted, ...], index: str) -> Argv:
+def _requirements(place: Place, wanted: tuple[PackageSpec, ...], index: str) -> Argv:
     """What is asked for, so that only that is installed: "==2.9.1" is met by 2.9.1+cpu of an extra index, too, and
     installers prefer it."""
     exactly = place.undecided and not index
@@ -320,11 +322,11 @@ def _bring_back(place: Place, situation: Situation, removed: tuple[Distribution,
     index = index_of_torch(situation) if any("triton" in d.name for d in removed) else ""
     if index is None or any(d.direct_url for d in removed):
         return ()
-    exact = tuple(Wanted(d.name, f"=={d.version}") for d in removed)
+    exact = tuple(PackageSpec(d.name, f"=={d.version}") for d in removed)
     return (over_itself(place, exact, index),)
 
 
-def restore(place: Place, situation: Situation, wanted: tuple[Wanted, ...]) -> tuple[Argv, ...]:
+def restore(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[Argv, ...]:
     """Commands that restore what is installed now; none if it is no longer available."""
     if place.tool not in ("pip", "uv"):
         return ()
@@ -336,9 +338,9 @@ def restore(place: Place, situation: Situation, wanted: tuple[Wanted, ...]) -> t
         lost = index is None or any(found.direct_url or found.installer == "conda" for _, found in had)
         if lost or not all(is_version(found.version) for _, found in had):
             return ()
-        back = tuple(Wanted(item.name, f"=={found.version}") for item, found in had)
+        back = tuple(PackageSpec(item.name, f"=={found.version}") for item, found in had)
         same = tuple(
-            Wanted(item.name, f"=={found.version}")
+            PackageSpec(item.name, f"=={found.version}")
             for item, found in had
             if "+" not in found.version and found.version == item.spec.removeprefix("==").partition("+")[0]
         )
@@ -378,7 +380,7 @@ def _uv(place: Place, verb: str) -> Argv:
     return ("uv", "pip", verb, "--python", place.python)
 
 
-def _in_the_users_own_site(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> Step:
+def _in_the_users_own_site(place: Place, wanted: tuple[PackageSpec, ...], index: str, why: str) -> Step:
     """Every environment of this Python sees that folder: a person decides between changing it and a venv."""
     options = f" --index-url {index}" if index else ""
     text = (
@@ -389,7 +391,7 @@ def _in_the_users_own_site(place: Place, wanted: tuple[Wanted, ...], index: str,
 
 
 def _in_a_new_venv(
-    place: Place, situation: Situation, wanted: tuple[Wanted, ...], index: str, why: str
+    place: Place, situation: Situation, wanted: tuple[PackageSpec, ...], index: str, why: str
 ) -> tuple[Step, ...]:
     """The distribution owns this Python: nothing is forced into it. The frameworks that need the packages go into the
     new environment, too."""
@@ -422,7 +424,7 @@ def _venv_module(place: Place) -> tuple[Step, ...]:
     return (RunStep(argv=("apt-get", "install", "-y", "python3-venv"), why="the venv module needs it", risk="root"),)
 
 
-def _in_the_image(place: Place, wanted: tuple[Wanted, ...], index: str) -> tuple[Step, ...]:
+def _in_the_image(place: Place, wanted: tuple[PackageSpec, ...], index: str) -> tuple[Step, ...]:
     """A package installed into a running container is lost with it."""
     if not place.container or place.container in ("lxc", "systemd-nspawn", "wsl"):
         return ()

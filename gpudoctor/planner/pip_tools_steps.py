@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.frameworks.package_spec import Wanted
+from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.machine import Machine, TorchAsked
 from gpudoctor.planner.pip_steps import Argv, directly, pip
 from gpudoctor.planner.place import Place
@@ -11,7 +11,9 @@ from gpudoctor.step import ManualStep, RunStep, Step
 _SOURCE, _COMPILED = "requirements.in", "requirements.txt"
 
 
-def pip_tools(place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
+def pip_tools(
+    place: Place, machine: Machine, wanted: tuple[PackageSpec, ...], index: str, why: str
+) -> tuple[Step, ...]:
     """requirements.in asks for these versions and names their index. What is installed beside them stays."""
     environment = machine.environment.value
     asked = environment.torch_asked if environment else ()
@@ -43,7 +45,7 @@ def _commands(place: Place, machine: Machine, index: str) -> tuple[Argv, Argv]:
     return made if place.has("pip-compile") else (), install
 
 
-def _edits(asked: tuple[TorchAsked, ...], wanted: tuple[Wanted, ...], index: str) -> list[str]:
+def _edits(asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str) -> list[str]:
     """Expressions of sed: the version of each line that names one of these packages; remarks and markers stay."""
     edits = [
         rf"s/^{item.name}\(\[[^]]*\]\)\? *\([<>=!~][^#;]*[^#; ]\)\?\( *[#;].*\)\?$/{item.text}\3/I" for item in wanted

@@ -24,7 +24,7 @@ State = Literal["will run", "shown only"]
 _VERBS = ("install", "uninstall", "add", "remove")
 
 
-class Allowed(Struct, frozen=True):
+class Permissions(Struct, frozen=True):
     """What may run here. If nothing may, `why_not` says why in a sentence."""
 
     packages: bool = False
@@ -51,7 +51,7 @@ class PlannedStep(Struct, frozen=True):
 
 
 def planned_steps(
-    tasks: Iterable[Task], here: Place, situation: Situation, allowed: Allowed
+    tasks: Iterable[Task], here: Place, situation: Situation, allowed: Permissions
 ) -> tuple[PlannedStep, ...]:
     """The steps of these tasks, each with its state. A step that does not run here stops the later ones of its fix;
     one that an error needs stops the plan."""
@@ -135,7 +135,7 @@ def _replaces(step: Step, machine: Machine) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{had.name} {had.version}" for had in found if had))
 
 
-def _why_not(step: Step, here: Place, allowed: Allowed) -> str:
+def _why_not(step: Step, here: Place, allowed: Permissions) -> str:
     """Why a step does not run here; "" if it does."""
     if isinstance(step, ManualStep):
         return "by hand"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpudoctor.frameworks.package_spec import Wanted, quoted
+from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Machine, ProjectPackage, TorchAsked
 from gpudoctor.plain_text import without_controls
 from gpudoctor.planner.install_requests import (
@@ -28,11 +28,11 @@ _OTHER_INDEXES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDE
 """With another index `uv add` does not record the index of each package. Empty values unset these for that step."""
 
 
-def beside_torch(matrix: Matrix, remedy: ReplaceTorch) -> tuple[Wanted, ...]:
+def beside_torch(matrix: Matrix, remedy: ReplaceTorch) -> tuple[PackageSpec, ...]:
     """What a project must name beside a ROCm torch: its triton. Only that index has it, and an explicit index serves
     only direct requirements."""
     name = rocm_triton(remedy, matrix) if remedy.index_url and not remedy.extra else ""
-    return (Wanted(name, ""),) if name else ()
+    return (PackageSpec(name, ""),) if name else ()
 
 
 def serves_only_these(matrix: Matrix, remedy: ReplaceTorch) -> bool:
@@ -41,7 +41,7 @@ def serves_only_these(matrix: Matrix, remedy: ReplaceTorch) -> bool:
 
 
 def uv_project(
-    place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: str, why: str, *, explicit: bool = True
+    place: Place, machine: Machine, wanted: tuple[PackageSpec, ...], index: str, why: str, *, explicit: bool = True
 ) -> tuple[Step, ...]:
     """pyproject.toml asks for these versions and names their index; then the lock and the environment follow.
 
@@ -107,7 +107,7 @@ def _explicit(place: Place, source: str, wanted: bool) -> tuple[Step, ...]:
 
 
 def project_lines(
-    wanted: tuple[Wanted, ...], index: str, *, explicit: bool
+    wanted: tuple[PackageSpec, ...], index: str, *, explicit: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(argument list of uv add, lines of pyproject.toml) for an unknown project."""
     source = source_name(index)
@@ -115,20 +115,20 @@ def project_lines(
     return add, tuple(_table_lines(source, index, wanted, explicit)) if index else ()
 
 
-def _index_table(source: str, index: str, wanted: tuple[Wanted, ...], explicit: bool) -> tuple[Step, ...]:
+def _index_table(source: str, index: str, wanted: tuple[PackageSpec, ...], explicit: bool) -> tuple[Step, ...]:
     if not index:
         return ()
     lines = "\n".join(_table_lines(source, index, wanted, explicit))
     return (ManualStep(text=f"Make pyproject.toml say:\n{lines}", why="the index is for these packages only"),)
 
 
-def _table_lines(source: str, index: str, wanted: tuple[Wanted, ...], explicit: bool) -> list[str]:
+def _table_lines(source: str, index: str, wanted: tuple[PackageSpec, ...], explicit: bool) -> list[str]:
     lines = ["[tool.uv.sources]", *(f'{item.name} = {{ index = "{source}" }}' for item in wanted)]
     lines += ["[[tool.uv.index]]", f'name = "{source}"', f'url = "{index}"']
     return [*lines, "explicit = true"] if explicit else lines
 
 
-def poetry(place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
+def poetry(place: Place, machine: Machine, wanted: tuple[PackageSpec, ...], index: str, why: str) -> tuple[Step, ...]:
     """The index as a source for these packages only; poetry rewrites pyproject.toml and its lock."""
     asked = places_that_ask(machine, decisive(wanted))
     group = ("--group", asked[0].group) if len(asked) == 1 and asked[0].group else ()
@@ -170,7 +170,7 @@ _REMOVED_FROM = {
 }
 
 
-def by_a_person(machine: Machine, wanted: tuple[Wanted, ...], index: str, why: str) -> ManualStep:
+def by_a_person(machine: Machine, wanted: tuple[PackageSpec, ...], index: str, why: str) -> ManualStep:
     """Where several places of a project name a package, or its tool would keep what stands there."""
     name, source = decisive(wanted), f", from {index}" if index else ""
     where = ", ".join(_told(line) for line in places_that_ask(machine, name))
@@ -179,13 +179,13 @@ def by_a_person(machine: Machine, wanted: tuple[Wanted, ...], index: str, why: s
     return ManualStep(text=f"{text}; then lock and install it again.", why=why, risk="replaces")
 
 
-def pixi(wanted: tuple[Wanted, ...], index: str, why: str) -> ManualStep:
+def pixi(wanted: tuple[PackageSpec, ...], index: str, why: str) -> ManualStep:
     """The lines of pixi's manifest."""
     lines = "\n".join(pixi_lines(wanted, index))
     return ManualStep(text=f"In the project's manifest, then pixi install:\n{lines}", why=why, risk="replaces")
 
 
-def pixi_lines(wanted: tuple[Wanted, ...], index: str) -> tuple[str, ...]:
+def pixi_lines(wanted: tuple[PackageSpec, ...], index: str) -> tuple[str, ...]:
     """The lines that pixi.toml needs."""
     shared = bool(index) and any(item.extra for item in wanted)
     where = f', index = "{index}"' if index and not shared else ""
@@ -194,12 +194,12 @@ def pixi_lines(wanted: tuple[Wanted, ...], index: str) -> tuple[str, ...]:
     return (*head, "[pypi-dependencies]", *lines)
 
 
-def _pixi_extras(item: Wanted) -> str:
+def _pixi_extras(item: PackageSpec) -> str:
     return ", extras = [" + ", ".join(f'"{extra}"' for extra in item.extra.split(",")) + "]" if item.extra else ""
 
 
 def files_that_bring_it_back(
-    place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: str
+    place: Place, machine: Machine, wanted: tuple[PackageSpec, ...], index: str
 ) -> tuple[Step, ...]:
     """Requirements files beside the environment that pin another torch: they are a person's own, so only reported."""
     environment = machine.environment.value

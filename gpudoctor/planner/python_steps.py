@@ -16,7 +16,7 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
-from gpudoctor.frameworks.package_spec import Wanted, torch_and_companions
+from gpudoctor.frameworks.package_spec import PackageSpec, torch_and_companions
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.planner import conda_steps, hatch_steps, pdm_steps, pip_steps, pip_tools_steps, project_steps
 from gpudoctor.planner.install_requests import (
@@ -67,7 +67,7 @@ def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
 def replace_packages(place: Place, situation: Situation, remedies: Sequence[ReplacePackage]) -> tuple[Step, ...]:
     """Other versions of packages from one index, in one command. Those that no project names itself are installed
     into its environment alone."""
-    wanted = tuple(Wanted(name=remedy.name, spec=_spec(remedy), extra=remedy.extra) for remedy in remedies)
+    wanted = tuple(PackageSpec(name=remedy.name, spec=_spec(remedy), extra=remedy.extra) for remedy in remedies)
     index, why = remedies[0].index_url, _reasons(remedies)
     for item in wanted:
         if item.extra and not re.fullmatch(_EXTRA, item.extra):
@@ -96,7 +96,7 @@ def reinstall_packages(place: Place, situation: Situation, remedies: Sequence[Re
         if not (is_name(remedy.name) and is_version(remedy.version) and _is_index(index)):
             return (_by_hand_only(remedy.name),)
     of_conda = [remedy for remedy in remedies if _is_of_condas(place, situation, remedy.name)]
-    again = tuple(Wanted(name=one.name, spec=f"=={one.version}") for one in remedies if one not in of_conda)
+    again = tuple(PackageSpec(name=one.name, spec=f"=={one.version}") for one in remedies if one not in of_conda)
     conda = (conda_steps.reinstall(place, one.name, one.version, one.why) for one in of_conda)
     steps = tuple(step for one in conda for step in _if_possible(place, one))
     if not again:
@@ -131,7 +131,7 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
         return _if_possible(place, conda_steps.remove(place, remedy.name, remedy.why))
     if remains := pip_steps.without_record(place, situation.machine, (remedy.name,)):
         return tuple(step for one in pip_steps.remove(remains) for step in _if_possible(place, one))
-    undo = pip_steps.restore(place, situation, (Wanted(name=remedy.name, spec=""),))
+    undo = pip_steps.restore(place, situation, (PackageSpec(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
     if why_not := pip_steps.refused(place, situation, ()):  # what takes its place could not be installed
         return (ManualStep(text=f"{why_not}. Then:\n{shlex.join(argv)}", why=remedy.why, risk="replaces"),)
@@ -202,7 +202,7 @@ def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
 
 
 def _install(
-    place: Place, situation: Situation, wanted: tuple[Wanted, ...], index: str, why: str
+    place: Place, situation: Situation, wanted: tuple[PackageSpec, ...], index: str, why: str
 ) -> tuple[Step, ...]:
     if place.tool in ("pip", "uv", "managed", "nowhere"):
         return pip_steps.install(place, situation, wanted, index, why)

@@ -25,7 +25,7 @@ from gpudoctor.planner.foresight import Foresight, Judge
 from gpudoctor.planner.install_requests import compiled_for_another, pinning_another
 from gpudoctor.planner.place import Place, is_variable, place
 from gpudoctor.planner.plan import steps_for_all
-from gpudoctor.planner.planned_steps import Allowed, PlannedStep, is_reboot, planned_steps
+from gpudoctor.planner.planned_steps import Permissions, PlannedStep, is_reboot, planned_steps
 from gpudoctor.planner.search import Plan, Search, installs_a_driver
 from gpudoctor.planner.tasks import tasks_of
 from gpudoctor.step import EnvStep, ManualStep, RunStep
@@ -79,7 +79,7 @@ class NoSuchFixError(ValueError):
 def repair(
     findings: Sequence[Finding],
     situation: Situation,
-    allowed: Allowed,
+    allowed: Permissions,
     judge: Judge,
     *,
     only: Iterable[str] = (),
@@ -244,7 +244,7 @@ def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> t
     return tuple(found.values())
 
 
-def _after(plan: Repair, allowed: Allowed, here: Place) -> Iterable[str]:
+def _after(plan: Repair, allowed: Permissions, here: Place) -> Iterable[str]:
     """What comes after the plan, in sentences."""
     helpless = [f"No fix is known for {', '.join(plan.helpless)}."] if plan.helpless else []
     if not plan.steps:
@@ -269,10 +269,10 @@ def _open(unanswered: tuple[str, ...]) -> Iterable[str]:
         yield f"An important check could not be completed: {'; '.join(unanswered)}."
 
 
-def _by_a_person(shown: Sequence[PlannedStep], allowed: Allowed, here: Place) -> Iterable[str]:
+def _by_a_person(shown: Sequence[PlannedStep], allowed: Permissions, here: Place) -> Iterable[str]:
     risks = {planned.step.risk for planned in shown}
     as_root = any(isinstance(planned.step, RunStep) and planned.step.risk == "root" for planned in shown)
-    if as_root and allowed.system_why_not == Allowed().system_why_not and not allowed.system:
+    if as_root and allowed.system_why_not == Permissions().system_why_not and not allowed.system:
         yield "Run the steps for root with `sudo gpudoctor fix --system`, or run them yourself."
     if "reboot" in risks:
         yield "After the reboot run `gpudoctor check`, which plans the remaining steps."

@@ -40,10 +40,10 @@ def write_outcome(passed: Passage, given: Given, code: int) -> None:
 
 def _refuse(report: Report, given: Given, code: int) -> None:
     if given.get("verbose"):
-        from gpudoctor.render.style import Look
+        from gpudoctor.render.style import ReportStyle
         from gpudoctor.render.text import print_report
 
-        print_report(report, sys.stderr, Look(verbose=True, color=True))
+        print_report(report, sys.stderr, ReportStyle(verbose=True, color=True))
     from gpudoctor.command_line.options import MATRIX, PYTHON, REQUIRE
     from gpudoctor.command_line.reading import words
     from gpudoctor.render.refusal import print_refusal

@@ -20,7 +20,7 @@ from gpudoctor.probes.gpu_libraries import is_own_copy
 from gpudoctor.probes.record import listed_files, read_record
 
 if TYPE_CHECKING:
-    from gpudoctor.probes.library_search import Asker, Recorded
+    from gpudoctor.probes.library_search import Asker, RecordedLibrary
 
 _NO_EXTENSIONS = ("nvidia-", "rocm-sdk-", "amd-torch-device-", "triton", "pytorch-triton")
 """Distributions of CUDA, ROCm and Triton: others need them."""
@@ -114,14 +114,14 @@ def _read_package(host: Host, package: _Package) -> Iterator[tuple[Extension, As
         yield extension, None
 
 
-def _shipped(packages: list[_Package]) -> dict[str, list[Recorded]]:
+def _shipped(packages: list[_Package]) -> dict[str, list[RecordedLibrary]]:
     """The libraries of all packages, by name."""
-    from gpudoctor.probes.library_search import Recorded
+    from gpudoctor.probes.library_search import RecordedLibrary
 
-    found: dict[str, list[Recorded]] = {}
+    found: dict[str, list[RecordedLibrary]] = {}
     for package in packages:
         for name, size in package.libraries.items():
-            recorded = Recorded(package.path(name), size, package.distribution.name)
+            recorded = RecordedLibrary(package.path(name), size, package.distribution.name)
             found.setdefault(posixpath.basename(name), []).append(recorded)
     return found
 

@@ -66,7 +66,7 @@ def _files(
     environ: Mapping[str, str],
     prefix: str,
 ) -> FrameworkFiles:
-    from gpudoctor.probes.opened_libraries import Opened, opened_libraries
+    from gpudoctor.probes.opened_libraries import OpenedLibraries, opened_libraries
     from gpudoctor.probes.rocm_wheels import rocblas_of_wheels
 
     site = posixpath.dirname(there.path)
@@ -80,7 +80,7 @@ def _files(
         builds = [build for build in builds if build.package == owner and for_gpu is not False]
     looked = [(build, opened_libraries(host, build, site, environ, prefix, by_name.values())) for build in builds]
     looked.sort(key=lambda one: bool(one[1].not_found.value))  # of two, the one that has its libraries
-    build, opened = looked[0] if looked else (None, Opened(unknown("a CPU build")))
+    build, opened = looked[0] if looked else (None, OpenedLibraries(unknown("a CPU build")))
     return FrameworkFiles(
         name=row.framework,
         version=there.version,

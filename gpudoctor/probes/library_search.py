@@ -42,7 +42,7 @@ class Asker(NamedTuple):
     of_torch: bool
 
 
-class Recorded(NamedTuple):
+class RecordedLibrary(NamedTuple):
     """A library that the RECORD of a distribution lists."""
 
     path: str
@@ -55,7 +55,7 @@ def missing_libraries(
     environment: PythonEnvironment,
     variables: Mapping[str, str],
     askers: Iterable[Asker],
-    shipped: Mapping[str, list[Recorded]],
+    shipped: Mapping[str, list[RecordedLibrary]],
     with_pathfinder: Collection[str] = (),
 ) -> dict[str, tuple[MissingLibrary, ...]]:
     """What each asker lacks, by its path; nothing, if not every place could be looked into. `shipped` are the
@@ -81,7 +81,7 @@ class _Search:
         self,
         host: Host,
         environment: PythonEnvironment,
-        shipped: Mapping[str, list[Recorded]],
+        shipped: Mapping[str, list[RecordedLibrary]],
         with_pathfinder: Collection[str],
     ) -> None:
         self._host = host

@@ -26,7 +26,7 @@ _VERSIONED = "libnvJitLink"
 """Its symbols carry the release of CUDA that they came with: others need a certain one of it."""
 
 
-class Opened(Struct, frozen=True):
+class OpenedLibraries(Struct, frozen=True):
     """What was found of the libraries that a build opens."""
 
     not_found: Fact[tuple[str, ...]]
@@ -42,10 +42,10 @@ def opened_libraries(
     environ: Mapping[str, str],
     prefix: str,
     distributions: Iterable[Distribution] = (),
-) -> Opened:
+) -> OpenedLibraries:
     """Look for them where the framework does."""
     if not build.opens:
-        return Opened(unknown("it opens none itself"))
+        return OpenedLibraries(unknown("it opens none itself"))
     wheels = {folder: frozenset(host.names(folder).value or ()) for folder in _wheels(host, site)}
     # A torch for GPUs, where there is one, loads the same libraries from the wheels.
     by_loader = build.looks == "loader" and not host.exists(posixpath.join(site, "torch/lib/libtorch_cuda.so"))
@@ -61,9 +61,9 @@ def opened_libraries(
     if lacking and path is not None:
         lacking = tuple(name for name in lacking if path.first(name) is None)
         if lacking and path.complete.value is not True:
-            return Opened(unknown(path.complete.why or "the loader's path could not be read", site))
+            return OpenedLibraries(unknown(path.complete.why or "the loader's path could not be read", site))
     beside = (posixpath.dirname(found) for name in lacking if (found := _first(wheels, name)))
-    return Opened(
+    return OpenedLibraries(
         not_found=known((*lacking, *broken), site),
         beside=tuple(dict.fromkeys(beside)),
         misfits=tuple(_misfits(host, there, own)),

@@ -7,7 +7,7 @@ separately what another driver would allow.
 from __future__ import annotations
 
 from gpudoctor.finding import AnyRemedy, Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
-from gpudoctor.frameworks.torch.builds import Choice, Rejected, candidates, gpus_to_serve
+from gpudoctor.frameworks.torch.builds import Choice, RejectedCandidate, candidates, gpus_to_serve
 from gpudoctor.frameworks.torch.c_library import c_library
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
@@ -330,7 +330,7 @@ class _Choosing:
 
     # --- facts behind the choice ------------------------------------------------------------------------
 
-    def _candidates(self, gpus: tuple[Gpu, ...]) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
+    def _candidates(self, gpus: tuple[Gpu, ...]) -> tuple[tuple[Choice, ...], tuple[RejectedCandidate, ...]]:
         return candidates(self.situation, gpus, driver=self.driver)
 
     def _certain(self) -> bool:

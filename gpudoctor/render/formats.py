@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gpudoctor.render.style import PLAIN, Look
+from gpudoctor.render.style import PLAIN, ReportStyle
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check
@@ -23,7 +23,7 @@ def write_report(
     report: Report,
     style: str,
     out: TextIO,
-    look: Look = PLAIN,
+    look: ReportStyle = PLAIN,
     checks: Sequence[Check[Any]] = (),
 ) -> None:
     """Write a report to `out` in one of FORMATS. `checks` are those that ran."""
@@ -49,7 +49,7 @@ def write_report(
 def report_text(
     report: Report,
     style: str,
-    look: Look = PLAIN,
+    look: ReportStyle = PLAIN,
     checks: Sequence[Check[Any]] = (),
 ) -> str:
     """A report in one of FORMATS, as a text."""

@@ -14,7 +14,7 @@ from gpudoctor.step import RunStep, Step
 
 if TYPE_CHECKING:
     from gpudoctor.finding import Finding, Risk
-    from gpudoctor.fix.apply import Applied
+    from gpudoctor.fix.apply import ApplyResult
     from gpudoctor.planner.planned_steps import PlannedStep
     from gpudoctor.planner.proof import Proof
     from gpudoctor.planner.repair import Repair
@@ -159,7 +159,7 @@ def step_line(number: int, of: int, argv: Sequence[str]) -> str:
     return printable(f"[{number + 1}/{of}] {command_line(tuple(argv))}")
 
 
-def outcome_data(applied: Applied, proof: Proof | None, exit_code: int) -> dict[str, Any]:
+def outcome_data(applied: ApplyResult, proof: Proof | None, exit_code: int) -> dict[str, Any]:
     """How a run went, and what the second look at the machine found (ids); null where there was none."""
     import msgspec
 
@@ -195,7 +195,7 @@ def _ids(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def print_outcome(
-    applied: Applied,
+    applied: ApplyResult,
     proof: Proof | None,
     out: TextIO,
     *,
@@ -208,7 +208,9 @@ def print_outcome(
     print_lines(_outcome(applied, proof, place, same), out, color=color, exact_commands=True)
 
 
-def _outcome(applied: Applied, proof: Proof | None, place: tuple[str, ...], same: tuple[str, ...]) -> Iterator[Line]:
+def _outcome(
+    applied: ApplyResult, proof: Proof | None, place: tuple[str, ...], same: tuple[str, ...]
+) -> Iterator[Line]:
     if not applied.ok:
         yield from _failure(applied)
     if proof is not None:
@@ -222,7 +224,7 @@ def _outcome(applied: Applied, proof: Proof | None, place: tuple[str, ...], same
     yield [("Next: ", "bold"), (command_line(command), "command")]
 
 
-def _failure(applied: Applied) -> Iterator[Line]:
+def _failure(applied: ApplyResult) -> Iterator[Line]:
     if applied.failed is None:
         yield [("✗ not run  ", "bold red"), (applied.problem, "")]
         return

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Gpu
     from gpudoctor.render.documents import LibrariesWithoutCode, ScannedFor, ScannedLibrary
     from gpudoctor.scan.library import Library
-    from gpudoctor.scan.target import Scanned
+    from gpudoctor.scan.target import ScanResult
     from gpudoctor.scan.verdicts import Verdict
 
 _FEW = 0.5
@@ -23,7 +23,7 @@ _MARKS = {"missing": "✗", "unknown": "?", "beside": "·"}
 _MOST_NAMED = 6
 
 
-def scan_data(scanned: Iterable[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> dict[str, Any]:
+def scan_data(scanned: Iterable[ScanResult], judged: list[tuple[Gpu, list[Verdict]]]) -> dict[str, Any]:
     """The JSON document."""
     import msgspec
 
@@ -74,7 +74,7 @@ def _without_code(verdict: Verdict) -> LibrariesWithoutCode:
 
 
 def scan_text(
-    scanned: list[Scanned],
+    scanned: list[ScanResult],
     judged: list[tuple[Gpu, list[Verdict]]],
     again: tuple[str, ...] = (),
     framework_of: Callable[[str], str | None] = lambda owner: None,
@@ -90,7 +90,7 @@ def scan_text(
     return printable("\n".join([*lines, *_next(scanned, judged, again, framework_of), ""]))
 
 
-def _headline(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> str:
+def _headline(scanned: list[ScanResult], judged: list[tuple[Gpu, list[Verdict]]]) -> str:
     libraries = sum(len(found.libraries) for found in scanned)
     if not libraries:
         return "No library with GPU code found."
@@ -106,7 +106,7 @@ def _headline(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -
 
 
 def _next(
-    scanned: list[Scanned],
+    scanned: list[ScanResult],
     judged: list[tuple[Gpu, list[Verdict]]],
     again: tuple[str, ...],
     framework_of: Callable[[str], str | None],

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import GpuRates
 
 
-class Look(Struct, frozen=True):
+class ReportStyle(Struct, frozen=True):
     """How a report is to be given. All but `private` is for people: text and pages."""
 
     private: bool = False
@@ -36,4 +36,4 @@ class Look(Struct, frozen=True):
     """The best torch build and the command that installs it, where there is none."""
 
 
-PLAIN = Look()
+PLAIN = ReportStyle()

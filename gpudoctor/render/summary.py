@@ -12,7 +12,7 @@ from gpudoctor.step import ManualStep
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, SmokeKernel
     from gpudoctor.render.lines import Line
-    from gpudoctor.render.style import Look
+    from gpudoctor.render.style import ReportStyle
     from gpudoctor.report import Report, ReportedFinding, ReportedQuestion
 
 _AREAS = {
@@ -36,7 +36,7 @@ _SEEN = "GPD442"
 _DEEPER = {"quick": "standard", "standard": "full"}
 
 
-def headline(report: Report, look: Look) -> Line:
+def headline(report: Report, look: ReportStyle) -> Line:
     """ "1 problem, 1 warning", "No problem found ...", "Could not check ...": what a person reads first."""
     errors, warnings = _count(report, "error"), _count(report, "warning")
     unanswered = [question for question in report.not_judged if question.matters]
@@ -61,7 +61,7 @@ def could_not_check(question: ReportedQuestion) -> str:
     return f"Could not check {_AREAS.get(question.id[3:4], 'everything')}: {why}"
 
 
-def _without_problems(report: Report, look: Look) -> Line:
+def _without_problems(report: Report, look: ReportStyle) -> Line:
     """The headline without problems. It is green only where a GPU and a framework could be used, and claims no more
     than was done."""
     if look.about == "image":
@@ -133,7 +133,7 @@ def _driver_started(report: Report) -> bool:
     return not _is_described(report) and any(answer.known for answer in answers)
 
 
-def next_lines(report: Report, look: Look) -> Iterator[Line]:
+def next_lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     """What to do next and why, and, last, the command to type."""
     why, argv = _next(report, look)
     of_another = report.subject.kind in ("root", "snapshot", "text") and argv[:2] != ("gpudoctor", "explain")
@@ -143,7 +143,7 @@ def next_lines(report: Report, look: Look) -> Iterator[Line]:
     yield [("Next, on that machine: " if elsewhere else "Next: ", "bold"), (command_line(argv), "command")]
 
 
-def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
+def _next(report: Report, look: ReportStyle) -> tuple[str, tuple[str, ...]]:
     """A sentence, and the command that it recommends."""
     first = next((finding for finding in report.findings if finding.severity != "note"), None)
     kind, again = report.subject.kind, look.again
@@ -204,7 +204,7 @@ def _is_described(report: Report) -> bool:
     return any(gpu.source == "description" for gpu in report.machine.gpus)
 
 
-def _after_problem(first: ReportedFinding, report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
+def _after_problem(first: ReportedFinding, report: Report, look: ReportStyle) -> tuple[str, tuple[str, ...]]:
     explain, kind = f"`gpudoctor explain {first.id}` tells more.", report.subject.kind
     if not first.fixes or kind == "whatif" or (kind == "text" and not _runs_something(report)):
         return "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)

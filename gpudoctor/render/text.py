@@ -12,7 +12,7 @@ from gpudoctor.render.steps import fix_lines
 from gpudoctor.render.summary import could_not_check, headline, next_lines
 
 if TYPE_CHECKING:
-    from gpudoctor.render.style import Look
+    from gpudoctor.render.style import ReportStyle
     from gpudoctor.report import Report, ReportedFinding
 
 _MARKS = {
@@ -22,7 +22,7 @@ _MARKS = {
 }
 
 
-def print_report(report: Report, out: TextIO, look: Look) -> None:
+def print_report(report: Report, out: TextIO, look: ReportStyle) -> None:
     """Print a report to `out`: with colour if it is a terminal and `look` wants that."""
     here = report.subject.kind == "machine"
     lines = _first_problem(report) if look.quiet else _lines(report, look)
@@ -35,7 +35,7 @@ def _first_problem(report: Report) -> Iterator[Line]:
             yield from _problem(finding, report, verbose=False, first=True)
 
 
-def _lines(report: Report, look: Look) -> Iterator[Line]:
+def _lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     label = report.subject.label if report.subject.kind != "machine" else "this machine"
     yield headline(report, look)
     yield [(f"gpudoctor {report.gpudoctor} · {label} · level {report.machine.level}", "dim")]
@@ -89,7 +89,7 @@ def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: 
         yield [("    see     ", "dim"), (", ".join(finding.refs), "dim")]
 
 
-def _unanswered(report: Report, look: Look) -> Iterator[Line]:
+def _unanswered(report: Report, look: ReportStyle) -> Iterator[Line]:
     questions = [question for question in report.not_judged if look.verbose or question.matters]
     if report.verdict == "unknown" and not look.verbose:
         del questions[:1]  # the first line has it

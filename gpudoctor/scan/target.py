@@ -20,7 +20,7 @@ _NOT_CODE = ("not an ELF file", "an empty file")
 _WHEEL_NAME = r"(?P<name>[^-]+)-(?P<version>[^-]+)(?:-\d[^-]*)?-[^-]+-[^-]+-[^-]+\.whl$"
 
 
-class Scanned(Struct, frozen=True):
+class ScanResult(Struct, frozen=True):
     """One named thing, and the libraries in it."""
 
     label: str
@@ -28,7 +28,7 @@ class Scanned(Struct, frozen=True):
     libraries: tuple[Library, ...]
 
 
-def scan(given: Sequence[str], host: Host, python: str | None, progress: Progress | None = None) -> list[Scanned]:
+def scan(given: Sequence[str], host: Host, python: str | None, progress: Progress | None = None) -> list[ScanResult]:
     """Scan everything that was named, or else the environment of `python` or the active one. Raises InputError for
     anything that cannot be scanned."""
     if not given:
@@ -39,7 +39,7 @@ def scan(given: Sequence[str], host: Host, python: str | None, progress: Progres
     return [_with_wheel_names(scanned) for scanned in found]
 
 
-def _with_wheel_names(scanned: Scanned) -> Scanned:
+def _with_wheel_names(scanned: ScanResult) -> ScanResult:
     """With several wheels, each library's path starts with its wheel's."""
     if scanned.kind != "wheel":
         return scanned
@@ -47,7 +47,7 @@ def _with_wheel_names(scanned: Scanned) -> Scanned:
     return replace(scanned, libraries=own)
 
 
-def _scan_one(text: str, host: Host, python: str | None, progress: Progress | None) -> Scanned:
+def _scan_one(text: str, host: Host, python: str | None, progress: Progress | None) -> ScanResult:
     if not text or "\0" in text:
         raise InputError("name a library, a wheel, a folder or an installed distribution")
     path = os.path.abspath(os.path.expanduser(text))
@@ -66,9 +66,9 @@ def _scan_one(text: str, host: Host, python: str | None, progress: Progress | No
         if distribution is not None:
             owner = environment.title(distribution)
             read = libraries(Files(environment.files_of(distribution)), progress)
-            return Scanned(owner, "distribution", tuple(replace(library, owner=owner) for library in read))
+            return ScanResult(owner, "distribution", tuple(replace(library, owner=owner) for library in read))
     if os.path.isdir(path):
-        return Scanned(text, "folder", tuple(libraries(Files(below(path)), progress)))
+        return ScanResult(text, "folder", tuple(libraries(Files(below(path)), progress)))
     if os.path.lexists(path):
         raise InputError(f"{text}: neither a file nor a folder")
     what = "no such file or folder" if "/" in text else "no such file or folder, and no installed distribution"
@@ -86,7 +86,7 @@ def _is_name(text: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", text) is not None
 
 
-def _scan_file(text: str, path: str, progress: Progress | None) -> Scanned:
+def _scan_file(text: str, path: str, progress: Progress | None) -> ScanResult:
     with open_file(text, path) as descriptor:
         if is_zip(descriptor):
             try:
@@ -96,11 +96,11 @@ def _scan_file(text: str, path: str, progress: Progress | None) -> Scanned:
             named = re.match(_WHEEL_NAME, os.path.basename(path))
             owner = f"{named['name'].replace('_', '-')} {named['version']}" if named else os.path.basename(path)
             read = tuple(replace(library, owner=owner) for library in libraries(wheel, progress))
-            return Scanned(text, "wheel", read)
+            return ScanResult(text, "wheel", read)
     code = Files().code(path)
     if code is None or code.reason in _NOT_CODE:
         raise InputError(f"{text}: {code.reason if code else 'text'}; name a library, a wheel or a folder")
-    return Scanned(text, "library", (Library(path=text, code=code),))
+    return ScanResult(text, "library", (Library(path=text, code=code),))
 
 
 class open_file:  # noqa: N801 - a context manager
@@ -119,7 +119,7 @@ class open_file:  # noqa: N801 - a context manager
         os.close(self._descriptor)
 
 
-def _scan_environment(found: environment.Environment, label: str, progress: Progress | None) -> Scanned:
+def _scan_environment(found: environment.Environment, label: str, progress: Progress | None) -> ScanResult:
     paths = (path for folder in found.folders for path in below(folder))
     read = libraries(Files(dict.fromkeys(paths)), progress)
-    return Scanned(label, "environment", tuple(environment.with_owners(read, found.distributions)))
+    return ScanResult(label, "environment", tuple(environment.with_owners(read, found.distributions)))

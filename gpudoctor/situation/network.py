@@ -97,7 +97,7 @@ def uses_own_transport(situation: Situation) -> bool:
     return not any(device.is_efa for device in machine.network.rdma.value or ())
 
 
-class Selected(Struct, frozen=True):
+class SelectedPort(Struct, frozen=True):
     """A port with its device."""
 
     device: RdmaDevice
@@ -108,24 +108,24 @@ class Selected(Struct, frozen=True):
         return f"{self.device.name}:{self.port.number}" if len(self.device.ports) > 1 else self.device.name
 
 
-def all_ports(machine: Machine) -> tuple[Selected, ...]:
+def all_ports(machine: Machine) -> tuple[SelectedPort, ...]:
     """Every port of the RDMA devices that programs can open here."""
     devices = (device for device in machine.network.rdma.value or () if device.node is not False)
-    return tuple(Selected(device, port) for device in devices for port in device.ports)
+    return tuple(SelectedPort(device, port) for device in devices for port in device.ports)
 
 
-def selected_ports(machine: Machine) -> tuple[Selected, ...]:
+def selected_ports(machine: Machine) -> tuple[SelectedPort, ...]:
     """The ports that NCCL_IB_HCA leaves, active or not."""
     hcas = read_filter(value_of(machine, "NCCL_IB_HCA"))
     return tuple(one for one in all_ports(machine) if hcas.selects(one.device.name, one.port.number))
 
 
-def working(ports: Iterable[Selected]) -> tuple[Selected, ...]:
+def working(ports: Iterable[SelectedPort]) -> tuple[SelectedPort, ...]:
     """Those that NCCL's own transport could use now."""
     return tuple(one for one in ports if one.port.active and one.port.link_layer in NCCL_LINKS)
 
 
-def active_ports(machine: Machine) -> tuple[Selected, ...]:
+def active_ports(machine: Machine) -> tuple[SelectedPort, ...]:
     """The ports that NCCL should use: all active ones where NCCL_IB_HCA is mistaken and leaves none."""
     mistaken = not read_filter(value_of(machine, "NCCL_IB_HCA")).excludes
     return working(selected_ports(machine)) or (working(all_ports(machine)) if mistaken else ())

@@ -24,14 +24,14 @@ from gpudoctor.smoke.trial import not_started, try_import
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.kernels.kernel import Kernel
 
-__all__ = ["Limits", "Performed", "Progress", "Request", "Starting", "ignore", "perform"]
+__all__ = ["Limits", "Progress", "Request", "SessionResult", "Starting", "ignore", "perform"]
 
 _LIMITS = Limits()
 _OF_THE_INTERPRETER = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENOEXEC)
 """Errors of execve(2) that tell of the file, not of the system's state."""
 
 
-class Performed(Struct, frozen=True):
+class SessionResult(Struct, frozen=True):
     """The result of the import and, if a level was asked for, of the kernels."""
 
     trial: Fact[ImportTrial]
@@ -52,7 +52,7 @@ def perform(
     *,
     kernels: Path = KERNELS,
     limits: Limits = _LIMITS,
-) -> Performed:
+) -> SessionResult:
     """Import torch in the environment's interpreter and run what is asked for; nothing is left behind.
 
     Raises InputError for an unknown kernel or device. A signal that comes meanwhile (Ctrl-C, SIGTERM) takes effect
@@ -64,7 +64,7 @@ def perform(
     refusal = refusal if host.live else "nothing runs below a root"
     if refusal:
         return _not_run(unknown(refusal), request, refusal)
-    performed: Performed | None = None
+    performed: SessionResult | None = None
     seconds = limits.importing * (1 + len(request.beside)) + (limits.in_all(request, 1) if request.level else 0.0)
     with deferred() as interruptions, supervising(seconds), ExitStack() as stack:
         try:
@@ -78,11 +78,11 @@ def perform(
     return performed
 
 
-def _not_run(trial: Fact[ImportTrial], request: Request, why: str) -> Performed:
+def _not_run(trial: Fact[ImportTrial], request: Request, why: str) -> SessionResult:
     """Nothing could run."""
     if request.level is None:
-        return Performed(trial)
-    return Performed(trial, _result(request, why=why))
+        return SessionResult(trial)
+    return SessionResult(trial, _result(request, why=why))
 
 
 def _result(
@@ -119,7 +119,7 @@ class _Session:
         self._host, self._interpreter, self._request = host, interpreter, request
         self._progress, self._limits, self._kernels = progress, limits, kernels
 
-    def perform(self, folder: Path, kernels: Path, interruptions: Interruptions) -> Performed:
+    def perform(self, folder: Path, kernels: Path, interruptions: Interruptions) -> SessionResult:
         """Import, list, run."""
 
         def start(count: bool = False) -> Child:
@@ -137,9 +137,9 @@ class _Session:
                 said = trial.why if trial.value is None else trial.value.signal or trial.value.error
                 return _not_run(trial, self._request, f"torch cannot be imported: {said}")
             smoke = self._smoke(runner, trial.value, lost) if self._request.level else None
-            return Performed(trial, smoke, tuple(map(runner.try_module, self._request.beside)))
+            return SessionResult(trial, smoke, tuple(map(runner.try_module, self._request.beside)))
 
-    def _no_child(self, error: Exception) -> Performed:
+    def _no_child(self, error: Exception) -> SessionResult:
         """The interpreter's own fault, or one of this system at this moment."""
         number = error.errno if isinstance(error, OSError) else None
         said = (error.strerror if isinstance(error, OSError) else "") or str(error)

@@ -23,7 +23,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Machine
 from gpudoctor.matrix.versions import figures, package_matches
-from gpudoctor.planner.planned_steps import Allowed
+from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.planner.repair import Repair, repair
 from gpudoctor.situation import Situation
 from gpudoctor.suites import machine_checks
@@ -39,10 +39,10 @@ def found_without_foresight(machine: Machine) -> tuple[Finding, ...]:
     return judge(machine, matrix(), machine_checks(), foresee=False).findings
 
 
-def plan_of(machine: Machine, allowed: Allowed | None = None, **asked: Any) -> Repair:
+def plan_of(machine: Machine, allowed: Permissions | None = None, **asked: Any) -> Repair:
     """The plan for what is wrong with a machine."""
     situation = Situation(machine, matrix())
-    return repair(judged(machine).findings, situation, allowed or Allowed(), found_without_foresight, **asked)
+    return repair(judged(machine).findings, situation, allowed or Permissions(), found_without_foresight, **asked)
 
 
 def until_done(findings: Sequence[Finding], before: Machine) -> Callable[[Machine], tuple[Finding, ...]]:

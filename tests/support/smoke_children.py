@@ -13,7 +13,7 @@ from pathlib import Path
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import PythonEnvironment, SmokeKernel
 from gpudoctor.smoke.plan import KERNELS, SmokeLevel
-from gpudoctor.smoke.session import Limits, Performed, Progress, Request, ignore, perform
+from gpudoctor.smoke.session import Limits, Progress, Request, SessionResult, ignore, perform
 from tests.support.environments import write_venv
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -123,7 +123,7 @@ def session(
     limits: Limits | None = None,
     progress: Progress = ignore,
     variables: Mapping[str, str] | None = None,
-) -> Performed:
+) -> SessionResult:
     """A session with these kernels."""
     return perform(
         LiveHost(variables),
@@ -135,7 +135,7 @@ def session(
     )
 
 
-def results(performed: Performed) -> dict[str, SmokeKernel]:
+def results(performed: SessionResult) -> dict[str, SmokeKernel]:
     """Results by the kernel's name."""
     assert performed.smoke is not None
     return {kernel.name: kernel for kernel in performed.smoke.kernels}

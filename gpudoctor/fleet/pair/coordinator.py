@@ -27,7 +27,7 @@ GPU_BYTES, CPU_BYTES = 256 << 20, 4 << 20
 Progress = Callable[[str], None]
 
 
-class Wanted(Struct, frozen=True):
+class PairOptions(Struct, frozen=True):
     """What was asked for."""
 
     rounds: int | None
@@ -41,7 +41,7 @@ class Wanted(Struct, frozen=True):
 class Lead:
     """Leads the ranks of a job; `rank` is number 0."""
 
-    def __init__(self, rank: Rank, wanted: Wanted, progress: Progress) -> None:
+    def __init__(self, rank: Rank, wanted: PairOptions, progress: Progress) -> None:
         self._rank, self._wanted, self._progress = rank, wanted, progress
         self._step = 0
         self._lost: set[int] = set()

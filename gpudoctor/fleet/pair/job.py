@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from gpudoctor.fleet.pair.coordinator import Lead, Progress, Wanted
+from gpudoctor.fleet.pair.coordinator import Lead, PairOptions, Progress
 from gpudoctor.fleet.pair.job_rank import JobRank
 from gpudoctor.fleet.pair.member import Member
 from gpudoctor.fleet.pair.rank import Rank
@@ -18,7 +18,7 @@ _FAULT = 70
 
 
 def take_part(
-    place: JobRank, interpreter: str, wanted: Wanted, tell: Callable[[Trials], int], progress: Progress
+    place: JobRank, interpreter: str, wanted: PairOptions, tell: Callable[[Trials], int], progress: Progress
 ) -> int:
     """Take part in the job; its exit code. Rank 0 leads it: `tell` prints what was measured and gives that code.
     Raises MemberError where this rank cannot go on."""

@@ -8,14 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates
+    from gpudoctor.frameworks.torch.candidates import Choice, RejectedCandidate, candidates
     from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
     from gpudoctor.frameworks.torch.nearest_build import fix_by
     from gpudoctor.frameworks.torch.replacements import for_each_kind, replacements, without_fault, without_issue
 
 __all__ = [
     "Choice",
-    "Rejected",
+    "RejectedCandidate",
     "candidates",
     "fix_by",
     "for_each_kind",
@@ -28,9 +28,9 @@ __all__ = [
 _HOMES = {
     "gpus_to_serve": "gpus_to_serve",
     "Choice": "candidates",
-    "Rejected": "candidates",
+    "RejectedCandidate": "candidates",
     "candidates": "candidates",
-    "fix_by": "nearest",
+    "fix_by": "nearest_build",
     "for_each_kind": "replacements",
     "replacements": "replacements",
     "without_fault": "replacements",

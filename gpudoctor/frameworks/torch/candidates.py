@@ -76,7 +76,7 @@ Because = Literal[
 ]
 
 
-class Rejected(Struct, frozen=True):
+class RejectedCandidate(Struct, frozen=True):
     """A build that does not work here, and the first reason why."""
 
     torch: str
@@ -96,7 +96,7 @@ def candidates(
     any_python: bool = False,
     driver: str | None = None,
     unconstrained: bool = False,
-) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
+) -> tuple[tuple[Choice, ...], tuple[RejectedCandidate, ...]]:
     """Every installable build of the platform: those that run on all the GPUs, best first, and the others.
 
     With `any_python` the interpreter does not matter, with `unconstrained` neither what pip and uv are configured to
@@ -112,7 +112,7 @@ def candidates(
         assessed = [_within_limits(situation, item) for item in assessed]
     serving = (bench.with_fault(item) for item in assessed if isinstance(item, Choice))
     choices = sorted(serving, key=lambda choice: _best_first(situation.matrix, choice))
-    return tuple(choices), tuple(item for item in assessed if isinstance(item, Rejected))
+    return tuple(choices), tuple(item for item in assessed if isinstance(item, RejectedCandidate))
 
 
 class Bench:
@@ -156,7 +156,7 @@ def _of_release(issue: KnownIssue) -> bool:
     return not (issue.when.gfx or issue.when.sm or whole)
 
 
-def _assess(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
+def _assess(bench: Bench, row: TorchBuild, python: str | None) -> Choice | RejectedCandidate:
     """Evaluate one build for the GPUs of a bench, and then for its C library."""
     found = _assess_code(bench, row, python)
     glibc = bench.matrix.glibc_of(row)
@@ -165,20 +165,20 @@ def _assess(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejec
     return found
 
 
-def _within_limits(situation: Situation, found: Choice | Rejected) -> Choice | Rejected:
+def _within_limits(situation: Situation, found: Choice | RejectedCandidate) -> Choice | RejectedCandidate:
     """A choice, unless another build is required, or the installer's configuration excludes it or a companion that
     comes with it."""
     if not isinstance(found, Choice):
         return found
     if unmet := next((one for one in situation.required if not _meets(found, one)), None):
-        return Rejected(found.version, found.build, f"{unmet.text} is required", found.origin, "required")
+        return RejectedCandidate(found.version, found.build, f"{unmet.text} is required", found.origin, "required")
     wanted = (("torch", (found.version,)), *paired_versions(situation, found))
     for name, versions in wanted:
         local = f"+{found.build}" if found.index_url else ""
         refused = [refusal(situation, name, f"{version}{local}") for version in versions]
         if all(refused):
             what = "" if name == "torch" else f"its {name} {versions[0]}: "
-            return Rejected(found.version, found.build, f"{what}{refused[0]}", found.origin, "installer")
+            return RejectedCandidate(found.version, found.build, f"{what}{refused[0]}", found.origin, "installer")
     return found
 
 
@@ -191,7 +191,7 @@ def _meets(choice: Choice, requirement: Requirement) -> bool:
     return requirement.name != "rocm" or bool(choice.cuda) or requirement.admits(choice.rocm or "")
 
 
-def _assess_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
+def _assess_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | RejectedCandidate:
     vendor = "amd" if row.rocm else "nvidia" if row.cuda else "cpu"
     if python and not _has_wheel(row, python):
         span = f" ({_span(row.pythons)})" if row.pythons else ""
@@ -211,7 +211,7 @@ def _has_wheel(row: TorchBuild, python: str) -> bool:
     return match is not None and match[1] + match[2] in row.pythons
 
 
-def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
+def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
     cuda, matrix = row.cuda or "", bench.matrix
     if row.archs is None:
         return _rejected(row, "unknown", "the architectures it has code for are unknown")
@@ -251,7 +251,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     )
 
 
-def _assess_rocm(bench: Bench, row: TorchBuild) -> Choice | Rejected:
+def _assess_rocm(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
     targets = tuple(dict.fromkeys(gpu.arch.value or "" for gpu in bench.gpus))
     if row.archs is None:
         return _rejected(row, "unknown", "the architectures it has code for are unknown")
@@ -333,8 +333,8 @@ def _rejected(
     row: TorchBuild,
     because: Because,
     why: str,
-) -> Rejected:
-    return Rejected(torch=row.version, build=row.build, origin=row.origin, because=because, why=why)
+) -> RejectedCandidate:
+    return RejectedCandidate(torch=row.version, build=row.build, origin=row.origin, because=because, why=why)
 
 
 def _span(pythons: tuple[str, ...]) -> str:

@@ -25,7 +25,7 @@ _FAMILY = r"rocm-sdk-libraries-(gfx[0-9a-f]+)(x?)(?:-(\w+))?$"
 _ONE_TARGET = r"gfx\d+[0-9a-f]{2}$"
 
 
-class Carried(Struct, frozen=True):
+class GpuCoverage(Struct, frozen=True):
     """Whether the installed torch has code for a GPU."""
 
     runs: Runs
@@ -63,25 +63,25 @@ class Code(Struct, frozen=True):
 
 
 @answer_once
-def carries(situation: Situation, gpu: Gpu) -> Carried:
+def carries(situation: Situation, gpu: Gpu) -> GpuCoverage:
     """Whether the torch of the examined environment has code for this GPU, including overrides."""
     torch = situation.torch
     if torch is None:
-        return Carried(runs="unknown", rule="no-torch")
+        return GpuCoverage(runs="unknown", rule="no-torch")
     target = situation.torch_target
     if target == "cpu":
-        return Carried(runs="no", rule="cpu-build", blas="no", source=torch.source)
+        return GpuCoverage(runs="no", rule="cpu-build", blas="no", source=torch.source)
     if target is not None and target != gpu.vendor:
-        return Carried(runs="no", rule="other-vendor", blas="no", source=torch.source)
+        return GpuCoverage(runs="no", rule="other-vendor", blas="no", source=torch.source)
     code = code_of(situation, torch, gpu.vendor)
     if code is None and toolkit_knows(situation.matrix, torch, gpu) == "dropped":
-        return Carried(runs="no", rule="toolkit-dropped-gpu", blas="no", source=torch.source)
+        return GpuCoverage(runs="no", rule="toolkit-dropped-gpu", blas="no", source=torch.source)
     if code is None and _toolkit_too_old(situation.matrix, torch, gpu):
-        return Carried(runs="no", rule="toolkit-too-old", blas="no", source=torch.source)
+        return GpuCoverage(runs="no", rule="toolkit-too-old", blas="no", source=torch.source)
     if code is None:
-        return Carried(runs="unknown", rule="no-list")
+        return GpuCoverage(runs="unknown", rule="no-list")
     if not gpu.arch.value:
-        return Carried(runs="unknown", rule="no-arch", code=code.archs, source=code.source)
+        return GpuCoverage(runs="unknown", rule="no-arch", code=code.archs, source=code.source)
     if gpu.vendor == "nvidia":
         return _carries_cuda(situation, torch, gpu.arch.value, code)
     return _carries_gfx(situation, torch, gpu, code)
@@ -253,10 +253,10 @@ def _tegra(situation: Situation, sm: str) -> bool | None:
     return None if has_server_stack(situation, sm) else True
 
 
-def _carries_cuda(situation: Situation, torch: Torch, sm: str, code: Code) -> Carried:
+def _carries_cuda(situation: Situation, torch: Torch, sm: str, code: Code) -> GpuCoverage:
     answer = cuda_answer(situation, sm, code.archs, code.ptx, cuda=torch.cuda)
     few = answer.runs != "yes" and cuda_answer(situation, sm, code.partial).runs == "yes"
-    return Carried(
+    return GpuCoverage(
         runs=answer.runs,
         rule=answer.rule,
         by=answer.by,
@@ -277,7 +277,7 @@ def override_in_force(situation: Situation, gpu: Gpu) -> str | None:
     return own or situation.variable(OVERRIDE) or None
 
 
-def natively(situation: Situation, gpu: Gpu) -> Carried:
+def natively(situation: Situation, gpu: Gpu) -> GpuCoverage:
     """What the build has for the GPU itself, without overrides."""
     return carries(without_overrides(situation), gpu)
 
@@ -321,12 +321,12 @@ def blas_answer(matrix: Matrix, gfx: str, rocm: str | None, shipped: tuple[str, 
     return "yes" if gfx in {name.partition(":")[0] for name in shipped} else "no"
 
 
-def _carries_gfx(situation: Situation, torch: Torch, gpu: Gpu, code: Code) -> Carried:
+def _carries_gfx(situation: Situation, torch: Torch, gpu: Gpu, code: Code) -> GpuCoverage:
     real = gpu.arch.value or ""
     value = override_in_force(situation, gpu)
     named = situation.matrix.gfx_of_override(value) if value else None
     if named and not within_generation(situation.matrix, real, named):
-        return Carried(
+        return GpuCoverage(
             runs="no",
             rule="override-out-of-generation",
             by=named,
@@ -338,7 +338,7 @@ def _carries_gfx(situation: Situation, torch: Torch, gpu: Gpu, code: Code) -> Ca
     gfx = named or real
     answer = gfx_answer(situation.matrix, gfx, code.archs)
     open_ended = answer.runs == "no" and (code.more or gfx in code.unsure)
-    carried = Carried(
+    carried = GpuCoverage(
         runs="unknown" if open_ended else answer.runs,
         rule="no-list" if open_ended else answer.rule,
         by=answer.by,

@@ -22,7 +22,7 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.frameworks.torch import builds
-from gpudoctor.frameworks.torch.coverage import Carried, carries, natively, toolkit_knows
+from gpudoctor.frameworks.torch.coverage import GpuCoverage, carries, natively, toolkit_knows
 from gpudoctor.frameworks.torch.installed_build import better_torch, build_name
 from gpudoctor.machine import Gpu, Torch
 from gpudoctor.situation import Situation
@@ -44,7 +44,7 @@ class Fit(Struct, frozen=True):
     """A usable GPU of the vendor that torch is built for, and torch's code for it."""
 
     gpu: Gpu
-    carried: Carried
+    carried: GpuCoverage
 
     @property
     def served(self) -> bool:

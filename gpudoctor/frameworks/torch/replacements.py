@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import Finding, Fix, Manual, ReplaceTorch
 from gpudoctor.frameworks.torch.c_library import MUSL, c_library
-from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates
+from gpudoctor.frameworks.torch.candidates import Choice, RejectedCandidate, candidates
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
 from gpudoctor.frameworks.torch.nearest_build import fix_by, is_build, nearest, replace_torch
@@ -24,7 +24,7 @@ from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
 from gpudoctor.situation.known_issues import speaks_against
 
-Refused = tuple[Rejected, ...]
+Refused = tuple[RejectedCandidate, ...]
 
 
 @answer_once
@@ -257,7 +257,7 @@ def _on_the_cpu(situation: Situation, keep: Torch | None) -> list[Fix]:
     ]
 
 
-def on_another_system(libc: str | None, rejected: tuple[Rejected, ...]) -> tuple[Fix, ...]:
+def on_another_system(libc: str | None, rejected: tuple[RejectedCandidate, ...]) -> tuple[Fix, ...]:
     """The fix where only the C library rules a build out: a system with another one."""
     refused = [item for item in rejected if item.because == "libc"]
     if not refused:

@@ -9,7 +9,7 @@ import re
 
 from msgspec.structs import replace
 
-from gpudoctor.intake.text.facts import Facts, Said
+from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.ranking import decided, decided_with
 from gpudoctor.machine import DeviceNode
 
@@ -36,7 +36,7 @@ def read_groups(asked: str, answer: str, number: int, facts: Facts) -> None:
         facts.say("user", f"- - {found['all']}", number, "shell")
 
 
-def refused(facts: Facts, node: DeviceNode) -> tuple[DeviceNode, Said] | None:
+def refused(facts: Facts, node: DeviceNode) -> tuple[DeviceNode, Statement] | None:
     """The node as this user finds it, if the text tells that it is closed."""
     user, listed = decided(facts, "user"), decided_with(facts, "node ").get(node.path)
     mode = _LISTED.fullmatch(listed.value) if listed else None

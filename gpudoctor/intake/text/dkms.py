@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from gpudoctor.intake.described_log import without_module
-from gpudoctor.intake.text.facts import Facts, Said
+from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import decided, decided_with
 from gpudoctor.machine import DkmsModule, absent, known, unknown
@@ -86,7 +86,7 @@ def _finds_none(facts: Facts, vendor: Vendor, matrix: Matrix) -> bool:
     return not causes.isdisjoint(_CAUSES) or bool(available and available.value == "False")
 
 
-def _tree(described: str, said: Said) -> DkmsModule:
+def _tree(described: str, said: Statement) -> DkmsModule:
     name, version, kernel = described.split(" ")
     status = _STATUSES[said.value]
     return DkmsModule(name=name, version=version, kernel=kernel, status=status, source=f"text, line {said.line}")

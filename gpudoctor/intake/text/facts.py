@@ -16,7 +16,7 @@ By = Literal["tool", "program", "report", "list", "shell", "prose"]
 shell, a person."""
 
 
-class Said(Struct, frozen=True):
+class Statement(Struct, frozen=True):
     """One statement of the text: `what` names the fact ("driver", "package numpy", "available")."""
 
     what: str
@@ -49,7 +49,7 @@ class NamedGpu(Struct, frozen=True):
 class Facts(Struct):
     """All that was read of one text."""
 
-    said: list[Said] = field(default_factory=list)
+    said: list[Statement] = field(default_factory=list)
     gpus: list[NamedGpu] = field(default_factory=list)
     errors: list[Line] = field(default_factory=list)
     """Lines of which the matrix knows the cause."""
@@ -69,8 +69,8 @@ class Facts(Struct):
     def say(self, what: str, value: str, line: int, by: By) -> None:
         """Note one statement."""
         if value := value.strip():
-            self.said.append(Said(what, value[:2000], line, by))
+            self.said.append(Statement(what, value[:2000], line, by))
 
     def say_even_empty(self, what: str, value: str, line: int, by: By) -> None:
         """The same for a variable, whose empty value means something."""
-        self.said.append(Said(what, value.strip()[:2000], line, by))
+        self.said.append(Statement(what, value.strip()[:2000], line, by))

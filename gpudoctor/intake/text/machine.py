@@ -15,7 +15,7 @@ from gpudoctor.intake.described_torch import python_for
 from gpudoctor.intake.text.access import refused
 from gpudoctor.intake.text.corroboration import borne_out
 from gpudoctor.intake.text.dkms import with_trees
-from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
+from gpudoctor.intake.text.facts import Facts, NamedGpu, Statement
 from gpudoctor.intake.text.gpus import identified, unnamed_gpu
 from gpudoctor.intake.text.kernel_log import logged
 from gpudoctor.intake.text.lines import Line
@@ -196,13 +196,13 @@ def _with_gpus(
     return _with_sources(machine, driver)
 
 
-def _with_module(machine: Machine, said: Said) -> Machine:
+def _with_module(machine: Machine, said: Statement) -> Machine:
     """NVIDIA's module lies there for the running kernel, whichever driver has the GPU."""
     module = InstalledModule(name="nvidia", kernel=machine.system.kernel.value or "", path=source(said))
     return replace(machine, nvidia=replace(machine.nvidia, modules_installed=known((module,), source(said))))
 
 
-def _told(gpu: Gpu, named: NamedGpu, identity: Identity, bound: Said | None) -> Gpu:
+def _told(gpu: Gpu, named: NamedGpu, identity: Identity, bound: Statement | None) -> Gpu:
     """The GPU as the text names it; `bound` is the kernel driver that lspci names for it."""
     where = f"text, line {named.line}"
     arch = known(identity.arch, where) if identity.arch else unknown("its name does not tell", where)
@@ -216,7 +216,9 @@ def _told(gpu: Gpu, named: NamedGpu, identity: Identity, bound: Said | None) -> 
     return gpu
 
 
-def _driver(facts: Facts, identities: tuple[Identity, ...], matrix: Matrix) -> tuple[Said | None, tuple[str, ...]]:
+def _driver(
+    facts: Facts, identities: tuple[Identity, ...], matrix: Matrix
+) -> tuple[Statement | None, tuple[str, ...]]:
     """The NVIDIA driver; where only the CUDA is told that it serves, the one that came with that, or the first one
     for these GPUs that serves no more."""
     driver = decided(facts, "driver")
@@ -229,17 +231,17 @@ def _driver(facts: Facts, identities: tuple[Identity, ...], matrix: Matrix) -> t
     firsts = (matrix.first_driver(one.arch, one.chip) for one in identities if one.arch)
     serving = (first for first in firsts if first and matrix.cuda_served(first) == cuda.value)
     version = max((version, *serving), key=figures)
-    return Said("driver", version, cuda.line, cuda.by), (f"NVIDIA driver {version} (serves CUDA {cuda.value})",)
+    return Statement("driver", version, cuda.line, cuda.by), (f"NVIDIA driver {version} (serves CUDA {cuda.value})",)
 
 
-def _with_version(machine: Machine, driver: Said | None, matrix: Matrix) -> Machine:
+def _with_version(machine: Machine, driver: Statement | None, matrix: Matrix) -> Machine:
     """A driver without a GPU that anybody named."""
     if driver is None:
         return machine
     return _with_sources(with_driver(machine, driver.value, matrix), driver)
 
 
-def _with_sources(machine: Machine, driver: Said | None) -> Machine:
+def _with_sources(machine: Machine, driver: Statement | None) -> Machine:
     module = machine.nvidia.module
     if driver is None or not module.known:
         return machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.dependencies import normalised
-from gpudoctor.intake.text.facts import Facts, Said
+from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.lines import Line
 
 _NAME = r"[A-Za-z][A-Za-z0-9._-]{0,60}"
@@ -78,7 +78,7 @@ _ADVISED = re.compile(r"(?i)\b(?:try|should|could|can|please|recommend\w*|sugges
 
 def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
     """Every package of a list, with its version."""
-    listing, quoted, from_index = False, False, list[Said]()
+    listing, quoted, from_index = False, False, list[Statement]()
     entry, named_at = "", 0
     for place, (number, printed) in enumerate(lines):
         if not printed:
@@ -111,9 +111,9 @@ def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
                     _say(name, version, number, facts)
             continue
         if "/whl/" in text and (index := _TORCH_INDEX.search(text)) and not _ADVISED.search(text):
-            from_index.append(Said("torch index", index["build"], number, "shell"))
+            from_index.append(Statement("torch index", index["build"], number, "shell"))
             if asked := _ASKED_TORCH.search(text):
-                from_index.append(Said("torch asked", asked["version"], number, "shell"))
+                from_index.append(Statement("torch asked", asked["version"], number, "shell"))
         # A command asks for a package: whether it is there, nobody said.
         if ("install" in text or "add" in text) and _REQUIREMENT_TOOL.search(text):
             continue

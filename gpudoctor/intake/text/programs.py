@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
+from gpudoctor.intake.text.facts import Facts, NamedGpu, Statement
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
 
@@ -265,11 +265,11 @@ _OF_CPU = ("pu", "PU", "Pu", "ook", "OOK")
 def read_asides(lines: Iterable[Line], facts: Facts) -> None:
     """Driver, kernel and ROCm that a sentence names, whose GPUs it is about, and the Python in whose folder files
     lie."""
-    distributions: dict[str, Said] = {}
+    distributions: dict[str, Statement] = {}
     for number, text in lines:
         for os in _OS.finditer(text):
             if not (_may_be_another(text, os) or _COMPARING.search(text)):
-                distributions.setdefault(os["os"], Said("os", os["os"], number, "prose"))
+                distributions.setdefault(os["os"], Statement("os", os["os"], number, "prose"))
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
         if "river" in text and (driver := _DRIVER.search(text)) and not _may_be_another(text, driver):

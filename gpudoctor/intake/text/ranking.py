@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpudoctor.intake.text.facts import By, Facts, NamedGpu, Said
+from gpudoctor.intake.text.facts import By, Facts, NamedGpu, Statement
 from gpudoctor.matrix.versions import public_version
 
 _USUAL: tuple[By, ...] = ("tool", "program", "report", "list", "shell", "prose")
@@ -20,7 +20,7 @@ _RANKS: dict[str, tuple[By, ...]] = {
 _GPU_RANK: tuple[By, ...] = ("tool", "report", "program", "shell", "list", "prose")
 
 
-def decided(facts: Facts, what: str) -> Said | None:
+def decided(facts: Facts, what: str) -> Statement | None:
     """The statement that holds: of the best source, the last one, since people try again."""
     said = [one for one in facts.said if one.what == what]
     if not said:
@@ -30,7 +30,7 @@ def decided(facts: Facts, what: str) -> Said | None:
     return [one for one in said if ranks.index(one.by) == best][-1]
 
 
-def decided_with(facts: Facts, prefix: str) -> dict[str, Said]:
+def decided_with(facts: Facts, prefix: str) -> dict[str, Statement]:
     """The same for all facts of a kind, by the rest of their name: "package " gives {"numpy": ...}."""
     names = dict.fromkeys(one.what for one in facts.said if one.what.startswith(prefix))
     found = ((name.removeprefix(prefix), decided(facts, name)) for name in names)

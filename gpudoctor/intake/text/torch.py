@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_torch import torch_of
-from gpudoctor.intake.text.facts import Facts, Said
+from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.ranking import decided
 from gpudoctor.machine import CodeArchs, ImportTrial, Machine, Torch, TorchCopy, TorchOrigin, known
 from gpudoctor.matrix.torch_builds import cuda_of
@@ -26,7 +26,7 @@ _TOO_OLD = r"driver on your system is too old \(found version (\d{4,5})\)"
 UNKNOWN = "of unknown version"
 
 
-def source(said: Said) -> str:
+def source(said: Statement) -> str:
     """Where a statement stands."""
     return f"text, line {said.line}"
 
@@ -52,7 +52,7 @@ def is_rocm(facts: Facts) -> bool:
 
 
 def _torch(
-    said: Said, facts: Facts, machine: Machine, matrix: Matrix, *, conda: bool
+    said: Statement, facts: Facts, machine: Machine, matrix: Matrix, *, conda: bool
 ) -> tuple[Torch, tuple[str, ...]]:
     cuda, hip = _number(facts, "torch cuda"), _number(facts, "torch hip")
     text = said.value.rstrip("+.")
@@ -206,7 +206,7 @@ def _of_unknown_version(facts: Facts) -> tuple[Torch, tuple[str, ...]] | None:
     return torch, ("version of torch",)
 
 
-def with_trial(torch: Torch, said: Said | None, gpus: int) -> Torch:
+def with_trial(torch: Torch, said: Statement | None, gpus: int) -> Torch:
     """The torch with what it told of the GPUs that it sees."""
     if said is None:
         return torch

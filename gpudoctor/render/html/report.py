@@ -19,13 +19,13 @@ from gpudoctor.render.summary import could_not_check, headline, next_lines
 if TYPE_CHECKING:
     from gpudoctor.check import Check
     from gpudoctor.render.lines import Line
-    from gpudoctor.render.style import Look
+    from gpudoctor.render.style import ReportStyle
     from gpudoctor.report import Report, ReportedFinding
 
 _MARKS = {"error": "✗ Problem", "warning": "! Warning", "note": "· Note"}
 
 
-def report_page(report: Report, look: Look, checks: Sequence[Check[Any]] = ()) -> str:
+def report_page(report: Report, look: ReportStyle, checks: Sequence[Check[Any]] = ()) -> str:
     """The document. `report` is shareable: what is private was left out before."""
     problems = [finding for finding in report.findings if finding.severity != "note"]
     notes = [finding for finding in report.findings if finding.severity == "note"]
@@ -45,7 +45,7 @@ def report_page(report: Report, look: Look, checks: Sequence[Check[Any]] = ()) -
     )
 
 
-def _header(report: Report, head: Line, look: Look) -> Markup:
+def _header(report: Report, head: Line, look: ReportStyle) -> Markup:
     label = report.subject.label if report.subject.kind != "machine" else "this machine"
     told = (f"level {report.machine.level}", report.created, f"gpudoctor {report.gpudoctor}")
     about = (child for text in told for child in (" · ", element("span", text)))
@@ -115,7 +115,7 @@ def _list(texts: Iterator[str]) -> Markup:
     return element("ul", *items) if items else Markup()
 
 
-def _next(report: Report, look: Look) -> Iterator[Markup]:
+def _next(report: Report, look: ReportStyle) -> Iterator[Markup]:
     """The command to type next and why; and the build to install where there is none."""
     clean = str if look.private else public_text(os.path.expanduser("~"), pseudonyms(report.machine))
     if look.best:
@@ -127,7 +127,7 @@ def _next(report: Report, look: Look) -> Iterator[Markup]:
 
 
 def _machine(
-    report: Report, look: Look, problems: Sequence[ReportedFinding], checks: Sequence[Check[Any]]
+    report: Report, look: ReportStyle, problems: Sequence[ReportedFinding], checks: Sequence[Check[Any]]
 ) -> Iterator[Markup]:
     if look.about == "image":
         yield from (element("p", spans(line)) for line in look.table)

@@ -10,7 +10,7 @@ from gpudoctor.check import Check
 from gpudoctor.engine import judge, judge_recipe
 from gpudoctor.intake.text.reading import read_text
 from gpudoctor.machine import Machine
-from gpudoctor.render.style import PLAIN, Look
+from gpudoctor.render.style import PLAIN, ReportStyle
 from gpudoctor.render.text import print_report
 from gpudoctor.report import Report, Subject, make_report
 from gpudoctor.suites import image_checks, machine_checks
@@ -63,7 +63,7 @@ def example(check: Check[Any]) -> tuple[str, str] | None:
     if check.slug in TEXTS:
         machine = read_text(TEXTS[check.slug].encode(), matrix())
         command = f"gpudoctor check --from issue.md --select {check.id} -v"
-        return command, _on_machine(machine, check, Subject("text", "issue.md"), Look(verbose=True))
+        return command, _on_machine(machine, check, Subject("text", "issue.md"), ReportStyle(verbose=True))
     return None
 
 
@@ -111,7 +111,7 @@ def _messages(check: Check[Any]) -> tuple[str, ...]:
 # --- the screens -----------------------------------------------------------------------------------------
 
 
-def _on_machine(machine: Machine, check: Check[Any], subject: Subject = _HERE, look: Look = PLAIN) -> str:
+def _on_machine(machine: Machine, check: Check[Any], subject: Subject = _HERE, look: ReportStyle = PLAIN) -> str:
     judgement = judge(machine, matrix(), machine_checks(), select=(check.slug,))
     return _printed(make_report(machine, matrix(), judgement, subject=subject), look)
 
@@ -119,10 +119,10 @@ def _on_machine(machine: Machine, check: Check[Any], subject: Subject = _HERE, l
 def _on_image(check: Check[Any]) -> str:
     judgement = judge_recipe(recipe(check.slug), image_checks(), select=(check.slug,))
     report = make_report(Machine(), matrix(), judgement, subject=Subject("whatif", "."))
-    return _printed(report, Look(about="image"))
+    return _printed(report, ReportStyle(about="image"))
 
 
-def _printed(report: Report, look: Look) -> str:
+def _printed(report: Report, look: ReportStyle) -> str:
     out = io.StringIO()
     print_report(report, out, look)
     return out.getvalue()

@@ -8,7 +8,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates
+from gpudoctor.frameworks.torch.candidates import Choice, RejectedCandidate, candidates
 from gpudoctor.intake.described import imagined
 from gpudoctor.intake.description import Description
 from gpudoctor.isa import capability
@@ -82,7 +82,7 @@ def overview() -> str:
 
 
 @cache
-def evaluated(kind: Kind) -> tuple[tuple[Choice, ...], tuple[Rejected, ...], str]:
+def evaluated(kind: Kind) -> tuple[tuple[Choice, ...], tuple[RejectedCandidate, ...], str]:
     """Every build of torch on that GPU: those that run, those that do not, and the platform."""
     machine = kind.described
     situation = Situation(machine, matrix())

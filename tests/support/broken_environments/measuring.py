@@ -31,7 +31,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Said:
+class Diagnosis:
     """What gpudoctor said, in short."""
 
     code: int | None
@@ -117,12 +117,12 @@ def gpudoctor(
     return run([script, *words], environment, CHECK_LIMIT if command == "check" else FIX_LIMIT)
 
 
-def said(ran: Ran) -> Said:
+def said(ran: Ran) -> Diagnosis:
     try:
         report: dict[str, Any] = json.loads(ran.out)
     except ValueError:
         last = (ran.error.strip().splitlines() or ["nothing was printed"])[-1]
-        return Said(ran.code, f"no report: {last[:120]}", (), (), ran.seconds)
+        return Diagnosis(ran.code, f"no report: {last[:120]}", (), (), ran.seconds)
     problems = tuple(
         (item["id"], item["slug"], item["severity"], text_of(item))
         for item in report["findings"]
@@ -130,7 +130,9 @@ def said(ran: Ran) -> Said:
     )
     unanswered = tuple(f"{item['id']}: {item['why']}" for item in report["not_judged"] if item["matters"])
     fixes = [fix for item in report["findings"] if item["severity"] != "note" for fix in item["fixes"][:1]]
-    return Said(ran.code, report["verdict"], problems, unanswered, ran.seconds, words_of(fixes[0]) if fixes else "")
+    return Diagnosis(
+        ran.code, report["verdict"], problems, unanswered, ran.seconds, words_of(fixes[0]) if fixes else ""
+    )
 
 
 def foreseen(fixed: Ran) -> str:
@@ -159,7 +161,7 @@ def text_of(finding: dict[str, Any]) -> str:
     return "\n".join(str(part) for part in parts if part)
 
 
-def outcome(entry: Entry, answer: Said, before: Said) -> str:
+def outcome(entry: Entry, answer: Diagnosis, before: Diagnosis) -> str:
     """The judgement of gpudoctor's answer; `before` is what it said of the untouched base."""
     if entry.control:
         known = {slug for _, slug, *_ in before.problems}
