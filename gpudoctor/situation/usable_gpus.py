@@ -294,6 +294,11 @@ def runtime_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
     return tuple(sorted(counted, key=lambda gpu: (gpu.index is None, gpu.index or 0)))
 
 
+def has_usable_gpu(machine: Machine) -> bool:
+    """Whether a process can use any GPU."""
+    return any(standing.usable for standing in standings(machine))
+
+
 def usable_count(machine: Machine) -> int:
     """How many GPUs a process can use. This is fewer than are usable if it is unknown which ones they are: three
     nodes of eight GPUs, or one UUID of GPUs whose UUIDs are unknown."""

@@ -1,0 +1,51 @@
+"""Level driver: timed children that initialise NVML, libcuda and the HSA runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpudoctor.machine import Machine, unknown
+from gpudoctor.survey.gpus import with_gpus
+
+if TYPE_CHECKING:
+    from gpudoctor.host import Host
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.survey.probing import Probing
+
+DRIVER_SECONDS = 20.0
+
+
+def ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: Probing) -> Machine:
+    """Level driver: timed children that initialise NVML, libcuda and the HSA runtime."""
+    from gpudoctor.probes.amd_driver import ask_hsa
+    from gpudoctor.probes.nvidia_driver import ask_nvidia
+    from gpudoctor.probes.platform import with_platform
+
+    recorded = not host.live  # asking a recording costs nothing: what it has of the tools' output is read
+    if recorded or _worth_asking_nvidia(machine):
+        silent = unknown("not asked")
+        nvml, cuda, smi = probing("nvidia driver", lambda: ask_nvidia(host, DRIVER_SECONDS), (silent, silent, silent))
+        machine = replace(machine, nvidia=replace(machine.nvidia, nvml=nvml, cuda=cuda, smi=smi))
+        machine = with_gpus(host, matrix, machine, probing)
+    if recorded or machine.of_vendor("amd") or machine.load_path.first("libhsa-runtime64.so.1"):
+        path, torch = machine.load_path, machine.torch
+        hsa = probing("hsa runtime", lambda: ask_hsa(host, path, DRIVER_SECONDS, torch=torch), unknown("not asked"))
+        machine = replace(machine, amd=replace(machine.amd, hsa=hsa))
+        machine = with_gpus(host, matrix, machine, probing)
+    return probing("platform", lambda: with_platform(host, machine), machine)
+
+
+def with_recorded_answers(host: Host, matrix: Matrix, machine: Machine, probing: Probing) -> Machine:
+    """What a recording kept of the drivers' tools (`commands` of gpudoctor-host.json)."""
+    from gpudoctor.probes.amd_smi import recorded_smi
+
+    smi = probing("smi", lambda: recorded_smi(host), unknown("the reader of rocm-smi crashed"))
+    machine = replace(machine, amd=replace(machine.amd, smi=smi))
+    return replace(ask_drivers(host, matrix, machine, probing), level="static")
+
+
+def _worth_asking_nvidia(machine: Machine) -> bool:
+    libraries = any(machine.load_path.first(name) for name in ("libnvidia-ml.so.1", "libcuda.so.1"))
+    return bool(libraries or machine.of_vendor("nvidia") or machine.nvidia.nodes.value)
