@@ -15,7 +15,8 @@ from gpudoctor.line_search import lines_with
 from gpudoctor.machine import NvidiaApi, NvmlDevice, SmiGpu
 from gpudoctor.probes.amd_driver import parse_rocminfo
 from gpudoctor.probes.amd_smi import parse_smi as parse_amd_smi
-from gpudoctor.probes.nvidia_smi import is_csv, parse_smi
+from gpudoctor.probes.nvidia_smi import parse_smi
+from gpudoctor.probes.nvidia_smi.csv import is_csv
 
 _SMI_HEAD = re.compile(r"\|? ?NVIDIA-SMI [\d.]+|\s*=+NVSMI LOG=+|<nvidia_smi_log|GPU \d{1,2}: .{2,80} \(UUID: GPU-")
 _FAILURES = (
