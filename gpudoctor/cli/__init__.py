@@ -15,21 +15,21 @@ from gpudoctor.command_line.running import BROKEN_PIPE, INTERRUPTED, exit_code_o
 # Where each command is defined; only the module of the one that is run gets imported.
 COMMANDS = {
     "check": "gpudoctor.cli.check:check",
-    "whatif": "gpudoctor.cli.check:whatif",
+    "whatif": "gpudoctor.cli.whatif:whatif",
     "fix": "gpudoctor.cli.fix:fix",
-    "env": "gpudoctor.cli.fix:env",
+    "env": "gpudoctor.cli.env:env",
     "dockerfile": "gpudoctor.cli.dockerfile:dockerfile",
     "preflight": "gpudoctor.cli.preflight:preflight",
     "recommend": "gpudoctor.cli.recommend:recommend",
     "variants": "gpudoctor.cli.variants:variants",
-    "snapshot": "gpudoctor.cli.check:snapshot",
+    "snapshot": "gpudoctor.cli.snapshot:snapshot",
     "fleet": "gpudoctor.cli.fleet:fleet",
     "smoke": "gpudoctor.cli.smoke:smoke",
     "scan": "gpudoctor.cli.scan:scan",
     "explain": "gpudoctor.cli.explain:explain",
-    "list": "gpudoctor.cli.reference:list_checks",
-    "matrix": "gpudoctor.cli.reference:matrix",
-    "schema": "gpudoctor.cli.reference:schema",
+    "list": "gpudoctor.cli.list_checks:list_checks",
+    "matrix": "gpudoctor.cli.matrix:matrix",
+    "schema": "gpudoctor.cli.schema:schema",
     "completion": "gpudoctor.cli.completion:completion",
 }
 
