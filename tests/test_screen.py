@@ -22,9 +22,10 @@ from msgspec.structs import replace
 
 from gpudoctor.machine import NvidiaApi, known
 from gpudoctor.plain_text import enumeration
+from gpudoctor.render.headline import headline
 from gpudoctor.render.layout import Line, wrap
 from gpudoctor.render.look import PLAIN
-from gpudoctor.render.summary import headline, next_lines
+from gpudoctor.render.next_command import next_lines
 from gpudoctor.report import Subject, make_report
 from gpudoctor.testing import nvidia_machine
 from tests.support.check_cases import matrix

@@ -142,7 +142,7 @@ def _another_is_required(required: tuple[Requirement, ...]) -> bool:
 
 def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
     """The torch build to install where a usable GPU is, and no framework."""
-    from gpudoctor.render.summary import usable
+    from gpudoctor.render.headline import usable
 
     machine = report.machine
     environment = machine.environment.value

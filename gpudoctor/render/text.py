@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.privacy import pseudonyms
+from gpudoctor.render.headline import could_not_check, headline
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import Line, ignored_lines, print_lines
+from gpudoctor.render.next_command import next_lines
 from gpudoctor.render.steps import fix_lines
-from gpudoctor.render.summary import could_not_check, headline, next_lines
 
 if TYPE_CHECKING:
     from gpudoctor.render.look import Look
