@@ -133,12 +133,12 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     """Everything that level static reads: no command, no library opened."""
     from gpudoctor.host import LiveHost
     from gpudoctor.machine import AmdStack, LoadPath, Network, NvidiaStack, System
-    from gpudoctor.probes.amd import probe_amd
+    from gpudoctor.probes.amd_files import probe_amd
     from gpudoctor.probes.frameworks import FrameworkRows
     from gpudoctor.probes.kernel_log import probe_kernel_log
     from gpudoctor.probes.load_path import driver_libraries, userland_version
     from gpudoctor.probes.network import probe_network
-    from gpudoctor.probes.nvidia import probe_nvidia
+    from gpudoctor.probes.nvidia_files import probe_nvidia
     from gpudoctor.probes.pci import probe_pci
     from gpudoctor.probes.process_limits import probe_limits
     from gpudoctor.probes.programs import read_programs
@@ -258,8 +258,8 @@ def _with_torch(machine: Machine, **facts: object) -> Machine:
 
 def _ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing) -> Machine:
     """Level driver: timed children that initialise NVML, libcuda and the HSA runtime."""
-    from gpudoctor.probes.amd_driver import ask_hsa
-    from gpudoctor.probes.nvidia_driver import ask_nvidia
+    from gpudoctor.probes.amd_answers import ask_hsa
+    from gpudoctor.probes.nvidia_answers import ask_nvidia
     from gpudoctor.probes.platform import with_platform
 
     recorded = not host.live  # asking a recording costs nothing: what it has of the tools' output is read
