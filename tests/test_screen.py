@@ -26,6 +26,7 @@ from gpudoctor.render.headline import headline
 from gpudoctor.render.layout import Line, wrap
 from gpudoctor.render.look import PLAIN
 from gpudoctor.render.next_command import next_lines
+from gpudoctor.render.steps import step_lines, step_spans, telling_steps
 from gpudoctor.report import Subject, make_report
 from gpudoctor.testing import nvidia_machine
 from tests.support.check_cases import matrix
@@ -267,6 +268,35 @@ def test_code_that_is_longer_than_a_line_does_not_hold_the_words_behind_it_toget
 def test_a_command_of_an_explanation_is_shown_as_it_is_typed():
     screen = on_a_terminal("explain", "CUDA error: no kernel image is available for execution on the device")
     assert "print(torch.__version__," in screen
+
+
+@pytest.mark.parametrize("slug", MACHINES)
+def test_what_looks_like_a_command_is_one(slug: str):
+    """A person copies it: no words of a sentence stand behind it, and no step only repeats the title of its fix."""
+    machine = MACHINES[slug]
+    report = make_report(machine, matrix(), judged(machine), subject=Subject(kind="machine", label="this machine"))
+    for fix in (fix for finding in report.findings for fix in finding.fixes):
+        steps = telling_steps(fix)
+        assert [step for step in steps if " ".join(step_lines(step)).rstrip(".") == fix.title.rstrip(".")] == []
+        for text, style in (span for step in steps for span in step_spans(step)):
+            if style == "command":
+                assert not re.search(
+                    r", then | in this |\(|\w\.$", re.sub(r"'[^']*'|\"[^\"]*\"|\$\([^)]*\)", "", text)
+                ), text
+            else:
+                assert not re.match(r"(?:\[|apt-get|kubectl|conda|docker|pip|sudo) ", text), text
+
+
+def test_the_lines_for_a_dockerfile_stand_together(tmp_path: Path):
+    """Between them and the commands for the container that runs, nobody takes one for the other."""
+    host = Host(tmp_path / "root").ubuntu().docker().nvidia_gpu("2684").nvidia_driver("580.95.05")
+    host.torch("2.6.0+cu124").package(
+        "nvidia-cudnn-cu12", "9.10.2.21"
+    ).run()  # it lacks NCCL, from one index, and Triton, from another
+    screen = piped("check", "--root", str(host.root), "--select", "requirements-incomplete")
+    lines = [line.split()[0] for line in screen.splitlines() if " install " in line]
+    assert screen.count("In the Dockerfile of the image:") == 1
+    assert lines == ["/opt/venv/bin/python"] * 2 + ["RUN"] * 2
 
 
 def test_what_was_seen_is_said_once(tmp_path: Path):

@@ -20,8 +20,9 @@ _AREAS = {
     "5": "the smoke kernels",
     "6": "the image",
     "9": "everything",
+    "911": "this text",
 }
-"""What is checked, by the first digit of an id."""
+"""What is checked, by the first digit of an id, or by all three."""
 
 
 def headline(report: Report, look: Look) -> Line:
@@ -46,7 +47,8 @@ def could_not_check(question: ReportedQuestion) -> str:
     why = question.why
     if why.lower().startswith("could not check"):
         return why[0].upper() + why[1:]
-    return f"Could not check {_AREAS.get(question.id[3:4], 'everything')}: {why}"
+    area = _AREAS.get(question.id[3:]) or _AREAS.get(question.id[3:4], "everything")
+    return f"Could not check {area}: {why}"
 
 
 def _without_problems(report: Report, look: Look) -> Line:
