@@ -21,7 +21,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudoctor.machine import NvidiaApi, known
-from gpudoctor.plain_text import enumeration
+from gpudoctor.plain_text import enumeration, is_command, questions, with_code
 from gpudoctor.render.headline import headline
 from gpudoctor.render.layout import Line, wrap
 from gpudoctor.render.look import PLAIN
@@ -297,6 +297,87 @@ def test_the_lines_for_a_dockerfile_stand_together(tmp_path: Path):
     lines = [line.split()[0] for line in screen.splitlines() if " install " in line]
     assert screen.count("In the Dockerfile of the image:") == 1
     assert lines == ["/opt/venv/bin/python"] * 2 + ["RUN"] * 2
+
+
+def test_a_question_tells_its_commands_from_its_words():
+    rows = matrix().tables.error_patterns
+    commands = {part for row in rows for part in questions(row.ask) if is_command(part)}
+    assert {
+        "ls -l /dev/nvidia*",
+        "sudo dmesg | grep -i -e nvrm -e xid",
+        "pip list | grep -i -e triton -e '^torch'",
+    } <= commands
+    assert not any(re.search(r"\?$|the|container", re.sub(r"'[^']*'|\"[^\"]*\"", "", part)) for part in commands)
+    assert with_code('python -c "import a; print(a.b(c, d))"; is it WSL? id') == (
+        '`python -c "import a; print(a.b(c, d))"`; is it WSL? `id`'
+    )
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_an_explanation_is_the_same_with_and_without_colour(columns: int):
+    explain = ("explain", "HIP error: invalid device function")
+    colored = on_a_terminal(*explain, columns=columns)
+    assert "\x1b[" in colored
+    text = COLOR.sub("", colored)
+    for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert on_a_terminal(*explain, columns=columns, **variables) == text
+    assert "#" not in text
+    assert "\n    rocminfo | grep gfx\n    echo $HSA_OVERRIDE_GFX_VERSION\n    python -c" in text
+    assert [line for line in text.splitlines() if len(line) > columns and "import torch" not in line] == []
+
+
+def test_an_error_on_a_terminal_breaks_between_words(tmp_path: Path):
+    (tmp_path / "empty.txt").write_text("")
+    told = on_a_terminal("check", "--from", "empty.txt", columns=40, cwd=tmp_path, progress=True)
+    lines = told.splitlines()
+    assert len(lines) > 1 and max(map(len, lines)) <= 40
+    assert all(line.startswith(" " * len("gpudoctor: ")) for line in lines[1:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("fleet", "merge"), "no command 'merge' (`gpudoctor fleet --help` tells more)"),
+        (("fleet", "report"), "Missing argument 'DIR|FILE|-...'. (`gpudoctor fleet report --help` tells more)"),
+        (("check", "--level", "deep"), "Invalid value for '--level': 'deep' is not one of"),
+    ],
+)
+def test_who_types_a_wrong_word_learns_where_the_right_ones_are(arguments: tuple[str, ...], error: str):
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", *arguments],
+        capture_output=True, text=True, check=False, timeout=120, env=environ(),
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stderr.startswith(f"gpudoctor: {error}")
+
+
+def test_beside_a_problem_nothing_else_is_told_twice_or_recommended():
+    """Neither the other causes, which the message lists, nor a build of torch, which nobody asked for."""
+    screen = piped("whatif", "--gpu", "RTX 4090", "--error", "CUDA error: unknown error")
+    assert screen.count("driver-installed-no-reboot") == 1
+    assert "Best build" not in screen
+    assert "`ls -l /dev/nvidia*`" in screen
+
+
+def test_what_a_text_does_not_say_is_said_once(tmp_path: Path):
+    (tmp_path / "report.txt").write_text("My program crashed: TypeError: 'NoneType' object is not iterable\n")
+    screen = piped("check", "--from", str(tmp_path / "report.txt"))
+    assert screen.startswith("Could not check this text: the text does not tell the GPU")
+    assert "unknown distribution, kernel unknown\n" in screen
+
+
+def test_a_build_for_another_machine_is_not_installed_here(tmp_path: Path):
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").venv()
+    host.run()
+    assert piped("recommend", "--root", str(host.root)).splitlines()[-1].startswith("Next, on that machine: python")
+
+
+def test_without_a_variable_to_set_env_says_so(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", "env", "--root", str(tmp_path)],
+        capture_output=True, text=True, check=False, timeout=120, env=environ(),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("# Nothing to set")
 
 
 def test_what_was_seen_is_said_once(tmp_path: Path):

@@ -92,6 +92,14 @@ def run(arguments: Sequence[str]) -> int:
     return exit_code_of(lambda: _by_click(arguments))
 
 
+def _hint(error: click.ClickException) -> str:
+    """Where the options, arguments and commands are listed that somebody did not find."""
+    if not isinstance(error, click.UsageError) or error.ctx is None or "id you mean" in error.message:
+        return ""
+    wrong_value = isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
+    return "" if wrong_value or "`" in error.message else f" (`{error.ctx.command_path} --help` tells more)"
+
+
 def _by_click(arguments: Sequence[str]) -> int:
     try:
         code = gpudoctor.main(list(arguments), prog_name="gpudoctor", standalone_mode=False)
@@ -101,6 +109,6 @@ def _by_click(arguments: Sequence[str]) -> int:
         if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
             error.show()  # the help itself
         else:
-            say(error.format_message())
+            say(f"{error.format_message()}{_hint(error)}")
         return error.exit_code
     return code if isinstance(code, int) else 0

@@ -65,6 +65,8 @@ def env(
 
         sys.stdout.write(to_json(variable_data(wanted)))
         return 0
+    if not wanted:
+        tell("# Nothing to set: no problem found here has a fix of variables alone.")
     for variable in wanted:
         if variable.why:
             tell(f"# {variable.name}: {variable.why}")

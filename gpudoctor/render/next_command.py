@@ -75,7 +75,8 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     if not computed and is_described(report):
         return "`gpudoctor check` tells what is really there, `gpudoctor smoke` whether it computes right.", _THERE
     if not computed:
-        proves = "`gpudoctor smoke` proves that the GPU computes, and computes right."
+        computes = "GPUs compute, and compute" if len(gpus) > 1 else "GPU computes, and computes"
+        proves = f"`gpudoctor smoke` proves that the {computes} right."
         return proves, _same("smoke", again)
     if deeper_level := _DEEPER.get(report.machine.level):
         more = f"`gpudoctor smoke --level {deeper_level}` runs more kernels."

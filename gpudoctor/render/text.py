@@ -50,7 +50,7 @@ def _lines(report: Report, look: Look) -> Iterator[Line]:
     for number, finding in enumerate(shown):
         yield []
         yield from _problem(finding, report, verbose=look.verbose, first=number == 0)
-    notes = [finding for finding in report.findings if finding not in shown]
+    notes = [finding for finding in report.findings if finding not in shown and not _is_named(finding, shown)]
     if notes:
         yield []
     for note in notes:
@@ -63,6 +63,11 @@ def _lines(report: Report, look: Look) -> Iterator[Line]:
         yield [("  ", ""), (look.best[1], "command")]
     yield []
     yield from next_lines(report, look)
+
+
+def _is_named(note: ReportedFinding, shown: list[ReportedFinding]) -> bool:
+    """Whether a note only names a cause that the message of a problem lists, too."""
+    return not note.evidence and not note.fixes and any(note.slug in problem.message for problem in shown)
 
 
 def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: bool) -> Iterator[Line]:
