@@ -361,6 +361,13 @@ def test_beside_a_problem_nothing_else_is_told_twice_or_recommended():
     assert "`ls -l /dev/nvidia*`" in screen
 
 
+def test_where_torch_is_all_that_is_missing_the_next_command_installs_it(tmp_path: Path):
+    write_venv(tmp_path / ".venv")
+    described = ("--gpu", "RTX 5090", "--driver", "580.95.05")
+    lines = piped("fix", *described, "--dry-run", VIRTUAL_ENV=str(tmp_path / ".venv")).splitlines()
+    assert lines == ["Nothing to fix.", "Next: gpudoctor fix --install torch --gpu 'RTX 5090' --driver 580.95.05"]
+
+
 def test_a_fleet_ends_in_what_to_type_and_where(tmp_path: Path):
     for name, machine in {"gpu01": "torch-cpu-only", "gpu02": "gpu-slow"}.items():
         (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(Snapshot(machine=MACHINES[machine])))

@@ -91,7 +91,7 @@ def _repair(examination: Examination, request: FixRequest, shown: Shown) -> int:
         only=request.only,
         alternative=request.alternative,
         system=request.system,
-        also=install.wanted(request, look.machine, look.judgement.findings, shown, examination.same_target),
+        also=install.wanted(request, look.machine, look.judgement.findings, shown),
     )
     if request.script:
         _print_script(plan, examination)
