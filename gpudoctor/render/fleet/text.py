@@ -61,7 +61,7 @@ def _lines(report: FleetReport, verbose: bool) -> Iterator[Line]:
     yield from _plans(report)
     if lines := tuple(ready_lines(report)):
         yield []
-        yield [("To take these nodes out of use (nothing of it is run)", "bold")]
+        yield [("To take these nodes out of use (gpudoctor runs none of this)", "bold")]
         for who, line in lines:
             yield [(f"  {who:<14} ", "dim"), (line, "command")]
     yield from _next(report)
