@@ -368,6 +368,15 @@ def test_where_torch_is_all_that_is_missing_the_next_command_installs_it(tmp_pat
     assert lines == ["Nothing to fix.", "Next: gpudoctor fix --install torch --gpu 'RTX 5090' --driver 580.95.05"]
 
 
+def test_a_table_and_a_list_fit_into_the_terminal():
+    table = COLOR.sub("", on_a_terminal("matrix", "show", "known_issues"))
+    assert [line for line in table.splitlines() if len(line) > 80 and " " in line.strip()] == []
+    assert "\namd-sdpa-sd3-240\n    slug         rocm-mem-efficient-attention\n" in f"\n{table}"
+    assert "…" not in table
+    listed = COLOR.sub("", on_a_terminal("list"))
+    assert "\nGPD402  torch-no-arch-for-gpu  The installed torch is older than the NVIDIA GPU\n        and" in listed
+
+
 def test_a_fleet_ends_in_what_to_type_and_where(tmp_path: Path):
     for name, machine in {"gpu01": "torch-cpu-only", "gpu02": "gpu-slow"}.items():
         (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(Snapshot(machine=MACHINES[machine])))

@@ -24,6 +24,12 @@ def list_checks(style: str | None, plugins: tuple[str, ...]) -> int:
 
         sys.stdout.write(to_json([ListedCheck(check.id, check.slug, check.title) for check in checks]))
         return 0
+    if sys.stdout.isatty():
+        from gpudoctor.render.lines import Line, print_lines
+
+        lines: list[Line] = [[(f"{one.id}  ", "dim"), (one.slug, "bold"), (f"  {one.title}", "")] for one in checks]
+        print_lines(lines, sys.stdout, color=True)
+        return 0
     width = max(len(check.slug) for check in checks)
     for check in checks:
         click.echo(f"{check.id}  {check.slug:<{width}}  {check.title}")

@@ -27,9 +27,9 @@ def show(table: str | None, words: tuple[str, ...], style: str | None, overlays:
 
     \b
     Examples:
-      gpudoctor matrix show                                the tables
-      gpudoctor matrix show nvidia_gpus 5090               rows of one table
-      gpudoctor matrix show torch_builds --format json     whole rows, with sources, for programs
+      gpudoctor matrix show                              the tables
+      gpudoctor matrix show nvidia_gpus 5090             rows of one table
+      gpudoctor matrix show torch_builds --format json   whole rows, with sources
     """
     from gpudoctor.host import InputError
     from gpudoctor.matrix.load import load_matrix
