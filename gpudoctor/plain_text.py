@@ -9,6 +9,17 @@ from collections.abc import Sequence
 _WORKFLOW_COMMAND = r"(?<!\S)::(?=[a-z])|##(?=\w{0,40}\[)"
 """How a line of a log starts a command of the CI that shows it: "::add-mask::x" of GitHub Actions at the beginning of
 the line, "##[add-mask]x" and Azure's "##vso[...]" anywhere."""
+_PROGRAMS = frozenset((
+    "cat", "conda", "df", "dkms", "dmesg", "docker", "dpkg", "echo", "env", "grep", "id", "ip", "kubectl", "ldconfig",
+    "ldd", "ls", "lsb_release", "lsmod", "lspci", "modinfo", "mokutil", "nvcc", "nvidia-ctk", "nvidia-smi", "ollama",
+    "pip", "prime-select", "ps", "python", "rocminfo", "show_gids", "sudo", "systemctl", "tail", "ulimit", "uname",
+    "vulkaninfo", "wsl",
+))  # fmt: skip
+"""With what the commands of the matrix's questions begin."""
+_QUOTED = r"\"[^\"]*\"|'[^']*'|\$\((?:[^()]|\([^()]*\))*\)"
+_OUTSIDE_QUOTES = r"(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)"
+_SAID = r"[,:?(]| (?:and|as|in|of|on|or|outside|right|which|with) "
+"""In a question, and in no command."""
 
 
 def utc(seconds: float) -> str:
@@ -19,6 +30,23 @@ def utc(seconds: float) -> str:
 def sentence(text: str) -> str:
     """The text with a full stop, where it does not end as a sentence does."""
     return text if text.endswith((".", "?")) else f"{text}."
+
+
+def is_command(text: str) -> bool:
+    """Whether a question of the matrix is a command and nothing else: "sudo dmesg | grep -i xid"."""
+    words = re.sub(r"^(?:[A-Z_]+=\S+ )+", "", re.sub(_QUOTED, "QUOTED", text))
+    return words.partition(" ")[0] in _PROGRAMS and not re.search(_SAID, words)
+
+
+def questions(text: str) -> list[str]:
+    """What decides, as the matrix has it in one text: the commands and the questions in it."""
+    return re.split(rf"(?:; |(?<=\?) ){_OUTSIDE_QUOTES}", text)
+
+
+def with_code(text: str) -> str:
+    """The same with the commands between backquotes."""
+    parts = re.split(rf"(; |(?<=\?) ){_OUTSIDE_QUOTES}", text)
+    return "".join(f"`{part}`" if is_command(part) else part for part in parts)
 
 
 def enumeration(names: Sequence[str], most: int) -> str:

@@ -14,9 +14,9 @@ from gpudoctor.host import InputError
 from gpudoctor.intake.described import described_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.matrix.load import load_matrix
+from gpudoctor.render.next_command import next_lines
 from gpudoctor.render.steps import run_line, undo_lines
 from gpudoctor.render.style import PLAIN
-from gpudoctor.render.summary import next_lines
 from gpudoctor.report import Subject, make_report
 from gpudoctor.step import RunStep
 from gpudoctor.testing import no_gpu_machine

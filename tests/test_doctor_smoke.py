@@ -20,7 +20,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
-from gpudoctor.probes import nvidia_driver
+from gpudoctor.probes import nvidia_answers
 from gpudoctor.smoke import session
 from gpudoctor.smoke.session import Progress, Request, SessionResult
 from gpudoctor.survey import Survey, survey
@@ -149,7 +149,7 @@ def test_a_gpu_that_is_full_is_named_to_the_session(
     full = NvmlDevice(index=0, bdf="0000:01:00.0", uuid="GPU-1234abcd", memory=24 << 30, memory_used=24 << 30)
     nvml = known(NvidiaApi(status=0, devices=(full,)), "NVML")
     silent = unknown("not asked")
-    monkeypatch.setattr(nvidia_driver, "ask_nvidia", lambda *_: (nvml, silent, silent))
+    monkeypatch.setattr(nvidia_answers, "ask_nvidia", lambda *_: (nvml, silent, silent))
     surveyed(tmp_path, with_gpu, "quick")
     assert asked[0].blocked == {"0000:01:00.0": "its memory is full", "GPU-1234abcd": "its memory is full"}
 

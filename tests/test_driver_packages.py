@@ -249,7 +249,7 @@ def test_the_installer_is_not_named_where_it_cannot_work() -> None:
 
 
 def test_the_uninstaller_and_the_kind_of_system_are_read(tmp_path: Path) -> None:
-    from gpudoctor.probes.nvidia import _run_file
+    from gpudoctor.probes.nvidia_files import _run_file
 
     files = {
         "etc/os-release": 'ID=linuxmint\nID_LIKE="ubuntu debian"\nVERSION_ID="22.1"\nVERSION_CODENAME=xia\n'

@@ -25,9 +25,16 @@ def test_no_help_is_cut_off():
     assert "..." not in listed[listed.index("Commands:") :]
     assert max(map(len, listed.splitlines())) <= 80
     for name in COMMANDS:
-        text = program(name, "--help").stdout
-        assert text.startswith("Usage: gpudoctor"), name
-        assert max(map(len, text.splitlines())) <= 80, name
+        _check_help(gpudoctor.get_command(click.Context(gpudoctor), name), name)
+
+
+def _check_help(command: click.Command | None, *path: str) -> None:
+    text = program(*path, "--help").stdout
+    assert text.startswith("Usage: gpudoctor"), path
+    assert [line for line in text.splitlines() if len(line) > 80] == [], path
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            _check_help(command.get_command(click.Context(command), name), *path, name)
 
 
 def test_the_options_stand_in_groups():

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 ASKS = """
 import ctypes, os, sys
 from pathlib import Path
-from gpudoctor.probes.nvidia_driver import ask_nvidia
+from gpudoctor.probes.nvidia_answers import ask_nvidia
 from tests.support.stubbed_driver import StubbedHost
 before = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
 host = StubbedHost(Path(sys.argv[1]), STUB_HOSTILE=sys.argv[2], STUB_NOTES=sys.argv[3])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import AmdStack, System, known
-from gpudoctor.probes.amd import gfx_of, probe_amd
-from gpudoctor.probes.amd_driver import ask_hsa, parse_rocminfo
+from gpudoctor.probes.amd_answers import ask_hsa, parse_rocminfo
+from gpudoctor.probes.amd_files import gfx_of, probe_amd
 from gpudoctor.probes.pci import probe_pci
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"

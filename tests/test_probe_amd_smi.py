@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.machine import SmiGpu
-from gpudoctor.probes.amd_driver import parse_rocminfo
+from gpudoctor.probes.amd_answers import parse_rocminfo
 from gpudoctor.probes.amd_smi import parse_smi
 from tests.support.hosts import Host
 

@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpudoctor.machine import Board, Fact, NvidiaApi, Torch
-from gpudoctor.probes.amd_driver import LIBRARY, ask_hsa
-from gpudoctor.probes.nvidia_driver import Answers, ask_nvidia
+from gpudoctor.probes.amd_answers import LIBRARY, ask_hsa
+from gpudoctor.probes.nvidia_answers import Answers, ask_nvidia
 from tests.support.smoke_children import left_of, processes_with
 from tests.support.stubbed_driver import CUDA, HSA, NVML, StubbedHost, on_path
 
@@ -191,8 +191,8 @@ from pathlib import Path
 def narrow(which, limit):
     resource.setrlimit(which, (limit, limit))
 exec(sys.argv[2])
-from gpudoctor.probes.amd_driver import ask_hsa
-from gpudoctor.probes.nvidia_driver import ask_nvidia
+from gpudoctor.probes.amd_answers import ask_hsa
+from gpudoctor.probes.nvidia_answers import ask_nvidia
 from tests.support.stubbed_driver import StubbedHost, on_path
 stubs = Path(sys.argv[1])
 nvml, cuda, _ = ask_nvidia(StubbedHost(stubs))
@@ -258,8 +258,8 @@ def test_a_library_that_cannot_be_loaded_is_unknown_with_the_reason(tmp_path: Pa
 HANGING = """
 import sys
 from pathlib import Path
-from gpudoctor.probes.amd_driver import ask_hsa
-from gpudoctor.probes.nvidia_driver import ask_nvidia
+from gpudoctor.probes.amd_answers import ask_hsa
+from gpudoctor.probes.nvidia_answers import ask_nvidia
 from tests.support.stubbed_driver import StubbedHost, on_path
 stubs = Path(sys.argv[1])
 host = StubbedHost(stubs, STUB=sys.argv[2], **{sys.argv[3]: "hang"})

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import Library, LoadPath, NvidiaStack, NvmlDevice, System, absent, known
-from gpudoctor.probes.nvidia import parse_banner, probe_nvidia
-from gpudoctor.probes.nvidia_driver import ask_nvidia
+from gpudoctor.probes.nvidia_answers import ask_nvidia
+from gpudoctor.probes.nvidia_files import parse_banner, probe_nvidia
 from gpudoctor.probes.nvidia_smi import parse_smi
 from gpudoctor.probes.pci import probe_pci
 

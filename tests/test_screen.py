@@ -17,14 +17,18 @@ import termios
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.machine import NvidiaApi, known
-from gpudoctor.plain_text import enumeration
+from gpudoctor.plain_text import enumeration, is_command, questions, with_code
+from gpudoctor.render.headline import headline
 from gpudoctor.render.layout import Line, wrap
+from gpudoctor.render.next_command import next_lines
+from gpudoctor.render.steps import step_lines, step_spans, telling_steps
 from gpudoctor.render.style import PLAIN
-from gpudoctor.render.summary import headline, next_lines
 from gpudoctor.report import Subject, make_report
 from gpudoctor.testing import nvidia_machine
 from tests.support.check_cases import matrix
@@ -266,6 +270,140 @@ def test_code_that_is_longer_than_a_line_does_not_hold_the_words_behind_it_toget
 def test_a_command_of_an_explanation_is_shown_as_it_is_typed():
     screen = on_a_terminal("explain", "CUDA error: no kernel image is available for execution on the device")
     assert "print(torch.__version__," in screen
+
+
+@pytest.mark.parametrize("slug", MACHINES)
+def test_what_looks_like_a_command_is_one(slug: str):
+    """A person copies it: no words of a sentence stand behind it, and no step only repeats the title of its fix."""
+    machine = MACHINES[slug]
+    report = make_report(machine, matrix(), judged(machine), subject=Subject(kind="machine", label="this machine"))
+    for fix in (fix for finding in report.findings for fix in finding.fixes):
+        steps = telling_steps(fix)
+        assert [step for step in steps if " ".join(step_lines(step)).rstrip(".") == fix.title.rstrip(".")] == []
+        for text, style in (span for step in steps for span in step_spans(step)):
+            if style == "command":
+                assert not re.search(
+                    r", then | in this |\(|\w\.$", re.sub(r"'[^']*'|\"[^\"]*\"|\$\([^)]*\)", "", text)
+                ), text
+            else:
+                assert not re.match(r"(?:\[|apt-get|kubectl|conda|docker|pip|sudo) ", text), text
+
+
+def test_the_lines_for_a_dockerfile_stand_together(tmp_path: Path):
+    """Between them and the commands for the container that runs, nobody takes one for the other."""
+    host = Host(tmp_path / "root").ubuntu().docker().nvidia_gpu("2684").nvidia_driver("580.95.05")
+    host.torch("2.6.0+cu124").package(
+        "nvidia-cudnn-cu12", "9.10.2.21"
+    ).run()  # it lacks NCCL, from one index, and Triton, from another
+    screen = piped("check", "--root", str(host.root), "--select", "requirements-incomplete")
+    lines = [line.split()[0] for line in screen.splitlines() if " install " in line]
+    assert screen.count("In the Dockerfile of the image:") == 1
+    assert lines == ["/opt/venv/bin/python"] * 2 + ["RUN"] * 2
+
+
+def test_a_question_tells_its_commands_from_its_words():
+    rows = matrix().tables.error_patterns
+    commands = {part for row in rows for part in questions(row.ask) if is_command(part)}
+    assert {
+        "ls -l /dev/nvidia*",
+        "sudo dmesg | grep -i -e nvrm -e xid",
+        "pip list | grep -i -e triton -e '^torch'",
+    } <= commands
+    words = {"the", "it", "is", "was", "and", "or"}
+    assert [part for part in commands if words & set(re.sub(r"'[^']*'|\"[^\"]*\"", "", part).split())] == []
+    assert with_code('python -c "import a; print(a.b(c, d))"; is it WSL? id') == (
+        '`python -c "import a; print(a.b(c, d))"`; is it WSL? `id`'
+    )
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_an_explanation_is_the_same_with_and_without_colour(columns: int):
+    explain = ("explain", "HIP error: invalid device function")
+    colored = on_a_terminal(*explain, columns=columns)
+    assert "\x1b[" in colored
+    text = COLOR.sub("", colored)
+    for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert on_a_terminal(*explain, columns=columns, **variables) == text
+    assert "#" not in text
+    assert "\n    rocminfo | grep gfx\n    echo $HSA_OVERRIDE_GFX_VERSION\n    python -c" in text
+    assert [line for line in text.splitlines() if len(line) > columns and "import torch" not in line] == []
+
+
+def test_an_error_on_a_terminal_breaks_between_words(tmp_path: Path):
+    (tmp_path / "empty.txt").write_text("")
+    told = on_a_terminal("check", "--from", "empty.txt", columns=40, cwd=tmp_path, progress=True)
+    lines = told.splitlines()
+    assert len(lines) > 1 and max(map(len, lines)) <= 40
+    assert all(line.startswith(" " * len("gpudoctor: ")) for line in lines[1:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("fleet", "merge"), "no command 'merge' (`gpudoctor fleet --help` tells more)"),
+        (("fleet", "report"), "Missing argument 'DIR|FILE|-...'. (`gpudoctor fleet report --help` tells more)"),
+        (("check", "--level", "deep"), "Invalid value for '--level': 'deep' is not one of"),
+    ],
+)
+def test_who_types_a_wrong_word_learns_where_the_right_ones_are(arguments: tuple[str, ...], error: str):
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", *arguments],
+        capture_output=True, text=True, check=False, timeout=120, env=environ(),
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stderr.startswith(f"gpudoctor: {error}")
+
+
+def test_beside_a_problem_nothing_else_is_told_twice_or_recommended():
+    """Neither the other causes, which the message lists, nor a build of torch, which nobody asked for."""
+    screen = piped("whatif", "--gpu", "RTX 4090", "--error", "CUDA error: unknown error")
+    assert screen.count("driver-installed-no-reboot") == 1
+    assert "Best build" not in screen
+    assert "`ls -l /dev/nvidia*`" in screen
+
+
+def test_where_torch_is_all_that_is_missing_the_next_command_installs_it(tmp_path: Path):
+    write_venv(tmp_path / ".venv")
+    described = ("--gpu", "RTX 5090", "--driver", "580.95.05")
+    lines = piped("fix", *described, "--dry-run", VIRTUAL_ENV=str(tmp_path / ".venv")).splitlines()
+    assert lines == ["Nothing to fix.", "Next: gpudoctor fix --install torch --gpu 'RTX 5090' --driver 580.95.05"]
+
+
+def test_a_table_and_a_list_fit_into_the_terminal():
+    table = COLOR.sub("", on_a_terminal("matrix", "show", "known_issues"))
+    assert [line for line in table.splitlines() if len(line) > 80 and " " in line.strip()] == []
+    assert "\namd-sdpa-sd3-240\n    slug         rocm-mem-efficient-attention\n" in f"\n{table}"
+    assert "…" not in table
+    listed = COLOR.sub("", on_a_terminal("list"))
+    assert "\nGPD402  torch-no-arch-for-gpu  The installed torch is older than the NVIDIA GPU\n        and" in listed
+
+
+def test_a_fleet_ends_in_what_to_type_and_where(tmp_path: Path):
+    for name, machine in {"gpu01": "torch-cpu-only", "gpu02": "gpu-slow"}.items():
+        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(Snapshot(machine=MACHINES[machine])))
+    screen = piped("fleet", "report", str(tmp_path))
+    assert screen.splitlines()[-1] == "Next, on gpu01: gpudoctor fix"
+
+
+def test_what_a_text_does_not_say_is_said_once(tmp_path: Path):
+    (tmp_path / "report.txt").write_text("My program crashed: TypeError: 'NoneType' object is not iterable\n")
+    screen = piped("check", "--from", str(tmp_path / "report.txt"))
+    assert screen.startswith("Could not check this text: the text does not tell the GPU")
+    assert "unknown distribution, kernel unknown\n" in screen
+
+
+def test_a_build_for_another_machine_is_not_installed_here(tmp_path: Path):
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").venv()
+    host.run()
+    assert piped("recommend", "--root", str(host.root)).splitlines()[-1].startswith("Next, on that machine: python")
+
+
+def test_without_a_variable_to_set_env_says_so(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", "env", "--root", str(tmp_path)],
+        capture_output=True, text=True, check=False, timeout=120, env=environ(),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("# Nothing to set")
 
 
 def test_what_was_seen_is_said_once(tmp_path: Path):

@@ -19,10 +19,10 @@ from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import AmdStack, Gpu, NvidiaStack, NvmlDevice, System, absent, known, unknown
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.questions import Matrix
-from gpudoctor.probes.amd import probe_amd
-from gpudoctor.probes.amd_driver import parse_rocminfo
+from gpudoctor.probes.amd_answers import parse_rocminfo
+from gpudoctor.probes.amd_files import probe_amd
 from gpudoctor.probes.gpus import assemble
-from gpudoctor.probes.nvidia import parse_banner, probe_nvidia
+from gpudoctor.probes.nvidia_files import parse_banner, probe_nvidia
 from gpudoctor.probes.nvidia_gpus import identity_by_name
 from gpudoctor.probes.nvidia_smi import parse_smi
 from gpudoctor.probes.pci import probe_pci

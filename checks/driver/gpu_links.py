@@ -48,7 +48,7 @@ def pcie_acs_redirects(situation: Situation) -> Verdicts:
     yield finding(
         "note",
         gpus,
-        message=f"ACS is on in {len(bridges.value)} PCI bridges above the GPUs: direct transfers go through the "
+        message=f"ACS is on in PCI bridges above the GPUs ({len(bridges.value)}): direct transfers go through the "
         "processor.",
         saw=f"request or completion redirect in {enumeration(bridges.value, 4)}",
         want="ACS off in the bridges above GPUs",

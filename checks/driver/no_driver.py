@@ -267,7 +267,9 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
         if missing
         else "it refuses the firmware that linux-firmware has for it"
         if refused
-        else "amdgpu has not taken it"
+        else "the kernel module amdgpu is not loaded"
+        if machine.amd.modules_loaded.known and "amdgpu" not in (machine.amd.modules_loaded.value or ())
+        else "amdgpu does not drive it"
     )
     if old:
         text = "Use the CPU build of torch, or another GPU: ROCm never supported this one."

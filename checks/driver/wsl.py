@@ -66,8 +66,9 @@ def wsl_driver(situation: Situation) -> Verdicts:
         return
     if first is not None and first.kind == "driver" and cuda_status(situation) != 0:
         text = (
-            "Remove the Linux NVIDIA driver packages inside WSL (on Ubuntu: `sudo apt-get purge 'nvidia-driver-*' "
-            "'libnvidia-compute-*'`), then `sudo ldconfig`; /usr/lib/wsl/lib has the right libcuda."
+            "Remove the packages of the Linux driver inside WSL; /usr/lib/wsl/lib has the right libcuda. On Ubuntu:\n"
+            "sudo apt-get purge 'nvidia-driver-*' 'libnvidia-compute-*'\n"
+            "sudo ldconfig"
         )
         yield Finding(
             severity="error",

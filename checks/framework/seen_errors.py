@@ -14,7 +14,7 @@ from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault,
 from gpudoctor.machine import Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
-from gpudoctor.plain_text import sentence
+from gpudoctor.plain_text import sentence, with_code
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
@@ -170,7 +170,7 @@ def error_seen(situation: Situation) -> Verdicts:
             yield _about_the_program(situation, row, text)
         elif _lacks_no_code(situation, row):
             why = f"{_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
-            yield NotJudged(why=f"{why}. What decides: {row.ask}", matters=True)
+            yield NotJudged(why=f"{why}. What decides: {with_code(row.ask)}", matters=True)
         else:
             found = _explained(situation, row, text)
             guessed = found.severity != "note" and len(found.possible_causes) > 1 and _is_of_elsewhere(situation)
@@ -251,7 +251,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     }
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
-    return Finding(severity=severity(situation, fault), subject="a program", **parts)  # type: ignore[arg-type]
+    return Finding(severity=severity(situation, fault), subject="an error message", **parts)  # type: ignore[arg-type]
 
 
 def _names_another_gpu(situation: Situation) -> bool:
@@ -347,7 +347,9 @@ def _ranked(ask: str, causes: tuple[str, ...]) -> str:
     """What is said where the message alone does not decide."""
     if len(causes) < 2 or not ask:
         return ""
-    return f" Possible causes, most likely first: {', '.join(causes[:_NAMED])}. What decides: {sentence(ask)}"
+    return (
+        f" Possible causes, most likely first: {', '.join(causes[:_NAMED])}. What decides: {sentence(with_code(ask))}"
+    )
 
 
 def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Finding:
@@ -359,7 +361,7 @@ def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Fi
         severity="note",
         message=f"{sentence(_line(text))} It means: {row.meaning}. {more}",
         saw=_line(text),
-        subject="a program",
+        subject="an error message",
         confidence="likely",
         evidence=(Evidence("error", _line(text), situation.machine.source_of_error(text)),),
         fixes=(fix or Fix("Change the program", (Manual(row.workaround),)),),

@@ -29,7 +29,7 @@ _AHEAD = ("PYTHONPATH", "user site", ".pth")
 
 _NAME_ANOTHER = Fix(
     "Install torch, or name the environment that has it",
-    (Manual("Install torch into this environment, or name the one that has it with `--python PATH`."),),
+    (Manual("Install the build that `gpudoctor recommend` names, or name an environment with `--python PATH`."),),
 )
 
 _HIDES_ANOTHER = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "torch-cpu-only")

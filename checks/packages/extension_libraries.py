@@ -212,7 +212,7 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
         why = f"{extension.package} names it as a source of its libraries"
         remedies = tuple(ReplacePackage(one.name, one.specifier, why=why) for one in sources.values())
         return Fix(f"Install the libraries that {extension.package} names", remedies)
-    title = f"Install a {extension.package} for this {'ROCm' if vendor_of(extension) == 'amd' else 'CUDA'}"
+    title = f"Install a build of {extension.package} for this {'ROCm' if vendor_of(extension) == 'amd' else 'CUDA'}"
     toolkit = next((one.marker for one in asked if one.name == "cuda-toolkit" and "extra" in one.marker), "")
     extra = re.search(r"extra\s*==\s*[\"']([\w-]+)", toolkit)
     if extra and not other_release:

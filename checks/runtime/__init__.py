@@ -4,7 +4,7 @@ from gpudoctor.situation import needs
 
 NEEDS = {
     "gpudirect": needs.rdma,
-    "hsa_override": needs.no_other_torch,
+    "rocm_variables": needs.no_other_torch,
     "nccl_network": needs.network_settings,
     "rocm_runtime": needs.rocm,
 }

@@ -277,7 +277,7 @@ def _newer_libstdcxx(situation: Situation, path: str, conda: bool) -> Fix:
     if path and path.rpartition("/")[0] in folders:
         return clear_the_way(situation, library)
     if conda:
-        text = "conda install -c conda-forge 'libstdcxx-ng>=12' in this environment."
+        text = "In this environment:\nconda install -c conda-forge 'libstdcxx-ng>=12'"
         return Fix("Update libstdc++ in the conda environment", (Manual(text, risk="replaces"),))
     text = "Update the distribution, whose libstdc++ is too old for this torch, or use a container with a newer one."
     return Fix("Use a newer distribution or container", (Manual(text, risk="root"),))

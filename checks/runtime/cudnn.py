@@ -245,7 +245,7 @@ def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
         return (pinned_again(situation, "nvidia-cudnn", pin[1], f"it has kernels for {sm}"),)
     if situation.torch and situation.torch.origin in ("conda", "conda-forge"):
         newest = situation.matrix.cudnn_with(sm)
-        text = f"conda install -c conda-forge 'cudnn{newest}' in this environment."
+        text = f"In this environment:\nconda install -c conda-forge 'cudnn{newest}'"
         return (
             (Fix("Install a cuDNN that has kernels for the GPU", (Manual(text, risk="replaces"),)),) if newest else ()
         )

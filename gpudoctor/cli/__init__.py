@@ -15,21 +15,21 @@ from gpudoctor.command_line.running import BROKEN_PIPE, INTERRUPTED, exit_code_o
 # Where each command is defined; only the module of the one that is run gets imported.
 COMMANDS = {
     "check": "gpudoctor.cli.check:check",
-    "whatif": "gpudoctor.cli.check:whatif",
+    "whatif": "gpudoctor.cli.whatif:whatif",
     "fix": "gpudoctor.cli.fix:fix",
-    "env": "gpudoctor.cli.fix:env",
+    "env": "gpudoctor.cli.env:env",
     "dockerfile": "gpudoctor.cli.dockerfile:dockerfile",
     "preflight": "gpudoctor.cli.preflight:preflight",
     "recommend": "gpudoctor.cli.recommend:recommend",
     "variants": "gpudoctor.cli.variants:variants",
-    "snapshot": "gpudoctor.cli.check:snapshot",
+    "snapshot": "gpudoctor.cli.snapshot:snapshot",
     "fleet": "gpudoctor.cli.fleet:fleet",
     "smoke": "gpudoctor.cli.smoke:smoke",
     "scan": "gpudoctor.cli.scan:scan",
     "explain": "gpudoctor.cli.explain:explain",
-    "list": "gpudoctor.cli.reference:list_checks",
-    "matrix": "gpudoctor.cli.reference:matrix",
-    "schema": "gpudoctor.cli.reference:schema",
+    "list": "gpudoctor.cli.list_checks:list_checks",
+    "matrix": "gpudoctor.cli.matrix:matrix",
+    "schema": "gpudoctor.cli.schema:schema",
     "completion": "gpudoctor.cli.completion:completion",
 }
 
@@ -92,6 +92,14 @@ def run(arguments: Sequence[str]) -> int:
     return exit_code_of(lambda: _by_click(arguments))
 
 
+def _hint(error: click.ClickException) -> str:
+    """Where the options, arguments and commands are listed that somebody did not find."""
+    if not isinstance(error, click.UsageError) or error.ctx is None or "id you mean" in error.message:
+        return ""
+    wrong_value = isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
+    return "" if wrong_value or "`" in error.message else f" (`{error.ctx.command_path} --help` tells more)"
+
+
 def _by_click(arguments: Sequence[str]) -> int:
     try:
         code = gpudoctor.main(list(arguments), prog_name="gpudoctor", standalone_mode=False)
@@ -101,6 +109,6 @@ def _by_click(arguments: Sequence[str]) -> int:
         if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
             error.show()  # the help itself
         else:
-            say(error.format_message())
+            say(f"{error.format_message()}{_hint(error)}")
         return error.exit_code
     return code if isinstance(code, int) else 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
+from gpudoctor.cli.install import installable
 from gpudoctor.cli.output import place_of, print_json, teller
 from gpudoctor.command_line.options import REQUIRE
 from gpudoctor.command_line.reading import words
@@ -84,6 +85,8 @@ def _next(plan: Repair, look: ReportStyle, examination: Examination, request: Fi
     """What to type after a plan that is only shown."""
     if plan.to_run:
         return ("gpudoctor", "fix", *request.of_the_plan, *examination.same_target)
+    if not plan.steps and not request.only and installable(look.judgement.findings):
+        return ("gpudoctor", "fix", "--install", "torch", *examination.same_target)
     return ("gpudoctor", "check", *_same(look, examination))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
 import click
 
+_RANGE = r"  \[x>=1\]|; x>=1(?=\])"
+"""What click adds to an option that takes a number, and which says nothing to most people."""
 _SECTIONS = {
     "What is checked": ("level", "python", "root", "variables", "snapshot_file"),
     "A described machine": (
@@ -41,6 +44,7 @@ class Command(click.Command):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
+                record = (record[0], re.sub(_RANGE, "", record[1]))
                 heading = next((text for text, names in _SECTIONS.items() if parameter.name in names), None)
                 (groups[heading] if heading else rest).append(record)
         for heading, records in {"Options": rest, **groups}.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,8 @@ import click
 from gpudoctor.cli.command import command
 from gpudoctor.cli.completion import checks
 from gpudoctor.cli.options import data_option, matrix_option, plugin_option
-from gpudoctor.plain_text import enumeration
+from gpudoctor.plain_text import enumeration, is_command, questions
+from gpudoctor.render.explanation import print_explanation
 from gpudoctor.render.lines import printable
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ def _from_stdin() -> str:
 def _tell_checks(found: list[Check[Any]], style: str | None) -> int:
     if style == "json":
         return _print_json([(check.id, check.title, (check.slug,), "") for check in found])
-    _print_markdown("\n\n".join(f"# {check.id} {check.slug}\n\n{check.explanation}" for check in found))
+    print_explanation("\n\n".join(f"# {check.id} {check.slug}\n\n{check.explanation}" for check in found), sys.stdout)
     return 0
 
 
@@ -135,12 +137,12 @@ def _tell_messages(text: str, messages: tuple[Message, ...], suite: Suite[Situat
     if style == "json":
         _print_json([(one.id, one.meaning, one.causes, one.ask) for one in messages])
     elif len(messages) > 1 and all(message.row.slug == text != message.id for message in messages):
-        _print_markdown(cause_explained(text, messages, titles_of(suite)))
+        print_explanation(cause_explained(text, messages, titles_of(suite)), sys.stdout)
     elif messages:
         titles = titles_of(suite)
         lines = Counter(message.number for message in messages)
         told = (message_explained(one, titles, of_vendor=lines[one.number] > 1) for one in messages)
-        _print_markdown("\n\n".join(told))
+        print_explanation("\n\n".join(told), sys.stdout)
     else:
         click.echo(_unknown(text, suite))
     return 0 if messages else _UNKNOWN
@@ -170,7 +172,9 @@ def message_explained(message: Message, titles: dict[str, str], *, of_vendor: bo
         )
         parts += [f"## {heading}", causes]
     if message.ask:
-        parts += ["## What decides", message.ask]
+        parts.append("## What decides")
+        for commands, asked in groupby(questions(message.ask), is_command):
+            parts.append("\n".join(f"{'    ' if commands else '- '}{one}" for one in asked))
     if message.help:
         parts += ["## What helps", message.help]
     return "\n\n".join(parts)
@@ -224,9 +228,7 @@ OTHER_CAUSES = {
 """Causes that only error messages name: no check looks for them."""
 
 
-# --- printing ---------------------------------------------------------------------------------------
-
-_CODE_OR_UNDERSCORE = r"(?m)^    .*$|`[^`]*`|_"
+# --- JSON -------------------------------------------------------------------------------------------
 
 
 def _print_json(matches: list[tuple[str, str, tuple[str, ...], str]]) -> int:
@@ -235,17 +237,3 @@ def _print_json(matches: list[tuple[str, str, tuple[str, ...], str]]) -> int:
 
     sys.stdout.write(to_json(Explanation(matches=tuple(Match(*match) for match in matches))))
     return 0
-
-
-def _print_markdown(text: str) -> None:
-    if not sys.stdout.isatty():
-        click.echo(text)
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-    from rich.theme import Theme
-
-    # No background of its own: the terminal may be light. Else __version__ in a sentence would be a bold "version".
-    code = Theme({"markdown.code": "bold cyan"})
-    names_kept = re.sub(_CODE_OR_UNDERSCORE, lambda found: "\\_" if found[0] == "_" else found[0], text)
-    Console(theme=code).print(Markdown(names_kept, code_theme="ansi_light"))

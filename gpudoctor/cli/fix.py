@@ -1,11 +1,9 @@
-"""`gpudoctor fix` and `gpudoctor env`: the plan for what `check` finds here."""
+"""`gpudoctor fix`: the plan for what `check` finds here."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
-
-import click
 
 from gpudoctor.cli.command import command
 from gpudoctor.cli.fix_options import FixRequest, check_modes, fix_options
@@ -21,7 +19,6 @@ from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.interrupted_fixes import tell_cut_off
 from gpudoctor.command_line.options import REQUIRE
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
-from gpudoctor.command_line.reading import Option
 from gpudoctor.command_line.running import tell
 from gpudoctor.host.linux import require_linux
 from gpudoctor.intake.description import Description
@@ -94,7 +91,7 @@ def _repair(examination: Examination, request: FixRequest, shown: ReportOptions)
         only=request.only,
         alternative=request.alternative,
         system=request.system,
-        also=install.wanted(request, look.machine, look.judgement.findings, shown, examination.same_target),
+        also=install.wanted(request, look.machine, look.judgement.findings, shown),
     )
     if request.script:
         _print_script(plan, examination)
@@ -122,56 +119,3 @@ def _print_script(plan: Repair, examination: Examination) -> None:
     from gpudoctor.planner.script import shell_script
 
     sys.stdout.write(shell_script(plan, version=__version__, subject=examination.subject))
-
-
-_SHELL = Option(
-    ("--shell",), "shell", "For whom the lines are. [default: sh]",
-    choices=("sh", "fish", "json"), variable="GPUDOCTOR_SHELL",
-)  # fmt: skip
-
-
-@command()
-@option(_SHELL)
-@click.option("--only", multiple=True, metavar="ID|SLUG", help="Only what this problem needs.")
-@machine_options
-@variable_option
-@description_options
-@matrix_option
-def env(
-    shell: str | None,
-    only: tuple[str, ...],
-    examined: ExaminationOptions,
-    variables: dict[str, str],
-    description: Description,
-    overlays: tuple[str, ...],
-) -> int:
-    """Print shell lines that set the variables which this machine needs: eval "$(gpudoctor env)".
-
-    For each problem, the first fix that needs only environment variables. No start-up file is changed. Without
-    --level, only files are read. The reason for each variable goes to stderr.
-
-    \b
-    Examples:
-      eval "$(gpudoctor env)"                    in sh, bash and zsh
-      gpudoctor env --shell fish | source        in fish
-    """
-    from msgspec.structs import replace
-
-    from gpudoctor.cli.examination import Examination, Sources, ids_of
-    from gpudoctor.planner.repair import variables_for
-    from gpudoctor.planner.script import variable_data, variable_lines
-
-    examined = replace(examined, level=examined.level or "static")
-    sources = Sources(examined, variables, None, description, overlays)
-    look = Examination(sources, ReportOptions(style="json", quiet=True)).look()
-    wanted = variables_for(look.judgement.findings, only=ids_of(only))
-    if shell == "json":
-        from gpudoctor.render.json import to_json
-
-        sys.stdout.write(to_json(variable_data(wanted)))
-        return 0
-    for variable in wanted:
-        if variable.why:
-            tell(f"# {variable.name}: {variable.why}")
-    sys.stdout.write(variable_lines(wanted, shell or "sh"))
-    return 0

@@ -65,7 +65,8 @@ def report(
     \b
     Examples:
       gpudoctor fleet report results/
-      gpudoctor fleet report results/ --expect 'gpu[01-64]' --format html --report-file fleet.html
+      gpudoctor fleet report results/ --expect 'gpu[01-64]' \\
+          --format html --report-file fleet.html
       cat *.json | gpudoctor fleet report -
     """
     from gpudoctor.fleet.documents import documents

@@ -99,10 +99,12 @@ def check(
 
     \b
     Examples:
-      gpudoctor fleet check --on slurm                        inside a job: its nodes
-      gpudoctor fleet check --on slurm --nodes 'gpu[01-64]' --engine-arg=--gpus-per-node=8
+      gpudoctor fleet check --on slurm      inside a job: its nodes
+      gpudoctor fleet check --on slurm --nodes 'gpu[01-64]' \\
+          --engine-arg=--gpus-per-node=8
       gpudoctor fleet check --on ssh --nodes 'gpu[01-64]' -- --require 'gpu==8'
-      gpudoctor fleet check --on kubernetes --image IMAGE --resource nvidia.com/gpu=8 --dry-run
+      gpudoctor fleet check --on kubernetes --image IMAGE \\
+          --resource nvidia.com/gpu=8 --dry-run
     """
     from gpudoctor.fleet.engines.order import Order, node_names
 
@@ -137,7 +139,8 @@ def node(seconds: float, check_options: tuple[str, ...]) -> int:
 
     \b
     Example:
-      pdsh -w 'gpu[01-64]' gpudoctor fleet node | gpudoctor fleet check --on stdin --nodes 'gpu[01-64]'
+      pdsh -w 'gpu[01-64]' gpudoctor fleet node |
+          gpudoctor fleet check --on stdin --nodes 'gpu[01-64]'
     """
     from gpudoctor.fleet.node import lines_of_check
 

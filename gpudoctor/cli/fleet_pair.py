@@ -87,8 +87,8 @@ def pair(
 
     \b
     Example:
-      torchrun --nnodes 8 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 \\
-          -m gpudoctor fleet pair
+      torchrun --nnodes 8 --nproc-per-node 8 --rdzv-backend c10d \\
+          --rdzv-endpoint HOST:29500 -m gpudoctor fleet pair
     """
     from gpudoctor.fleet.pair.coordinator import PairOptions
     from gpudoctor.fleet.pair.job import take_part

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor.command_line.running import tell
-from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.cli.fix_options import FixRequest
@@ -19,24 +18,27 @@ _MISSING = "torch-missing"
 
 
 def wanted(
-    request: FixRequest, machine: Machine, findings: Sequence[Finding], shown: ReportOptions, target: tuple[str, ...]
+    request: FixRequest, machine: Machine, findings: Sequence[Finding], shown: ReportOptions
 ) -> tuple[str, ...]:
-    """The id of the note whose fix installs torch, if a person wants that; `target` are the options that name this
-    machine. Raises InputError where --install asks for what cannot be installed."""
-    missing = next((one for one in findings if one.slug == _MISSING), None)
-    can = missing is not None and any(fix.remedies for fix in missing.fixes)
+    """The id of the note whose fix installs torch, if a person wants that. InputError where --install asks for
+    what cannot be installed."""
+    missing = installable(findings)
     if request.install:
-        _check(request.install, machine, can=can)
-    if missing is None or not can:
+        _check(request.install, machine, can=missing is not None)
+    if missing is None:
         return ()
     asks = sys.stdin.isatty() and sys.stdout.isatty() and shown.style == "text"
     may_ask = asks and not (request.dry_run or request.yes or request.only)
     if request.install or missing.severity != "note" or may_ask:
         return (missing.id,)
     if not request.only:
-        command = command_line(("gpudoctor", "fix", "--install", "torch", *target))
-        tell(f"PyTorch is not installed: `{command}` installs the best build.")
+        tell("PyTorch is not installed: `gpudoctor fix --install torch` installs the best build.")
     return ()
+
+
+def installable(findings: Sequence[Finding]) -> Finding | None:
+    """That no torch is installed, where a fix can install it."""
+    return next((one for one in findings if one.slug == _MISSING and any(fix.remedies for fix in one.fixes)), None)
 
 
 def _check(name: str, machine: Machine, *, can: bool) -> None:

@@ -139,7 +139,7 @@ def _tell(folder: str, written: Written, here: tuple[Finding, ...], there: tuple
 
 
 def _lines(folder: str, written: Written, here: tuple[Finding, ...], there: tuple[Finding, ...]) -> Iterator[Line]:
-    from gpudoctor.render.steps import command_line
+    from gpudoctor.render.next_command import next_line
 
     size = f"{written.size / (1 << 20):.1f} MiB"
     yield [("Recorded: ", "bold"), (f"{written.files} files, {size}, in {folder}", "")]
@@ -158,7 +158,7 @@ def _lines(folder: str, written: Written, here: tuple[Finding, ...], there: tupl
         count = f"{len(live)} problem{'s' * (len(live) != 1)}" if live else "no problem"
         yield [(f"`check --root` finds the same there as `check` here: {count}.", "")]
     yield []
-    yield [("Next: ", "bold"), (command_line(("gpudoctor", "check", "--root", folder)), "command")]
+    yield next_line(("gpudoctor", "check", "--root", folder))
 
 
 def _why_not(finding: Finding) -> str:

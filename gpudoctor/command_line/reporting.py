@@ -142,7 +142,7 @@ def _another_is_required(required: tuple[Requirement, ...]) -> bool:
 
 def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
     """The torch build to install where a usable GPU is, and no framework."""
-    from gpudoctor.render.summary import usable
+    from gpudoctor.render.headline import usable
 
     machine = report.machine
     environment = machine.environment.value
@@ -150,8 +150,8 @@ def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
         return None
     if environment.start_faults or environment.torch_remains or environment.interrupted:
         return None  # its Python can install nothing, or a fix brings back what was there
-    if any(one.slug == "torch-missing" and one.severity == "error" for one in report.findings):
-        return None  # its fix says it
+    if any(one.severity == "error" for one in report.findings):
+        return None  # the problem comes first; or no torch is the problem, and its fix says it
     from gpudoctor.recommend import recommend
     from gpudoctor.render.recommend import best_command
     from gpudoctor.situation import Situation

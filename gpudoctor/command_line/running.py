@@ -69,7 +69,24 @@ def tell(text: str) -> None:
     """One line to stderr, without secrets and control characters. It says where something is to be looked for: paths
     stay as they are."""
     with suppress(OSError):
-        print(without_workflow_commands(without_secrets(without_controls(text, " "))), file=sys.stderr, flush=True)
+        print(
+            _wrapped(without_workflow_commands(without_secrets(without_controls(text, " ")))),
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _wrapped(text: str) -> str:
+    """The line as a terminal shows it without breaking a word; a log takes it as one line."""
+    if not sys.stderr.isatty() or len(text) <= (
+        width := os.get_terminal_size(sys.stderr.fileno()).columns or len(text)
+    ):
+        return text
+    from gpudoctor.render.layout import wrap
+
+    label = "gpudoctor: " if text.startswith("gpudoctor: ") else ""
+    lines = wrap([(label, ""), (text.removeprefix(label), "")], width)
+    return "\n".join("".join(part for part, _ in line) for line in lines)
 
 
 def settle_streams() -> None:

@@ -127,7 +127,7 @@ def described_machine(machine: Machine, description: Description, matrix: Matrix
     machine = replace(machine, assumed=_still_assumed(machine.assumed, description))
     machine = replace(machine, system=described_system(machine.system, description, matrix))
     if description.os and machine.system.os.value and not matrix.distribution_named(machine.system.os.value.id):
-        machine = replace(machine, assumed=(*machine.assumed, f"nothing of {description.os}, which is not known"))
+        machine = replace(machine, assumed=(*machine.assumed, f"nothing of the unknown system {description.os}"))
     if description.kernel_log:
         machine = replace(machine, kernel_log=described_log(description.kernel_log, matrix))
         _check_log_is_of_here(machine, description)

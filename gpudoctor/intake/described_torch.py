@@ -76,7 +76,7 @@ def _index_build(text: str, public: str, platform: str, matrix: Matrix) -> str:
     build = matrix.pypi_build(public, platform)
     if build is None:
         raise InputError(
-            f"--torch {text}: which build the package index has of it for {platform} is not known (newest known: "
+            f"--torch {text}: the package index's build of it for {platform} is unknown (newest known release: "
             f"{matrix.newest_torch()}); name the build, such as {public}+cu128"
         )
     return build

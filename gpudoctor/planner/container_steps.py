@@ -28,8 +28,8 @@ _AMD = {
     "lxc": "lxc config device add CONTAINER gpu gpu   (and /dev/kfd as a unix-char device)",
 }
 _SHM = {
-    "docker": "docker run --ipc=host ...   or   --shm-size=8g",
-    "podman": "podman run --ipc=host ...   or   --shm-size=8g",
+    "docker": "docker run --ipc=host ...\nOr set a size in its place, with --shm-size=8g.",
+    "podman": "podman run --ipc=host ...\nOr set a size in its place, with --shm-size=8g.",
     "compose": "compose, in the service:  shm_size: 8gb   or   ipc: host",
     "kubernetes": "Kubernetes: an emptyDir volume with medium: Memory, mounted at /dev/shm",
 }
@@ -41,10 +41,10 @@ _UTILITY = {
     "env: [{name: NVIDIA_DRIVER_CAPABILITIES, value: 'compute,utility'}]",
 }
 _AGAIN = {
-    "docker": "docker rm -f CONTAINER, then the same docker run as before",
-    "podman": "podman rm -f CONTAINER, then the same podman run as before",
+    "docker": "docker rm -f CONTAINER\nThen the same docker run as before.",
+    "podman": "podman rm -f CONTAINER\nThen the same podman run as before.",
     "compose": "docker compose up -d --force-recreate SERVICE",
-    "kubernetes": "kubectl delete pod POD   (its controller makes a new one)",
+    "kubernetes": "kubectl delete pod POD\nIts controller makes a new one.",
 }
 _TOOLS = {"singularity": "apptainer", "k8s": "kubernetes", "cri-o": "kubernetes", "containerd": "kubernetes"}
 _ENGINES = ("docker", "podman")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
 from gpudoctor.planner.install_requests import frameworks_over, index_of_torch, rivals, several_decide, would_stay
-from gpudoctor.planner.place import Place, is_path
+from gpudoctor.planner.place import IN_THE_IMAGE, Place, is_path
 from gpudoctor.situation import Situation
 from gpudoctor.situation.installer import refusal
 from gpudoctor.spelling import is_version
@@ -429,5 +429,5 @@ def _in_the_image(place: Place, wanted: tuple[PackageSpec, ...], index: str) -> 
     if not place.container or place.container in ("lxc", "systemd-nspawn", "wsl"):
         return ()
     options = f" --index-url {index}" if index else ""
-    text = f"In the Dockerfile of the image:\nRUN python -m pip install --no-cache-dir{options} {quoted(wanted)}"
+    text = f"{IN_THE_IMAGE}\nRUN python -m pip install --no-cache-dir{options} {quoted(wanted)}"
     return (ManualStep(text=text, why="what is installed into a running container is lost with it"),)

@@ -18,6 +18,8 @@ Tool = Literal["pip", "uv", "uv-project", "poetry", "pdm", "hatch", "pip-tools",
 Family = Literal["ubuntu", "debian", "fedora", "rhel", "suse", "arch", "other"]
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+IN_THE_IMAGE = "In the Dockerfile of the image:"
+"""Begins what is to be written into the file of a container that runs."""
 _PATH = r"~?/.*"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _VALUE = r"[A-Za-z0-9/][A-Za-z0-9._:,/+=-]*"

@@ -33,7 +33,7 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.plain_text import lines_without_controls, without_controls
-from gpudoctor.planner.place import Place, place
+from gpudoctor.planner.place import IN_THE_IMAGE, Place, place
 from gpudoctor.situation import Situation
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 
@@ -73,7 +73,16 @@ def same_step(one: Step, other: Step) -> bool:
 def steps_for_all(remedies: Iterable[AnyRemedy], here: Place, situation: Situation) -> tuple[Step, ...]:
     """The steps of remedies in order; neighbours that one command can do together are one step."""
     groups = (tuple(group) for _, group in groupby(remedies, key=command_key))
-    return tuple(step for group in groups for step in steps_together(group, here, situation))
+    return _with_one_dockerfile([step for group in groups for step in steps_together(group, here, situation)])
+
+
+def _with_one_dockerfile(steps: list[Step]) -> tuple[Step, ...]:
+    """The steps, with all lines for the image's Dockerfile below one heading, behind the commands."""
+    written = [step for step in steps if isinstance(step, ManualStep) and step.text.startswith(IN_THE_IMAGE)]
+    if len(written) < 2:
+        return tuple(steps)
+    lines = "".join(dict.fromkeys(step.text.removeprefix(IN_THE_IMAGE) for step in written))
+    return (*(step for step in steps if step not in written), replace(written[0], text=f"{IN_THE_IMAGE}{lines}"))
 
 
 def command_key(remedy: AnyRemedy) -> object:

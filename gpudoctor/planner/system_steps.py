@@ -129,7 +129,7 @@ def block_module(place: Place, remedy: BlockModule) -> tuple[Step, ...]:
     modeset = f"options {module} modeset=0\n" if module == "nouveau" else ""
     text = (
         f"Write into /etc/modprobe.d/blacklist-{module}.conf:\nblacklist {module}\n{modeset}"
-        f"then build the initial ramdisk again ({_initramfs(place)}), and reboot."
+        f"then build the initial ramdisk again ({_initramfs(place)})."
     )
     if place.os.image == "rpm-ostree":
         options = " ".join(f"--append={name}.blacklist={module}" for name in ("rd.driver", "modprobe"))

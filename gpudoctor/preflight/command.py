@@ -131,11 +131,11 @@ def _report(passed: Passage, given: Given, code: int) -> None:
     machine_form = given.get("style", "text") != "text" and not given["command"]
     if not (code or given.get("report_file") or machine_form):
         return
-    from gpudoctor.preflight.outcome import write_outcome
+    from gpudoctor.preflight.reporting import write_reports
     from gpudoctor.render.report_file import NoRoomError
 
     try:
-        write_outcome(passed, given, code)
+        write_reports(passed, given, code)
     except InputError as error:
         if not code and not isinstance(error, NoRoomError):
             raise

@@ -12,9 +12,9 @@ from gpudoctor.frameworks.torch.c_library import c_library
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.frameworks.torch.gpu_coverage import disturbs, fits, visible_as
+from gpudoctor.frameworks.torch.hsa_override import override_fixes
 from gpudoctor.frameworks.torch.nearest_build import is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import Place, conda_cuda, fixes_elsewhere, place_of
-from gpudoctor.frameworks.torch.overrides import override_fixes
 from gpudoctor.frameworks.torch.replacements import on_another_system, replacements
 from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.versions import figures

@@ -66,9 +66,9 @@ def system_text(machine: Machine) -> str:
     unnamed = "unknown distribution" if machine.pasted else "any distribution"
     os_name = (os.name or os.id or unnamed) if os else "unknown system"
     place = place_text(machine)
-    release = system.kernel.value if _is_told(machine, system.kernel.source) else "unknown"
-    kernel = f"{release or 'unknown'} {system.arch.value or ''}"
-    return f"{os_name}, kernel {kernel}{f', {place}' if place else ''}".rstrip()
+    release = system.kernel.value if _is_told(machine, system.kernel.source) else None
+    kernel = f"kernel {release} {system.arch.value or ''}".rstrip() if release else "kernel unknown"
+    return ", ".join(filter(None, (os_name, kernel, place)))
 
 
 def place_text(machine: Machine) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpudoctor.render.lines import Line, print_lines
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 _LEFT_OUT = ("source", "checked")
 """Columns that only `--format json` has."""
-_WIDEST = 40
+_WIDEST, _NAME = 40, 12
 _NOTHING: tuple[object, ...] = (None, "", [], (), {})
 
 
@@ -33,13 +34,26 @@ def rows_with(rows: Iterable[Any], words: Iterable[str]) -> list[dict[str, Any]]
 
 
 def print_rows(rows: list[dict[str, Any]], out: TextIO) -> None:
-    """Print them below their column names; columns that are empty in all rows, and sources, are left out."""
-    names = dict.fromkeys(name for row in rows for name, value in row.items() if value not in _NOTHING)
-    cells = {name: [_cell(row.get(name)) for row in rows] for name in names if name not in _LEFT_OUT}
+    """Print them below their column names; columns that are empty in all rows, and sources, are left out. Where a
+    terminal has no room for the columns, the values of a row stand below each other."""
+    found = dict.fromkeys(name for row in rows for name, value in row.items() if value not in _NOTHING)
+    names = [name for name in found if name not in _LEFT_OUT]
+    cells = {name: [_shortened(_cell(row.get(name))) for row in rows] for name in names}
     widths = {name: max(len(name), *map(len, column)) for name, column in cells.items()}
+    if out.isatty() and sum(widths.values()) + 2 * len(widths) > os.get_terminal_size(out.fileno()).columns:
+        print_lines((line for row in rows for line in _record(row, names)), out, color=True)
+        return
     lines: list[Line] = [_row({name: name for name in cells}, widths, "bold")]
     lines += [_row({name: column[at] for name, column in cells.items()}, widths, "") for at in range(len(rows))]
     print_lines(lines if rows else [[("no row contains all of these words", "")]], out, color=True)
+
+
+def _record(row: dict[str, Any], names: list[str]) -> Iterator[Line]:
+    """A row as lines: its first value, and below it the name and the value of the others."""
+    yield [(_cell(row.get(names[0])), "bold")]
+    for name in names[1:]:
+        if text := _cell(row.get(name)):
+            yield [(f"    {name:<{_NAME}} ", "dim"), (text, "")]
 
 
 def _row(cells: dict[str, str], widths: dict[str, int], style: str) -> Line:
@@ -57,4 +71,8 @@ def _cell(value: Any) -> str:
         text = "yes" if value else "no"
     else:
         text = "" if value is None else str(value)
+    return text
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.render.lines import Line, print_lines, printable
+from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import command_line, step_spans, undo_lines
 from gpudoctor.step import RunStep, Step
 
@@ -86,7 +87,7 @@ def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator
         yield [(_foreseen(plan, names), "bold")]
     yield [(plan.after, "")]
     if around.next:
-        yield [("Next: ", "bold"), (command_line(around.next), "command")]
+        yield next_line(around.next)
 
 
 def _foreseen(plan: Repair, names: dict[str, str]) -> str:
@@ -221,7 +222,7 @@ def _outcome(
     if applied.run is not None and not applied.interrupted and not applied.run.has("unchanged"):
         yield [("Undo: ", "dim"), (command_line(("gpudoctor", "fix", "--undo", *place)), "command")]
     command = ("gpudoctor", "fix", "--continue", *place) if applied.interrupted else ("gpudoctor", "check", *same)
-    yield [("Next: ", "bold"), (command_line(command), "command")]
+    yield next_line(command)
 
 
 def _failure(applied: ApplyResult) -> Iterator[Line]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import command_line, fix_lines
 from gpudoctor.step import RunStep
 
@@ -138,8 +139,11 @@ def _next(
     yield []
     if page:
         yield [("Next: ", "bold"), (f"read {page}", "")]
-        return
-    yield [("Next: ", "bold"), (best[1] if best else command_line(_way_out(answer, again)), "command")]
+    elif best:
+        there = "Next, on that machine: " if "--root" in again else "Next: "
+        yield [(there, "bold"), (best[1], "command")]
+    else:
+        yield next_line(_way_out(answer, again))
 
 
 def _way_out(answer: Recommendation, again: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
+from gpudoctor.render.headline import could_not_check
 from gpudoctor.render.lines import Line, ignored_lines, print_lines
 from gpudoctor.render.steps import command_line, fix_lines
-from gpudoctor.render.summary import could_not_check
 
 if TYPE_CHECKING:
     from gpudoctor.report import Report

@@ -11,14 +11,16 @@ from gpudoctor.render.lines import Line, Span
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 
 _COMMANDS = (
-    "RUN", "sudo", "conda", "mamba", "pixi", "uv", "poetry", "unset", "docker", "podman", "python", "python3",
+    "RUN", "sudo", "[", "apt-get", "conda", "mamba", "pixi", "uv", "poetry", "unset", "docker", "podman", "kubectl",
+    "rm", "python", "python3",
 )  # fmt: skip
 """The start of a line that a shell (or a Dockerfile) takes, in what a person should do; or with Python's path."""
 
 
 def telling_steps(fix: PlannedFix) -> tuple[Step, ...]:
     """The steps of a fix, without one that only repeats its title."""
-    return tuple(step for step in fix.steps if step_lines(step) != (fix.title,))
+    title = fix.title.rstrip(".")
+    return tuple(step for step in fix.steps if "\n".join(step_lines(step)).rstrip(".") != title)
 
 
 _PLACED = re.compile(r"(\S+:\d+(?:-\d+)?: +)((?:RUN|uv|pip[\d.]*|conda|mamba|poetry|python[\d.]*) .*)")
@@ -44,7 +46,7 @@ def step_spans(step: Step) -> Iterator[Span]:
         if not isinstance(step, ManualStep) or _is_command(line):
             yield line, "command"
         else:
-            copied = copied and not re.search(r"\w\.$", line)  # a sentence after the content of a file
+            copied = copied and not re.search(r"[\w)]\.$", line)  # a sentence after the content of a file
             yield line, "verbatim" if copied else ""
         copied = copied or line.endswith(":")
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.privacy import pseudonyms
+from gpudoctor.render.headline import could_not_check, headline
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import Line, ignored_lines, print_lines
+from gpudoctor.render.next_command import next_lines
 from gpudoctor.render.steps import fix_lines
-from gpudoctor.render.summary import could_not_check, headline, next_lines
 
 if TYPE_CHECKING:
     from gpudoctor.render.style import ReportStyle
@@ -49,7 +50,7 @@ def _lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     for number, finding in enumerate(shown):
         yield []
         yield from _problem(finding, report, verbose=look.verbose, first=number == 0)
-    notes = [finding for finding in report.findings if finding not in shown]
+    notes = [finding for finding in report.findings if finding not in shown and not _is_named(finding, shown)]
     if notes:
         yield []
     for note in notes:
@@ -62,6 +63,11 @@ def _lines(report: Report, look: ReportStyle) -> Iterator[Line]:
         yield [("  ", ""), (look.best[1], "command")]
     yield []
     yield from next_lines(report, look)
+
+
+def _is_named(note: ReportedFinding, shown: list[ReportedFinding]) -> bool:
+    """Whether a note only names a cause that the message of a problem lists, too."""
+    return not note.evidence and not note.fixes and any(note.slug in problem.message for problem in shown)
 
 
 def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: bool) -> Iterator[Line]:

@@ -253,7 +253,12 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
     if situation.in_container:
         return Fix(
             f"Install {what} on the host",
-            (Manual(text=f"On the host, outside this container: install {what} and reboot.", risk="reboot"),),
+            (
+                Manual(
+                    text="Outside this container, with the host's package manager; then reboot the host.",
+                    risk="reboot",
+                ),
+            ),
         )
     return Fix(f"Install {what}", (remedy, *unblocking(situation), _BOOT))
 

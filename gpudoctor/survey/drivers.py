@@ -19,8 +19,8 @@ DRIVER_SECONDS = 20.0
 
 def ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: Probing) -> Machine:
     """Level driver: timed children that initialise NVML, libcuda and the HSA runtime."""
-    from gpudoctor.probes.amd_driver import ask_hsa
-    from gpudoctor.probes.nvidia_driver import ask_nvidia
+    from gpudoctor.probes.amd_answers import ask_hsa
+    from gpudoctor.probes.nvidia_answers import ask_nvidia
     from gpudoctor.probes.platform import with_platform
 
     recorded = not host.live  # asking a recording costs nothing: what it has of the tools' output is read

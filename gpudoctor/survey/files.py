@@ -18,12 +18,12 @@ from gpudoctor.machine import (
     System,
     unknown,
 )
-from gpudoctor.probes.amd import probe_amd
+from gpudoctor.probes.amd_files import probe_amd
 from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.kernel_log import probe_kernel_log
 from gpudoctor.probes.load_path import driver_libraries, userland_version
 from gpudoctor.probes.network import probe_network
-from gpudoctor.probes.nvidia import probe_nvidia
+from gpudoctor.probes.nvidia_files import probe_nvidia
 from gpudoctor.probes.pci import probe_pci
 from gpudoctor.probes.process_limits import probe_limits
 from gpudoctor.probes.programs import read_programs

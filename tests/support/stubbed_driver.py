@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Fact, Library, LoadPath
-from gpudoctor.probes.amd_driver import LIBRARY
+from gpudoctor.probes.amd_answers import LIBRARY
 
 # STUB_NVML: status of nvmlInit, or "hang", "crash", "noise"; STUB_GPUS: how many; STUB_LOST: index of a lost one;
 # STUB_STUCK: index of one that never answers; STUB_MIG: slices on GPU 0.

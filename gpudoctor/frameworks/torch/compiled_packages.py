@@ -97,11 +97,11 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
     agreed = agreed_torch(situation)
     others = () if agreed else torch_of(situation, torch, wanted) if wanted else ()
     text = (
-        f"Install a {name} that was built for torch {release} (see its release page), compile it here, or uninstall "
+        f"Install a build of {name} for torch {release} (see its release page), compile it here, or uninstall "
         "it if nothing needs it."
     )
     if not fixes:
-        fixes = [Fix(f"Install a {name} for this torch", (Manual(text, risk="replaces"),))]
+        fixes = [Fix(f"Install a build of {name} for this torch", (Manual(text, risk="replaces"),))]
     programs = (row for row in situation.matrix.tables.frameworks_on_torch if row.chooses_torch)
     chooses = any(name in row.packages for row in programs)
     fixes = [*others, *fixes] if chooses else [*fixes, *others]

@@ -14,9 +14,9 @@ from gpudoctor.frameworks.torch.c_library import MUSL, c_library
 from gpudoctor.frameworks.torch.candidates import Choice, RejectedCandidate, candidates
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
+from gpudoctor.frameworks.torch.hsa_override import override_fixes
 from gpudoctor.frameworks.torch.nearest_build import fix_by, is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
-from gpudoctor.frameworks.torch.overrides import override_fixes
 from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures, public_version

@@ -161,7 +161,7 @@ def pinned_again(situation: Situation, base: str, version: str, why: str) -> Fix
     """Install the pinned version of one of NVIDIA's wheels again."""
     suffix = (pin_of(situation, base) or ("", ""))[0]
     name = f"{base}-cu{suffix}" if suffix else base
-    return Fix(f"Install {name} {version.removesuffix('.*')} again", (ReplacePackage(name, f"=={version}", why=why),))
+    return Fix(f"Install {name} {version.removesuffix('.*')}", (ReplacePackage(name, f"=={version}", why=why),))
 
 
 def two_in_one_folder(situation: Situation, base: str, others: tuple[Distribution, ...], pinned: str) -> Finding:

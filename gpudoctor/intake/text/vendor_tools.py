@@ -13,7 +13,7 @@ from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import NvidiaApi, NvmlDevice, SmiGpu
-from gpudoctor.probes.amd_driver import parse_rocminfo
+from gpudoctor.probes.amd_answers import parse_rocminfo
 from gpudoctor.probes.amd_smi import parse_smi as parse_amd_smi
 from gpudoctor.probes.nvidia_smi import parse_smi
 from gpudoctor.probes.nvidia_smi.csv import is_csv

@@ -38,7 +38,7 @@ def text_of(report: FleetReport) -> str:
         ),
         section("Problems", *(_group(group) for group in hurt)),
         section("Not known", *_silent(report)),
-        section("To take nodes out of use (nothing of it is run)", *ready),
+        section("To take nodes out of use (gpudoctor runs none of this)", *ready),
         section("Nodes and facts", *_table(report)),
         section("Groups", _groups(report.groups)),
         style="fleet.css",

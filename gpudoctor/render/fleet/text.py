@@ -18,6 +18,7 @@ from gpudoctor.render.fleet.summary import (
     title_of,
 )
 from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import fix_lines
 
 if TYPE_CHECKING:
@@ -60,9 +61,21 @@ def _lines(report: FleetReport, verbose: bool) -> Iterator[Line]:
     yield from _plans(report)
     if lines := tuple(ready_lines(report)):
         yield []
-        yield [("To take these nodes out of use (nothing of it is run)", "bold")]
+        yield [("To take these nodes out of use (gpudoctor runs none of this)", "bold")]
         for who, line in lines:
             yield [(f"  {who:<14} ", "dim"), (line, "command")]
+    yield from _next(report)
+
+
+def _next(report: FleetReport) -> Iterator[Line]:
+    """What to type on the nodes that have a plan, the worst first; else what explains the first problem."""
+    plans = [group for group in by_weight(report.groups) if group.fixes]
+    if plans:
+        yield []
+        yield next_line(("gpudoctor", "fix"), f"Next, on {_short(folded(plans[0].nodes))}: ")
+    elif found := problems(report):
+        yield []
+        yield next_line(("gpudoctor", "explain", found[0].id))
 
 
 def _machines(report: FleetReport) -> Iterator[Line]:

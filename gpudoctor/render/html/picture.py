@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from gpudoctor.render.headline import usable
 from gpudoctor.render.html.markup import Markup, element, fragment
 from gpudoctor.render.inventory import (
     drivers,
@@ -20,7 +21,6 @@ from gpudoctor.render.inventory import (
 )
 from gpudoctor.render.plain import found_and_needed
 from gpudoctor.render.smoke import smoke_summary
-from gpudoctor.render.summary import usable
 from gpudoctor.situation.usable_gpus import standings
 
 if TYPE_CHECKING:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor.privacy import pseudonyms, public_text
 from gpudoctor.render.certainty import certainty
+from gpudoctor.render.headline import could_not_check, headline
 from gpudoctor.render.html.kernels import kernel_plots, rate_plots
 from gpudoctor.render.html.markup import Markup, element, fragment, prose
 from gpudoctor.render.html.page import copied, fix_element, page, section, spans, tone
 from gpudoctor.render.html.picture import picture
 from gpudoctor.render.inventory import system_text
+from gpudoctor.render.next_command import next_lines
 from gpudoctor.render.plain import found_and_needed
-from gpudoctor.render.summary import could_not_check, headline, next_lines
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check

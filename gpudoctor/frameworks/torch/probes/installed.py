@@ -60,7 +60,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
         missing = missing_symbols(host, walk, foreign, mixed, late.dispatchers)
         foreign, missing = without_unloadable(walk, foreign, missing)
     if file.hip or file.rocm:
-        from gpudoctor.probes.amdsmi import amdsmi_misfit
+        from gpudoctor.probes.amdsmi_package import amdsmi_misfit
 
         missing += amdsmi_misfit(host, around.path, first.path, around.environ)
     unresolved = missing_libraries(walk, system)

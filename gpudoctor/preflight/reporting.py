@@ -1,4 +1,4 @@
-"""Prints why the command was not started: the first problem and its fix, in a few lines."""
+"""What preflight reports: why the command was not started, in a few lines, and the reports that were asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpudoctor.preflight.gate import Passage
 
 
-def write_outcome(passed: Passage, given: Given, code: int) -> None:
+def write_reports(passed: Passage, given: Given, code: int) -> None:
     """Write the refusal to stderr where `code` is not 0, and the report to its file.
 
     The report goes to stdout only in a machine-readable form, and without a command that owns that stream. Raises

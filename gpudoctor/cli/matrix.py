@@ -1,4 +1,4 @@
-"""`list`, `matrix` and `schema`: what gpudoctor knows, without looking at a machine."""
+"""`gpudoctor matrix`: shows and validates the compatibility matrix."""
 
 from __future__ import annotations
 
@@ -6,30 +6,10 @@ import sys
 
 import click
 
-from gpudoctor.cli.command import Group, command, did_you_mean
+from gpudoctor.cli.command import Group, did_you_mean
 from gpudoctor.cli.completion import tables
-from gpudoctor.cli.options import data_option, matrix_option, plugin_option
+from gpudoctor.cli.options import data_option, matrix_option
 from gpudoctor.render.lines import printable
-
-
-@command("list")
-@data_option
-@plugin_option
-def list_checks(style: str | None, plugins: tuple[str, ...]) -> int:
-    """List all checks: id, slug and what is wrong."""
-    from gpudoctor.suites import image_checks, machine_checks, pair_checks
-
-    checks = (*machine_checks(plugins), *image_checks(), *pair_checks())
-    if style == "json":
-        from gpudoctor.render.documents import ListedCheck
-        from gpudoctor.render.json import to_json
-
-        sys.stdout.write(to_json([ListedCheck(check.id, check.slug, check.title) for check in checks]))
-        return 0
-    width = max(len(check.slug) for check in checks)
-    for check in checks:
-        click.echo(f"{check.id}  {check.slug:<{width}}  {check.title}")
-    return 0
 
 
 @click.group(cls=Group)
@@ -47,9 +27,9 @@ def show(table: str | None, words: tuple[str, ...], style: str | None, overlays:
 
     \b
     Examples:
-      gpudoctor matrix show                                the tables
-      gpudoctor matrix show nvidia_gpus 5090               rows of one table
-      gpudoctor matrix show torch_builds --format json     whole rows, with sources, for programs
+      gpudoctor matrix show                              the tables
+      gpudoctor matrix show nvidia_gpus 5090             rows of one table
+      gpudoctor matrix show torch_builds --format json   whole rows, with sources
     """
     from gpudoctor.host import InputError
     from gpudoctor.matrix.load import load_matrix
@@ -88,14 +68,4 @@ def validate(files: tuple[str, ...], overlays: tuple[str, ...]) -> int:
     whole = validate_matrix((*overlays, *files))
     rows = sum(overview(whole).values())
     click.echo(f"compatibility matrix {printable(whole.version)}: {rows} rows, all valid")
-    return 0
-
-
-@command()
-@click.argument("command", default="report", metavar="[COMMAND]")
-def schema(command: str) -> int:
-    """Print the JSON Schema of what COMMAND prints with --format json. [default: the report of `check`]"""
-    from gpudoctor.schemas import schema_text
-
-    sys.stdout.write(schema_text(command))
     return 0

@@ -1,0 +1,127 @@
+"""The last line of a report: the command to type next, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpudoctor.render.headline import computed_on_gpu, is_described, other_frameworks, usable
+from gpudoctor.render.steps import command_line
+from gpudoctor.step import ManualStep
+
+if TYPE_CHECKING:
+    from gpudoctor.render.lines import Line
+    from gpudoctor.render.style import ReportStyle
+    from gpudoctor.report import Report, ReportedFinding
+
+_THERE = ("gpudoctor", "check")
+"""What a description ends in: the machine itself tells what is only described here."""
+
+_TAKES = {"snapshot": ("--python", "--root", "--env"), "smoke": ("--python", "--env", "--matrix"), "recommend": None}
+"""The options that choose a machine, of those that a command takes; None: all of them."""
+
+_SEEN = "GPD442"
+"""Asks what an error message tells."""
+_DEEPER = {"quick": "standard", "standard": "full"}
+
+
+def next_line(argv: tuple[str, ...], label: str = "Next: ") -> Line:
+    """The last line of every screen."""
+    return [(label, "bold"), (command_line(argv), "command")]
+
+
+def next_lines(report: Report, look: ReportStyle) -> Iterator[Line]:
+    """What to do next and why, and, last, the command to type."""
+    why, argv = _next(report, look)
+    of_another = report.subject.kind in ("root", "snapshot", "text") and argv[:2] != ("gpudoctor", "explain")
+    elsewhere = of_another and "--root" not in argv and "--from" not in argv
+    yield [(why, "")]
+    elsewhere = elsewhere or (argv == _THERE and (report.subject.kind != "machine" or is_described(report)))
+    yield next_line(argv, "Next, on that machine: " if elsewhere else "Next: ")
+
+
+def _next(report: Report, look: ReportStyle) -> tuple[str, tuple[str, ...]]:
+    """A sentence, and the command that it recommends."""
+    first = next((finding for finding in report.findings if finding.severity != "note"), None)
+    kind, again = report.subject.kind, look.again
+    if look.about == "image":
+        return _after_image(first, again)
+    if kind == "text" and first is None:
+        return "`gpudoctor check` on the machine itself tells more than a text.", _THERE
+    if first is not None:
+        return _after_problem(first, report, look)
+    if any(question.matters for question in report.not_judged):
+        about_the_driver = any(one.matters and one.id[3:4] in "123" for one in report.not_judged)
+        if kind == "machine" and report.machine.level == "static" and about_the_driver and not is_described(report):
+            deeper = ("gpudoctor", "check", *again, *look.require, "--level", "driver")
+            return "`gpudoctor check --level driver` also asks the driver.", deeper
+        if report.machine.errors and any(one.matters and one.id == _SEEN for one in report.not_judged):
+            why = "`gpudoctor explain` tells more of the message; `--gpu` and `--torch` say where it was printed."
+            return why, ("gpudoctor", "explain", report.machine.errors[0])
+        command = "whatif" if kind == "whatif" else "check"
+        return f"`gpudoctor {command} -v` shows what was read.", ("gpudoctor", command, *again, *look.require, "-v")
+    computed = computed_on_gpu(report)
+    if not computed and is_described(report) and other_frameworks(report):
+        return "`gpudoctor check` tells what is really there.", _THERE
+    if not computed and report.machine.torch is None and other_frameworks(report):
+        return _to_keep(report, again)
+    gpus = () if computed else usable(report)
+    if not computed and (report.machine.torch is None or not gpus):
+        if gpus and kind == "machine":
+            why = "`gpudoctor fix` offers to install PyTorch; `gpudoctor recommend` compares the builds."
+            return why, ("gpudoctor", "fix", "--install", "torch", *again, *look.require)
+        names = "`gpudoctor recommend` names the best PyTorch build and the reasons."
+        return names, _same("recommend", again if kind != "snapshot" else ())
+    if not computed and is_described(report):
+        return "`gpudoctor check` tells what is really there, `gpudoctor smoke` whether it computes right.", _THERE
+    if not computed:
+        computes = "GPUs compute, and compute" if len(gpus) > 1 else "GPU computes, and computes"
+        proves = f"`gpudoctor smoke` proves that the {computes} right."
+        return proves, _same("smoke", again)
+    if deeper_level := _DEEPER.get(report.machine.level):
+        more = f"`gpudoctor smoke --level {deeper_level}` runs more kernels."
+        return more, (*_same("smoke", again), "--level", deeper_level)
+    return _to_keep(report, again)
+
+
+def _to_keep(report: Report, again: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    if report.subject.kind != "machine":
+        return "`gpudoctor check` tells how that machine is now.", _THERE
+    return "`gpudoctor snapshot` keeps this state, to compare with later.", _same("snapshot", again)
+
+
+def _same(command: str, again: tuple[str, ...]) -> tuple[str, ...]:
+    """A command for the same machine and environment: `again`, options and their values, as far as it takes them."""
+    pairs = zip(again[::2], again[1::2], strict=True)
+    takes = _TAKES[command]
+    return ("gpudoctor", command, *(word for pair in pairs if takes is None or pair[0] in takes for word in pair))
+
+
+def _after_problem(first: ReportedFinding, report: Report, look: ReportStyle) -> tuple[str, tuple[str, ...]]:
+    explain, kind = f"`gpudoctor explain {first.id}` tells more.", report.subject.kind
+    if not first.fixes or kind == "whatif" or (kind == "text" and not _runs_something(report)):
+        return "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)
+    if kind == "text":
+        return f"`gpudoctor fix` shows the plan; {explain}", ("gpudoctor", "fix", *look.again, "--dry-run")
+    if kind == "machine" and not _runs_something(report):
+        return f"Do what the fix says, then check again; {explain}", (
+            "gpudoctor",
+            "check",
+            *look.again,
+            *look.require,
+        )
+    does = "shows and applies the fix" if kind == "machine" else "shows the plan"
+    return f"`gpudoctor fix` {does}; {explain}", ("gpudoctor", "fix", *look.again, *look.require)
+
+
+def _runs_something(report: Report) -> bool:
+    """Whether a fix of a problem has a step that a person need not do."""
+    fixes = [fix for finding in report.findings if finding.severity != "note" for fix in finding.fixes]
+    return any(not isinstance(step, ManualStep) for fix in fixes for step in fix.steps)
+
+
+def _after_image(first: ReportedFinding | None, paths: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    if first is None:
+        return "`gpudoctor check` in the started container checks the rest.", ("gpudoctor", "check")
+    why = f"Change the file and check it again; `gpudoctor explain {first.id}` tells more."
+    return why, ("gpudoctor", "dockerfile", *paths)
