@@ -44,7 +44,7 @@ def fixes_for(finding: Finding, situation: Situation) -> tuple[PlannedFix, ...]:
     return tuple(
         PlannedFix(
             title=fix.title,
-            steps=_once(steps_for_all(fix.remedies, here, situation)),
+            steps=steps_for_all(fix.remedies, here, situation),
         )
         for fix in finding.fixes
     )
@@ -71,9 +71,9 @@ def same_step(one: Step, other: Step) -> bool:
 
 
 def steps_for_all(remedies: Iterable[AnyRemedy], here: Place, situation: Situation) -> tuple[Step, ...]:
-    """The steps of remedies in order; neighbours that one command can do together are one step."""
+    """The steps of remedies in order, each once; neighbours that one command can do together are one step."""
     groups = (tuple(group) for _, group in groupby(remedies, key=command_key))
-    return tuple(step for group in groups for step in steps_together(group, here, situation))
+    return _once(step for group in groups for step in steps_together(group, here, situation))
 
 
 def command_key(remedy: AnyRemedy) -> object:
