@@ -24,6 +24,8 @@ def whatif(text: str) -> dict[str, Any]:
     return report
 
 
+WSL = "--os ubuntu-24.04 --kernel 6.6.87.2-microsoft-standard-WSL2"
+
 # In a description a tilde stands for a blank.
 MACHINES = {
     # what fits
@@ -111,6 +113,10 @@ MACHINES = {
     "--gpu RTX~5070 --gpu RTX~3090 --driver 545.29.06 --torch 2.9.1": ("driver-too-old", 1),
     # AMD's driver and a ROCm that is older than all that have a row
     "--gpu MI100 --driver 30.10.2 --torch 1.13.1+rocm5.1.1 --python-version 3.9": ("rocm-version-mismatch", 1),
+    # inside WSL; from ROCm 7.13 on the runtime looks behind /dev/dxg unless it is told not to
+    f"--gpu RX~7900~XTX {WSL} --torch 2.11.0+rocm7.2": ("rocm-wsl-dxg-env", 1),
+    f"--gpu RX~7900~XTX {WSL} --torch 2.12.0+rocm7.14.0": (None, 0),
+    f"--gpu RX~7900~XTX {WSL} --torch 2.12.0+rocm7.14.0 --env HSA_ENABLE_DXG_DETECTION=0": ("rocm-wsl-dxg-env", 1),
     # the wrong kind
     "--gpu RTX~4070 --driver 580.95.05 --torch 2.13.0+cpu": ("torch-cpu-only", 1),
     "--gpu RX~7900~XTX --torch 2.9.1+cpu": ("torch-cpu-only", 1),
