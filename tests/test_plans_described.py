@@ -274,3 +274,18 @@ def test_a_fix_that_makes_a_warning_an_error_does_not_come_first():
     machine = "--gpu sm_86 --driver 460.106.00 --torch 2.9.0+cu130 --package vllm==0.14.1 --python-version 3.12"
     first = next(one for one in whatif(machine)["findings"] if one["slug"] == "driver-too-old")
     assert first["fixes"][0]["title"] == "Install NVIDIA driver 580 (open kernel modules)"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "torch", "value"),
+    [
+        ("--gpu gfx1036 --gpu RX~5700~XT", "2.14.0+cu130", "1"),
+        ("--gpu RX~6650~XT --gpu RX~580", "2.9.1", "0"),
+        ("--gpu 780M --gpu RX~6600", "2.9.1+cpu", "1"),
+        ("--gpu RX~6600 --gpu gfx1036", "2.9.1+cpu", None),  # what comes second, and is for the screen, disturbs none
+    ],
+)
+def test_a_build_that_leaves_out_a_gpu_comes_with_what_hides_that_one(gpus, torch, value):
+    fix = whatif(f"{gpus} --kernel 6.14.0-1 --torch {torch}")["findings"][0]["fixes"][0]
+    variables = {step["name"]: step["value"] for step in fix["steps"] if step["kind"] == "env"}
+    assert variables == ({"HIP_VISIBLE_DEVICES": value} if value else {})

@@ -184,9 +184,7 @@ def fixes_beside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> t
     fixes = tuple(fix for fix in better_torch(situation) if not _for_the_cpu(fix))
     if fit.gpu in gpus:
         return (*fixes, show)
-    if others or not disturbs(situation, fit.gpu):
-        return (show,) if others else fixes
-    return tuple(Fix(f"{fix.title}, and {_lower(show.title)}", (*fix.remedies, *show.remedies)) for fix in fixes)
+    return (show,) if others else fixes
 
 
 def _hidden(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
@@ -196,10 +194,6 @@ def _hidden(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
     hidden = (one.gpu for one in situation.standings if one.selected == "no" and one.granted != "no")
     ours = (gpu for gpu in hidden if gpu.vendor == vendor and not refusal(situation, gpu))
     return tuple(gpu for gpu in ours if Fit(gpu, carries(situation, gpu)).served)
-
-
-def _lower(title: str) -> str:
-    return title[:1].lower() + title[1:]
 
 
 def _for_the_cpu(fix: Fix) -> bool:

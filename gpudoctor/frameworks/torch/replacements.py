@@ -57,7 +57,8 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
             return tuple(native)  # an index has a wheel for this very board
         return special or tuple(native) or (_nothing(situation.matrix, gpus),)
     offered = _with_limits(situation, gpus, keep, nearest(situation, choices, keep), rejected)
-    fixes = [*special, *(fix_by(situation, choice, keep) for choice in offered)]
+    hide = _hiding_the_others(situation, gpus)
+    fixes = [*special, *(_together(fix_by(situation, choice, keep), hide) for choice in offered)]
     if not fixes:
         fixes += _after_another_change(situation, gpus, keep, rejected)
     fixes += override_fixes(situation, gpus, keep)
@@ -72,6 +73,20 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     if not works and (any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(fix) for fix in fixes)):
         fixes += _on_the_cpu(situation, keep)
     return tuple(fixes)
+
+
+def _hiding_the_others(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
+    """What keeps a process from GPUs that a build for `gpus` leaves out and that would make programs fail."""
+    from gpudoctor.frameworks.torch.gpu_coverage import disturbs, show_only
+
+    beside = (gpu for gpu in situation.usable_of(gpus[0].vendor) if gpu not in gpus) if gpus else ()
+    return show_only(situation, gpus) if any(disturbs(situation, gpu) for gpu in beside) else None
+
+
+def _together(fix: Fix, other: Fix | None) -> Fix:
+    if other is None:
+        return fix
+    return Fix(f"{fix.title}, and {other.title[:1].lower()}{other.title[1:]}", (*fix.remedies, *other.remedies))
 
 
 def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
