@@ -565,7 +565,9 @@ def test_a_gpu_that_the_driver_has_dropped_is_left_out_beside_one_that_works() -
     assert (code, data["choices"][0]["build"], data["choices"][0]["level"]) == (0, "cu132", "native")
     assert any("GTX 1080 Ti (sm_61) is left out: driver 590.48.01 has dropped" in note for note in data["notes"])
     code, data = described("--gpu", "RTX 5090", "--gpu", "RTX 3090", "--driver", "545.29.06")
-    assert (code, data["choices"][0]["level"]) == (1, "cpu")  # the newer GPU is no display GPU
+    assert (code, data["choices"][0]["level"]) == (1, "cpu")  # the newer GPU is no display GPU, nor in a container
+    code, _ = described("--gpu", "RTX 3060", "--gpu", "B300", "--driver", "560.35.05", "--container", "podman")
+    assert code == 1
 
 
 def test_a_jetson_has_no_unknown_driver() -> None:
