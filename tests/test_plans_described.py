@@ -289,3 +289,10 @@ def test_a_build_that_leaves_out_a_gpu_comes_with_what_hides_that_one(gpus, torc
     fix = whatif(f"{gpus} --kernel 6.14.0-1 --torch {torch}")["findings"][0]["fixes"][0]
     variables = {step["name"]: step["value"] for step in fix["steps"] if step["kind"] == "env"}
     assert variables == ({"HIP_VISIBLE_DEVICES": value} if value else {})
+
+
+def test_a_build_inside_wsl_comes_with_the_variable_that_it_needs_there():
+    machine = "--gpu RX~7700~XT --kernel 6.6.87.2-microsoft-standard-WSL2 --python-version 3.13 --torch 2.11.0"
+    fix = whatif(machine)["findings"][0]["fixes"][0]
+    assert "2.11.0+rocm7.2" in fix["title"]
+    assert [step["name"] for step in fix["steps"] if step["kind"] == "env"] == ["HSA_ENABLE_DXG_DETECTION"]
