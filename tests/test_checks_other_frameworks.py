@@ -20,6 +20,16 @@ def test_both_packages_of_onnx_runtime_are_an_error_where_a_gpu_is():
     ] == ["note"]
 
 
+def test_packages_of_which_none_is_for_the_gpu_here_are_only_noted():
+    both = {"onnxruntime": "1.23.0", "onnxruntime-gpu": "1.22.0"}
+    assert [one.severity for one in found(amd_machine(packages=both), "ort-cpu-and-gpu-both")] == ["note"]
+    plugins = {f"jax-cuda{cuda}-{part}": "0.9.0" for cuda in (12, 13) for part in ("plugin", "pjrt")}
+    assert [one.severity for one in found(amd_machine(packages=plugins), "jax-plugins-of-two-cudas")] == ["note"]
+    assert [one.severity for one in found(nvidia_machine(packages=plugins), "jax-plugins-of-two-cudas")] == [
+        "warning"
+    ]
+
+
 def test_the_libraries_of_two_cudas_are_one_problem_with_one_fix():
     pairs = {
         "nvidia-cudnn-cu12": "9.10.2.21",

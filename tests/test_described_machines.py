@@ -24,6 +24,8 @@ def whatif(text: str) -> dict[str, Any]:
     return report
 
 
+WSL = "--os ubuntu-24.04 --kernel 6.6.87.2-microsoft-standard-WSL2"
+
 # In a description a tilde stands for a blank.
 MACHINES = {
     # what fits
@@ -104,6 +106,17 @@ MACHINES = {
     "--gpu RTX~3090 --driver 470.256.02 --torch 2.6.0+cu124": ("driver-too-old", 1),
     "--gpu RTX~5090 --driver 550.163.01 --torch 2.9.1+cu128": ("driver-too-old", 1),
     "--gpu GTX~1080~Ti --driver 590.48.01 --torch 2.9.1+cu126": ("nvidia-driver-dropped-gpu", 1),
+    # one that is too old for a GPU matters where that GPU is meant
+    "--gpu RTX~5070 --gpu RX~6400 --driver 545.29.06 --torch 2.13.0+rocm7.14.0 "
+    "--package amd-torch-device-gfx1034==2.13.0+rocm7.14.0": (None, 0),
+    "--gpu RTX~5070 --gpu RX~6400 --driver 545.29.06 --torch 2.9.1": ("driver-too-old", 1),
+    "--gpu RTX~5070 --gpu RTX~3090 --driver 545.29.06 --torch 2.9.1": ("driver-too-old", 1),
+    # AMD's driver and a ROCm that is older than all that have a row
+    "--gpu MI100 --driver 30.10.2 --torch 1.13.1+rocm5.1.1 --python-version 3.9": ("rocm-version-mismatch", 1),
+    # inside WSL; from ROCm 7.13 on the runtime looks behind /dev/dxg unless it is told not to
+    f"--gpu RX~7900~XTX {WSL} --torch 2.11.0+rocm7.2": ("rocm-wsl-dxg-env", 1),
+    f"--gpu RX~7900~XTX {WSL} --torch 2.12.0+rocm7.14.0": (None, 0),
+    f"--gpu RX~7900~XTX {WSL} --torch 2.12.0+rocm7.14.0 --env HSA_ENABLE_DXG_DETECTION=0": ("rocm-wsl-dxg-env", 1),
     # the wrong kind
     "--gpu RTX~4070 --driver 580.95.05 --torch 2.13.0+cpu": ("torch-cpu-only", 1),
     "--gpu RX~7900~XTX --torch 2.9.1+cpu": ("torch-cpu-only", 1),
@@ -457,3 +470,34 @@ def test_where_no_kernel_of_the_distribution_supports_the_gpu_that_is_the_proble
 def test_a_jetson_has_the_driver_of_its_own_linux():
     report = whatif("--gpu Jetson~AGX~Orin")
     assert "NVIDIA driver of Jetson Linux" in report["machine"]["assumed"]
+
+
+def test_no_override_is_offered_beside_the_same_build_with_code_for_the_gpu():
+    fixes = first_fixes("--gpu RX~7700~XT --torch 2.9.1+cpu")
+    assert [fix for fix in fixes if "HSA_OVERRIDE" in fix] == []
+    assert any(
+        "HSA_OVERRIDE_GFX_VERSION=11.0.0" in fix for fix in first_fixes("--gpu RX~7700~XT --torch 2.6.0+rocm6.2.4")
+    )
+
+
+def test_an_override_leaves_the_gpus_beside_alone():
+    (fix,) = (
+        one for one in first_fixes("--gpu RX~7800~XT --gpu MI60 --torch 2.4.0+rocm6.0") if "HSA_OVERRIDE" in one
+    )
+    assert "HSA_OVERRIDE_GFX_VERSION_1=11.0.0" in fix
+
+
+def first_fixes(text: str) -> list[str]:
+    """The titles of the first problem's fixes."""
+    return [fix["title"] for fix in whatif(text)["findings"][0]["fixes"]]
+
+
+def test_a_driver_with_a_number_of_its_own_is_called_by_it():
+    found = whatif("--gpu MI100 --driver 30.10.2 --torch 2.6.0+rocm6.1")["findings"][0]
+    assert "the kernel driver is AMD's release 30.10.2" in found["message"]
+
+
+@pytest.mark.parametrize("torch", ["2.9.1+cpu", "2.9.1+rocm6.4", "2.9.1"])
+def test_a_known_issue_of_another_framework_is_told_whatever_torch_is_for(torch):
+    found = whatif(f"--gpu RTX~5080 --torch {torch} --package tensorflow==2.20.0 --python-version 3.12")["findings"]
+    assert ("error", "nv-tensorflow-sm120") in {(one["severity"], one["subject"]) for one in found}

@@ -165,6 +165,12 @@ def a_rocr_index_that_is_not_there(host: Host) -> Host:
     return host.ubuntu().amd_gpu("744c", 110000).torch("2.9.1+rocm6.4").environ(ROCR_VISIBLE_DEVICES="3")
 
 
+@fault("torch-rocm-no-arch-for-gpu", "HIP_VISIBLE_DEVICES 0")
+def a_variable_that_leaves_only_the_igpu(host: Host) -> Host:
+    host.ubuntu().amd_gpu("744c", 110000).amd_gpu("164e", 100306, "0000:0f:00.0", node=2, render=129, simds=2)
+    return host.torch("2.9.1+rocm6.4").environ(HIP_VISIBLE_DEVICES="1")
+
+
 @fault("amd-igpu-interferes")
 def an_igpu_that_comes_first(host: Host) -> Host:
     host.ubuntu().amd_gpu("164e", 100306, "0000:01:00.0", node=1, render=128, simds=2)
@@ -239,6 +245,16 @@ def a_module_built_for_the_kernel_before(host: Host) -> Host:
     host.ubuntu(kernel="6.8.0-61-generic").nvidia_gpu("2684", driver=None).nvidia_libraries("580.95.05")
     host.file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
     host.file("/lib/modules/6.8.0-61-generic/modules.dep", "")
+    host.file("/var/lib/dkms/nvidia/580.95.05/6.8.0-60-generic/x86_64/module/nvidia.ko", "")
+    return host.torch("2.9.1+cu128")
+
+
+@fault("nvidia-dkms-kernel-mismatch", "dkms install nvidia/580.95.05 -k 6.8.0-62-generic")
+def a_blackwell_gpus_module_built_for_the_kernel_before(host: Host) -> Host:
+    # Nothing tells the module's flavour: it is not taken for one that the GPU refuses.
+    host.ubuntu(kernel="6.8.0-62-generic").nvidia_gpu("2b85", driver=None).nvidia_libraries("580.95.05")
+    host.file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
+    host.file("/lib/modules/6.8.0-62-generic/modules.dep", "")
     host.file("/var/lib/dkms/nvidia/580.95.05/6.8.0-60-generic/x86_64/module/nvidia.ko", "")
     return host.torch("2.9.1+cu128")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import msgspec
@@ -240,3 +241,58 @@ def test_the_undo_names_a_version_that_its_index_has(machine: str, undo: str) ->
     steps = [planned.step for planned in plan_of(described(machine)).steps]
     undone = [shlex.join(argv) for step in steps if isinstance(step, RunStep) for argv in step.undo]
     assert undone[-1].endswith(undo)
+
+
+# --- several problems ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "build", "also"),
+    [
+        (
+            "--gpu 8060S --gpu RX~7900~GRE --os rhel-9.4 --kernel 6.14.0-27-generic --python-version 3.13 "
+            "--torch 2.0.1+cu117 --package vllm==0.33.0 --env HSA_OVERRIDE_GFX_VERSION=9.0.0",
+            "2.14.0+rocm7.2",
+            "unset HSA_OVERRIDE_GFX_VERSION",
+        ),
+        (
+            "--gpu A10 --driver 470.57.02 --platform linux/arm64 --python-version 3.11 --torch 1.13.0+cpu "
+            "--package vllm==0.33.0",
+            "2.14.0",
+            "Reboot.",
+        ),
+    ],
+)
+def test_torch_is_installed_once_though_two_problems_need_another(machine, build, also):
+    found = shown(plan_of(described(machine)))
+    assert re.findall(r" torch===?(\S+)", found) == [build]
+    assert also in found
+
+
+def test_a_fix_that_makes_a_warning_an_error_does_not_come_first():
+    # vLLM 0.14 is made for torch 2.9: a driver leaves it that, an older torch does not.
+    machine = "--gpu sm_86 --driver 460.106.00 --torch 2.9.0+cu130 --package vllm==0.14.1 --python-version 3.12"
+    first = next(one for one in whatif(machine)["findings"] if one["slug"] == "driver-too-old")
+    assert first["fixes"][0]["title"] == "Install NVIDIA driver 580 (open kernel modules)"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "torch", "value"),
+    [
+        ("--gpu gfx1036 --gpu RX~5700~XT", "2.14.0+cu130", "1"),
+        ("--gpu RX~6650~XT --gpu RX~580", "2.9.1", "0"),
+        ("--gpu 780M --gpu RX~6600", "2.9.1+cpu", "1"),
+        ("--gpu RX~6600 --gpu gfx1036", "2.9.1+cpu", None),  # what comes second, and is for the screen, disturbs none
+    ],
+)
+def test_a_build_that_leaves_out_a_gpu_comes_with_what_hides_that_one(gpus, torch, value):
+    fix = whatif(f"{gpus} --kernel 6.14.0-1 --torch {torch}")["findings"][0]["fixes"][0]
+    variables = {step["name"]: step["value"] for step in fix["steps"] if step["kind"] == "env"}
+    assert variables == ({"HIP_VISIBLE_DEVICES": value} if value else {})
+
+
+def test_a_build_inside_wsl_comes_with_the_variable_that_it_needs_there():
+    machine = "--gpu RX~7700~XT --kernel 6.6.87.2-microsoft-standard-WSL2 --python-version 3.13 --torch 2.11.0"
+    fix = whatif(machine)["findings"][0]["fixes"][0]
+    assert "2.11.0+rocm7.2" in fix["title"]
+    assert [step["name"] for step in fix["steps"] if step["kind"] == "env"] == ["HSA_ENABLE_DXG_DETECTION"]

@@ -542,6 +542,34 @@ def test_a_build_for_the_kernel_driver_comes_first() -> None:
     assert (data["choices"][0]["torch"], data["choices"][0]["build"]) == ("2.14.1", "rocm7.14")
 
 
+@pytest.mark.parametrize(
+    ("machine", "title"),
+    [
+        (("MI300X", "6.3.6", "3.14"), "Install a current AMD kernel driver, then torch 2.14.1+rocm7.14"),
+        (("RX 5700 XT", "6.7.0", "3.13"), "Install a current AMD kernel driver, then torch 2.13.0+rocm7.14.0"),
+        # Only older builds have a wheel, and the driver is too new for them.
+        (("MI325X", "6.12.12", "3.8"), "Make a new environment with another Python"),
+    ],
+)
+def test_no_build_is_recommended_that_the_kernel_driver_does_not_run(machine, title) -> None:
+    gpu, driver, python = machine
+    code, data = described("--gpu", gpu, "--driver", driver, "--python-version", python)
+    assert (code, [choice["level"] for choice in data["choices"]]) == (1, ["cpu"])
+    fix = data["otherwise"][0]
+    assert fix["title"] == title
+    assert [step["text"] for step in fix["steps"] if step["kind"] == "manual"].count("Reboot.") == ("driver" in title)
+
+
+def test_a_gpu_that_the_driver_has_dropped_is_left_out_beside_one_that_works() -> None:
+    code, data = described("--gpu", "RTX 3090", "--gpu", "GTX 1080 Ti", "--driver", "590.48.01")
+    assert (code, data["choices"][0]["build"], data["choices"][0]["level"]) == (0, "cu132", "native")
+    assert any("GTX 1080 Ti (sm_61) is left out: driver 590.48.01 has dropped" in note for note in data["notes"])
+    code, data = described("--gpu", "RTX 5090", "--gpu", "RTX 3090", "--driver", "545.29.06")
+    assert (code, data["choices"][0]["level"]) == (1, "cpu")  # the newer GPU is no display GPU, nor in a container
+    code, _ = described("--gpu", "RTX 3060", "--gpu", "B300", "--driver", "560.35.05", "--container", "podman")
+    assert code == 1
+
+
 def test_a_jetson_has_no_unknown_driver() -> None:
     _, text = run("--gpu", "Jetson AGX Orin", "--python-version", "3.10")
     assert "driver unknown" not in text and "NVIDIA driver of Jetson Linux" in text

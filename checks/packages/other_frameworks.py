@@ -27,8 +27,8 @@ def ort_cpu_and_gpu_both(situation: Situation) -> Verdicts:
     providers may be gone, or come back with the next update.
 
     ## How it is judged
-    Two of the packages onnxruntime, onnxruntime-gpu, onnxruntime-migraphx and the like are installed. It is a note on
-    a machine without a usable GPU.
+    Two of the packages onnxruntime, onnxruntime-gpu, onnxruntime-migraphx and the like are installed. It is a note if
+    none of them is for a usable GPU.
 
     ## Fix safety
     Keeps the package for the usable GPU in its version, removes the others and installs it again.
@@ -47,8 +47,8 @@ def packages_overwrite_each_other(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The matrix names groups of packages that share a folder. It is an error if the framework's GPU build may be gone,
-    or libraries that the files there need are missing; a warning where one of the two still works, and a note without
-    a usable GPU.
+    or libraries that the files there need are missing; a warning where one of the two still works, and a note if none
+    is for a usable GPU.
 
     ## Fix safety
     Keeps the package for the usable GPU in its version, removes the others and installs it again. If another
@@ -85,7 +85,7 @@ def _sharing(situation: Situation, row: SharedFiles, group: list[Distribution]) 
     extensions = situation.environment.extensions if situation.environment else ()
     broken = any(one.package in names_of_group and one.missing for one in extensions)
     return Finding(
-        severity=("error" if broken else row.severity) if situation.usable else "note",
+        severity="note" if not situation.usable else "error" if broken else row.severity if keep else "note",
         message=f"{names} are installed. {together} own {row.what}: a program gets the files of the one that was "
         "installed last.",
         saw=" and ".join(one.name for one in group),
@@ -175,7 +175,7 @@ def jax_plugins_of_two_cudas(situation: Situation) -> Verdicts:
 
     ## How it is judged
     Two of the packages jax-cuda12-plugin, jax-cuda13-plugin and the like are installed, or two of their pjrt
-    packages, which hold the library. It is a note on a machine without a usable GPU.
+    packages, which hold the library. It is a note if none is for a usable GPU.
 
     ## Fix safety
     Keeps the plugin that the driver runs; of two, that of torch's CUDA, else that of the CUDA in the environment,
@@ -193,7 +193,7 @@ def jax_plugins_of_two_cudas(situation: Situation) -> Verdicts:
     others = [one for name, group in by_cuda.items() if name != family for one in group]
     removals = tuple(RemovePackage(one.name, why=f"{keep.name} is for the same GPUs") for one in others if keep)
     yield Finding(
-        severity="warning" if situation.usable else "note",
+        severity="warning" if situation.usable and keep else "note",
         message=f"JAX has plugins for two releases of CUDA: {' and '.join(one.name for one in firsts)}. It loads "
         "both, and the second one fails (PJRT_Api already exists for device type cuda).",
         saw=" and ".join(one.name for one in firsts),

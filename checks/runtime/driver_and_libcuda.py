@@ -22,7 +22,7 @@ from gpudoctor.machine import Gpu, Library, LibraryKind, NvidiaApi
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
-from gpudoctor.situation.no_kernel_driver import because, worthwhile
+from gpudoctor.situation.no_kernel_driver import Weight, because, equal_gpus, worthwhile
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict, has_own_numbers, refusals
 from gpudoctor.situation.virtual_gpu import is_vgpu
 
@@ -44,8 +44,8 @@ def driver_too_old(situation: Situation) -> Verdicts:
     The check uses the libcuda that a program loads; cuda-compat on the load path counts on GPUs that may use it. A
     driver below the minimum of the CUDA major is an error. Between that and the driver bundled with the toolkit,
     minor-version compatibility applies: a note. Under WSL2 and on Jetson driver numbers mean something else, so the
-    CUDA release that the driver reports decides. A driver older than the GPU itself is an error too. If torch has no
-    code for the GPUs anyway, the build is the problem and not the driver.
+    CUDA release that the driver reports decides. A driver older than the GPU itself is an error too; a note where
+    another GPU does the work. If torch has no code for the GPUs anyway, the build is the problem and not the driver.
 
     ## Fix safety
     A driver update needs root and a reboot, and stays within the last branch that supports all GPUs. The alternative
@@ -57,10 +57,11 @@ def driver_too_old(situation: Situation) -> Verdicts:
     outdated = tuple(
         gpu for gpu in gpus or (unbound if loaded else ()) if "driver-too-old" in refusals(situation, gpu)
     )
-    if outdated:
-        yield _gpu_needs_newer(situation, outdated)
-        return
-    if gpus:
+    weighed = equal_gpus(situation, [*outdated])
+    for severity, group in weighed:
+        yield _gpu_needs_newer(situation, severity, group)
+    gpus = tuple(gpu for gpu in gpus if gpu not in outdated)
+    if gpus and not any(severity == "error" for severity, _ in weighed):
         yield from _torch_needs(situation, gpus)
         yield from _others_need(situation, gpus)
 
@@ -116,13 +117,13 @@ def _torch_needs(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
         )
 
 
-def _gpu_needs_newer(situation: Situation, gpus: tuple[Gpu, ...]) -> Finding:
+def _gpu_needs_newer(situation: Situation, severity: Weight, gpus: tuple[Gpu, ...]) -> Finding:
     from gpudoctor.situation.driver_choice import install_driver
 
     gpu = gpus[0]
     first = situation.matrix.first_driver(gpu.arch.value or "", gpu.chip) or ""
     return Finding(
-        severity="error",
+        severity=severity,
         message=f"Driver {_driver_text(situation)} is too old for {gpu.name}: {first} is the first that supports it.",
         saw=_driver_text(situation),
         want=f"{first} or newer",

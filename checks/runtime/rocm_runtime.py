@@ -11,9 +11,7 @@ from gpudoctor.finding import (
     Evidence,
     Finding,
     Fix,
-    InstallRocmDriver,
     Manual,
-    Reboot,
     gpu_subject,
 )
 from gpudoctor.frameworks.torch import NAME, builds, check
@@ -31,7 +29,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_
 from gpudoctor.machine import Gpu, Library
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, needs
-from gpudoctor.situation.rocm_driver import too_far_apart
+from gpudoctor.situation.rocm_driver import current_driver, too_far_apart
 from gpudoctor.situation.system_rocm import system_rocm
 
 # --- kernel driver ------------------------------------------------------------------------------------------
@@ -111,17 +109,7 @@ def _rocm_fixes(situation: Situation, rocm: str, driver: str, *, newer: bool) ->
     fixes = () if not driver else _torch_for(situation, driver) if situation.torch else (_rocm_near(driver),)
     if newer and fixes:
         return fixes
-    if situation.in_container:
-        text = f"On the host, outside this container: install the amdgpu driver of ROCm {rocm}, or one near it."
-        return (
-            Fix(f"Install the kernel driver of ROCm {rocm} on the host", (Manual(text, risk="reboot"),)),
-            *fixes,
-        )
-    remedies = (
-        InstallRocmDriver(why=f"its release must be near ROCm {rocm}"),
-        Reboot(why="the module is loaded at boot"),
-    )
-    return (Fix("Install a current AMD kernel driver", remedies), *fixes)
+    return (current_driver(situation, rocm), *fixes)
 
 
 def _torch_for(situation: Situation, driver: str) -> tuple[Fix, ...]:

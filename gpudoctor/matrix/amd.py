@@ -135,9 +135,11 @@ class AmdQuestions(Gpus):
         return any(self.rocm_driver_fits(row.version, driver) is False for row in between)
 
     def _within_releases(self, user_space: str, driver: str, span: int) -> bool | None:
-        if minor(user_space) not in self._minors or minor(driver) not in self._minors:
-            return None
-        return abs(self._minors.index(minor(user_space)) - self._minors.index(minor(driver))) <= span
+        """Whether two releases are at most so far apart; None: a release without a row may lie between them."""
+        earlier, later = sorted((minor(user_space), minor(driver)))
+        if sum(earlier < release <= later for release in self._minors) > span:
+            return False
+        return True if {earlier, later} <= set(self._minors) else None
 
     def _within_days(self, user_space: str, driver: str, days: int) -> bool | None:
         from datetime import date

@@ -44,7 +44,7 @@ def fixes_for(finding: Finding, situation: Situation) -> tuple[PlannedFix, ...]:
     return tuple(
         PlannedFix(
             title=fix.title,
-            steps=_once(steps_for_all(fix.remedies, here, situation)),
+            steps=steps_for_all(fix.remedies, here, situation),
         )
         for fix in finding.fixes
     )
@@ -71,16 +71,16 @@ def same_step(one: Step, other: Step) -> bool:
 
 
 def steps_for_all(remedies: Iterable[AnyRemedy], here: Place, situation: Situation) -> tuple[Step, ...]:
-    """The steps of remedies in order; neighbours that one command can do together are one step."""
+    """The steps of remedies in order, each once; neighbours that one command can do together are one step."""
     groups = (tuple(group) for _, group in groupby(remedies, key=command_key))
-    return _with_one_dockerfile([step for group in groups for step in steps_together(group, here, situation)])
+    return _with_one_dockerfile(_once(step for group in groups for step in steps_together(group, here, situation)))
 
 
-def _with_one_dockerfile(steps: list[Step]) -> tuple[Step, ...]:
+def _with_one_dockerfile(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps, with all lines for the image's Dockerfile below one heading, behind the commands."""
     written = [step for step in steps if isinstance(step, ManualStep) and step.text.startswith(IN_THE_IMAGE)]
     if len(written) < 2:
-        return tuple(steps)
+        return steps
     lines = "".join(dict.fromkeys(step.text.removeprefix(IN_THE_IMAGE) for step in written))
     return (*(step for step in steps if step not in written), replace(written[0], text=f"{IN_THE_IMAGE}{lines}"))
 

@@ -170,16 +170,20 @@ class Search:
     # --- the plan --------------------------------------------------------------------------------------
 
     def _needed(self, best: _Path) -> tuple[Move, ...]:
-        """The fixes without those that a later one makes needless."""
+        """The fixes without those that a later one makes needless, and without a torch that a later one replaces."""
         moves = best.moves
         if len(moves) < 2:
             return moves
-        leaves = sum(map(self._leaving, self._meant(self._outlook(moves))))
+        leaves = self._leaves(moves)
         for move in best.moves:
             without = tuple(other for other in moves if other is not move)
-            if sum(map(self._leaving, self._meant(self._outlook(without)))) <= leaves:
+            if self._leaves(without) <= leaves:
                 moves = without
-        return moves
+        once = _with_one_torch(moves)
+        return once if once != moves and self._leaves(once) <= leaves else moves
+
+    def _leaves(self, moves: tuple[Move, ...]) -> float:
+        return sum(map(self._leaving, self._meant(self._outlook(moves))))
 
     def _outlook(self, moves: tuple[Move, ...]) -> Outlook:
         outlook = self._foresight.now
@@ -194,6 +198,14 @@ class Search:
             gone = tuple(one for one in outlook.problems if not after.has(one))
             yield Move(move.finding, move.fix, gone or (move.finding,))
             outlook = after
+
+
+def _with_one_torch(moves: tuple[Move, ...]) -> tuple[Move, ...]:
+    """Of several builds of torch only the last; what else their fixes do stays."""
+    builds = [remedy for move in moves for remedy in move.fix.remedies if isinstance(remedy, ReplaceTorch)]
+    replaced = [id(remedy) for remedy in builds[:-1]]
+    kept = ((move, tuple(one for one in move.fix.remedies if id(one) not in replaced)) for move in moves)
+    return tuple(replace(move, fix=replace(move.fix, remedies=remedies)) for move, remedies in kept if remedies)
 
 
 def _alone(moves: tuple[Move, ...]) -> tuple[Move, ...]:
@@ -282,6 +294,6 @@ def _ranked(finding: Finding, foresight: Foresight) -> tuple[Fix, ...]:
 
 
 def _breaks(finding: Finding, before: Outlook) -> float:
-    if any(key_of(finding) == key_of(one) for one in before.problems):
+    if before.has(finding):
         return 0
     return _NEW_ERROR if finding.severity == "error" else _NEW_WARNING

@@ -312,7 +312,9 @@ class _Choosing:
             fix
             for fix in replacements(self.situation, self.gpus, keep=self.keep)
             if not any(
-                isinstance(r, SetVariable) or (isinstance(r, ReplaceTorch) and r.build == "cpu") for r in fix.remedies
+                (isinstance(r, SetVariable) and r.name.startswith(OVERRIDE))
+                or (isinstance(r, ReplaceTorch) and r.build == "cpu")
+                for r in fix.remedies
             )
         ]
 

@@ -28,7 +28,9 @@ _LIBRARIES, _WSL_LIBRARIES = "/usr/lib", "/usr/lib/wsl/lib"
 _STEMS = ("libcuda", "libnvidia-ml")
 
 
-def nvidia_stack(machine: Machine, version: str, flavour: ModuleFlavour, matrix: Matrix, source: str) -> NvidiaStack:
+def nvidia_stack(
+    machine: Machine, version: str, flavour: ModuleFlavour | None, matrix: Matrix, source: str
+) -> NvidiaStack:
     """The stack of a driver that is loaded and opens its nodes. Under WSL it is that of Windows."""
     if machine.system.wsl.known:  # only the driver itself tells its version
         answer = NvidiaApi(status=0, driver_version=version, cuda_version=matrix.cuda_served(version))

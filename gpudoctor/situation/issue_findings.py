@@ -39,12 +39,12 @@ GENERAL = "known-issue"
 
 
 def _concerned(situation: Situation, when: IssueCondition) -> tuple[Gpu, ...]:
-    """The usable GPUs that a condition is about. Only GPUs of torch's own vendor count; without torch, those that a
-    person computes on, and only for conditions that other programs meet, too."""
+    """The usable GPUs that a condition is about. Only GPUs of torch's own vendor count; for another framework, or
+    without torch, those that a person computes on, and only for conditions that other programs meet, too."""
     gpus = concerned(when, situation.usable)
     if not when.vendor or situation.built_for == when.vendor:
         return gpus
-    if situation.torch is not None or not _without_torch(when):
+    if not _without_torch(when) or (situation.torch is not None and not _of_another_framework(situation, when)):
         return ()
     return tuple(gpu for gpu in gpus if not for_display(situation, gpu))
 
@@ -53,6 +53,12 @@ def _without_torch(when: IssueCondition) -> bool:
     """Whether a condition is about something that matters without torch, too."""
     amds = when.vendor == "amd" and bool(when.rocm or when.kernel)
     return bool(when.packages or when.firmware or amds) and not (when.torch or when.cuda)
+
+
+def _of_another_framework(situation: Situation, when: IssueCondition) -> bool:
+    """Whether a condition is about installed frameworks beside torch, whatever torch is built for."""
+    about = {situation.matrix.framework_of_package(wanted.package) for wanted in when.packages}
+    return bool(about) and about <= {one.name for one in situation.others}
 
 
 def _matches(situation: Situation, when: IssueCondition) -> bool:

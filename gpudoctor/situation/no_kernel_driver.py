@@ -73,12 +73,7 @@ def _is_in_doubt(situation: Situation, gpu: Gpu) -> bool:
 
 def weight(situation: Situation, gpu: Gpu) -> Weight:
     """How severe it is that this GPU does not work: a note for a display GPU beside a working one."""
-    working = tuple(other for other in served(situation) if other.key != gpu.key)
-    if situation.framework_vendor:
-        working = tuple(other for other in working if other.vendor == situation.framework_vendor)
-    elif not gpu.integrated:
-        working = tuple(other for other in working if not other.integrated)
-    if any(gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or older(gpu, other) for other in working):
+    if has_a_better(situation, gpu):
         return "note"
     others = tuple(other for other in situation.standings if other.gpu.key != gpu.key)
     driven = (other.gpu for other in others if "no" not in (other.bound, other.counted))
@@ -93,6 +88,17 @@ def weight(situation: Situation, gpu: Gpu) -> Weight:
         return "error"  # somebody installed a driver, and the only GPU gets none
     by_the_way = gpu.vendor == "amd" and gpu.integrated and not for_computing(situation, gpu)
     return "note" if by_the_way or not computes(situation, gpu) else "error"
+
+
+def has_a_better(situation: Situation, gpu: Gpu) -> bool:
+    """Whether another GPU works that is meant rather than this one: of the vendor that a framework is for, else of
+    another vendor, or newer."""
+    working = tuple(other for other in served(situation) if other.key != gpu.key)
+    if situation.framework_vendor:
+        working = tuple(other for other in working if other.vendor == situation.framework_vendor)
+    elif not gpu.integrated:
+        working = tuple(other for other in working if not other.integrated)
+    return any(gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or older(gpu, other) for other in working)
 
 
 def for_computing(situation: Situation, gpu: Gpu) -> bool:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from gpudoctor.finding import Fix, InstallRocmDriver, Manual, Reboot
 from gpudoctor.matrix.versions import figures, minor
 from gpudoctor.situation import Situation
+
+_OWN_NUMBERS = 30
+"""From ROCm 7.0 on the driver has numbers of its own, which begin here."""
 
 
 class RocmDriver(Struct, frozen=True):
@@ -18,6 +22,8 @@ class RocmDriver(Struct, frozen=True):
 
     @property
     def text(self) -> str:
+        if figures(self.release)[0] >= _OWN_NUMBERS:
+            return f"AMD's release {self.release}"
         return f"{'older than ' if self.older else ''}that of ROCm {self.release}"
 
 
@@ -26,7 +32,7 @@ def rocm_driver(situation: Situation) -> RocmDriver | None:
     version = situation.machine.amd.module.value
     if not version or not figures(version) or version == "in-tree":
         return None
-    if figures(version)[0] >= 30:
+    if figures(version)[0] >= _OWN_NUMBERS:
         return RocmDriver(version)
     rows = [row for row in situation.matrix.tables.rocm_releases if row.dkms]
     own = [row.version for row in rows if row.dkms == version.partition("-")[0]]
@@ -42,3 +48,12 @@ def too_far_apart(situation: Situation, rocm: str) -> RocmDriver | None:
         return None
     # A driver that is older than a later release may well fit an older user space.
     return None if driver.older and matrix.rocm_driver_is_newer(rocm, driver.release) else driver
+
+
+def current_driver(situation: Situation, rocm: str) -> Fix:
+    """The fix that brings a kernel driver for this ROCm: on the host if this is a container."""
+    if situation.in_container:
+        text = f"On the host, outside this container: install the amdgpu driver of ROCm {rocm}, or one near it."
+        return Fix(f"Install the kernel driver of ROCm {rocm} on the host", (Manual(text, risk="reboot"),))
+    install = InstallRocmDriver(why=f"its release must be near ROCm {rocm}")
+    return Fix("Install a current AMD kernel driver", (install, Reboot(why="the module is loaded at boot")))

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from gpudoctor.finding import Fix
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.compiled_packages import built_for
+from gpudoctor.frameworks.torch.installed_build import gpus_meant
 from gpudoctor.frameworks.torch.nearest_build import nearest
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.versions import package_matches, public_version
@@ -18,8 +19,7 @@ _Companion = Literal["torchvision", "torchaudio"]
 
 def torch_of(situation: Situation, torch: Torch, wanted: str) -> tuple[Fix, ...]:
     """The nearest build of the `wanted` release that supports the GPUs here; none if there is no such build."""
-    usable = situation.usable_of(situation.built_for) if situation.built_for else situation.usable
-    choices, _ = builds.candidates(situation, builds.gpus_to_serve(situation, usable))
+    choices, _ = builds.candidates(situation, gpus_meant(situation))
     fitting = tuple(choice for choice in choices if package_matches(wanted, choice.version))
     alike = tuple(choice for choice in fitting if choice.build == torch.build)
     fitting = tuple(choice for choice in alike if choice.origin == torch.origin) or alike or fitting

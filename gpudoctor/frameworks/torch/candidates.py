@@ -133,13 +133,7 @@ class Bench:
         held = (issue for issue in self._issues if speaks_against(issue, self._plain, choice))
         issue = min(held, key=_of_release, default=None)
         if issue is None:
-            driver = too_far_apart(self.situation, choice.rocm) if choice.rocm else None
-            fault = (
-                f"the kernel driver is {driver.text}, and AMD does not test ROCm {choice.rocm} with it"
-                if driver
-                else ""
-            )
-            return replace(choice, fault=fault, why=(*choice.why, f"known issue: {fault}")) if fault else choice
+            return choice
         fault = f"{issue.symptom} ({issue.source.partition(';')[0]})"
         why = (
             *choice.why,
@@ -264,6 +258,9 @@ def _assess_rocm(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
             return _rejected(row, "blas", f"rocBLAS of ROCm {row.rocm} {lacks} for {gfx}")
     if why := against_build_in_wsl(bench.situation, row.rocm or "", bench.gpus):
         return _rejected(row, "wsl", why)
+    if driver := too_far_apart(bench.situation, row.rocm or ""):
+        why = f"the kernel driver is {driver.text}, and AMD does not test ROCm {row.rocm} with it"
+        return _rejected(row, "driver", why)
     carries = ", ".join(targets)
     if not row.extra:
         return _chosen(bench.matrix, row, level="native", carries=carries)

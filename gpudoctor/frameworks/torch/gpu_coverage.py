@@ -24,7 +24,7 @@ from gpudoctor.finding import (
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import GpuCoverage, carries, natively, toolkit_knows
 from gpudoctor.frameworks.torch.installed_build import better_torch, build_name
-from gpudoctor.machine import Gpu, Torch
+from gpudoctor.machine import Gpu, Torch, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import runs_some_build
 from gpudoctor.situation.gpu_groups import finding, group_by
@@ -175,17 +175,25 @@ def fixes_beside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> t
     others = tuple(other.gpu for other in all_fits if other.served and other.gpu.key != fit.gpu.key)
     show = show_only(situation, others or gpus) if others or fit.gpu not in gpus else None
     if show is None:
-        return better_torch(situation)
+        hidden = _hidden(situation, fit.gpu.vendor)
+        instead = show_only(situation, hidden) if hidden else None
+        if instead is None:
+            return better_torch(situation)
+        by_mistake = not disturbs(situation, fit.gpu) or fit.gpu.integrated
+        return (instead, *better_torch(situation)) if by_mistake else (*better_torch(situation), instead)
     fixes = tuple(fix for fix in better_torch(situation) if not _for_the_cpu(fix))
     if fit.gpu in gpus:
         return (*fixes, show)
-    if others or not disturbs(situation, fit.gpu):
-        return (show,) if others else fixes
-    return tuple(Fix(f"{fix.title}, and {_lower(show.title)}", (*fix.remedies, *show.remedies)) for fix in fixes)
+    return (show,) if others else fixes
 
 
-def _lower(title: str) -> str:
-    return title[:1].lower() + title[1:]
+def _hidden(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
+    """The GPUs that a visibility variable hides, and that the build supports. In a batch job they are not ours."""
+    if situation.machine.system.job.known:
+        return ()
+    hidden = (one.gpu for one in situation.standings if one.selected == "no" and one.granted != "no")
+    ours = (gpu for gpu in hidden if gpu.vendor == vendor and not refusal(situation, gpu))
+    return tuple(gpu for gpu in ours if Fit(gpu, carries(situation, gpu)).served)
 
 
 def _for_the_cpu(fix: Fix) -> bool:

@@ -6,7 +6,7 @@ from gpudoctor.frameworks.torch.candidates import candidates
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.driver_choice import driver_options
-from gpudoctor.situation.no_kernel_driver import for_computing, has_build
+from gpudoctor.situation.no_kernel_driver import for_computing, has_a_better, has_build
 from gpudoctor.situation.nvidia_driver import refusal
 from gpudoctor.situation.wsl import never_in_wsl
 
@@ -17,8 +17,8 @@ def gpus_to_serve(situation: Situation, usable: tuple[Gpu, ...]) -> tuple[Gpu, .
 
     These are the discrete GPUs and the integrated ones that are made for computing; or all integrated ones, if no
     build supports any of these. A GPU that no build can support is left out. So is the GPU that drives the display,
-    if the others can only be supported without it. If no single driver supports all NVIDIA GPUs, those count that the
-    present one supports; beside AMD GPUs, those that it has not dropped.
+    if the others can only be supported without it; and one that the present driver refuses, if a better one works or
+    no single driver supports all.
     """
     usable = tuple(gpu for gpu in usable if not never_in_wsl(situation, gpu)) or usable
     gpus = tuple(gpu for gpu in usable if not gpu.integrated or for_computing(situation, gpu))
@@ -26,8 +26,7 @@ def gpus_to_serve(situation: Situation, usable: tuple[Gpu, ...]) -> tuple[Gpu, .
         gpus = usable
     if len(gpus) < 2:
         return gpus
-    if len({gpu.vendor for gpu in gpus}) > 1:
-        gpus = tuple(gpu for gpu in gpus if refusal(situation, gpu) != "nvidia-driver-dropped-gpu") or gpus
+    gpus = tuple(gpu for gpu in gpus if not (refusal(situation, gpu) and has_a_better(situation, gpu))) or gpus
     gpus = tuple(gpu for gpu in gpus if _can_be_served(situation, gpu)) or gpus
     if any(refusal(situation, gpu) for gpu in gpus) and driver_options(situation, gpus):
         gpus = tuple(gpu for gpu in gpus if not refusal(situation, gpu)) or gpus

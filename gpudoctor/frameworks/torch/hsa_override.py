@@ -46,7 +46,8 @@ def override_fixes(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | No
         wheels = tuple(choice for choice in choices if not choice.extra)
         sound = tuple(choice for choice in wheels if not _faults(matrix, usable, choice.rocm))
         best: Choice | None = next(iter(nearest(situation, sound or wheels, keep)), None)
-        if best is None:
+        native, _ = candidates(plain, gpus)
+        if best is None or any(_is_sound(choice, best) for choice in native):
             return []
         remedies = () if keep and is_build(best, keep) else replace_torch(situation, best)
     if not variables and not remedies:
@@ -74,11 +75,13 @@ def _serves(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
 def _variables(
     situation: Situation, gpus: tuple[Gpu, ...], usable: dict[str, Override]
 ) -> tuple[SetVariable, ...] | None:
-    """The variables to set: one for all GPUs if it suits all, else one for each GPU by its KFD node."""
+    """The variables to set: one for all GPUs if it suits all, also those that are not asked about, else one for each
+    GPU by its KFD node."""
     matrix = situation.matrix
     values = {policy.value for policy in usable.values() if policy.value}
     target = matrix.gfx_of_override(next(iter(values))) if len(values) == 1 else None
-    if target and all(gpu.arch.value in usable or gpu.arch.value == target for gpu in gpus):
+    beside = tuple(gpu for gpu in situation.usable_of("amd") if not gpu.integrated)
+    if target and all(gpu.arch.value in usable or gpu.arch.value == target for gpu in (*gpus, *beside)):
         wanted = {OVERRIDE: (next(iter(values)), next(iter(usable.items())))}
     else:
         wanted = {}
@@ -99,6 +102,11 @@ def _variables(
         for name, (value, (gfx, policy)) in wanted.items()
         if situation.variable(name) != value
     )
+
+
+def _is_sound(native: Choice, choice: Choice) -> bool:
+    """Whether a build with code for the GPUs themselves is the chosen one: it needs no override."""
+    return (native.version, native.build) == (choice.version, choice.build) and not native.fault
 
 
 def _faults(matrix: Matrix, usable: dict[str, Override], rocm: str | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.finding import Evidence, Fix
 from gpudoctor.frameworks.torch import builds
-from gpudoctor.machine import Distribution, Torch
+from gpudoctor.machine import Distribution, Gpu, Torch
 from gpudoctor.situation import Situation
 
 FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
@@ -42,7 +42,11 @@ def version_evidence(torch: Torch, package: Distribution) -> tuple[Evidence, ...
 
 def better_torch(situation: Situation) -> tuple[Fix, ...]:
     """Fixes with another torch, chosen for the GPUs that it should support."""
+    return builds.replacements(situation, gpus_meant(situation), keep=situation.torch)
+
+
+def gpus_meant(situation: Situation) -> tuple[Gpu, ...]:
+    """The GPUs that torch should support: those of its vendor, or all where it is for the other vendor's."""
     vendor = situation.built_for
-    usable = situation.usable_of(vendor) if vendor and situation.usable_of(vendor) else situation.usable
-    gpus = builds.gpus_to_serve(situation, usable)
-    return builds.replacements(situation, gpus, keep=situation.torch)
+    usable = situation.usable_of(vendor) if vendor else ()
+    return builds.gpus_to_serve(situation, usable or situation.usable)

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import AnyRemedy, Fix, ReplaceTorch, UnsetVariable
+from gpudoctor.finding import AnyRemedy, Fix, ReplaceTorch, SetVariable, UnsetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, merely_built, within_version
 from gpudoctor.frameworks.torch.companions import pairing
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation
+from gpudoctor.situation.wsl import needed_in_wsl
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -91,6 +92,9 @@ def fix_by(situation: Situation, choice: Choice, keep: Torch | None) -> Fix:
         overrides = sorted(name for name in situation.machine.variables if name.startswith(OVERRIDE))
         why = "the build has code for the GPU itself, which the override would keep it from using"
         remedies += tuple(UnsetVariable(name=name, why=why) for name in overrides)
+        behind_windows, _ = needed_in_wsl(situation, choice.rocm)
+        why = f"ROCm {choice.rocm} looks behind /dev/dxg only with this variable"
+        remedies += tuple(SetVariable(*setting, why=why) for setting in behind_windows.items())
     name = f"torch {choice.version}+{choice.build}" if choice.index_url else f"torch {choice.version}"
     place = "" if choice.index_url else f" from the package index, which is built for CUDA {choice.cuda}"
     if choice.origin == "amd":

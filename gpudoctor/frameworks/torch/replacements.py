@@ -17,12 +17,13 @@ from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
 from gpudoctor.frameworks.torch.hsa_override import override_fixes
 from gpudoctor.frameworks.torch.nearest_build import fix_by, is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
-from gpudoctor.machine import Gpu, Torch
+from gpudoctor.machine import Gpu, Torch, unknown
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
 from gpudoctor.situation.known_issues import speaks_against
+from gpudoctor.situation.rocm_driver import current_driver, rocm_driver
 
 Refused = tuple[RejectedCandidate, ...]
 
@@ -56,7 +57,8 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
             return tuple(native)  # an index has a wheel for this very board
         return special or tuple(native) or (_nothing(situation.matrix, gpus),)
     offered = _with_limits(situation, gpus, keep, nearest(situation, choices, keep), rejected)
-    fixes = [*special, *(fix_by(situation, choice, keep) for choice in offered)]
+    hide = _hiding_the_others(situation, gpus)
+    fixes = [*special, *(_together(fix_by(situation, choice, keep), hide) for choice in offered)]
     if not fixes:
         fixes += _after_another_change(situation, gpus, keep, rejected)
     fixes += override_fixes(situation, gpus, keep)
@@ -71,6 +73,20 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     if not works and (any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(fix) for fix in fixes)):
         fixes += _on_the_cpu(situation, keep)
     return tuple(fixes)
+
+
+def _hiding_the_others(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
+    """What keeps a process from GPUs that a build for `gpus` leaves out and that would make programs fail."""
+    from gpudoctor.frameworks.torch.gpu_coverage import disturbs, show_only
+
+    beside = (gpu for gpu in situation.usable_of(gpus[0].vendor) if gpu not in gpus) if gpus else ()
+    return show_only(situation, gpus) if any(disturbs(situation, gpu) for gpu in beside) else None
+
+
+def _together(fix: Fix, other: Fix | None) -> Fix:
+    if other is None:
+        return fix
+    return Fix(f"{fix.title}, and {other.title[:1].lower()}{other.title[1:]}", (*fix.remedies, *other.remedies))
 
 
 def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
@@ -131,18 +147,9 @@ def _after_another_change(
     if any(item.because == "installer" for item in rejected):
         return _outside_the_limits(situation, gpus, keep, rejected)
     fixes: list[Fix] = []
-    if any(item.because == "driver" for item in rejected) and all(gpu.vendor == "nvidia" for gpu in gpus):
-        why = "no torch build for these GPUs runs on the present driver"
-        if driver := driver_to_install(situation, gpus, cuda=_oldest_cuda(situation, rejected), why=why):
-            choices, refused = candidates(situation, gpus, driver=driver.minimum)
-            rejected += refused
-            fixes += [
-                Fix(
-                    title=f"Driver {driver.branch}, then torch {choice.version}+{choice.build}",
-                    remedies=(driver, *replace_torch(situation, choice)),
-                )
-                for choice in nearest(situation, choices, keep)[:1]
-            ]
+    if any(item.because == "driver" for item in rejected):
+        fixes, refused = _after_the_driver(situation, gpus, keep, rejected)
+        rejected += refused
     if not fixes and (python := situation.python):
         anywhere, refused = candidates(situation, gpus, any_python=True)
         rejected += refused
@@ -160,6 +167,38 @@ def _after_another_change(
     if not fixes and any(item.because == "required" for item in rejected):
         return _outside_the_limits(situation, gpus, keep, rejected)
     return fixes or [*on_another_system(c_library(situation), rejected)]
+
+
+def _after_the_driver(
+    situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: Refused
+) -> tuple[list[Fix], Refused]:
+    """The fixes that another kernel driver would allow, and the builds that even that one does not run."""
+    if all(gpu.vendor == "amd" for gpu in gpus):
+        machine, present = situation.machine, rocm_driver(situation)
+        there = situation.on(replace(machine, amd=replace(machine.amd, module=unknown("it is to be installed"))))
+        choices, refused = candidates(there, gpus)
+        # An older kernel driver than the present one need not know the GPUs.
+        choices = tuple(
+            choice
+            for choice in choices
+            if present and not situation.matrix.rocm_driver_is_newer(choice.rocm or "", present.release)
+        )
+        return [
+            _with_driver(situation, current_driver(situation, choice.rocm or ""), choice)
+            for choice in nearest(situation, choices, keep)[:1]
+        ], refused
+    why = "no torch build for these GPUs runs on the present driver"
+    driver = driver_to_install(situation, gpus, cuda=_oldest_cuda(situation, rejected), why=why)
+    if driver is None:
+        return [], ()
+    choices, refused = candidates(situation, gpus, driver=driver.minimum)
+    install = Fix(f"Driver {driver.branch}", (driver,))
+    return [_with_driver(situation, install, choice) for choice in nearest(situation, choices, keep)[:1]], refused
+
+
+def _with_driver(situation: Situation, install: Fix, choice: Choice) -> Fix:
+    title = f"{install.title}, then torch {choice.version}+{choice.build}"
+    return Fix(title, (*install.remedies, *replace_torch(situation, choice)))
 
 
 def _oldest_cuda(situation: Situation, rejected: Refused) -> str | None:

@@ -79,8 +79,8 @@ def machine_after(situation: Situation, remedy: AnyRemedy) -> Machine | None:
 # --- kernel drivers ----------------------------------------------------------------------------------
 
 
-def _driven(machine: Machine, version: str, flavour: ModuleFlavour, situation: Situation) -> Machine:
-    """The machine with that NVIDIA driver loaded."""
+def _driven(machine: Machine, version: str, flavour: ModuleFlavour | None, situation: Situation) -> Machine:
+    """The machine with that NVIDIA driver loaded. A module whose flavour is unknown is not taken for a wrong one."""
     gpus = _bound(machine, "nvidia", "nvidia")
     machine = replace(machine, gpus=gpus, kernel_log=known(KernelLog(), _SOURCE), load_path=LoadPath())
     stack = nvidia_stack(machine, version, flavour, situation.matrix, _SOURCE)
@@ -159,7 +159,7 @@ def _loaded(machine: Machine, module: str, situation: Situation) -> Machine | No
     if not module.startswith("nvidia"):
         return None
     version, flavour, _ = kernel_driver(situation)
-    return _driven(machine, version or "", flavour or "proprietary", situation)
+    return _driven(machine, version or "", flavour, situation)
 
 
 def _rebooted(situation: Situation) -> Machine:
@@ -169,7 +169,7 @@ def _rebooted(situation: Situation) -> Machine:
         machine = _amd_driven(machine, machine.amd.module.value or "in-tree")
     waiting = [one for one in core_modules(situation) if one.version]
     if machine.nvidia.module.absent and waiting:  # of a kernel that was installed since
-        machine = _driven(machine, waiting[0].version or "", waiting[0].flavour or "proprietary", situation)
+        machine = _driven(machine, waiting[0].version or "", waiting[0].flavour, situation)
     nvidia = machine.nvidia
     if module := nvidia.module.value:
         file = for_running_kernel(situation, core_modules(situation))
