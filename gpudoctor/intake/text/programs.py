@@ -173,7 +173,7 @@ def _torch(number: int, text: str, facts: Facts) -> None:
         facts.say("torch", yolo["version"].rstrip("."), number, "program")
         if yolo["name"]:
             facts.gpus.append(NamedGpu(number, "program", name=yolo["name"], index=int(yolo["index"])))
-    elif _REMOVED_BY_UV.match(text):
+    elif _REMOVED_BY_UV.match(text) or "o matching distribution" in text:  # nothing that is installed
         return
     elif plain := _PROSE_PACKAGE.match(text):
         facts.say("torch", plain["version"], number, "list")
@@ -198,6 +198,7 @@ _NVIDIA_NAME = re.compile(
     r"(?<!Radeon )(?<!AMD )(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?"
     r"(?:RTX|GTX|GT|rtx|gtx|gt|Gtx|Rtx) {0,2}(?:PRO |A)?\d{3,4}0?[Mm]?(?![A-Za-z]{3,})"
     r"(?:[- ]?(?:Ti|TI|ti|SUPER|Super|super|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
+    r"|(?:10|16|20|30|40|50)[5-9]0 (?:RTX|GTX)\b|(?:TITAN|Titan) X \(Pascal\)"
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200"
     r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A30|A40|A6000|L40S?|L4|T4|P40|K80|M40|M60"
     r"|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?)\b"
