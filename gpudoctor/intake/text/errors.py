@@ -66,7 +66,6 @@ _TF_AMD = re.compile(
 )
 _SERVES = re.compile(r"driver on your system is too old \(found version (?P<version>\d{4,5})\)")
 _HAVE = re.compile(r"PyTorch [\w.+]{3,40} with CUDA \w{1,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
-_BNB_GPU = re.compile(r"Highest compute capability among GPUs detected: (?P<major>\d{1,2})\.(?P<minor>\d)")
 _BNB = re.compile(
     r"CUDA_VERSION=(?P<cuda>\d{3})(?:, Highest Compute Capability: \(?(?P<major>\d{1,2})[., ]{1,2}(?P<minor>\d))?"
 )
@@ -211,8 +210,6 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("torch cuda", f"{said['cuda'][:2]}.{said['cuda'][2]}", number, "program")
             if said["major"]:
                 facts.gpus.append(NamedGpu(number, "program", arch=f"sm_{said['major']}{said['minor']}"))
-        if "among GPUs detected" in text and (highest := _BNB_GPU.search(text)):
-            facts.gpus.append(NamedGpu(number, "program", arch=f"sm_{highest['major']}{highest['minor']}"))
         if "hipErrorNoBinaryForGpu" in text:
             facts.say("hip printed", "yes", number, "program")
         for kind, pattern in _KINDS if _KIND_SIGNS.search(text) else ():

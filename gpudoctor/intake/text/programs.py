@@ -73,8 +73,8 @@ _WINDOWS = re.compile(
 )
 _MACOS = re.compile(
     r"(?i)\bmac ?os\b|\bos x\b|darwin-?\d|macosx_|/Users/[^/\s]+/(?:Library|Documents|miniconda"
-    r"|anaconda|\.venv|opt)|\bmps\b.{0,20}(?:device|backend|available)|Apple M\d|\bmac ?book"
-    r"|\bM[1-4] (?:mac|pro|max|ultra|chip)\b"
+    r"|anaconda|miniforge|\.venv|opt)|\bFile \"/Users/|\bmps\b.{0,20}(?:device|backend|available)|Apple M\d"
+    r"|\bmac ?book|\bM[1-4] ?(?:mac|pro|max|ultra|chip)s?\b|(?<![a-z])mac(?=[\u4e00-\u9fff])"
 )
 _WSL = re.compile(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/dxg|/mnt/[cd]/")
 
@@ -84,7 +84,25 @@ _SYSTEMS = (
     (
         "macos",
         _MACOS,
-        ("mac", "Mac", "MAC", "arwin", "OS X", "os x", "Apple M", "mps", "/Users/", "M1", "M2", "M3", "M4"),
+        (
+            "mac",
+            "Mac",
+            "MAC",
+            "arwin",
+            "OS X",
+            "os x",
+            "Apple M",
+            "mps",
+            "/Users/",
+            "M1",
+            "M2",
+            "M3",
+            "M4",
+            "m1",
+            "m2",
+            "m3",
+            "m4",
+        ),
     ),
     ("wsl", _WSL, ("WSL", "wsl", "/dev/dxg", "/mnt/")),
 )
@@ -205,7 +223,7 @@ _NVIDIA_NAME = re.compile(
     r"|(?:NVIDIA )?(?:[Gg]e[Ff]orce )?\b(?:MX ?[1-5]\d0|[89][1-9]0MX?)\b"
     r"|(?i:(?<![\d.,/])\b(?:10|16|20|30|40|50)[5-9]0 ?(?:Ti|SUPER)\b)"
     r"|(?i:(?:(?<=\bmy )|(?<=\bthe )|(?<=\bgpu ))(?:16|20|30|40|50)[5-9]0\b(?! ?(?:mb|mib|ms|tokens|images|steps)))"
-    r"|(?<![A-Za-z0-9_.,/])(?:16|20|30|40|50)[5-9]0(?=显卡| ?(?:GPU|gpu|graphics card|card)\b)"
+    r"|(?<![A-Za-z0-9_.,/])(?:16|20|30|40|50)[5-9]0(?=显卡| ?(?:GPU|gpu|graphics card|card|issue|problem|support)\b)"
 )
 _AMD_NAME = re.compile(
     r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX ?\d{3,4}\w?(?: ?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "
