@@ -60,6 +60,24 @@ def test_no_text_keeps_a_pattern_busy(row) -> None:
         ("When upgrading to Linux 6.14 the NVIDIA GPU was lost", "nvidia-dkms-kernel-mismatch"),
         ("It works **only as root**, my user gets no GPU", "gpu-device-permission"),
         ("Training is stuck at the start with both GPUs, but not with one GPU.", "nccl-p2p-hang"),
+        (
+            "The operator does not work with signed modules and secure boot mode enabled",
+            "secure-boot-module-rejected",
+        ),
+        ("Secure Boot blocks the nvidia kernel module on my laptop.", "secure-boot-module-rejected"),
+        ("The nouveau driver conflicts with the nvidia driver of the node, and no GPU is left.", "nouveau-conflict"),
+        ("No GPU: conda keeps installing cpuonly pytorch", "torch-cpu-only"),
+        ("My program says that my NVIDIA version is too old", "driver-too-old"),
+        ("Going from 'intel' to 'on-demand' nvidia-smi finds no devices", "module-blacklisted"),
+        ("WSL 2 on Windows 10.0.19041.572 does not show my GPU to CUDA.", "wsl-driver"),
+        ("When I turn off P2P it works, with it both GPUs hang.", "nccl-p2p-hang"),
+        ("The NVIDIA GPU stopped working after upgrade to kernel 6", "nvidia-dkms-kernel-mismatch"),
+        ("My nvidia drivers do not work after upgrading to 6.8", "nvidia-dkms-kernel-mismatch"),
+        (
+            "After I updated the driver CUDA did not find the GPU. I did a reboot and everything went fine.",
+            "driver-installed-no-reboot",
+        ),
+        ("Docker cannot find the GPU: it fails to recognize nvidia runtime", "container-toolkit-missing"),
     ],
 )
 def test_a_complaint_without_any_message_names_a_cause(text: str, slug: str) -> None:
@@ -91,6 +109,11 @@ def test_a_complaint_without_any_message_names_a_cause(text: str, slug: str) -> 
         "pip install 'numpy<2' torch",
         "I tried NCCL_P2P_DISABLE=1, but nothing helped with these GPUs",
         "The monitor is connected to the integrated Intel graphics, the NVIDIA GPU is free",
+        "I disabled secure boot, nvidia-smi works, and training on the GPU does not get faster",
+        "The GPU works under WSL 2 on Windows 10.0.19045.3803, but the disk is full",
+        "With prime-select intel the battery lasts longer, and the GPU is off",
+        "torch is not faster on the GPU after the upgrade to 2.7",
+        "How do I install the nvidia container toolkit for podman? The GPU is there",
     ],
 )
 def test_other_things_that_are_told_with_the_same_words_name_none(text: str) -> None:
@@ -126,6 +149,10 @@ def test_the_vendor_of_the_gpu_decides_whose_nodes_are_closed() -> None:
 def test_an_exact_message_is_not_overruled_by_what_is_told() -> None:
     text = NVIDIA + "Failed to initialize NVML: Driver/library version mismatch\nIt came after a kernel update.\n"
     assert first(text).slug == "driver-lib-mismatch"
+
+
+def test_a_new_driver_that_helped_was_too_old_although_the_machine_was_restarted() -> None:
+    assert first(f"{NVIDIA}Updating the NVIDIA driver and a reboot fixed it.").slug == "driver-too-old"
 
 
 def test_a_reboot_that_did_not_help_is_not_proposed_first() -> None:
