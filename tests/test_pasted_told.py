@@ -61,7 +61,7 @@ def test_no_text_keeps_a_pattern_busy(row) -> None:
         ("It works **only as root**, my user gets no GPU", "gpu-device-permission"),
         ("Training is stuck at the start with both GPUs, but not with one GPU.", "nccl-p2p-hang"),
         (
-            "The operator does not work with signed modules and secure boot mode enabled",
+            "The modules of nvidia are refused: loading fails due to Secure Boot",
             "secure-boot-module-rejected",
         ),
         ("Secure Boot blocks the nvidia kernel module on my laptop.", "secure-boot-module-rejected"),
@@ -70,7 +70,7 @@ def test_no_text_keeps_a_pattern_busy(row) -> None:
         ("My program says that my NVIDIA version is too old", "driver-too-old"),
         ("Going from 'intel' to 'on-demand' nvidia-smi finds no devices", "module-blacklisted"),
         ("WSL 2 on Windows 10.0.19041.572 does not show my GPU to CUDA.", "wsl-driver"),
-        ("When I turn off P2P it works, with it both GPUs hang.", "nccl-p2p-hang"),
+        ("NCCL dies at its start. When I disable nccl_p2p, it works.", "nccl-p2p-hang"),
         ("The NVIDIA GPU stopped working after upgrade to kernel 6", "nvidia-dkms-kernel-mismatch"),
         ("My nvidia drivers do not work after upgrading to 6.8", "nvidia-dkms-kernel-mismatch"),
         (

@@ -37,6 +37,7 @@ _NO_COMPLAINT = re.compile(
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
     r"|works? (?:again|now|fine|for me)|(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b"
+    r"|\b(?:when|if|once) (?:i|we) [^.;!?\n]{1,40}, ?(?:it|all|everything) works\b"
     r"|(?:did|does) the trick|workaround|restor(?:es|ed)"
     r"|(?<!you )(?:had|have|has|needs?|needed) to|(?<!you )must"
     r"|got (?:it|this|that|things|everything) (?:working|to work|running))\b|可以了",
