@@ -691,3 +691,56 @@ def test_a_driver_of_which_only_the_cuda_is_told_is_one_that_knows_the_gpu() -> 
     query = 'Device 0: "NVIDIA GeForce RTX 5090"\n  CUDA Driver Version / Runtime Version          12.8 / 11.8\n'
     capability = "  CUDA Capability Major/Minor version number:    12.0\n"
     assert problems(f" CUDA Device Query (Runtime API) version\n\n{query}{capability}Result = PASS") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("NVIDIA driver was not found by the program", "no-driver"),
+        ("nvidia-smi no longer works", "no-driver"),
+        ("GPU not detected in WSL2", "wsl-driver"),
+        ("WSL can't see my NVIDIA GPU", "wsl-driver"),
+        ("podman container does not find any GPU", "container-no-gpu"),
+        ("My sbatch script was missing --gres=gpu:1, so CUDA has no device", "job-without-gpu"),
+        ("torch.version.cuda is None", "torch-cpu-only"),
+        ("pytorch doesn't support my RTX 5080", "torch-no-arch-for-gpu"),
+        ("The torch 2.5 of the requirements has no sm_120", "torch-no-arch-for-gpu"),
+        ("PyTorch dropped support for my GTX 1080 Ti", "torch-dropped-old-gpu"),
+        ("triton does not support sm_120", "ptxas-too-old"),
+        ("flash-attn is compiled against a different torch version", "flash-attn-abi"),
+        ("xformers fails after updating pytorch", "xformers-mismatch"),
+        ("vllm broke after I upgraded torch to 2.7", "vllm-torch-abi"),
+        ("pytorch 2.1 with numpy 2.0 breaks my GPU script", "numpy2-old-torch"),
+        ("TensorFlow can't load cudart", "framework-cuda-libs-missing"),
+        ("the service user can't open /dev/nvidia0", "gpu-device-permission"),
+        ("My RTX 3090 disappears under load", "gpu-off-bus"),
+        ("GPU 3 has uncorrectable ECC errors, training crashes", "gpu-ecc"),
+        ("NVIDIA driver version mismatch after the update", "driver-lib-mismatch"),
+        ("After unattended-upgrades touched the nvidia packages nvidia-smi fails", "driver-lib-mismatch"),
+        ("CUDA is unavailable after closing the lid of my laptop", "nvidia-uvm-after-suspend"),
+    ],
+)
+def test_one_plain_sentence_names_a_cause(text: str, slug: str) -> None:
+    assert problems(text) == [slug]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which NVIDIA driver works with CUDA 12.8?",
+        "Add a check that the nvidia driver is not loaded before the update",
+        "nvidia-smi does not show the power of my laptop GPU",
+        "Screen tearing: the NVIDIA driver is not working well with Wayland",
+        "In WSL the GPU does not work as fast as in Windows",
+        "Containers cannot access the database, GPU training goes on",
+        "The node is missing the label gres=gpu in our slurm docs",
+        "PyTorch 2.9 does not support Python 3.9, RTX 5090",
+        "torch no longer supports lua, our GTX 1080 results are in table 2",
+        "How to compile vllm against torch nightly?",
+        "My GPU is lost in thought",
+        "The job disappeared from the queue while the GPU was idle",
+        "jax cannot find the cuda example notebook",
+    ],
+)
+def test_a_sentence_about_something_else_names_none(text: str) -> None:
+    assert problems(text) == []

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 _ABOUT_GPUS = re.compile(
     r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|rock-dkms"
     r"|nouveau|geforce|radeon"
-    r"|[rg]tx|torch|ollama|comfyui|to (?:the )?cpu)\b"
-    r"|onnxruntime|cublas|cudnn|\bdevice[- ]plugin\b",
+    r"|[rg]tx|(?:py)?torch|ollama|comfyui|to (?:the )?cpu)\b"
+    r"|onnxruntime|cublas|cudnn|cudart|\bdevice[- ]plugin\b",
     re.ASCII,
 )
 _COMPLAINS = re.compile(
     r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br[eo]ak\w*"
-    r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|missing|gone|dead"
+    r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|missing|gone|dead"
     r"|disappear\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck|only|false"
     r"|(?:have to|must) (?:reboot|restart))\b",
     re.ASCII,
