@@ -442,7 +442,7 @@ def test_what_clinfo_says_in_the_words_of_a_person() -> None:
 def test_steps_that_lead_to_a_fault_are_no_remedy() -> None:
     step = "I had to install nvidia-container-toolkit on the host.\n"
     assert problems(f"The container does not see the GPU.\n\n## Fix\n{step}") == ["container-toolkit-missing"]
-    assert problems(f"The container does not see the GPU.\n\n## Steps to reproduce\n{step}") == []
+    assert problems(f"The container does not see the GPU.\n\n## Steps to reproduce\n{step}") == ["container-no-gpu"]
 
 
 @pytest.mark.parametrize(
