@@ -565,3 +565,67 @@ def test_more_memory_for_an_integrated_gpu_comes_from_the_system() -> None:
     card = next(one for one in judgement(f"{full}RX 7900 XTX\n").findings if one.id == "GPD442")
     assert "ttm.pages_limit" in apu.message and apu.fixes[0].title == "Give the GPU more memory"
     assert "ttm" not in card.message and "End other programs" in str(card.fixes[0])
+
+
+@pytest.mark.parametrize(
+    ("packages", "slug"),
+    [
+        (" nvidia-dkms-535\n nvidia-driver-535\n", "nvidia-dkms-kernel-mismatch"),
+        (" rock-dkms\n rocm-dkms\n", "amd-dkms-kernel-mismatch"),
+        (" cups\n", None),
+    ],
+)
+def test_packages_that_dpkg_could_not_set_up_name_the_module(packages: str, slug: str | None) -> None:
+    printed = f"Errors were encountered while processing:\n{packages}E: Sub-process /usr/bin/dpkg returned an error"
+    assert problems(printed) == ([slug] if slug else [])
+
+
+def test_a_module_that_was_not_built_explains_that_its_node_cannot_be_opened() -> None:
+    denied = "Unable to open /dev/kfd read-write: Operation not permitted\n"
+    assert problems(denied) == ["container-cgroup-revoked"]
+    failed = "Errors were encountered while processing:\n amdgpu-dkms\n"
+    assert problems(denied + failed) == ["amd-dkms-kernel-mismatch"]
+
+
+def test_a_slice_of_a_gpu_explains_a_number_that_is_not_there() -> None:
+    text = "NVIDIA A100-SXM4-80GB{}\nRuntimeError: CUDA error: invalid device ordinal\n"
+    assert problems(text.format(" MIG 3g.40gb")) == ["mig-confusion"]
+    assert problems(text.format("")) == ["cuda-visible-devices"]
+
+
+def test_a_program_that_found_the_gpu_is_no_build_for_the_cpu() -> None:
+    offloaded = "load_tensors: offloaded 0/33 layers to GPU\n"
+    assert problems(offloaded) == ["framework-cpu-only"]
+    assert problems(f"ggml_cuda_init: found 1 CUDA devices:\n{offloaded}") == []
+
+
+def test_a_container_that_cannot_be_prepared_in_wsl_wants_another_driver_of_windows() -> None:
+    message = "nvidia-container-cli: initialization error: driver error: failed to process request: unknown\n"
+    assert problems(message)[0] == "container-toolkit-missing"
+    assert problems(f"Ubuntu 20.04 in WSL2\n{message}")[0] == "wsl-driver"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It should print a warning where torch was not compiled with CUDA.",
+        "If the system does not have a GPU or the program was built without CUDA, the call returns False.",
+    ],
+)
+def test_what_a_program_should_print_was_not_printed(text: str) -> None:
+    assert problems(text) == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    ['  File "/Users/me/run.py", line 3, in <module>', "I run it on an m2 max.", "\u5f53\u524d\u7528mac\u8dd1"],
+)
+def test_no_torch_for_cuda_is_missed_on_a_mac(place: str) -> None:
+    message = "AssertionError: Torch not compiled with CUDA enabled\n"
+    assert problems(message) == ["torch-cpu-only"]
+    assert problems(f"{place}\n{message}") == []
+
+
+def test_a_fabric_manager_that_did_not_start_is_told_by_systemd() -> None:
+    failed = "Job for nvidia-fabricmanager.service failed because the control process exited with error code.\n"
+    assert problems(failed) == ["fabric-manager-not-running"]

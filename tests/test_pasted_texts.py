@@ -136,6 +136,10 @@ def test_torchs_own_warning_tells_the_gpu_and_what_the_build_has_code_for() -> N
         ("- GPU type: NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3", "sm_90"),
         ("### GPU\n\nRadeon RX 6600\n\n### CPU\n\nRyzen", "Radeon RX 6600", "gfx1032"),
         ("it fails on my Radeon RX 5700 XT (gfx1010)", "5700", "gfx1010"),
+        ("- GPU model and memory: laptop 3080 RTX", "3080 RTX", "sm_86"),
+        ("- Hardware: GB200 GPUs", "GB200", "sm_100"),
+        ("It fails on a TITAN X (Pascal) with 12 GB", "TITAN X", "sm_61"),
+        ("5080 issue", "5080", "sm_120"),
         ("[    2.104512] kfd kfd: amdgpu: skipped device 1002:67df, PCI rejects atomics 730<0", "RX", "gfx803"),
     ],
 )
@@ -204,6 +208,16 @@ def test_torch_is_what_it_says_of_itself(text: str, cuda: str | None, build: str
 
 def test_a_command_that_asks_for_a_package_does_not_say_that_it_is_there() -> None:
     assert machine("pip install torch==2.1.0 torchvision==0.16.0\nRUN pip install torch==1.13.1").torch is None
+
+
+def test_the_torch_that_answers_is_the_one_that_was_installed_before() -> None:
+    command, answer = "$ pip install torch==1.3.0\n", ">>> torch.cuda.is_available()\nFalse\n"
+    assert problems(f"{command}{answer}Driver Version: 410.48  CUDA Version: 10.0\n") == ["driver-too-old"]
+    assert machine(f"{answer}{command}").torch is None
+
+
+def test_a_torch_that_no_index_has_is_not_installed() -> None:
+    assert machine("No matching distributions found for torch==1.10.0+cu113 on this board").torch is None
 
 
 def test_what_uv_says_it_installed_is_there_and_what_it_removed_is_not() -> None:

@@ -60,6 +60,24 @@ def test_no_text_keeps_a_pattern_busy(row) -> None:
         ("When upgrading to Linux 6.14 the NVIDIA GPU was lost", "nvidia-dkms-kernel-mismatch"),
         ("It works **only as root**, my user gets no GPU", "gpu-device-permission"),
         ("Training is stuck at the start with both GPUs, but not with one GPU.", "nccl-p2p-hang"),
+        (
+            "The modules of nvidia are refused: loading fails due to Secure Boot",
+            "secure-boot-module-rejected",
+        ),
+        ("Secure Boot blocks the nvidia kernel module on my laptop.", "secure-boot-module-rejected"),
+        ("The nouveau driver conflicts with the nvidia driver of the node, and no GPU is left.", "nouveau-conflict"),
+        ("No GPU: conda keeps installing cpuonly pytorch", "torch-cpu-only"),
+        ("My program says that my NVIDIA version is too old", "driver-too-old"),
+        ("Going from 'intel' to 'on-demand' nvidia-smi finds no devices", "module-blacklisted"),
+        ("WSL 2 on Windows 10.0.19041.572 does not show my GPU to CUDA.", "wsl-driver"),
+        ("NCCL dies at its start. When I disable nccl_p2p, it works.", "nccl-p2p-hang"),
+        ("The NVIDIA GPU stopped working after upgrade to kernel 6", "nvidia-dkms-kernel-mismatch"),
+        ("My nvidia drivers do not work after upgrading to 6.8", "nvidia-dkms-kernel-mismatch"),
+        (
+            "After I updated the driver CUDA did not find the GPU. I did a reboot and everything went fine.",
+            "driver-installed-no-reboot",
+        ),
+        ("Docker cannot find the GPU: it fails to recognize nvidia runtime", "container-toolkit-missing"),
     ],
 )
 def test_a_complaint_without_any_message_names_a_cause(text: str, slug: str) -> None:
@@ -91,6 +109,11 @@ def test_a_complaint_without_any_message_names_a_cause(text: str, slug: str) -> 
         "pip install 'numpy<2' torch",
         "I tried NCCL_P2P_DISABLE=1, but nothing helped with these GPUs",
         "The monitor is connected to the integrated Intel graphics, the NVIDIA GPU is free",
+        "I disabled secure boot, nvidia-smi works, and training on the GPU does not get faster",
+        "The GPU works under WSL 2 on Windows 10.0.19045.3803, but the disk is full",
+        "With prime-select intel the battery lasts longer, and the GPU is off",
+        "torch is not faster on the GPU after the upgrade to 2.7",
+        "How do I install the nvidia container toolkit for podman? The GPU is there",
     ],
 )
 def test_other_things_that_are_told_with_the_same_words_name_none(text: str) -> None:
@@ -126,6 +149,10 @@ def test_the_vendor_of_the_gpu_decides_whose_nodes_are_closed() -> None:
 def test_an_exact_message_is_not_overruled_by_what_is_told() -> None:
     text = NVIDIA + "Failed to initialize NVML: Driver/library version mismatch\nIt came after a kernel update.\n"
     assert first(text).slug == "driver-lib-mismatch"
+
+
+def test_a_new_driver_that_helped_was_too_old_although_the_machine_was_restarted() -> None:
+    assert first(f"{NVIDIA}Updating the NVIDIA driver and a reboot fixed it.").slug == "driver-too-old"
 
 
 def test_a_reboot_that_did_not_help_is_not_proposed_first() -> None:
@@ -415,7 +442,7 @@ def test_what_clinfo_says_in_the_words_of_a_person() -> None:
 def test_steps_that_lead_to_a_fault_are_no_remedy() -> None:
     step = "I had to install nvidia-container-toolkit on the host.\n"
     assert problems(f"The container does not see the GPU.\n\n## Fix\n{step}") == ["container-toolkit-missing"]
-    assert problems(f"The container does not see the GPU.\n\n## Steps to reproduce\n{step}") == []
+    assert problems(f"The container does not see the GPU.\n\n## Steps to reproduce\n{step}") == ["container-no-gpu"]
 
 
 @pytest.mark.parametrize(
@@ -664,3 +691,56 @@ def test_a_driver_of_which_only_the_cuda_is_told_is_one_that_knows_the_gpu() -> 
     query = 'Device 0: "NVIDIA GeForce RTX 5090"\n  CUDA Driver Version / Runtime Version          12.8 / 11.8\n'
     capability = "  CUDA Capability Major/Minor version number:    12.0\n"
     assert problems(f" CUDA Device Query (Runtime API) version\n\n{query}{capability}Result = PASS") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("NVIDIA driver was not found by the program", "no-driver"),
+        ("nvidia-smi no longer works", "no-driver"),
+        ("GPU not detected in WSL2", "wsl-driver"),
+        ("WSL can't see my NVIDIA GPU", "wsl-driver"),
+        ("podman container does not find any GPU", "container-no-gpu"),
+        ("My sbatch script was missing --gres=gpu:1, so CUDA has no device", "job-without-gpu"),
+        ("torch.version.cuda is None", "torch-cpu-only"),
+        ("pytorch doesn't support my RTX 5080", "torch-no-arch-for-gpu"),
+        ("The torch 2.5 of the requirements has no sm_120", "torch-no-arch-for-gpu"),
+        ("PyTorch dropped support for my GTX 1080 Ti", "torch-dropped-old-gpu"),
+        ("triton does not support sm_120", "ptxas-too-old"),
+        ("flash-attn is compiled against a different torch version", "flash-attn-abi"),
+        ("xformers fails after updating pytorch", "xformers-mismatch"),
+        ("vllm broke after I upgraded torch to 2.7", "vllm-torch-abi"),
+        ("pytorch 2.1 with numpy 2.0 breaks my GPU script", "numpy2-old-torch"),
+        ("TensorFlow can't load cudart", "framework-cuda-libs-missing"),
+        ("the service user can't open /dev/nvidia0", "gpu-device-permission"),
+        ("My RTX 3090 disappears under load", "gpu-off-bus"),
+        ("GPU 3 has uncorrectable ECC errors, training crashes", "gpu-ecc"),
+        ("NVIDIA driver version mismatch after the update", "driver-lib-mismatch"),
+        ("After unattended-upgrades touched the nvidia packages nvidia-smi fails", "driver-lib-mismatch"),
+        ("CUDA is unavailable after closing the lid of my laptop", "nvidia-uvm-after-suspend"),
+    ],
+)
+def test_one_plain_sentence_names_a_cause(text: str, slug: str) -> None:
+    assert problems(text) == [slug]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which NVIDIA driver works with CUDA 12.8?",
+        "Add a check that the nvidia driver is not loaded before the update",
+        "nvidia-smi does not show the power of my laptop GPU",
+        "Screen tearing: the NVIDIA driver is not working well with Wayland",
+        "In WSL the GPU does not work as fast as in Windows",
+        "Containers cannot access the database, GPU training goes on",
+        "The node is missing the label gres=gpu in our slurm docs",
+        "PyTorch 2.9 does not support Python 3.9, RTX 5090",
+        "torch no longer supports lua, our GTX 1080 results are in table 2",
+        "How to compile vllm against torch nightly?",
+        "My GPU is lost in thought",
+        "The job disappeared from the queue while the GPU was idle",
+        "jax cannot find the cuda example notebook",
+    ],
+)
+def test_a_sentence_about_something_else_names_none(text: str) -> None:
+    assert problems(text) == []

@@ -20,7 +20,8 @@ def circumstance_told(situation: Situation) -> Verdicts:
     ## How it is judged
     The matrix lists such circumstances with the cause that was confirmed most often. One counts where the same
     sentence says that a GPU is not used or lost, and where the text has no error message and no sign that a GPU was
-    used. Where it has an error message, the circumstance ranks the causes of that message.
+    used. Where the person says what helped, that alone counts. Where the text has an error message, the circumstance
+    ranks the causes of that message.
 
     ## Fix safety
     That of the cause.
@@ -33,6 +34,8 @@ def circumstance_told(situation: Situation) -> Verdicts:
         for row, said in told_circumstances(situation)
         if said.complains and not (row.of_message or (text.works and row.of_torch))
     ]
+    # What helped tells the cause of what was complained of.
+    complaints = [complaint for complaint in complaints if complaint[0].remedy] or complaints
     complaints.sort(key=lambda complaint: complaint[0].severity)  # an error before a warning
     told = set[int]()
     for row, said in complaints:

@@ -173,6 +173,8 @@ class ErrorQuestions:
             if row.vendor not in vendors or (seen and row.of_import):
                 continue
             if numbers := tuple(lines_with(filter(may_hold, row.needles), text)):
+                if row.unless and re.search(row.unless, text):
+                    continue
                 pattern = re.compile(row.pattern)
                 yield from ((row, number) for number in numbers if pattern.search(lines[number]))
 

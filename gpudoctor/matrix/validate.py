@@ -316,6 +316,7 @@ def _companion(row: Companion, matrix: Matrix) -> Iterator[str]:
 def _pattern(row: LogPattern | ErrorPattern, matrix: Matrix) -> Iterator[str]:
     try:
         pattern = re.compile(row.pattern)
+        re.compile(row.unless if isinstance(row, ErrorPattern) else "")
     except re.error as error:
         yield f"pattern: {error}"
         return

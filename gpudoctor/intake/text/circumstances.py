@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 _ABOUT_GPUS = re.compile(
     r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|rock-dkms"
     r"|nouveau|geforce|radeon"
-    r"|[rg]tx|torch|ollama|comfyui|to (?:the )?cpu)\b"
-    r"|onnxruntime|cublas|cudnn|\bdevice[- ]plugin\b",
+    r"|[rg]tx|(?:py)?torch|ollama|comfyui|to (?:the )?cpu)\b"
+    r"|onnxruntime|cublas|cudnn|cudart|\bdevice[- ]plugin\b",
     re.ASCII,
 )
 _COMPLAINS = re.compile(
     r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br[eo]ak\w*"
-    r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|missing|gone|dead"
+    r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|missing|gone|dead"
     r"|disappear\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck|only|false"
     r"|(?:have to|must) (?:reboot|restart))\b",
     re.ASCII,
@@ -36,7 +36,9 @@ _NO_COMPLAINT = re.compile(
 )
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
-    r"|works? (?:again|now|fine|for me)|(?:did|does) the trick|workaround|restor(?:es|ed)"
+    r"|works? (?:again|now|fine|for me)|(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b"
+    r"|\b(?:when|if|once) (?:i|we) [^.;!?\n]{1,40}, ?(?:it|all|everything) works\b"
+    r"|(?:did|does) the trick|workaround|restor(?:es|ed)"
     r"|(?<!you )(?:had|have|has|needs?|needed) to|(?<!you )must"
     r"|got (?:it|this|that|things|everything) (?:working|to work|running))\b|可以了",
     re.ASCII,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import pairwise, zip_longest
+from itertools import pairwise, takewhile, zip_longest
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
@@ -38,6 +38,10 @@ _BROKEN_FROM = 60
 """Columns of the narrowest terminal that breaks lines."""
 _WHERE = re.compile(r"current device: \d{1,3}, in function ggml_\w{1,80}")
 """What ggml prints on the line below its message: that the message is not torch's."""
+_FAILED_PACKAGES = "Errors were encountered while processing:"
+"""What dpkg prints above the names of packages that could not be installed."""
+_PACKAGE = re.compile(r"\s{0,4}[a-z0-9][a-z0-9.+:-]{1,60}")
+_MOST_PACKAGES = 8
 _QUOTED_COMMAND = re.compile(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s(?!.{0,40}\bhip::FatBinary))")
 """Lines of a traceback, which quote code. Where HIP looks for code for the GPU, the frame itself is the message."""
 
@@ -121,6 +125,10 @@ def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
     texts = [line.text for line in lines]
     if any("in function ggml_" in text for text in texts):
         texts = [_with_place(text, following) for text, following in zip_longest(texts, texts[1:], fillvalue="")]
+    if any(text.endswith(_FAILED_PACKAGES) for text in texts):
+        texts = [
+            _with_packages(text, texts[place + 1 : place + 1 + _MOST_PACKAGES]) for place, text in enumerate(texts)
+        ]
     first = {text: place for place, text in reversed(list(enumerate(texts)))}
     messages = matrix.messages_in("\n".join(text if first[text] == place else "" for place, text in enumerate(texts)))
     named = {message.number for message in messages if message.names_cause}
@@ -143,6 +151,14 @@ def _with_place(text: str, following: str) -> str:
     """A line of ggml's message together with the next one, which tells where it failed."""
     where = _WHERE.search(following)
     return f"{text}, {where[0]}" if where else text
+
+
+def _with_packages(text: str, following: list[str]) -> str:
+    """A heading of dpkg together with the packages below it."""
+    if not text.endswith(_FAILED_PACKAGES):
+        return text
+    names = takewhile(_PACKAGE.fullmatch, following)
+    return " ".join((text, *map(str.strip, names)))
 
 
 def _counts(text: str) -> bool:

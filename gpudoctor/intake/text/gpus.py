@@ -167,7 +167,8 @@ def _by_name(name: str, matrix: Matrix) -> tuple[str, tuple[Identity, ...]]:
     within = [part.removesuffix(" OC").strip() for part in re.findall(r"\(([^()]{3,60})\)", name)]
     if len(inner := [(part, found) for part in within if (found := matrix.gpus_by_name(part))]) == 1:
         return inner[0]
-    return name, matrix.gpus_by_name(name) or matrix.gpus_by_name(re.split(r"[,;(]", name)[0].strip())
+    first = re.split(r"[,;(]|(?i:\s(?:gpu|card)s\b)", name)[0].strip()
+    return name, matrix.gpus_by_name(name) or matrix.gpus_by_name(first)
 
 
 def _closed(part: str) -> str:

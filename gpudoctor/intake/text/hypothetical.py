@@ -7,6 +7,8 @@ import re
 _IN_A_MANUAL = re.compile(
     r"(?i)\b(?:if|in case|whenever) (?:you|your \w+) (?:\w+ )?(?:see|sees|get|gets|run into|encounter|hit|find)\b"
     r"|\bif (?:nvidia-smi|it|this|the \w+) (?:prints|shows|says|reports)\b"
+    r"|\bif (?:the|a|your) (?:system|machine|host|computer) (?:does not|doesn't|has no|lacks)\b"
+    r"|\bshould (?:print|emit|show|raise|give|display) (?:an? )?(?:\w+ )?(?:warning|error|message|hint)\b"
     r"|\byou (?:may|might|will|would) (?:also |then )?(?:see|get|run into|encounter)\b"
     r"|\bwill (?:most )?likely (?:throw|fail|raise|print|show)\b|\bmeans that you (?:must|have|need)\b"
     r"|\bthe symptom is\b|\b(?:carr(?:y|ies)|ha(?:s|ve)) known\b|\b(?:source|cause) of \S+_ERROR_"

@@ -66,6 +66,7 @@ _GPU_KEYS = frozenset((
     "gpu", "gpus", "gpu type", "gpu model", "gpu models", "gpu name", "graphics card", "video card", "device name",
     "gpu models and configuration", "cuda gpu", "gpu device", "gpu hardware", "gpu(s)", "graphics", "hardware",
     "graphics processor",
+    "gpu model and memory",
     "gpu info", "device", "cuda_gpu", "accelerator", "pytorch gpu", "gpu 0 name", "gpu_name", "nvidia gpu",
     "amd gpu", "torch.cuda.get_device_name(0)", "gpu.name",
     "accelerator(s)",

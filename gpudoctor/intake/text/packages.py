@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.intake.text.facts import Facts, Statement
@@ -66,7 +67,9 @@ _TORCH_INDEX = re.compile(
 """A command that takes torch from an index of one build: what is installed, where it came to that."""
 _NOT_INSTALLED = re.compile(r"ERROR: No matching distribution found for torch|No solution found when resolving")
 """The end of a command that installed nothing."""
-_ASKED_TORCH = re.compile(r"\btorch==(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3})(?![\w.])")
+_ASKED_TORCH = re.compile(
+    r"\btorch={2,3}(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3})(?P<build>\+(?:cu\d{2,3}|cpu))?(?![\w.])"
+)
 _LONGEST_LINE = 300
 """Characters of a line in which a person names several packages."""
 _NEAR = 3
@@ -102,20 +105,17 @@ def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
         if _read_told(number, text, facts):
             continue
         if from_index and _NOT_INSTALLED.search(text):
-            command = from_index[-1].line
-            from_index = [said for said in from_index if said.line != command]
+            failed = from_index[-1].line
+            from_index = [said for said in from_index if said.line != failed]
         if "Successfully" in text and (installed := _INSTALLED.search(text)):
             for one in installed["all"].split():
                 name, dash, version = one.rpartition("-")
                 if dash and re.fullmatch(_VERSION, version):
                     _say(name, version, number, facts)
             continue
-        if "/whl/" in text and (index := _TORCH_INDEX.search(text)) and not _ADVISED.search(text):
-            from_index.append(Statement("torch index", index["build"], number, "shell"))
-            if asked := _ASKED_TORCH.search(text):
-                from_index.append(Statement("torch asked", asked["version"], number, "shell"))
+        from_index += _wanted(text, number)
         # A command asks for a package: whether it is there, nobody said.
-        if ("install" in text or "add" in text) and _REQUIREMENT_TOOL.search(text):
+        if _is_command(text):
             continue
         if "==" in text:
             if pinned := _PINNED.match(text):
@@ -138,6 +138,22 @@ def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
             build=" ".join(rest),
         )
     facts.said.extend(from_index)
+
+
+def _is_command(text: str) -> bool:
+    return ("install" in text or "add" in text) and _REQUIREMENT_TOOL.search(text) is not None
+
+
+def _wanted(text: str, number: int) -> Iterator[Statement]:
+    """The index of torch's builds that a command takes, and the version that it asks for."""
+    index = _TORCH_INDEX.search(text) if "/whl/" in text else None
+    if not (index or _is_command(text)) or _ADVISED.search(text):
+        return
+    if index:
+        yield Statement("torch index", index["build"], number, "shell")
+    if asked := _ASKED_TORCH.search(text):
+        build = "" if index else asked["build"] or ""
+        yield Statement("torch asked", asked["version"] + build, number, "shell")
 
 
 def _in_one_line(text: str) -> list[tuple[str, str]]:

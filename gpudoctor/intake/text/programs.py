@@ -73,8 +73,8 @@ _WINDOWS = re.compile(
 )
 _MACOS = re.compile(
     r"(?i)\bmac ?os\b|\bos x\b|darwin-?\d|macosx_|/Users/[^/\s]+/(?:Library|Documents|miniconda"
-    r"|anaconda|\.venv|opt)|\bmps\b.{0,20}(?:device|backend|available)|Apple M\d|\bmac ?book"
-    r"|\bM[1-4] (?:mac|pro|max|ultra|chip)\b"
+    r"|anaconda|miniforge|\.venv|opt)|\bFile \"/Users/|\bmps\b.{0,20}(?:device|backend|available)|Apple M\d"
+    r"|\bmac ?book|\bM[1-4] ?(?:mac|pro|max|ultra|chip)s?\b|(?<![a-z])mac(?=[\u4e00-\u9fff])"
 )
 _WSL = re.compile(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/dxg|/mnt/[cd]/")
 
@@ -84,7 +84,25 @@ _SYSTEMS = (
     (
         "macos",
         _MACOS,
-        ("mac", "Mac", "MAC", "arwin", "OS X", "os x", "Apple M", "mps", "/Users/", "M1", "M2", "M3", "M4"),
+        (
+            "mac",
+            "Mac",
+            "MAC",
+            "arwin",
+            "OS X",
+            "os x",
+            "Apple M",
+            "mps",
+            "/Users/",
+            "M1",
+            "M2",
+            "M3",
+            "M4",
+            "m1",
+            "m2",
+            "m3",
+            "m4",
+        ),
     ),
     ("wsl", _WSL, ("WSL", "wsl", "/dev/dxg", "/mnt/")),
 )
@@ -173,7 +191,7 @@ def _torch(number: int, text: str, facts: Facts) -> None:
         facts.say("torch", yolo["version"].rstrip("."), number, "program")
         if yolo["name"]:
             facts.gpus.append(NamedGpu(number, "program", name=yolo["name"], index=int(yolo["index"])))
-    elif _REMOVED_BY_UV.match(text):
+    elif _REMOVED_BY_UV.match(text) or "o matching distribution" in text:  # nothing that is installed
         return
     elif plain := _PROSE_PACKAGE.match(text):
         facts.say("torch", plain["version"], number, "list")
@@ -198,13 +216,14 @@ _NVIDIA_NAME = re.compile(
     r"(?<!Radeon )(?<!AMD )(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?"
     r"(?:RTX|GTX|GT|rtx|gtx|gt|Gtx|Rtx) {0,2}(?:PRO |A)?\d{3,4}0?[Mm]?(?![A-Za-z]{3,})"
     r"(?:[- ]?(?:Ti|TI|ti|SUPER|Super|super|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
+    r"|(?:10|16|20|30|40|50)[5-9]0 (?:RTX|GTX)\b|(?:TITAN|Titan) X \(Pascal\)"
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200"
     r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A30|A40|A6000|L40S?|L4|T4|P40|K80|M40|M60"
     r"|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?)\b"
     r"|(?:NVIDIA )?(?:[Gg]e[Ff]orce )?\b(?:MX ?[1-5]\d0|[89][1-9]0MX?)\b"
     r"|(?i:(?<![\d.,/])\b(?:10|16|20|30|40|50)[5-9]0 ?(?:Ti|SUPER)\b)"
     r"|(?i:(?:(?<=\bmy )|(?<=\bthe )|(?<=\bgpu ))(?:16|20|30|40|50)[5-9]0\b(?! ?(?:mb|mib|ms|tokens|images|steps)))"
-    r"|(?<![A-Za-z0-9_.,/])(?:16|20|30|40|50)[5-9]0(?=显卡| ?(?:GPU|gpu|graphics card|card)\b)"
+    r"|(?<![A-Za-z0-9_.,/])(?:16|20|30|40|50)[5-9]0(?=显卡| ?(?:GPU|gpu|graphics card|card|issue|problem|support)\b)"
 )
 _AMD_NAME = re.compile(
     r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX ?\d{3,4}\w?(?: ?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "

@@ -37,12 +37,21 @@ def pasted_torch(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Torch 
     if version is None:
         version = conda
     if version is None:
+        version = _asked_before_it_answered(facts)
+    if version is None:
         return _of_unknown_version(facts) or _of_index(facts, machine, matrix) or (None, ())
     torch, assumed = _torch(version, facts, machine, matrix, conda=conda is not None and conda.value == version.value)
     listed = decided(facts, "archs")
     if listed is not None:
         torch = replace(torch, archs=known(_code(listed.value), source(listed)))
     return torch, assumed
+
+
+def _asked_before_it_answered(facts: Facts) -> Statement | None:
+    """The version that a command asked for, where a torch of no other version answered on a later line."""
+    asked, answered = decided(facts, "torch asked"), decided(facts, "available")
+    of_index = decided(facts, "torch index")
+    return asked if asked and answered and not of_index and asked.line < answered.line else None
 
 
 def is_rocm(facts: Facts) -> bool:

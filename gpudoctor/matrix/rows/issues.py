@@ -110,6 +110,8 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     vendor: Literal["nvidia", "amd", "any"]
     """The vendor whose GPUs print it; torch for ROCm says "CUDA error" in places."""
     pattern: str
+    unless: str = ""
+    """A pattern; where a text of many lines matches it, the message tells nothing."""
     meaning: str
     slug: str
     also: tuple[str, ...] = ()
