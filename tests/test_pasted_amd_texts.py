@@ -160,3 +160,98 @@ def test_the_runtime_that_three_kinds_of_gpus_crash_is_named() -> None:
     frame = "SIGSEGV in hip::FatBinaryInfo::ExtractFatBinaryUsingCOMGR (this=0x5, devices=std::vector of length 3)"
     assert problems(frame) == ["rocm-runtime-bug"]
     assert problems("SIGSEGV in hip::FatBinaryInfo::BuildProgram (this=0x5)") == []
+
+
+# --- which kernel driver has the GPU ---------------------------------------------------------------
+
+RADEON = "03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Navi 31 [Radeon RX 7900 XTX]\n"
+UNCLAIMED = """\
+  *-display UNCLAIMED
+       product: Navi 31 [Radeon RX 7900 XTX]
+       vendor: Advanced Micro Devices, Inc. [AMD/ATI]
+       bus info: pci@0000:03:00.0
+       configuration: latency=0
+"""
+
+
+@pytest.mark.parametrize("listing", [UNCLAIMED, f"{RADEON}\tSubsystem: Sapphire\n\tKernel modules: amdgpu\n"])
+def test_a_gpu_that_no_kernel_driver_has_is_without_driver(listing: str) -> None:
+    assert problems(listing) == ["no-driver"]
+    assert "amdgpu" in advice(listing)
+    assert "amdgpu driver" not in machine(listing).assumed
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        UNCLAIMED.replace(" UNCLAIMED", "").replace("latency=0", "driver=amdgpu latency=0"),
+        f"{RADEON}\tKernel driver in use: amdgpu\n\tKernel modules: amdgpu\n",
+        f"{RADEON}\tSubsystem: Sapphire\n",
+    ],
+)
+def test_a_listing_that_names_amdgpu_or_was_cut_off_tells_of_no_fault(listing: str) -> None:
+    assert problems(listing) == []
+
+
+def test_without_its_module_nvidias_driver_is_missing_and_not_idle() -> None:
+    listing = (
+        "04:00.0 VGA compatible controller: NVIDIA Corporation AD102 [GeForce RTX 4090]\n\tKernel modules: nouveau\n"
+    )
+    assert problems(listing) == ["no-driver"]
+    assert "the kernel module is missing" in judgement(listing).findings[0].message
+
+
+def test_an_override_within_the_generation_of_an_unlisted_gpu_is_no_fault() -> None:
+    text = "HSA_OVERRIDE_GFX_VERSION={}\nthe GPU is gfx1037\n"
+    assert problems(text.format("10.3.0")) == []
+    assert problems(text.format("11.0.0")) == ["hsa-override-wrong"]
+
+
+# --- libraries of ROCm -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "slug"),
+    [
+        ("ImportError: librccl.so.1: cannot open shared object file: No such file", "framework-cuda-libs-missing"),
+        ("ImportError: librocblas.so.4: cannot open shared object file: No such file", "rocm-version-mismatch"),
+        ("ImportError: /opt/rocm/lib/libMIOpen.so.1: undefined symbol: _ZN2ck16tensor", "torch-import-fails"),
+        ("ImportError: /venv/x.so: undefined symbol: hipGetDevicePropertiesR0600", "torch-import-fails"),
+        ("ImportError: /venv/x.so: undefined symbol: _ZN3c103hip19getCurrentHIPStreamEa", "extension-abi"),
+        (
+            "ImportError: x.so: undefined symbol: _ZNSt15__exception_ptr13exception_ptr9_M_addrefEv",
+            "libstdcxx-too-old",
+        ),
+        ("OSError: bitsandbytes/libbitsandbytes_cpu.so: cannot open shared object file", "bitsandbytes-no-cuda-lib"),
+        (f'OSError: [WinError 1114] Error loading "C:\\{"folder" * 40}\\c10_hip.dll"', "torch-import-fails"),
+    ],
+)
+def test_a_library_that_cannot_be_loaded_tells_why(line: str, slug: str) -> None:
+    assert problems(line)[:1] == [slug]
+
+
+def test_headers_that_miopen_misses_are_one_problem() -> None:
+    text = "fatal error: 'type_traits' file not found\nRuntimeError: miopenStatusUnknownError\n"
+    assert problems(text) == ["error-seen"]
+
+
+# --- what people tell ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "slugs"),
+    [
+        ("/dev/kfd no longer exists\n\nIs this expected?", ["amd-kfd-missing"]),
+        ("RX 6600: Blender crashes. Setting LD_PRELOAD to libamd_comgr.so.3 fixed it.", ["rocm-runtime-bug"]),
+        ("RX 6600: Blender crashes. LD_PRELOAD=libamd_comgr.so.3 did not help.", []),
+        (
+            "HIP binary kernel for this graphics card compute capability (11.0) not found.",
+            ["ext-built-without-gpu-arch"],
+        ),
+        ("vLLM fails on an MI300X: _C ABI mismatch, undefined HIP symbols", ["vllm-torch-abi"]),
+        ("Update mi300x.rst with modprobe.blacklist=amdgpu\n\nElse GPUs are missing after boot.", []),
+        ("Fix README.md, its steps fail: ROCk module is NOT loaded, possibly no GPU devices", ["amd-kfd-missing"]),
+    ],
+)
+def test_what_people_tell_of_amds_programs_has_its_cause(told: str, slugs: list[str]) -> None:
+    assert problems(f"{told}\n") == slugs

@@ -28,7 +28,9 @@ _OF_TORCH = frozenset((
 """Modules that torch itself imports, and compiled parts: only their absence is a fault of the environment that is
 examined."""
 _MISSING_LIBRARY = re.compile(r"(?P<name>lib[\w.+-]{1,80}?)\.so[\w.]{0,20}: cannot open shared object file")
-_OF_GPUS = re.compile(r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc|hip|hsa|amd|miopen|rccl|mkl|gomp|cupti|magma)", re.I)
+_OF_GPUS = re.compile(
+    r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc|hip|hsa|amd|miopen|rccl|mkl|gomp|cupti|magma|bitsandbytes)", re.I
+)
 """Libraries of drivers, toolkits and frameworks: without libGL, say, no GPU is amiss."""
 _HEADING = re.compile(r"\s*#{1,6}\s+")
 """A title that repeats the message."""
