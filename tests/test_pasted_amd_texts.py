@@ -193,6 +193,17 @@ def test_a_listing_that_names_amdgpu_or_was_cut_off_tells_of_no_fault(listing: s
     assert problems(listing) == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '[    3.092610] amdgpu 0000:03:00.0: Failed to load gpu_info firmware "amdgpu/navi14_gpu_info.bin"',
+        "[   25.103054] [drm:amdgpu_pci_probe [amdgpu]] *ERROR* amdgpu requires firmware installed",
+    ],
+)
+def test_a_gpu_that_amdgpu_gave_up_for_want_of_firmware_has_no_driver(line: str) -> None:
+    assert problems(f"GPU: RX 5500 XT\n{line}\n") == ["no-driver"]
+
+
 def test_without_its_module_nvidias_driver_is_missing_and_not_idle() -> None:
     listing = (
         "04:00.0 VGA compatible controller: NVIDIA Corporation AD102 [GeForce RTX 4090]\n\tKernel modules: nouveau\n"
@@ -215,6 +226,11 @@ def test_an_override_within_the_generation_of_an_unlisted_gpu_is_no_fault() -> N
     [
         ("ImportError: librccl.so.1: cannot open shared object file: No such file", "framework-cuda-libs-missing"),
         ("ImportError: librocblas.so.4: cannot open shared object file: No such file", "rocm-version-mismatch"),
+        ("ImportError: libmcwamp.so.3: cannot open shared object file: No such file", "rocm-version-mismatch"),
+        ("ImportError: libroctx64.so.1: cannot open shared object file: No such file", "rocm-version-mismatch"),
+        ("ImportError: /v/torch/lib/libtorch_cpu.so: undefined symbol: zgetrs_", "torch-import-fails"),
+        ("ImportError: /v/torch/lib/libtorch_hip.so: undefined symbol: _ZNK2at10TensorBase", "torch-import-fails"),
+        ("ImportError: /v/torch/lib/libtorch_hip.so: undefined symbol: ncclCommInitRankScalable", "nccl-shadowed"),
         ("ImportError: /opt/rocm/lib/libMIOpen.so.1: undefined symbol: _ZN2ck16tensor", "torch-import-fails"),
         ("ImportError: /venv/x.so: undefined symbol: hipGetDevicePropertiesR0600", "torch-import-fails"),
         ("ImportError: /venv/x.so: undefined symbol: _ZN3c103hip19getCurrentHIPStreamEa", "extension-abi"),
@@ -228,6 +244,25 @@ def test_an_override_within_the_generation_of_an_unlisted_gpu_is_no_fault() -> N
 )
 def test_a_library_that_cannot_be_loaded_tells_why(line: str, slug: str) -> None:
     assert problems(line)[:1] == [slug]
+
+
+def test_a_library_of_another_project_is_none_of_rocm() -> None:
+    assert problems("ImportError: librocksdb.so.8: cannot open shared object file: No such file or directory") == []
+
+
+def test_a_torch_that_printed_a_line_of_miopen_is_built_for_rocm() -> None:
+    text = "pytorch 1.9.1\nMIOpen Error: /MIOpen/src/hipoc/hipoc_program.cpp:286: Code object build failed.\n"
+    torch = machine(text).torch
+    assert torch is not None
+    assert (torch.version, torch.hip, torch.cuda) == ("1.9.1", "unknown", None)
+    assert problems(text) == ["error-seen"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "slug"), [("RX 580", "torch-rocm-no-arch-for-gpu"), ("RX 6800", "cuda-visible-devices")]
+)
+def test_of_a_gpu_that_no_build_has_code_for_rocm_finds_none(gpu: str, slug: str) -> None:
+    assert problems(f"RuntimeError: No HIP GPUs are available\nGPU: {gpu}\ntorch 2.4.1+rocm6.1\n")[:1] == [slug]
 
 
 def test_headers_that_miopen_misses_are_one_problem() -> None:
@@ -249,6 +284,14 @@ def test_headers_that_miopen_misses_are_one_problem() -> None:
             ["ext-built-without-gpu-arch"],
         ),
         ("vLLM fails on an MI300X: _C ABI mismatch, undefined HIP symbols", ["vllm-torch-abi"]),
+        ("RX 9070 XT: amdgpu fails to load its firmware after the update.", ["no-driver"]),
+        ("RX 9070 XT: I updated the firmware of amdgpu, and torch cannot load my model.", []),
+        ("RX 9070 XT: WSL2 says `Is CUDA available: False`", ["rocm-wsl-unsupported"]),
+        (
+            "RX 9070 XT: nothing in rocminfo. I had to update the kernel, then it worked.",
+            ["amd-kernel-or-runtime-too-old"],
+        ),
+        ("RX 9070 XT: is there some package that I need to update or is this a kernel issue?", []),
         ("Update mi300x.rst with modprobe.blacklist=amdgpu\n\nElse GPUs are missing after boot.", []),
         ("Fix README.md, its steps fail: ROCk module is NOT loaded, possibly no GPU devices", ["amd-kfd-missing"]),
     ],

@@ -29,7 +29,8 @@ _OF_TORCH = frozenset((
 examined."""
 _MISSING_LIBRARY = re.compile(r"(?P<name>lib[\w.+-]{1,80}?)\.so[\w.]{0,20}: cannot open shared object file")
 _OF_GPUS = re.compile(
-    r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc|hip|hsa|amd|miopen|rccl|mkl|gomp|cupti|magma|bitsandbytes)", re.I
+    r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc(?!ks)|hip|hsa|amd|miopen|migraphx|mcwamp|hc_am|rccl|mkl|gomp|cupti|magma|bitsandbytes)",
+    re.I,
 )
 """Libraries of drivers, toolkits and frameworks: without libGL, say, no GPU is amiss."""
 _HEADING = re.compile(r"\s*#{1,6}\s+")
@@ -89,6 +90,8 @@ _KINDS = (
     ("rocm", re.compile(r"\bHIP error: |No HIP GPUs are available")),
 )
 """What only a torch of one kind prints."""
+_OF_HIP = ("hipErrorNoBinaryForGpu", "MIOpen(HIP): ", "MIOpen Error: ", "RuntimeError: HIP error", "No HIP GPUs are")
+"""What no program for CUDA prints."""
 _KIND_SIGNS = re.compile(r"NVIDIA driver|cudaGet|not compiled|HIP |built")
 _SMI_HEAD = re.compile(
     r"Driver Version: (?P<driver>\d{3}\.\d{2,3}(?:\.\d{1,2})?)\s{1,30}(?:CUDA Version: (?P<cuda>\d{1,2}\.\d))?"
@@ -196,7 +199,7 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("torch cuda", f"{said['cuda'][:2]}.{said['cuda'][2]}", number, "program")
             if said["major"]:
                 facts.gpus.append(NamedGpu(number, "program", arch=f"sm_{said['major']}{said['minor']}"))
-        if "hipErrorNoBinaryForGpu" in text:
+        if any(sign in text for sign in _OF_HIP):
             facts.say("hip printed", "yes", number, "program")
         for kind, pattern in _KINDS if _KIND_SIGNS.search(text) else ():
             if pattern.search(text):
