@@ -76,6 +76,12 @@ def test_where_only_the_maker_is_known_no_build_is_denied_to_the_gpu() -> None:
         ("It is an AMD Radeon 7900xt.", "gfx1100"),
         ("an rx6800 in the second slot", "gfx1030"),
         ("two mi50 of a friend", "gfx906"),
+        ("an error with an AMD Radeon 7800 XT on Linux", "gfx1101"),
+        ("2x7900XTX in one box", "gfx1100"),
+        ("GPU model and memory: Vega 10 (Vega 56 8G)", "gfx900"),
+        ("a Radeon VII fails", "gfx906"),
+        ("_CudaDeviceProperties(name='AMD Radeon RX 9070 XT', major=12, minor=0, gcnArchName='gfx1201')", "gfx1201"),
+        ("_CudaDeviceProperties(name='NVIDIA GeForce RTX 3090', major=8, minor=6, total_memory=24268MB)", "sm_86"),
     ],
 )
 def test_a_card_is_known_by_the_name_that_people_call_it(sentence: str, arch: str) -> None:

@@ -63,6 +63,11 @@ _TF_GPU = re.compile(
 _TF_AMD = re.compile(
     r"name: (?P<name>[^,\n]{2,80}), pci bus id: [0-9a-f:.]{7,16}\) with AMDGPU version ?: ?(?P<gfx>gfx\w{3,4})"
 )
+_PROPERTIES = re.compile(
+    r"_CudaDeviceProperties\(name='(?P<name>[^'\n]{3,80})', major=(?P<major>\d{1,2}), minor=(?P<minor>\d)"
+    r"(?:.{0,60}gcnArchName='(?P<gfx>gfx[0-9a-f]{3,4})\b)?"
+)
+"""What torch.cuda.get_device_properties() returns."""
 _SERVES = re.compile(r"driver on your system is too old \(found version (?P<version>\d{4,5})\)")
 _HAVE = re.compile(r"PyTorch [\w.+]{3,40} with CUDA \w{1,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
 _BNB = re.compile(
@@ -182,6 +187,10 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
             facts.say(
                 "archs", " ".join(re.findall(r"(?:sm|compute)_\d{2,3}[af]?", supports["archs"])), number, "program"
             )
+        if "DeviceProperties(" in text and (properties := _PROPERTIES.search(text)):
+            amd = re.search(r"AMD|Radeon|Instinct", properties["name"])  # their numbers are no compute capability
+            sm = "" if amd else f"sm_{properties['major']}{properties['minor']}"
+            facts.gpus.append(NamedGpu(number, "program", name=properties["name"], arch=properties["gfx"] or sm))
         if "apability" in text:
             _capability(text, number, facts)
         if "AMDGPU version" in text and (ignored := _TF_AMD.search(text)):
