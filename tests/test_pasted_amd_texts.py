@@ -76,6 +76,12 @@ def test_where_only_the_maker_is_known_no_build_is_denied_to_the_gpu() -> None:
         ("It is an AMD Radeon 7900xt.", "gfx1100"),
         ("an rx6800 in the second slot", "gfx1030"),
         ("two mi50 of a friend", "gfx906"),
+        ("an error with an AMD Radeon 7800 XT on Linux", "gfx1101"),
+        ("2x7900XTX in one box", "gfx1100"),
+        ("GPU model and memory: Vega 10 (Vega 56 8G)", "gfx900"),
+        ("a Radeon VII fails", "gfx906"),
+        ("_CudaDeviceProperties(name='AMD Radeon RX 9070 XT', major=12, minor=0, gcnArchName='gfx1201')", "gfx1201"),
+        ("_CudaDeviceProperties(name='NVIDIA GeForce RTX 3090', major=8, minor=6, total_memory=24268MB)", "sm_86"),
     ],
 )
 def test_a_card_is_known_by_the_name_that_people_call_it(sentence: str, arch: str) -> None:
@@ -160,3 +166,141 @@ def test_the_runtime_that_three_kinds_of_gpus_crash_is_named() -> None:
     frame = "SIGSEGV in hip::FatBinaryInfo::ExtractFatBinaryUsingCOMGR (this=0x5, devices=std::vector of length 3)"
     assert problems(frame) == ["rocm-runtime-bug"]
     assert problems("SIGSEGV in hip::FatBinaryInfo::BuildProgram (this=0x5)") == []
+
+
+# --- which kernel driver has the GPU ---------------------------------------------------------------
+
+RADEON = "03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Navi 31 [Radeon RX 7900 XTX]\n"
+UNCLAIMED = """\
+  *-display UNCLAIMED
+       product: Navi 31 [Radeon RX 7900 XTX]
+       vendor: Advanced Micro Devices, Inc. [AMD/ATI]
+       bus info: pci@0000:03:00.0
+       configuration: latency=0
+"""
+
+
+@pytest.mark.parametrize("listing", [UNCLAIMED, f"{RADEON}\tSubsystem: Sapphire\n\tKernel modules: amdgpu\n"])
+def test_a_gpu_that_no_kernel_driver_has_is_without_driver(listing: str) -> None:
+    assert problems(listing) == ["no-driver"]
+    assert "amdgpu" in advice(listing)
+    assert "amdgpu driver" not in machine(listing).assumed
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        UNCLAIMED.replace(" UNCLAIMED", "").replace("latency=0", "driver=amdgpu latency=0"),
+        f"{RADEON}\tKernel driver in use: amdgpu\n\tKernel modules: amdgpu\n",
+        f"{RADEON}\tSubsystem: Sapphire\n",
+    ],
+)
+def test_a_listing_that_names_amdgpu_or_was_cut_off_tells_of_no_fault(listing: str) -> None:
+    assert problems(listing) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '[    3.092610] amdgpu 0000:03:00.0: Failed to load gpu_info firmware "amdgpu/navi14_gpu_info.bin"',
+        "[   25.103054] [drm:amdgpu_pci_probe [amdgpu]] *ERROR* amdgpu requires firmware installed",
+    ],
+)
+def test_a_gpu_that_amdgpu_gave_up_for_want_of_firmware_has_no_driver(line: str) -> None:
+    assert problems(f"GPU: RX 5500 XT\n{line}\n") == ["no-driver"]
+
+
+def test_without_its_module_nvidias_driver_is_missing_and_not_idle() -> None:
+    listing = (
+        "04:00.0 VGA compatible controller: NVIDIA Corporation AD102 [GeForce RTX 4090]\n\tKernel modules: nouveau\n"
+    )
+    assert problems(listing) == ["no-driver"]
+    assert "the kernel module is missing" in judgement(listing).findings[0].message
+
+
+def test_an_override_within_the_generation_of_an_unlisted_gpu_is_no_fault() -> None:
+    text = "HSA_OVERRIDE_GFX_VERSION={}\nthe GPU is gfx1037\n"
+    assert problems(text.format("10.3.0")) == []
+    assert problems(text.format("11.0.0")) == ["hsa-override-wrong"]
+
+
+# --- libraries of ROCm -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "slug"),
+    [
+        ("ImportError: librccl.so.1: cannot open shared object file: No such file", "framework-cuda-libs-missing"),
+        ("ImportError: librocblas.so.4: cannot open shared object file: No such file", "rocm-version-mismatch"),
+        ("ImportError: libmcwamp.so.3: cannot open shared object file: No such file", "rocm-version-mismatch"),
+        ("ImportError: libroctx64.so.1: cannot open shared object file: No such file", "rocm-version-mismatch"),
+        ("ImportError: /v/torch/lib/libtorch_cpu.so: undefined symbol: zgetrs_", "torch-import-fails"),
+        ("ImportError: /v/torch/lib/libtorch_hip.so: undefined symbol: _ZNK2at10TensorBase", "torch-import-fails"),
+        ("ImportError: /v/torch/lib/libtorch_hip.so: undefined symbol: ncclCommInitRankScalable", "nccl-shadowed"),
+        ("ImportError: /opt/rocm/lib/libMIOpen.so.1: undefined symbol: _ZN2ck16tensor", "torch-import-fails"),
+        ("ImportError: /venv/x.so: undefined symbol: hipGetDevicePropertiesR0600", "torch-import-fails"),
+        ("ImportError: /venv/x.so: undefined symbol: _ZN3c103hip19getCurrentHIPStreamEa", "extension-abi"),
+        (
+            "ImportError: x.so: undefined symbol: _ZNSt15__exception_ptr13exception_ptr9_M_addrefEv",
+            "libstdcxx-too-old",
+        ),
+        ("OSError: bitsandbytes/libbitsandbytes_cpu.so: cannot open shared object file", "bitsandbytes-no-cuda-lib"),
+        (f'OSError: [WinError 1114] Error loading "C:\\{"folder" * 40}\\c10_hip.dll"', "torch-import-fails"),
+    ],
+)
+def test_a_library_that_cannot_be_loaded_tells_why(line: str, slug: str) -> None:
+    assert problems(line)[:1] == [slug]
+
+
+def test_a_library_of_another_project_is_none_of_rocm() -> None:
+    assert problems("ImportError: librocksdb.so.8: cannot open shared object file: No such file or directory") == []
+
+
+def test_a_torch_that_printed_a_line_of_miopen_is_built_for_rocm() -> None:
+    text = "pytorch 1.9.1\nMIOpen Error: /MIOpen/src/hipoc/hipoc_program.cpp:286: Code object build failed.\n"
+    torch = machine(text).torch
+    assert torch is not None
+    assert (torch.version, torch.hip, torch.cuda) == ("1.9.1", "unknown", None)
+    assert problems(text) == ["error-seen"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "slug"), [("RX 580", "torch-rocm-no-arch-for-gpu"), ("RX 6800", "cuda-visible-devices")]
+)
+def test_of_a_gpu_that_no_build_has_code_for_rocm_finds_none(gpu: str, slug: str) -> None:
+    assert problems(f"RuntimeError: No HIP GPUs are available\nGPU: {gpu}\ntorch 2.4.1+rocm6.1\n")[:1] == [slug]
+
+
+def test_headers_that_miopen_misses_are_one_problem() -> None:
+    text = "fatal error: 'type_traits' file not found\nRuntimeError: miopenStatusUnknownError\n"
+    assert problems(text) == ["error-seen"]
+
+
+# --- what people tell ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "slugs"),
+    [
+        ("/dev/kfd no longer exists\n\nIs this expected?", ["amd-kfd-missing"]),
+        ("RX 6600: Blender crashes. Setting LD_PRELOAD to libamd_comgr.so.3 fixed it.", ["rocm-runtime-bug"]),
+        ("RX 6600: Blender crashes. LD_PRELOAD=libamd_comgr.so.3 did not help.", []),
+        (
+            "HIP binary kernel for this graphics card compute capability (11.0) not found.",
+            ["ext-built-without-gpu-arch"],
+        ),
+        ("vLLM fails on an MI300X: _C ABI mismatch, undefined HIP symbols", ["vllm-torch-abi"]),
+        ("RX 9070 XT: amdgpu fails to load its firmware after the update.", ["no-driver"]),
+        ("RX 9070 XT: I updated the firmware of amdgpu, and torch cannot load my model.", []),
+        ("RX 9070 XT: WSL2 says `Is CUDA available: False`", ["rocm-wsl-unsupported"]),
+        (
+            "RX 9070 XT: nothing in rocminfo. I had to update the kernel, then it worked.",
+            ["amd-kernel-or-runtime-too-old"],
+        ),
+        ("RX 9070 XT: is there some package that I need to update or is this a kernel issue?", []),
+        ("Update mi300x.rst with modprobe.blacklist=amdgpu\n\nElse GPUs are missing after boot.", []),
+        ("Fix README.md, its steps fail: ROCk module is NOT loaded, possibly no GPU devices", ["amd-kfd-missing"]),
+    ],
+)
+def test_what_people_tell_of_amds_programs_has_its_cause(told: str, slugs: list[str]) -> None:
+    assert problems(f"{told}\n") == slugs

@@ -19,6 +19,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.gpu_groups import called, finding
+from gpudoctor.situation.no_kernel_driver import without_any_build
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
 from gpudoctor.situation.usable_gpus import why_busy
 
@@ -307,6 +308,7 @@ def _by_place(
     of_cuda = vendor == "amd" and _CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
     first += (_CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
+    first += ("torch-rocm-no-arch-for-gpu",) * without_any_build(situation)
     first += (_HIDDEN,) * _names_another_gpu(situation)
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (_NO_GPU_ASKED_FOR,) * without_request(situation)

@@ -131,6 +131,14 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
     return target is None or target.device_extra or not carried.isdisjoint({gfx, stands_in})
 
 
+def without_any_build(situation: Situation) -> bool:
+    """Whether the usable GPUs are AMD's and known, and no torch build has code for one of them: ROCm itself knows
+    none of these."""
+    gpus = situation.usable
+    amd = bool(gpus) and all(gpu.vendor == "amd" and gpu.arch.value for gpu in gpus)
+    return amd and not any(has_build(situation, gpu) for gpu in gpus)
+
+
 def worthwhile(situation: Situation, gpus: tuple[Gpu, ...], fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
     """These fixes of a driver, unless no torch build supports the GPUs, or none loads here: then no driver helps
     torch. The CPU or another GPU is left, and nothing needs a fix if another GPU does the work."""

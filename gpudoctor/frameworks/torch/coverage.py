@@ -302,7 +302,10 @@ def within_generation(matrix: Matrix, real: str, named: str) -> bool:
     policy = matrix.override(real)
     if policy and policy.value and matrix.gfx_of_override(policy.value) == named:
         return policy.safety in ("safe-class", "risky")
-    return real == named or same_generation(matrix.target(real), matrix.target(named))
+    target = matrix.target(real)
+    if target is None:  # a GPU newer than the matrix: its number tells the generation
+        return real[:-1] == named[:-1]
+    return real == named or same_generation(target, matrix.target(named))
 
 
 def gfx_answer(matrix: Matrix, gfx: str, archs: tuple[str, ...]) -> Answer:

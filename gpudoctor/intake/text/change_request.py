@@ -12,6 +12,11 @@ _TITLE = re.compile(
     r"|troubleshooting|readme|FAQ)\b)"
 )
 """As people write the first line of a commit."""
+_OF_A_DOCUMENT = re.compile(
+    r"\s*#?\s*(?:[Aa]dd|[Cc]orrect|[Ff]ix|[Ii]mprove|[Rr]emove|[Rr]ename|[Uu]pdate) (?:the )?"
+    r"[\w./-]{1,60}\.(?:rst|md|adoc)\b(?!.*(?:\b(?:fail|error|not|wrong|broken)|n.t\b))"
+)
+"""A title that tells what to do with a file of the documentation."""
 _TAGGED = re.compile(
     r"\s*#?\s*(?:\[(?:ci|docs?|fix|bug-?fix|build|tests?|core|misc|minor|major|chore|refactor|perf|wip|rfc|frontend|kernels?"
     r"|model|deps?|release)(?:[ /:_-][\w ./-]{1,30})?\]\s*)+(?P<rest>\S.*)",
@@ -50,6 +55,8 @@ def is_change_request(lines: tuple[Line, ...]) -> bool:
     first = [line.text for line in lines[:_MOST_BEFORE]]
     tagged = next(filter(None, map(_TAGGED.match, first)), None)
     if tagged and _DOES.match(tagged["rest"]):
+        return True
+    if first and _OF_A_DOCUMENT.match(next(filter(str.strip, first), "")):
         return True
     return bool(signs) and (tagged is not None or any(map(_TITLE.match, first)) or _is_order(first))
 

@@ -45,6 +45,8 @@ _HELPED = re.compile(
 )
 """What is said of a remedy."""
 _DENIED = re.compile(r"(?:\bnot|n.t|\bnothing|\bnever|\bnone|\bno|\bwithout|\bdespite)\b[^.;!?]{0,25}$", re.ASCII)
+_ASKED = re.compile(r"[^.:;!?\n]{0,200}\?")
+"""The rest of a question: who asks for a remedy does not tell that it helped."""
 _MARKS = str.maketrans("", "", "*`")
 """Of Markdown."""
 _PRINTED = re.compile(
@@ -170,4 +172,7 @@ def _asks(texts: list[str]) -> bool:
 
 def _helped(text: str) -> bool:
     """Whether the person says of a remedy that it helped, and not that nothing did."""
-    return any(not _DENIED.search(text[max(0, one.start() - 30) : one.start()]) for one in _HELPED.finditer(text))
+    return any(
+        not _DENIED.search(text[max(0, one.start() - 30) : one.start()]) and not _ASKED.match(text[one.end() :])
+        for one in _HELPED.finditer(text)
+    )

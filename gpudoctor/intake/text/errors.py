@@ -28,7 +28,10 @@ _OF_TORCH = frozenset((
 """Modules that torch itself imports, and compiled parts: only their absence is a fault of the environment that is
 examined."""
 _MISSING_LIBRARY = re.compile(r"(?P<name>lib[\w.+-]{1,80}?)\.so[\w.]{0,20}: cannot open shared object file")
-_OF_GPUS = re.compile(r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc|hip|hsa|amd|miopen|rccl|mkl|gomp|cupti|magma)", re.I)
+_OF_GPUS = re.compile(
+    r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc(?!ks)|hip|hsa|amd|miopen|migraphx|mcwamp|hc_am|rccl|mkl|gomp|cupti|magma|bitsandbytes)",
+    re.I,
+)
 """Libraries of drivers, toolkits and frameworks: without libGL, say, no GPU is amiss."""
 _HEADING = re.compile(r"\s*#{1,6}\s+")
 """A title that repeats the message."""
@@ -64,6 +67,11 @@ _TF_GPU = re.compile(
 _TF_AMD = re.compile(
     r"name: (?P<name>[^,\n]{2,80}), pci bus id: [0-9a-f:.]{7,16}\) with AMDGPU version ?: ?(?P<gfx>gfx\w{3,4})"
 )
+_PROPERTIES = re.compile(
+    r"_CudaDeviceProperties\(name='(?P<name>[^'\n]{3,80})', major=(?P<major>\d{1,2}), minor=(?P<minor>\d)"
+    r"(?:.{0,60}gcnArchName='(?P<gfx>gfx[0-9a-f]{3,4})\b)?"
+)
+"""What torch.cuda.get_device_properties() returns."""
 _SERVES = re.compile(r"driver on your system is too old \(found version (?P<version>\d{4,5})\)")
 _HAVE = re.compile(r"PyTorch [\w.+]{3,40} with CUDA \w{1,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
 _BNB = re.compile(
@@ -91,6 +99,8 @@ _KINDS = (
     ("rocm", re.compile(r"\bHIP error: |No HIP GPUs are available")),
 )
 """What only a torch of one kind prints."""
+_OF_HIP = ("hipErrorNoBinaryForGpu", "MIOpen(HIP): ", "MIOpen Error: ", "RuntimeError: HIP error", "No HIP GPUs are")
+"""What no program for CUDA prints."""
 _KIND_SIGNS = re.compile(r"NVIDIA driver|cudaGet|not compiled|HIP |built")
 _SMI_HEAD = re.compile(
     r"Driver Version: (?P<driver>\d{3}\.\d{2,3}(?:\.\d{1,2})?)\s{1,30}(?:CUDA Version: (?P<cuda>\d{1,2}\.\d))?"
@@ -193,6 +203,10 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
             facts.say(
                 "archs", " ".join(re.findall(r"(?:sm|compute)_\d{2,3}[af]?", supports["archs"])), number, "program"
             )
+        if "DeviceProperties(" in text and (properties := _PROPERTIES.search(text)):
+            amd = re.search(r"AMD|Radeon|Instinct", properties["name"])  # their numbers are no compute capability
+            sm = "" if amd else f"sm_{properties['major']}{properties['minor']}"
+            facts.gpus.append(NamedGpu(number, "program", name=properties["name"], arch=properties["gfx"] or sm))
         if "apability" in text:
             _capability(text, number, facts)
         if "AMDGPU version" in text and (ignored := _TF_AMD.search(text)):
@@ -210,7 +224,7 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("torch cuda", f"{said['cuda'][:2]}.{said['cuda'][2]}", number, "program")
             if said["major"]:
                 facts.gpus.append(NamedGpu(number, "program", arch=f"sm_{said['major']}{said['minor']}"))
-        if "hipErrorNoBinaryForGpu" in text:
+        if any(sign in text for sign in _OF_HIP):
             facts.say("hip printed", "yes", number, "program")
         for kind, pattern in _KINDS if _KIND_SIGNS.search(text) else ():
             if pattern.search(text):

@@ -13,6 +13,7 @@ from gpudoctor.intake.described_log import with_logged_state
 from gpudoctor.intake.described_system import named_os
 from gpudoctor.intake.described_torch import python_for
 from gpudoctor.intake.text.access import refused
+from gpudoctor.intake.text.bound import with_bound, without_unused_modules
 from gpudoctor.intake.text.corroboration import borne_out
 from gpudoctor.intake.text.dkms import with_trees
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Statement
@@ -57,7 +58,7 @@ _IMPORT_ERROR = re.compile(
 """An error that `import torch` ends with."""
 _MISSING_LIBRARY = "late-library"
 """The row of error patterns for any missing library: the import of torch tells more about torch's own."""
-_DISTRIBUTION = re.compile(r"(?:\d+(?:\.\d+){2,3}-\S+\s+)?(?P<name>[^(]{2,60})")
+_DISTRIBUTION = re.compile(r"(?:\d+(?:\.\d+){2,3}-\S+\s+)?(?P<name>[^(,]{2,60})")
 """Its name, behind the release of the kernel where somebody wrote both."""
 _ANY_DRIVER = "580"
 """Where it is unknown which driver the GPU needs."""
@@ -193,7 +194,7 @@ def _with_gpus(
     if nvidia and driver is None and machine.nvidia.module.known:
         module = machine.nvidia.module
         machine = replace(machine, nvidia=replace(machine.nvidia, module=replace(module, source=_ASSUMED)))
-    return _with_sources(machine, driver)
+    return _with_sources(without_unused_modules(machine, driver_named=driver is not None), driver)
 
 
 def _with_module(machine: Machine, said: Statement) -> Machine:
@@ -203,7 +204,7 @@ def _with_module(machine: Machine, said: Statement) -> Machine:
 
 
 def _told(gpu: Gpu, named: NamedGpu, identity: Identity, bound: Statement | None) -> Gpu:
-    """The GPU as the text names it; `bound` is the kernel driver that lspci names for it."""
+    """The GPU as the text names it; `bound` is the kernel driver that lspci names for it, or that it names none."""
     where = f"text, line {named.line}"
     arch = known(identity.arch, where) if identity.arch else unknown("its name does not tell", where)
     gpu = replace(gpu, arch=arch, source=where, name=identity.name)
@@ -211,9 +212,7 @@ def _told(gpu: Gpu, named: NamedGpu, identity: Identity, bound: Statement | None
         gpu = replace(gpu, bdf=named.bdf)
     if named.memory:
         gpu = replace(gpu, memory=known(named.memory, where))
-    if bound:
-        gpu = replace(gpu, driver=known(bound.value, source(bound)))
-    return gpu
+    return with_bound(gpu, bound) if bound else gpu
 
 
 def _driver(

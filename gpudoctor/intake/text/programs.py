@@ -227,9 +227,10 @@ _NVIDIA_NAME = re.compile(
 )
 _AMD_NAME = re.compile(
     r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX ?\d{3,4}\w?(?: ?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "
-    r"|AI PRO )?(?:VII|\d{3}M|80[456]0S|8050S|8060S|R?\w?\d{4}\w?)\b|(?:AMD )?"
+    r"|AI PRO )?(?:VII|\d{3}M|80[456]0S|8050S|8060S|R?\w?\d{4}(?: ?(?:XTX?|GRE)|\w)?)\b|(?:AMD )?"
     r"(?:Instinct )?\b(?i:MI)\d{2,3}[A-Za-z]?\b"
-    r"|(?i:\b(?:[5-7][3-9][05]0|90[67]0) ?(?:XTX?|GRE)\b)"
+    r"|(?i:(?:\b|(?<=\b\dx))(?:[5-7][3-9][05]0|90[67]0) ?(?:XTX?|GRE)\b)"
+    r"|(?:AMD )?(?:Radeon )?(?:RX )?\bVega ?(?:56|64)\b"
     r"|\b[57][5-9]00G\b"
 )
 _GFX = re.compile(r"(?<![\w/-])gfx(?P<number>9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
@@ -333,7 +334,8 @@ def read_prose(lines: Iterable[Line], facts: Facts) -> None:
     lines = tuple(
         line
         for line in lines
-        if (any(sign.isdigit() for sign in line.text) or "Jetson" in line.text) and not _LISTING.search(line.text)
+        if (any(sign.isdigit() for sign in line.text) or "Jetson" in line.text or "VII" in line.text)
+        and not _LISTING.search(line.text)
     )
     errors = {line.number for line in facts.errors}  # an error may name the target of another GPU than the one meant
     meant = (line for line in lines if line.number not in errors and not _COMPARING.search(line.text))

@@ -101,7 +101,7 @@ _TOOLS = (
     ),
     _Tool(  # lshw
         "*-",
-        re.compile(r"\s*\*-(?:display|3d|vga)(?::\d)?(?: UNCLAIMED| DISABLED)?\s*$"),
+        re.compile(r"\s*\*-(?:display|3d|vga)(?::\d)?(?P<unclaimed> UNCLAIMED)?(?: DISABLED)?\s*$"),
         {
             "product": "name",
             "vendor": "vendor",
@@ -179,8 +179,8 @@ def _read_device(number: int, tool: _Tool, told: dict[str, str], vendor: str, fa
             block=block if tool.by == "list" else 0,
         )
     )
-    if (bound := _bound(told)) and bdf:
-        facts.say(f"bound {bdf}", bound, number, "tool")
+    if bdf and ("unclaimed" in told or _bound(told)):
+        facts.say_even_empty(f"bound {bdf}", _bound(told), number, "tool")
     if vendor == "nvidia" and (version := re.match(r"\d{3}\.\d{2,3}(?:\.\d{1,2})?(?![\d.])", told.get("driver", ""))):
         facts.say("driver", version[0], number, "program")
     if version := re.match(r"\d{1,2}\.\d", told.get("driver cuda", "")):

@@ -72,7 +72,8 @@ _NO_NODE = re.compile(
     r"(?P<path>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))\b.{0,12}?(?:no such file|ENOENT)"
     r"|(?P<told>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))\b[`'\"/*]{0,3}(?: (?:device|node|file|folder|directory))? "
     r"(?:(?:is )?(?:missing|absent)\b|is not (?:there|present|found|available|created|mounted)"
-    r"|(?:does not|doesn.t|did not|didn.t) (?:exist|appear|show up)|isn.t (?:there|present|created|mounted))"
+    r"|(?:does not|doesn.t|did not|didn.t) (?:exist|appear|show up)|isn.t (?:there|present|created|mounted)"
+    r"|no longer (?:exists|appears|shows up)|(?:is|has) (?:gone|disappeared)\b)"
     r"|(?:missing|no) [`'\"]?(?P<missed>/dev/(?:nvidia-uvm|kfd|dri|dxg))\b"
     r"|\b(?P<name>kfd|nvidia-uvm)\b[`'\"]?(?: device(?: ?nodes?)?| node)? "
     r"(?:is|are) (?:not present|missing|not there|absent)"
@@ -301,15 +302,21 @@ def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
 
 
 def _pci_drivers(lines: Iterable[Line], facts: Facts) -> None:
-    """The kernel driver that `lspci -k` names below a GPU."""
+    """The kernel driver that `lspci -k` names below a GPU. It names the driver before the modules: where it does not,
+    no driver has the GPU."""
     bdf = ""
     for number, text in lines:
         if _may_list(text) and (listed := _LSPCI.search(text)):
             bdf = normal_address(listed["bdf"]) or ""
+            driven = False
         elif bdf and (driver := _LSPCI_DRIVER.match(text)):
             facts.say(f"bound {bdf}", driver["driver"], number, "tool")
-        elif bdf and (modules := _LSPCI_MODULES.match(text)) and "nvidia" in modules["all"].split(", "):
-            facts.say("module nvidia", "installed", number, "tool")
+            driven = True
+        elif bdf and (modules := _LSPCI_MODULES.match(text)):
+            if "nvidia" in modules["all"].split(", "):
+                facts.say("module nvidia", "installed", number, "tool")
+            if not driven:
+                facts.say_even_empty(f"bound {bdf}", "", number, "tool")
         elif not text.startswith((" ", "\t")):
             bdf = ""
 

@@ -1,0 +1,38 @@
+"""The kernel drivers that lspci and lshw name for GPUs, and what follows where they name none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpudoctor.intake.text.torch import source
+from gpudoctor.machine import AmdStack, absent, known
+
+if TYPE_CHECKING:
+    from gpudoctor.intake.text.facts import Statement
+    from gpudoctor.machine import Gpu, Machine
+
+_NONE = "no kernel driver has it"
+_ASSUMED_AMDGPU = "amdgpu driver"
+
+
+def with_bound(gpu: Gpu, bound: Statement) -> Gpu:
+    """The GPU with the kernel driver that has it ("": none); without amdgpu an AMD GPU has no node for computing."""
+    where = source(bound)
+    gpu = replace(gpu, driver=known(bound.value, where) if bound.value else absent(where, _NONE))
+    return replace(gpu, kfd_node=None, nodes=()) if gpu.vendor == "amd" and bound.value != "amdgpu" else gpu
+
+
+def without_unused_modules(machine: Machine, *, driver_named: bool) -> Machine:
+    """The machine without a kernel module that nobody named and that has none of its GPUs."""
+    nvidia, amd = machine.of_vendor("nvidia"), machine.of_vendor("amd")
+    module = machine.nvidia.module
+    if nvidia and all(gpu.driver.absent for gpu in nvidia) and module.known and not driver_named:
+        where = module.source
+        nothing = replace(machine.nvidia, module=absent(where, _NONE), modules_loaded=known((), where))
+        machine = replace(machine, nvidia=nothing)
+    if amd and all(gpu.driver.absent for gpu in amd):
+        assumed = tuple(one for one in machine.assumed if one != _ASSUMED_AMDGPU)
+        machine = replace(machine, amd=AmdStack(), assumed=assumed)
+    return machine
