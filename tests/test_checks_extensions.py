@@ -202,6 +202,39 @@ def test_symbols_that_torch_does_not_define_tell_of_another_torch():
     assert MISMATCH not in dict(told(_machine(whole, distributions=listed)))
 
 
+def _with_torchao(release: str, beside: str, *symbols: str) -> Machine:
+    library = Extension("torchao", release, "/site/torchao/_C.abi3.so", of_torch=True, undefined=symbols)
+    listed = known((Distribution("torchao", release, "/site/torchao.dist-info"),), "test")
+    machine = nvidia_machine(nvidia_gpu(), torch=torch(beside))
+    return with_environment(machine, extensions=(library,), distributions=listed)
+
+
+@pytest.mark.parametrize(
+    ("release", "beside", "fitting"),
+    [
+        ("0.17.0", "2.9.1+cu128", "==0.15.0"),
+        ("0.14.1", "2.9.1+cu128", "==0.15.0"),
+        ("0.15.0", "2.10.0+cu128", "==0.16.0"),
+        ("0.16.0", "2.11.0+cu128", "==0.18.0"),
+        ("0.13.0", "2.9.0+cu128", "==0.14.1"),
+    ],
+)
+def test_a_torchao_that_leaves_its_libraries_out_is_a_warning_with_its_release(release, beside, fitting):
+    for symbols in ((), (SYMBOL,)):
+        found = finding(_with_torchao(release, beside, *symbols), MISMATCH)
+        assert found.severity == "warning"
+        assert "It leaves its libraries out, and works without them." in found.message
+        assert found.fixes[0].remedies[0].specifier == fitting
+
+
+@pytest.mark.parametrize(
+    ("release", "beside"),
+    [("0.15.0", "2.9.1+cu128"), ("0.17.0", "2.14.0+cu130"), ("0.13.0", "2.8.0+cu128"), ("0.99.0", "2.9.1+cu128")],
+)
+def test_a_torchao_for_this_torch_is_silent(release, beside):
+    assert MISMATCH not in dict(told(_with_torchao(release, beside)))
+
+
 def test_beside_another_torch_nothing_is_known_of_what_it_lacks():
     lacking = Extension("gsplat", "1.5", "/s/c.so", of_torch=True, undefined=(SYMBOL,), missing=(CUDART,))
     environment = PythonEnvironment(extensions=(lacking,)).with_torch(known(torch("2.8.0+cu128"), "test"))

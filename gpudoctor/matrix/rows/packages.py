@@ -19,6 +19,8 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     """Major release of the CUDA runtime that the package index's wheel needs; None: not read."""
     builds: tuple[str, ...] = ()
     """Builds of torch whose own index has a wheel of it."""
+    skips: bool = False
+    """Beside another torch it does not load its libraries, and its Python code works without them."""
     slug: str
 
 
