@@ -236,6 +236,33 @@ def test_the_same_version_of_another_build_is_really_replaced() -> None:
     assert step.undo[0][-1] == "torch==2.9.1+cpu"
 
 
+def test_of_a_torch_with_two_records_one_is_uninstalled_and_pip_replaces_the_other() -> None:
+    other = Distribution("torch", "2.8.0", "/venv/torch-2.8.0.dist-info")
+    own = Distribution("torch", "2.9.1+cpu", "/venv/torch-2.9.1+cpu.dist-info", twins=(other,))
+    twice = environment(torch("2.9.1+cpu"), distributions=known((own,), "test"))
+    uninstall, *_, install = run(machine_with(twice), REMEDIES[ReplaceTorch])
+    assert uninstall == "/venv/bin/python -m pip uninstall -y torch"
+    assert install.endswith("torch==2.9.1+cu128")
+    of_uv = change(twice, uv_managed=True)
+    assert [line.split()[2] for line in run(machine_with(of_uv), REMEDIES[ReplaceTorch])] == ["install"]
+
+
+def test_what_lies_in_one_folder_with_an_old_build_is_installed_anew() -> None:
+    """pip would keep it by its record, and its files would be gone."""
+
+    def removed(remedy: ReplaceTorch, *names: str) -> list[str]:
+        listed = known(tuple(Distribution(name, "3.5.1", f"/venv/{name}.dist-info") for name in names), "test")
+        lines = run(machine_with(environment(torch("2.9.1+cpu"), distributions=listed)), remedy)
+        return [word for line in lines if " uninstall " in line for word in line.split()[5:]]
+
+    thirteen = ReplaceTorch("2.9.1", "cu130", "download.pytorch.org", f"{PYTORCH}/cu130")
+    rocm = ReplaceTorch("2.9.1", "rocm6.4", "download.pytorch.org", f"{PYTORCH}/rocm6.4")
+    assert removed(rocm, "pytorch-triton-rocm", "triton") == ["pytorch-triton-rocm", "triton"]
+    assert removed(rocm, "pytorch-triton-rocm") == []
+    assert removed(thirteen, "nvidia-nccl-cu12", "nvidia-nccl-cu13") == ["nvidia-nccl-cu12", "nvidia-nccl-cu13"]
+    assert removed(thirteen, "nvidia-nccl-cu13", "nvidia-cudnn-cu12") == ["nvidia-cudnn-cu12"]
+
+
 def test_undo_of_a_first_installation_takes_it_away() -> None:
     machine = nvidia_machine(torch=None)
     (step,) = plan(machine, REMEDIES[ReplaceTorch])

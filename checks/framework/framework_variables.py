@@ -25,7 +25,8 @@ def framework_variable(situation: Situation) -> Verdicts:
     ## How it is judged
     The matrix names values and what they do. A value that keeps a GPU build on the CPU is a warning, because somebody
     may have chosen it; one that makes the framework stop is an error. Without a usable GPU only what makes any build
-    stop is reported, and nothing in a CPU build for a value that asks for the CPU.
+    stop is reported, and nothing in a CPU build for a value that asks for the CPU. A compiler that CC or CXX names is
+    looked for on PATH.
 
     ## Fix safety
     Unsets the variable. Whoever set it must take it out of the place where it is set.
@@ -75,6 +76,8 @@ def _counts(situation: Situation, row: FrameworkVariable, one: _Installed) -> bo
         return False
     if row.without and any(re.fullmatch(row.without, one.name) for one in situation.machine.packages):
         return False
+    if row.program and not _is_gone(situation, situation.variable(row.variable) or ""):
+        return False
     if row.builds == "any":
         return True
     if row.builds == "cpu":
@@ -82,3 +85,10 @@ def _counts(situation: Situation, row: FrameworkVariable, one: _Installed) -> bo
     if row.unless is not None and row.unless == one.vendor:
         return False
     return bool(situation.usable) and not (row.unless is None and one.vendor is None)
+
+
+def _is_gone(situation: Situation, program: str) -> bool:
+    """Whether a program that a variable names is known not to be there."""
+    environment = situation.environment
+    found = environment.installers.programs if environment else None
+    return found is not None and found.value is not None and program not in found.value

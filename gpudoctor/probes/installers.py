@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -24,6 +24,8 @@ PROGRAMS = (
 )  # fmt: skip
 _OF_PIP = "pip._internal.cli.main, pip._internal.commands.install, pip._internal.commands.uninstall"
 _PIP_SECONDS = 20.0
+_COMPILERS = ("CC", "CXX")
+"""Variables that name compilers."""
 _WHEELS = ("torch", "torchvision", "torchaudio")
 _MOST_WHEELS = 500
 
@@ -40,7 +42,7 @@ def probe_installers(
     return Installers(
         pip=_with_wheels(host, pip_settings(host, environ, environment.prefix, folder, names), folder),
         uv=_with_wheels(host, uv_settings(host, environ, folder, names), folder),
-        programs=_programs(host, environ.get("PATH", "")),
+        programs=_programs(host, environ),
         ensurepip=_ensurepip(host, environment),
         writable=host.may_write(_package_folder(environment)),
         interpreter=_interpreter(host, environment.interpreter),
@@ -99,11 +101,12 @@ def _package_folder(environment: PythonEnvironment) -> str:
     return next(own, environment.prefix)
 
 
-def _programs(host: Host, path: str) -> Fact[tuple[str, ...]]:
+def _programs(host: Host, environ: Mapping[str, str]) -> Fact[tuple[str, ...]]:
     if not host.live:
         return unknown("a recording does not tell")
-    folders = [folder for folder in path.split(":") if folder.startswith("/")]
-    return known(tuple(name for name in PROGRAMS if any(_runs(host, folder, name) for folder in folders)), "PATH")
+    folders = [folder for folder in environ.get("PATH", "").split(":") if folder.startswith("/")]
+    names = (*PROGRAMS, *filter(None, map(environ.get, _COMPILERS)))
+    return known(tuple(name for name in names if any(_runs(host, folder, name) for folder in folders)), "PATH")
 
 
 def _runs(host: Host, folder: str, name: str) -> bool:

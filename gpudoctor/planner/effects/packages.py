@@ -26,11 +26,8 @@ from gpudoctor.machine import (
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.planner.effects.trial import imported_anew
-from gpudoctor.planner.install_requests import rivals
+from gpudoctor.planner.install_requests import rivals, shared_folder
 from gpudoctor.situation import Situation
-
-_ONE_FOLDER = re.compile(r"(nvidia-(?:cudnn|nccl|cusparselt|nvshmem)|onnxruntime|opencv)\b.*")
-"""Packages that lie in one folder under several names."""
 
 _SOURCE = "as the plan leaves it"
 _AHEAD = ("PYTHONPATH", ".pth")
@@ -253,9 +250,9 @@ def _without(environment: PythonEnvironment, name: str) -> PythonEnvironment:
     before = environment.distribution(name)
     if before is not None and before.twins:
         return environment  # an installer removes one record and its files; those of the other are mixed with them
-    family = _family(name)
+    folder = shared_folder(name)
     listed = tuple(
-        replace(one, emptied=True) if family and _family(one.name) == family else one
+        replace(one, emptied=True) if folder and shared_folder(one.name) == folder else one
         for one in environment.distributions.value or ()
         if one.name != name
     )
@@ -263,14 +260,6 @@ def _without(environment: PythonEnvironment, name: str) -> PythonEnvironment:
     if name == "torch":
         return after.with_torch(absent(_SOURCE))
     return _healed(after, name)
-
-
-def _family(name: str) -> str:
-    """What packages of one folder have in common; whichever of them goes takes files of the others along."""
-    if name in TRITONS:
-        return "triton"
-    found = _ONE_FOLDER.fullmatch(name)
-    return found[1] if found else ""
 
 
 def _healed(environment: PythonEnvironment, name: str) -> PythonEnvironment:
