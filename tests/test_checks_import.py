@@ -146,6 +146,13 @@ def test_an_older_package_in_the_users_site_folder_is_not_looked_for() -> None:
     assert remedies(venv, "requirements-incomplete") == ["ReplacePackage typing-extensions>=4.10.0"]
 
 
+def test_a_symbol_of_mkl_that_is_gone_names_the_mkl_that_has_it() -> None:
+    library = suspect("torch/lib/libtorch_cpu.so", owner="torch", version="2.9.1")
+    machine = failed(f"ImportError: {SITE}/torch/lib/libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent", library)
+    assert "The MKL beside torch is newer than this torch can use." in message(machine)
+    assert "mkl<2024.1" in finding(machine, "torch-import-fails").fixes[0].remedies[0].text
+
+
 def test_a_release_that_torch_does_not_want_is_replaced() -> None:
     old = suspect("typing_extensions.py", owner="typing-extensions", version="4.4.0")
     machine = failed("ImportError: cannot import name 'TypeIs' from 'typing_extensions' (a.py)", old)

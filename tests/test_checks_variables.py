@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from gpudoctor.machine import Installers, Machine, known
 from tests.support.judging import finding, fixes, remedies, severity, told
-from tests.support.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, torch
+from tests.support.machines import (
+    amd_gpu,
+    amd_machine,
+    change,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_environment,
+)
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 RX_6700_XT = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
@@ -149,3 +158,20 @@ def test_torch_compile_wants_a_number_of_threads(value: str, expected: str | Non
         torch=None, packages={"jax": "0.6.2"}, variables={"TORCHINDUCTOR_COMPILE_THREADS": value}
     )
     assert "framework-variable" not in dict(told(without))
+
+
+CONDAS = "x86_64-conda-linux-gnu-cc"
+
+
+@pytest.mark.parametrize("variable", ["CC", "CXX"])
+def test_a_compiler_that_is_not_there_is_named(variable: str) -> None:
+    def compiling(*there: str) -> Machine:
+        machine = nvidia_machine(nvidia_gpu(), variables={variable: CONDAS})
+        return with_environment(machine, installers=Installers(programs=known(there, "PATH")))
+
+    machine = compiling("uv")
+    assert severity(machine, "framework-variable") == "warning"
+    assert remedies(machine, "framework-variable") == [f"unset {variable}"]
+    assert severity(compiling("uv", CONDAS), "framework-variable") is None
+    unread = nvidia_machine(nvidia_gpu(), variables={variable: CONDAS})
+    assert severity(unread, "framework-variable") is None

@@ -282,6 +282,13 @@ def test_a_torchvision_that_was_not_compiled_in_its_folder_is_installed_from_the
     assert remedies(machine, FAILS) == ["ReinstallPackage torchvision0.24.1+cu128"]
 
 
+def test_a_torchvision_of_conda_beside_a_torch_of_pip_is_replaced_by_that_of_the_index() -> None:
+    """conda would bring its own torch along."""
+    error = "RuntimeError: operator torchvision::nms does not exist"
+    machine = tried(failed(error), module="torchvision", version="0.22.1", installer="conda")
+    assert remedies(machine, FAILS) == ["RemovePackage torchvision", "ReplacePackage torchvision==0.24.1"]
+
+
 HELPER = Distribution("helper", "2.0", path=f"{SITE}/helper-2.0.dist-info")
 OWN = f"{SITE}/jax/__init__.py"
 LOST = replace(HELPER, name="numpy", damaged=(DamagedFile(f"{SITE}/numpy/a.so", "truncated"),))

@@ -6,7 +6,7 @@ import posixpath
 import re
 import shlex
 
-from gpudoctor.finding import Fix, ReinstallPackage, UnsetVariable
+from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, UnsetVariable
 from gpudoctor.frameworks.torch.companions import of_this_torch
 from gpudoctor.frameworks.torch.file_faults import (
     DAMAGED,
@@ -107,8 +107,12 @@ def _of_this_torch(case: Case) -> Fix:
         text = f"Install the {case.module} that was built for this torch, from the index that torch came from."
         return by_hand(f"Install the {case.module} of this torch", text, replaces=True)
     version, index = paired
-    again = ReinstallPackage(case.module, version, index_url=index, why=f"it was built for torch {torch.version}")
-    return Fix(f"Install {case.module} {version}", (again,))
+    title, why = f"Install {case.module} {version}", f"it was built for torch {torch.version}"
+    if case.package is not None and case.package.installer == "conda":
+        away = RemovePackage(case.module, why="conda installed it for a torch of its own")
+        public, _, local = version.partition("+")
+        return Fix(title, (away, ReplacePackage(case.module, f"=={public}", index_url=index, local=local, why=why)))
+    return Fix(title, (ReinstallPackage(case.module, version, index_url=index, why=why),))
 
 
 def missing_library(case: Case) -> ImportFault | None:
@@ -155,9 +159,11 @@ def undefined_symbol(case: Case) -> ImportFault | None:
     if "undefined symbol" not in case.text:
         return None
     row = case.situation.matrix.cause_of(case.text, case.situation.built_for)
+    pins = wrong_pins(case.situation, case.torch) if case.torch else None
+    if row is not None and row.slug == "torch-import-fails" and pins is None:
+        return None  # the matrix knows which two libraries
     causes = (REQUIREMENTS, *((row.slug, *row.also) if row else ()))
     why = "Two libraries are not of the same release."
-    pins = wrong_pins(case.situation, case.torch) if case.torch else None
     return ImportFault(why, (pins or find_out(case),), causes)
 
 
