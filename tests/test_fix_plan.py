@@ -33,7 +33,17 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.frameworks.torch import builds
-from gpudoctor.machine import Distribution, Jetson, Machine, Os, PythonEnvironment, TorchAsked, absent, known
+from gpudoctor.machine import (
+    Distribution,
+    Jetson,
+    Machine,
+    Os,
+    PythonEnvironment,
+    TorchAsked,
+    TorchCopy,
+    absent,
+    known,
+)
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.situation import Situation
@@ -261,6 +271,22 @@ def test_what_lies_in_one_folder_with_an_old_build_is_installed_anew() -> None:
     assert removed(rocm, "pytorch-triton-rocm") == []
     assert removed(thirteen, "nvidia-nccl-cu12", "nvidia-nccl-cu13") == ["nvidia-nccl-cu12", "nvidia-nccl-cu13"]
     assert removed(thirteen, "nvidia-nccl-cu13", "nvidia-cudnn-cu12") == ["nvidia-cudnn-cu12"]
+
+
+def test_what_lies_before_the_environment_is_let_through_and_then_replaced() -> None:
+    user, site = "/home/me/.local/lib/python3.11/site-packages", "/opt/py/lib/python3.11/site-packages"
+    old = Distribution("torchvision", "0.22.1", f"{user}/torchvision-0.22.1.dist-info")
+    parts = {"kind": "system", "prefix": "/opt/py", "site_packages": (user, site)}
+    remedy = ReplacePackage("torchvision", "==0.24.1")
+
+    def first(*copies: str) -> Step:
+        own = torch("2.9.1+cpu", copies=tuple(TorchCopy(path, "2.9.1+cpu", "site") for path in copies))
+        patient = environment(own, distributions=known((old,), "test"), **parts)
+        return plan(machine_with(patient), remedy)[0]
+
+    variable = first(f"{site}/torch")
+    assert isinstance(variable, EnvStep) and (variable.name, variable.value) == ("PYTHONNOUSERSITE", "1")
+    assert isinstance(first(f"{user}/torch"), RunStep)  # torch lies there, too
 
 
 def test_undo_of_a_first_installation_takes_it_away() -> None:
