@@ -35,6 +35,7 @@ from gpudoctor.finding import (
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.machine import (
     Distribution,
+    Installers,
     Jetson,
     Machine,
     Os,
@@ -347,6 +348,22 @@ def test_conda_keeps_variables_elsewhere_they_are_for_the_command() -> None:
     )
     conda = machine_with(cpu_environment(kind="conda", prefix="/c"))
     assert run(conda, variable) == ["conda env config vars set -p /c HSA_OVERRIDE_GFX_VERSION=10.3.0"]
+    without = cpu_environment(kind="conda", prefix="/c", installers=Installers(programs=known((), "PATH")))
+    assert plan(machine_with(without), variable) == plan(machine_with(), variable)
+
+
+def test_a_conda_that_is_not_at_hand_runs_nothing() -> None:
+    of_conda = Distribution("torchvision", "0.24.1", "/c/torchvision.dist-info", installer="conda")
+    remedies = (RemovePackage("torchvision"), ReinstallPackage("torchvision", "0.24.1"))
+
+    def shown(*programs: str) -> list[bool]:
+        tools = Installers(programs=known(programs, "PATH"))
+        parts = {"kind": "conda", "prefix": "/c", "installers": tools, "distributions": known((of_conda,), "test")}
+        patient = machine_with(cpu_environment(**parts))
+        return ["conda is not on PATH" in words(patient, remedy) for remedy in remedies]
+
+    assert shown() == [True, True]
+    assert shown("conda") == [False, False]
 
 
 def test_a_variable_may_hold_a_path() -> None:

@@ -126,9 +126,14 @@ def reinstall_packages(place: Place, situation: Situation, remedies: Sequence[Re
 
 def _if_possible(place: Place, step: Step) -> tuple[Step, ...]:
     """A step, or what keeps it from running."""
-    if not place.obstacle or not isinstance(step, RunStep):
+    if not isinstance(step, RunStep):
         return (step,)
-    return (ManualStep(text=f"{place.obstacle}. Then:\n{shlex.join(step.argv)}", why=step.why, risk=step.risk),)
+    program = step.argv[0]
+    missing = f"{program} is not on PATH" if program == place.conda and not place.has(program) else ""
+    why_not = place.obstacle or missing
+    if not why_not:
+        return (step,)
+    return (ManualStep(text=f"{why_not}. Then:\n{shlex.join(step.argv)}", why=step.why, risk=step.risk),)
 
 
 def _is_of_condas(place: Place, situation: Situation, name: str) -> bool:
