@@ -310,6 +310,7 @@ def test_a_package_with_the_release_numbers_of_its_framework_is_the_one_that_is_
         ("5.24.0", "tokenizers<0.24.0,>=0.23.1", "0.22.1", "error"),
         ("4.30.0", "huggingface-hub<1.0,>=0.14.1", "1.1.0", "warning"),
         ("5.24.0", "typer", "", "warning"),
+        ("5.24.0", "hf-xet<2.0.0,>=1.1.3", "", None),
     ],
 )
 def test_transformers_compares_the_releases_that_it_requires(
