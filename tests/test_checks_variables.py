@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from gpudoctor.machine import Installers, Machine, known
+from gpudoctor.host import LiveHost
+from gpudoctor.probes.system import probe_system
 from tests.support.judging import finding, fixes, remedies, severity, told
 from tests.support.machines import (
     amd_gpu,
@@ -13,7 +16,7 @@ from tests.support.machines import (
     nvidia_gpu,
     nvidia_machine,
     torch,
-    with_environment,
+    with_system,
 )
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
@@ -165,13 +168,20 @@ CONDAS = "x86_64-conda-linux-gnu-cc"
 
 @pytest.mark.parametrize("variable", ["CC", "CXX"])
 def test_a_compiler_that_is_not_there_is_named(variable: str) -> None:
-    def compiling(*there: str) -> Machine:
-        machine = nvidia_machine(nvidia_gpu(), variables={variable: CONDAS})
-        return with_environment(machine, installers=Installers(programs=known(there, "PATH")))
+    machine = nvidia_machine(nvidia_gpu(), variables={variable: CONDAS})
+    assert severity(machine, "framework-variable") is None
+    gone = with_system(machine, lost_compilers=(CONDAS,))
+    assert severity(gone, "framework-variable") == "warning"
+    assert remedies(gone, "framework-variable") == [f"unset {variable}"]
 
-    machine = compiling("uv")
-    assert severity(machine, "framework-variable") == "warning"
-    assert remedies(machine, "framework-variable") == [f"unset {variable}"]
-    assert severity(compiling("uv", CONDAS), "framework-variable") is None
-    unread = nvidia_machine(nvidia_gpu(), variables={variable: CONDAS})
-    assert severity(unread, "framework-variable") is None
+
+def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "my-cc").write_text("")
+    (tmp_path / "my-cc").chmod(0o755)
+
+    def lost(**names: str) -> tuple[str, ...]:
+        return probe_system(LiveHost({"PATH": str(tmp_path), **names})).lost_compilers
+
+    assert lost(CC="my-cc", CXX=f"{tmp_path}/my-cc") == ()
+    assert lost(CC=CONDAS, CXX=f"{tmp_path}/c++") == (CONDAS, f"{tmp_path}/c++")
+    assert lost(CC="ccache gcc") == lost() == ()

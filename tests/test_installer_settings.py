@@ -406,15 +406,6 @@ def test_remains_without_record_are_removed_first_and_nothing_outside_the_enviro
         assert "rm" not in [step.argv[0] for step in steps(machine, OTHERS) if isinstance(step, RunStep)]
 
 
-def test_compilers_that_variables_name_are_looked_for_on_path(tmp_path: Path) -> None:
-    for name in ("uv", "my-cc"):
-        (tmp_path / name).write_text("")
-        (tmp_path / name).chmod(0o755)
-    environ = {"PATH": str(tmp_path), "CC": "my-cc", "CXX": f"{tmp_path}/gone/c++"}
-    found = probe_installers(LiveHost(environ), environment(torch()), (), commands=False)
-    assert found.programs.value == ("uv", "my-cc")
-
-
 # --- the real tools ---------------------------------------------------------------------------------
 
 

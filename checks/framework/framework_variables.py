@@ -76,7 +76,7 @@ def _counts(situation: Situation, row: FrameworkVariable, one: _Installed) -> bo
         return False
     if row.without and any(re.fullmatch(row.without, one.name) for one in situation.machine.packages):
         return False
-    if row.program and not _is_gone(situation, situation.variable(row.variable) or ""):
+    if row.program and situation.variable(row.variable) not in situation.machine.system.lost_compilers:
         return False
     if row.builds == "any":
         return True
@@ -85,10 +85,3 @@ def _counts(situation: Situation, row: FrameworkVariable, one: _Installed) -> bo
     if row.unless is not None and row.unless == one.vendor:
         return False
     return bool(situation.usable) and not (row.unless is None and one.vendor is None)
-
-
-def _is_gone(situation: Situation, program: str) -> bool:
-    """Whether a program that a variable names is known not to be there."""
-    environment = situation.environment
-    found = environment.installers.programs if environment else None
-    return found is not None and found.value is not None and program not in found.value

@@ -245,7 +245,7 @@ class Installers(Record, frozen=True):
     pip: InstallerSettings = InstallerSettings()
     uv: InstallerSettings = InstallerSettings()
     programs: Fact[tuple[str, ...]] = unknown("not looked for")
-    """Of uv, poetry, pdm, hatch, pixi, pip-compile and conda's tools, and what CC and CXX name, those on PATH."""
+    """Of uv, poetry, pdm, hatch, pixi, pip-compile and conda's tools, those on PATH."""
     ensurepip: Fact[bool] = unknown("not looked for")
     """Whether the interpreter can make itself a pip."""
     writable: Fact[bool] = unknown("not tried")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from gpudoctor.machine import Fact, Installers, InstallerSettings, PythonEnviron
 from gpudoctor.probes.distributions import JUDGED
 from gpudoctor.probes.pip_settings import pip_settings
 from gpudoctor.probes.python_layout import layout_of
+from gpudoctor.probes.search_path import on_path
 from gpudoctor.probes.uv_settings import uv_settings
 
 PROGRAMS = (
@@ -24,8 +25,6 @@ PROGRAMS = (
 )  # fmt: skip
 _OF_PIP = "pip._internal.cli.main, pip._internal.commands.install, pip._internal.commands.uninstall"
 _PIP_SECONDS = 20.0
-_COMPILERS = ("CC", "CXX")
-"""Variables that name compilers."""
 _WHEELS = ("torch", "torchvision", "torchaudio")
 _MOST_WHEELS = 500
 
@@ -42,7 +41,7 @@ def probe_installers(
     return Installers(
         pip=_with_wheels(host, pip_settings(host, environ, environment.prefix, folder, names), folder),
         uv=_with_wheels(host, uv_settings(host, environ, folder, names), folder),
-        programs=_programs(host, environ),
+        programs=_programs(host),
         ensurepip=_ensurepip(host, environment),
         writable=host.may_write(_package_folder(environment)),
         interpreter=_interpreter(host, environment.interpreter),
@@ -101,17 +100,10 @@ def _package_folder(environment: PythonEnvironment) -> str:
     return next(own, environment.prefix)
 
 
-def _programs(host: Host, environ: Mapping[str, str]) -> Fact[tuple[str, ...]]:
+def _programs(host: Host) -> Fact[tuple[str, ...]]:
     if not host.live:
         return unknown("a recording does not tell")
-    folders = [folder for folder in environ.get("PATH", "").split(":") if folder.startswith("/")]
-    names = (*PROGRAMS, *filter(None, map(environ.get, _COMPILERS)))
-    return known(tuple(name for name in names if any(_runs(host, folder, name) for folder in folders)), "PATH")
-
-
-def _runs(host: Host, folder: str, name: str) -> bool:
-    found = host.stat(posixpath.join(folder, name)).value
-    return found is not None and found.kind == "file" and bool(found.mode & 0o111)
+    return known(tuple(name for name in PROGRAMS if on_path(host, name)), "PATH")
 
 
 def _ensurepip(host: Host, environment: PythonEnvironment) -> Fact[bool]:
