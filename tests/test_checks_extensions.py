@@ -15,7 +15,10 @@ from gpudoctor.codeobjects.symbols import SymbolHash, symbol_hash
 from gpudoctor.finding import Manual, ReinstallPackage, ReplacePackage
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import DamagedFile, Distribution, Extension, Machine, MissingLibrary, PythonEnvironment, known
+from gpudoctor.planner.effects import effect
 from gpudoctor.probes.extensions import read_extensions
+from gpudoctor.situation import Situation
+from tests.support.check_cases import matrix
 from tests.support.codeobject_files import container, cuda_library, elf
 from tests.support.environments import shared_library, write_distribution
 from tests.support.judging import finding, severity, told
@@ -260,6 +263,18 @@ def test_an_xformers_for_another_cuda_is_not_proposed():
     assert fix.remedies[0].specifier == "==0.0.33.post1"  # 0.0.33 was built for CUDA 13
     thirteen = with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.0+cu130")), distributions=listed)
     assert finding(thirteen, "xformers-mismatch").fixes[0].remedies[0].specifier == "==0.0.33"
+
+
+def test_the_code_of_a_companion_that_is_replaced_says_nothing_of_the_new_one():
+    library = Extension("torchvision", "0.24.1", "/site/torchvision/_C.so", sass=("sm_80",), of_torch=True)
+    own = Distribution("torchvision", "0.24.1", "/site/torchvision.dist-info", installer="pip")
+    machine = with_environment(
+        amd_machine(amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100"), torch=torch("2.9.1+cu128")),
+        extensions=(library,),
+        distributions=known((own,), "test"),
+    )
+    (remedy,) = finding(machine, "cuda-torch-on-amd").fixes[0].remedies
+    assert told(effect(remedy, Situation(machine, matrix())).machine) == []
 
 
 # --- from the files ---------------------------------------------------------------------------------------

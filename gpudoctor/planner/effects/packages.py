@@ -159,6 +159,8 @@ def _with_build(
         return one.name in TRITONS or one.name in removed or one.name.startswith(_TORCHS_OF_AMD)
 
     after = _installed(environment, installed, without=goes)
+    for name, _ in remedy.companions:
+        after = _healed(after, name)
     after = replace(after, torch_remains=(), missing_symbols=() if not kept else after.missing_symbols)
     return after.with_torch(known(torch, _SOURCE))
 
