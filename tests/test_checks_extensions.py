@@ -15,7 +15,10 @@ from gpudoctor.codeobjects.symbols import SymbolHash, symbol_hash
 from gpudoctor.finding import Manual, ReinstallPackage, ReplacePackage
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import DamagedFile, Distribution, Extension, Machine, MissingLibrary, PythonEnvironment, known
+from gpudoctor.planner.effects import effect
 from gpudoctor.probes.extensions import read_extensions
+from gpudoctor.situation import Situation
+from tests.support.check_cases import matrix
 from tests.support.codeobject_files import container, cuda_library, elf
 from tests.support.environments import shared_library, write_distribution
 from tests.support.judging import finding, severity, told
@@ -202,6 +205,39 @@ def test_symbols_that_torch_does_not_define_tell_of_another_torch():
     assert MISMATCH not in dict(told(_machine(whole, distributions=listed)))
 
 
+def _with_torchao(release: str, beside: str, *symbols: str) -> Machine:
+    library = Extension("torchao", release, "/site/torchao/_C.abi3.so", of_torch=True, undefined=symbols)
+    listed = known((Distribution("torchao", release, "/site/torchao.dist-info"),), "test")
+    machine = nvidia_machine(nvidia_gpu(), torch=torch(beside))
+    return with_environment(machine, extensions=(library,), distributions=listed)
+
+
+@pytest.mark.parametrize(
+    ("release", "beside", "fitting"),
+    [
+        ("0.17.0", "2.9.1+cu128", "==0.15.0"),
+        ("0.14.1", "2.9.1+cu128", "==0.15.0"),
+        ("0.15.0", "2.10.0+cu128", "==0.16.0"),
+        ("0.16.0", "2.11.0+cu128", "==0.18.0"),
+        ("0.13.0", "2.9.0+cu128", "==0.14.1"),
+    ],
+)
+def test_a_torchao_that_leaves_its_libraries_out_is_a_warning_with_its_release(release, beside, fitting):
+    for symbols in ((), (SYMBOL,)):
+        found = finding(_with_torchao(release, beside, *symbols), MISMATCH)
+        assert found.severity == "warning"
+        assert "It leaves its libraries out, and works without them." in found.message
+        assert found.fixes[0].remedies[0].specifier == fitting
+
+
+@pytest.mark.parametrize(
+    ("release", "beside"),
+    [("0.15.0", "2.9.1+cu128"), ("0.17.0", "2.14.0+cu130"), ("0.13.0", "2.8.0+cu128"), ("0.99.0", "2.9.1+cu128")],
+)
+def test_a_torchao_for_this_torch_is_silent(release, beside):
+    assert MISMATCH not in dict(told(_with_torchao(release, beside)))
+
+
 def test_beside_another_torch_nothing_is_known_of_what_it_lacks():
     lacking = Extension("gsplat", "1.5", "/s/c.so", of_torch=True, undefined=(SYMBOL,), missing=(CUDART,))
     environment = PythonEnvironment(extensions=(lacking,)).with_torch(known(torch("2.8.0+cu128"), "test"))
@@ -227,6 +263,18 @@ def test_an_xformers_for_another_cuda_is_not_proposed():
     assert fix.remedies[0].specifier == "==0.0.33.post1"  # 0.0.33 was built for CUDA 13
     thirteen = with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.0+cu130")), distributions=listed)
     assert finding(thirteen, "xformers-mismatch").fixes[0].remedies[0].specifier == "==0.0.33"
+
+
+def test_the_code_of_a_companion_that_is_replaced_says_nothing_of_the_new_one():
+    library = Extension("torchvision", "0.24.1", "/site/torchvision/_C.so", sass=("sm_80",), of_torch=True)
+    own = Distribution("torchvision", "0.24.1", "/site/torchvision.dist-info", installer="pip")
+    machine = with_environment(
+        amd_machine(amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100"), torch=torch("2.9.1+cu128")),
+        extensions=(library,),
+        distributions=known((own,), "test"),
+    )
+    (remedy,) = finding(machine, "cuda-torch-on-amd").fixes[0].remedies
+    assert told(effect(remedy, Situation(machine, matrix())).machine) == []
 
 
 # --- from the files ---------------------------------------------------------------------------------------

@@ -133,6 +133,26 @@ def test_packages_of_another_python_on_pythonpath_are_taken_off_it() -> None:
     assert remedies(machine, "torch-import-fails") == ["unset PYTHONPATH"]
 
 
+def test_an_older_package_in_the_users_site_folder_is_not_looked_for() -> None:
+    """`pip install` finds the release that torch wants behind it, and changes nothing."""
+    user, site = "/home/me/.local/lib/python3.11/site-packages", "/opt/conda/lib/python3.11/site-packages"
+    old = Distribution("typing-extensions", "4.5.0", f"{user}/typing_extensions-4.5.0.dist-info")
+    asks = Distribution("torch", "2.9.1", f"{site}/torch.dist-info", requires=("typing-extensions>=4.10.0",))
+    machine = failed("ImportError: cannot import name 'TypeIs' from 'typing_extensions' (a.py)")
+    parts = {"prefix": "/opt/conda", "kind": "conda", "site_packages": (user, site)}
+    machine = with_environment(machine, distributions=known((asks, old), SITE), **parts)
+    assert remedies(machine, "requirements-incomplete") == ["set PYTHONNOUSERSITE=1"]
+    venv = with_environment(machine, prefix="/venv", site_packages=("/venv/lib/python3.11/site-packages", user))
+    assert remedies(venv, "requirements-incomplete") == ["ReplacePackage typing-extensions>=4.10.0"]
+
+
+def test_a_symbol_of_mkl_that_is_gone_names_the_mkl_that_has_it() -> None:
+    library = suspect("torch/lib/libtorch_cpu.so", owner="torch", version="2.9.1")
+    machine = failed(f"ImportError: {SITE}/torch/lib/libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent", library)
+    assert "The MKL beside torch is newer than this torch can use." in message(machine)
+    assert "mkl<2024.1" in finding(machine, "torch-import-fails").fixes[0].remedies[0].text
+
+
 def test_a_release_that_torch_does_not_want_is_replaced() -> None:
     old = suspect("typing_extensions.py", owner="typing-extensions", version="4.4.0")
     machine = failed("ImportError: cannot import name 'TypeIs' from 'typing_extensions' (a.py)", old)

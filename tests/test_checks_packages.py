@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gpudoctor.machine import DamagedFile, Extension, InterruptedInstall, absent, known, unknown
@@ -298,3 +300,26 @@ def test_a_package_with_the_release_numbers_of_its_framework_is_the_one_that_is_
     base = nvidia_machine(torch=None, packages={"tensorflow": "2.19.0", "tensorflow-text": "2.18.1"})
     broken = listed(base, "tensorflow-text", requires=("tensorflow<2.19,>=2.18.0",))
     assert remedies(broken, "requirements-incomplete") == ["ReplacePackage tensorflow-text==2.19.*"]
+
+
+@pytest.mark.parametrize(
+    ("release", "requirement", "installed", "weight"),
+    [
+        ("4.57.1", "huggingface-hub<1.0,>=0.34.0", "1.1.0", "error"),
+        ("4.57.1", "huggingface-hub<1.0,>=0.34.0", "0.36.0", None),
+        ("5.24.0", "tokenizers<0.24.0,>=0.23.1", "0.22.1", "error"),
+        ("4.30.0", "huggingface-hub<1.0,>=0.14.1", "1.1.0", "warning"),
+        ("5.24.0", "typer", "", "warning"),
+        ("5.24.0", "hf-xet<2.0.0,>=1.1.3", "", None),
+    ],
+)
+def test_transformers_compares_the_releases_that_it_requires(
+    release: str, requirement: str, installed: str, weight: str | None
+) -> None:
+    name = re.split("[<>=]", requirement)[0]
+    there = {name: installed} if installed else {}
+    base = nvidia_machine(packages={"transformers": release, **there})
+    broken = listed(base, "transformers", requires=(requirement,))
+    if not installed:
+        broken = with_environment(broken, not_installed=(name,))
+    assert severity(broken, "requirements-incomplete") == weight

@@ -23,7 +23,8 @@ def copies(*found):
 
 
 @pytest.mark.parametrize(
-    ("via", "remedy"), [("PYTHONPATH", "unset PYTHONPATH"), ("user site", "Manual"), (".pth", "Manual")]
+    ("via", "remedy"),
+    [("PYTHONPATH", "unset PYTHONPATH"), ("user site", "set PYTHONNOUSERSITE=1"), (".pth", "Manual")],
 )
 def test_another_version_before_the_installed_one(via, remedy):
     machine = copies(TorchCopy(path="/srv/old/torch", version="1.13.1+cu117", via=via), OWN)
@@ -54,6 +55,22 @@ def test_nothing_that_is_installed_comes_before_the_torch_of_pythonpath():
     (unset,) = finding(machine, "torch-shadowed").fixes[0].remedies
     after = effect(unset, Situation(machine, matrix())).machine
     assert told(after) == []  # and not "its own files name no CUDA"
+
+
+def test_without_the_users_site_folder_python_imports_the_torch_of_the_environment():
+    user, site = "/home/me/.local/lib/python3.11/site-packages", "/opt/conda/lib/python3.11/site-packages"
+    cpu = TorchCopy(path=f"{user}/torch", version="2.13.0+cpu", via="user site")
+    own = TorchCopy(path=f"{site}/torch", version="2.9.1+cu128", via="site")
+    machine = with_environment(
+        with_torch(nvidia_machine(torch=torch("2.13.0+cpu")), copies=(cpu, own)),
+        kind="conda",
+        prefix="/opt/conda",
+        site_packages=(user, site),
+    )
+    (variable,) = finding(machine, "torch-shadowed").fixes[0].remedies
+    after = effect(variable, Situation(machine, matrix())).machine
+    assert told(after) == []
+    assert after.environment.value.site_packages == (site,)
 
 
 def test_a_torch_that_is_imported_without_a_python_file_fails_later():

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from gpudoctor.host import LiveHost
+from gpudoctor.probes.system import probe_system
 from tests.support.judging import finding, fixes, remedies, severity, told
-from tests.support.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, torch
+from tests.support.machines import (
+    amd_gpu,
+    amd_machine,
+    change,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_system,
+)
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 RX_6700_XT = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
@@ -149,3 +161,27 @@ def test_torch_compile_wants_a_number_of_threads(value: str, expected: str | Non
         torch=None, packages={"jax": "0.6.2"}, variables={"TORCHINDUCTOR_COMPILE_THREADS": value}
     )
     assert "framework-variable" not in dict(told(without))
+
+
+CONDAS = "x86_64-conda-linux-gnu-cc"
+
+
+@pytest.mark.parametrize("variable", ["CC", "CXX"])
+def test_a_compiler_that_is_not_there_is_named(variable: str) -> None:
+    machine = nvidia_machine(nvidia_gpu(), variables={variable: CONDAS})
+    assert severity(machine, "framework-variable") is None
+    gone = with_system(machine, lost_compilers=(CONDAS,))
+    assert severity(gone, "framework-variable") == "warning"
+    assert remedies(gone, "framework-variable") == [f"unset {variable}"]
+
+
+def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "my-cc").write_text("")
+    (tmp_path / "my-cc").chmod(0o755)
+
+    def lost(**names: str) -> tuple[str, ...]:
+        return probe_system(LiveHost({"PATH": str(tmp_path), **names})).lost_compilers
+
+    assert lost(CC="my-cc", CXX=f"{tmp_path}/my-cc") == ()
+    assert lost(CC=CONDAS, CXX=f"{tmp_path}/c++") == (CONDAS, f"{tmp_path}/c++")
+    assert lost(CC="ccache gcc") == lost() == ()

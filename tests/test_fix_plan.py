@@ -33,7 +33,18 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.frameworks.torch import builds
-from gpudoctor.machine import Distribution, Jetson, Machine, Os, PythonEnvironment, TorchAsked, absent, known
+from gpudoctor.machine import (
+    Distribution,
+    Installers,
+    Jetson,
+    Machine,
+    Os,
+    PythonEnvironment,
+    TorchAsked,
+    TorchCopy,
+    absent,
+    known,
+)
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.situation import Situation
@@ -236,6 +247,49 @@ def test_the_same_version_of_another_build_is_really_replaced() -> None:
     assert step.undo[0][-1] == "torch==2.9.1+cpu"
 
 
+def test_of_a_torch_with_two_records_one_is_uninstalled_and_pip_replaces_the_other() -> None:
+    other = Distribution("torch", "2.8.0", "/venv/torch-2.8.0.dist-info")
+    own = Distribution("torch", "2.9.1+cpu", "/venv/torch-2.9.1+cpu.dist-info", twins=(other,))
+    twice = environment(torch("2.9.1+cpu"), distributions=known((own,), "test"))
+    uninstall, *_, install = run(machine_with(twice), REMEDIES[ReplaceTorch])
+    assert uninstall == "/venv/bin/python -m pip uninstall -y torch"
+    assert install.endswith("torch==2.9.1+cu128")
+    of_uv = change(twice, uv_managed=True)
+    assert [line.split()[2] for line in run(machine_with(of_uv), REMEDIES[ReplaceTorch])] == ["install"]
+
+
+def test_what_lies_in_one_folder_with_an_old_build_is_installed_anew() -> None:
+    """pip would keep it by its record, and its files would be gone."""
+
+    def removed(remedy: ReplaceTorch, *names: str) -> list[str]:
+        listed = known(tuple(Distribution(name, "3.5.1", f"/venv/{name}.dist-info") for name in names), "test")
+        lines = run(machine_with(environment(torch("2.9.1+cpu"), distributions=listed)), remedy)
+        return [word for line in lines if " uninstall " in line for word in line.split()[5:]]
+
+    thirteen = ReplaceTorch("2.9.1", "cu130", "download.pytorch.org", f"{PYTORCH}/cu130")
+    rocm = ReplaceTorch("2.9.1", "rocm6.4", "download.pytorch.org", f"{PYTORCH}/rocm6.4")
+    assert removed(rocm, "pytorch-triton-rocm", "triton") == ["pytorch-triton-rocm", "triton"]
+    assert removed(rocm, "pytorch-triton-rocm") == []
+    assert removed(thirteen, "nvidia-nccl-cu12", "nvidia-nccl-cu13") == ["nvidia-nccl-cu12", "nvidia-nccl-cu13"]
+    assert removed(thirteen, "nvidia-nccl-cu13", "nvidia-cudnn-cu12") == ["nvidia-cudnn-cu12"]
+
+
+def test_what_lies_before_the_environment_is_let_through_and_then_replaced() -> None:
+    user, site = "/home/me/.local/lib/python3.11/site-packages", "/opt/py/lib/python3.11/site-packages"
+    old = Distribution("torchvision", "0.22.1", f"{user}/torchvision-0.22.1.dist-info")
+    parts = {"kind": "system", "prefix": "/opt/py", "site_packages": (user, site)}
+    remedy = ReplacePackage("torchvision", "==0.24.1")
+
+    def first(*copies: str) -> Step:
+        own = torch("2.9.1+cpu", copies=tuple(TorchCopy(path, "2.9.1+cpu", "site") for path in copies))
+        patient = environment(own, distributions=known((old,), "test"), **parts)
+        return plan(machine_with(patient), remedy)[0]
+
+    variable = first(f"{site}/torch")
+    assert isinstance(variable, EnvStep) and (variable.name, variable.value) == ("PYTHONNOUSERSITE", "1")
+    assert isinstance(first(f"{user}/torch"), RunStep)  # torch lies there, too
+
+
 def test_undo_of_a_first_installation_takes_it_away() -> None:
     machine = nvidia_machine(torch=None)
     (step,) = plan(machine, REMEDIES[ReplaceTorch])
@@ -294,6 +348,22 @@ def test_conda_keeps_variables_elsewhere_they_are_for_the_command() -> None:
     )
     conda = machine_with(cpu_environment(kind="conda", prefix="/c"))
     assert run(conda, variable) == ["conda env config vars set -p /c HSA_OVERRIDE_GFX_VERSION=10.3.0"]
+    without = cpu_environment(kind="conda", prefix="/c", installers=Installers(programs=known((), "PATH")))
+    assert plan(machine_with(without), variable) == plan(machine_with(), variable)
+
+
+def test_a_conda_that_is_not_at_hand_runs_nothing() -> None:
+    of_conda = Distribution("torchvision", "0.24.1", "/c/torchvision.dist-info", installer="conda")
+    remedies = (RemovePackage("torchvision"), ReinstallPackage("torchvision", "0.24.1"))
+
+    def shown(*programs: str) -> list[bool]:
+        tools = Installers(programs=known(programs, "PATH"))
+        parts = {"kind": "conda", "prefix": "/c", "installers": tools, "distributions": known((of_conda,), "test")}
+        patient = machine_with(cpu_environment(**parts))
+        return ["conda is not on PATH" in words(patient, remedy) for remedy in remedies]
+
+    assert shown() == [True, True]
+    assert shown("conda") == [False, False]
 
 
 def test_a_variable_may_hold_a_path() -> None:

@@ -39,6 +39,7 @@ from tests.support.check_cases import matrix
 from tests.support.environments import write_distribution, write_venv
 from tests.support.imports import examined, problems
 from tests.support.judging import finding, plan_of, questions, remedies, told
+from tests.support.machines import with_torch
 from tests.support.smoke_children import PYTHON, TORCH
 
 FAILS = "framework-import-fails"
@@ -269,7 +270,23 @@ def test_a_torchvision_of_another_torch_is_one_problem() -> None:
     assert [slug for slug, severity in told(mismatched) if severity == "error"] == ["torchvision-mismatch"]
     assert error in finding(mismatched, "torchvision-mismatch").message
     fitting = tried(failed(error), module="torchvision", version="0.24.1")
-    assert remedies(fitting, FAILS) == ["Manual"]
+    assert remedies(fitting, FAILS) == ["ReinstallPackage torchvision0.24.1+cu128"]
+    own_build = with_torch(fitting, origin="source")
+    assert remedies(own_build, FAILS) == ["Manual"]
+
+
+def test_a_torchvision_that_was_not_compiled_in_its_folder_is_installed_from_the_index() -> None:
+    error = "RuntimeError: operator torchvision::nms does not exist"
+    machine = tried(failed(error), module="torchvision", version="0.24.1", direct_url="file:///home/me/vision")
+    assert "or not at all (file:///home/me/vision)" in finding(machine, FAILS).message
+    assert remedies(machine, FAILS) == ["ReinstallPackage torchvision0.24.1+cu128"]
+
+
+def test_a_torchvision_of_conda_beside_a_torch_of_pip_is_replaced_by_that_of_the_index() -> None:
+    """conda would bring its own torch along."""
+    error = "RuntimeError: operator torchvision::nms does not exist"
+    machine = tried(failed(error), module="torchvision", version="0.22.1", installer="conda")
+    assert remedies(machine, FAILS) == ["RemovePackage torchvision", "ReplacePackage torchvision==0.24.1"]
 
 
 HELPER = Distribution("helper", "2.0", path=f"{SITE}/helper-2.0.dist-info")

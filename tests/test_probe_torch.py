@@ -593,6 +593,23 @@ def test_a_torch_where_python_does_not_look_is_named(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("shebang", ["#!{python}\n", '#!/bin/sh\n\'\'\'exec\' "{python}" "$0" "$@"\n'])
+def test_a_copied_environment_whose_pip_installs_into_the_old_one_says_so(tmp_path: Path, shebang: str) -> None:
+    write_venv(tmp_path / "copy")
+    write_venv(tmp_path / "old")
+    pip, python = tmp_path / "copy/bin/pip", tmp_path / "old/bin/python"
+    pip.write_text(shebang.format(python=python))
+    assert probe(tmp_path / "copy").torch.why == "no torch there"
+    torch = tmp_path / "old/lib/python3.12/site-packages/torch"
+    torch.mkdir()
+    (torch / "__init__.py").write_text("")
+    assert probe(tmp_path / "copy").torch.why == (
+        f"no torch there; {torch}: {pip} starts {python}, and installs there"
+    )
+    pip.write_text(shebang.format(python=tmp_path / "copy/bin/python"))
+    assert probe(tmp_path / "copy").torch.why == "no torch there"
+
+
 def test_a_user_site_that_a_variable_hides_is_named(tmp_path: Path) -> None:
     write_conda(tmp_path / "conda")
     torch = tmp_path / "user/lib/python3.12/site-packages/torch"

@@ -25,7 +25,8 @@ def framework_variable(situation: Situation) -> Verdicts:
     ## How it is judged
     The matrix names values and what they do. A value that keeps a GPU build on the CPU is a warning, because somebody
     may have chosen it; one that makes the framework stop is an error. Without a usable GPU only what makes any build
-    stop is reported, and nothing in a CPU build for a value that asks for the CPU.
+    stop is reported, and nothing in a CPU build for a value that asks for the CPU. A compiler that CC or CXX names is
+    looked for on PATH.
 
     ## Fix safety
     Unsets the variable. Whoever set it must take it out of the place where it is set.
@@ -74,6 +75,8 @@ def _counts(situation: Situation, row: FrameworkVariable, one: _Installed) -> bo
     if row.package and (beside is None or not package_matches(row.package_version or "", beside.version)):
         return False
     if row.without and any(re.fullmatch(row.without, one.name) for one in situation.machine.packages):
+        return False
+    if row.program and situation.variable(row.variable) not in situation.machine.system.lost_compilers:
         return False
     if row.builds == "any":
         return True

@@ -13,12 +13,14 @@ from gpudoctor.finding import (
     Manual,
     NotJudged,
     RemovePackage,
+    SetVariable,
     UnsetVariable,
 )
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import DamagedFile, Torch, TorchCopy
 from gpudoctor.situation import Situation
+from gpudoctor.situation.import_order import NO_USER_SITE
 from gpudoctor.situation.wsl import WHEEL_RUNTIME
 
 _OWN_LIBRARIES = ("libtorch", "libc10", "libcaffe2", "libshm")
@@ -108,7 +110,8 @@ def torch_shadowed(situation: Situation) -> Verdicts:
     interrupted uninstall leaves, are a note.
 
     ## Fix safety
-    Unsetting PYTHONPATH affects other packages found through it. Removing a copy needs that copy's own installer.
+    Unsetting PYTHONPATH affects other packages found through it, and PYTHONNOUSERSITE those in the user's site
+    folder. Removing a copy needs that copy's own installer.
     For copies of one version, and remains that nothing is imported from, there is nothing to fix.
     """
     torch = situation.torch
@@ -173,15 +176,11 @@ def _let_through(situation: Situation, first: TorchCopy) -> Fix:
     if first.path.endswith("/torch.py"):
         text = f"Rename {first.path}: Python imports a file of that name in place of torch."
         return Fix("Rename the file torch.py", (Manual(text),))
+    why = f"Python then no longer looks into {folder} first"
     if first.via == "PYTHONPATH":
-        why = f"Python then no longer looks into {folder} first"
         return Fix("Unset PYTHONPATH, or take that folder out of it", (UnsetVariable("PYTHONPATH", why=why),))
     if first.via == "user site":
-        text = (
-            f"Remove the torch in {folder}: run the interpreter's `-m pip uninstall torch` until only the other "
-            "is left."
-        )
-        return Fix("Remove the torch in the user's site folder", (Manual(text, risk="replaces"),))
+        return Fix("Keep Python out of the user's site folder", (SetVariable(NO_USER_SITE, "1", why=why),))
     text = f"Take {folder} out of the .pth file that names it, or remove the torch there."
     return Fix("Take the folder out of the .pth file", (Manual(text, risk="replaces"),))
 

@@ -11,14 +11,16 @@ from gpudoctor.frameworks.others import framework_of
 from gpudoctor.frameworks.torch.compiled_packages import (
     PACKAGES_WITH_OWN_CHECKS,
     built_for,
+    dependent_row,
     for_this_torch,
     symbol_evidence,
+    torch_mismatch,
     unloadable,
 )
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.isa import Runs, capability, dotted
-from gpudoctor.machine import Extension, Gpu
+from gpudoctor.machine import Distribution, Extension, Gpu, Torch
 from gpudoctor.situation import Situation
 from gpudoctor.situation.extensions import by_package, file_of, made_for_gpus, vendor_of
 from gpudoctor.situation.gpu_groups import finding
@@ -167,23 +169,28 @@ def extension_torch_mismatch(situation: Situation) -> Verdicts:
 
     ## How it is judged
     By the symbols of torch that its libraries need: each must be defined by the installed torch. A package that pins
-    this very torch is not read.
+    this very torch is not read. torchao compares the releases itself: beside another torch it leaves its libraries
+    out, which is a warning.
 
     ## Fix safety
     Replaces only the package, if a release of it is known that was built for this torch.
     """
     torch = situation.torch
-    for package in by_package(situation) if torch else ():
-        lacking = unloadable(situation, package) if package not in PACKAGES_WITH_OWN_CHECKS else ()
+    for package in _compiled_against(situation) if torch else ():
         installed = situation.machine.installed(package)
-        if torch is None or not lacking or installed is None:
+        if torch is None or installed is None:
+            continue
+        row = dependent_row(situation, installed)
+        severity = torch_mismatch(situation, package) if row else None
+        lacking = unloadable(situation, package)
+        if not lacking and severity is None:
             continue
         wanted, source = built_for(situation, installed)
-        told = f" It was built for torch {wanted.removeprefix('==')}." if wanted else ""
+        skips = row is not None and row.skips
         yield Finding(
-            severity="error",
-            message=f"{package} {installed.version} was compiled against another torch than {torch.version}: "
-            f"{file_of(lacking[0])} needs {lacking[0].undefined[0]}, which this torch does not define.{told}",
+            severity="warning" if skips else "error",
+            message=_of_another_torch(installed, torch, lacking, wanted)
+            + (" It leaves its libraries out, and works without them." if skips else ""),
             saw=f"torch {torch.version}",
             want=f"torch {wanted}" if wanted else f"a torch with {lacking[0].undefined[0]}",
             subject=f"{package} {installed.version}",
@@ -194,3 +201,23 @@ def extension_torch_mismatch(situation: Situation) -> Verdicts:
             ),
             fixes=for_this_torch(situation, torch, package, wanted),
         )
+
+
+def _compiled_against(situation: Situation) -> tuple[str, ...]:
+    """Packages whose libraries were read, and those whose releases the matrix knows, without a check of their own."""
+    rows = situation.matrix.tables.torch_dependents
+    known = (row.package for row in rows if row.slug == "extension-torch-mismatch")
+    packages = dict.fromkeys((*by_package(situation), *known))
+    return tuple(package for package in packages if package not in PACKAGES_WITH_OWN_CHECKS)
+
+
+def _of_another_torch(installed: Distribution, torch: Torch, lacking: tuple[Extension, ...], wanted: str) -> str:
+    name = f"{installed.name} {installed.version}"
+    built = wanted.removeprefix("==")
+    if not lacking:
+        return f"{name} was built for torch {built}, and torch {torch.version} is installed."
+    told = f" It was built for torch {built}." if built else ""
+    return (
+        f"{name} was compiled against another torch than {torch.version}: {file_of(lacking[0])} needs "
+        f"{lacking[0].undefined[0]}, which this torch does not define.{told}"
+    )

@@ -6,13 +6,13 @@ import posixpath
 
 from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import TRITONS
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage, UnsetVariable
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.unmet_dependencies import Unmet, unmet
 from gpudoctor.matrix.versions import figures
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
-from gpudoctor.situation.import_order import from_pythonpath
+from gpudoctor.situation.import_order import let_through, title_of
 
 _MOST_NAMED = 5
 _EFFECTS = ("torch-import-fails", "framework-import-fails", "python-dev-missing", "no-gpu")
@@ -70,9 +70,11 @@ def _evidence(one: Unmet) -> Evidence:
 
 
 def _fix(situation: Situation, problems: tuple[Unmet, ...]) -> Fix:
-    others = (one.found for one in problems if not from_pythonpath(situation, one.by.path))
-    if any(found is not None and from_pythonpath(situation, found.path) for found in others):
-        return Fix("Unset PYTHONPATH", (UnsetVariable("PYTHONPATH", why="it leads to these packages"),))
+    for one in problems:
+        path = "" if one.found is None or let_through(situation, one.by.path, "") else one.found.path
+        remedy = let_through(situation, path, "Python finds these packages before those of this environment")
+        if remedy is not None:
+            return Fix(title_of(remedy), (remedy,))
     missing = sum(one.problem == "absent" for one in problems)
     closed = tuple(one for one in problems if one.closed)
     if len(closed) == len(problems):

@@ -32,8 +32,8 @@ def remove(place: Place, name: str, why: str) -> Step:
 
 
 def set_variable(place: Place, remedy: SetVariable) -> Step | None:
-    """Set a variable on activation; None for tools that keep none."""
-    if place.conda != "conda" or not place.prefix:
+    """Set a variable on activation; None for tools that keep none, and where conda is not at hand."""
+    if place.conda != "conda" or not place.prefix or not place.has("conda"):
         return None
     config = ("conda", "env", "config", "vars")
     argv = (*config, "set", "-p", place.prefix, f"{remedy.name}={remedy.value}")

@@ -93,21 +93,35 @@ def _other_abi(torch: Torch, remedy: ReplaceTorch) -> bool:
 
 def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ...]:
     """Installed packages, built for another vendor or CUDA, that own files of the new build under another name.
-    Whichever is installed or removed last breaks the other."""
+    Whichever is installed or removed last breaks the other: what lies in one folder with them goes, too, and is
+    installed anew."""
     own = _own_tritons(remedy, situation.matrix)
     cuda = re.fullmatch(r"cu(\d\d)\d", remedy.build)
     environment = situation.environment
-    found: list[Distribution] = []
-    for distribution in (environment.distributions.value or ()) if environment else ():
-        library = _ONE_FOLDER.fullmatch(distribution.name)
+    listed = tuple(environment.distributions.value or ()) if environment else ()
+    listed = tuple(one for one in listed if one.installer != "conda")
+    folders: set[str] = set()
+    for one in listed:
+        library = _OF_A_CUDA.fullmatch(one.name)
         other_cuda = bool(cuda and library and library[1] != cuda[1])
-        other_triton = bool(own) and distribution.name in TRITONS and distribution.name not in own
-        if (other_cuda or other_triton) and distribution.installer != "conda":
-            found.append(distribution)
-    return tuple(found)
+        other_triton = bool(own) and one.name in TRITONS and one.name not in own
+        if other_cuda or other_triton:
+            folders.add(shared_folder(one.name))
+    return tuple(one for one in listed if shared_folder(one.name) in folders)
 
 
-_ONE_FOLDER = re.compile(r"nvidia-(?:cudnn|nccl|cusparselt|nvshmem)-cu(\d+)")
+def shared_folder(name: str) -> str:
+    """What packages of one folder have in common; whichever of them goes takes files of the others along. "" for a
+    package with a folder of its own."""
+    if name in TRITONS:
+        return "triton"
+    found = _ONE_FOLDER.fullmatch(name)
+    return found[1] if found else ""
+
+
+_ONE_FOLDER = re.compile(r"(nvidia-(?:cudnn|nccl|cusparselt|nvshmem)|onnxruntime|opencv)\b.*")
+"""Packages that lie in one folder under several names."""
+_OF_A_CUDA = re.compile(r"nvidia-(?:cudnn|nccl|cusparselt|nvshmem)-cu(\d+)")
 """Libraries that lie in one folder for every CUDA (nvidia/cudnn/lib), under one file name."""
 
 

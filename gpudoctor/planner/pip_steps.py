@@ -12,7 +12,15 @@ from msgspec.structs import replace
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
 from gpudoctor.planner.install_requests import frameworks_over, index_of_torch, rivals, several_decide, would_stay
-from gpudoctor.planner.place import IN_THE_IMAGE, Place, is_path
+from gpudoctor.planner.place import IN_THE_IMAGE, Place
+from gpudoctor.planner.remains import (
+    has_no_record,
+    remove,
+    stray_records,
+    without_folder_links,
+    without_links,
+    without_record,
+)
 from gpudoctor.situation import Situation
 from gpudoctor.situation.installer import refusal
 from gpudoctor.spelling import is_version
@@ -60,9 +68,19 @@ def install(
         for number, argv in enumerate(commands)
     )
     strays = stray_records(place, situation.machine, (item.name for item in wanted))
-    links = _without_folder_links(place, situation.machine, wanted)
+    links = without_folder_links(place, situation.machine, wanted)
     first = (*pip_first(place), *links, *remove((*removed, *strays)))
-    return (*first, *steps, *_in_the_image(place, wanted, index))
+    return (*first, *_without_twins(place, situation.machine, wanted), *steps, *_in_the_image(place, wanted, index))
+
+
+def _without_twins(place: Place, machine: Machine, wanted: tuple[PackageSpec, ...]) -> tuple[Step, ...]:
+    """Uninstall what has two records: pip replaces one of the two, and mixes the files of the other with the new
+    ones. uv replaces both."""
+    names = [item.name for item in wanted if (one := machine.installed(item.name)) and one.twins]
+    if place.tool != "pip" or not names:
+        return ()
+    why = "it is installed twice, and pip replaces one of the two"
+    return (RunStep(argv=uninstall_argv(place, names), why=why, risk="replaces"),)
 
 
 def reinstall(
@@ -77,34 +95,8 @@ def reinstall(
     argv = over_itself(place, wanted, index, None if remains else machine)
     step = RunStep(argv=argv, env=variables(place), why=why, risk="replaces")
     strays = stray_records(place, machine, (item.name for item in wanted))
-    links = (*_without_links(place, machine, wanted), *_without_folder_links(place, machine, wanted))
+    links = (*without_links(place, machine, wanted), *without_folder_links(place, machine, wanted))
     return (*pip_first(place), *links, *remove((*remains, *strays)), step)
-
-
-def _without_folder_links(place: Place, machine: Machine, wanted: Iterable[PackageSpec]) -> tuple[Step, ...]:
-    """Remove links that lead nowhere in place of folders: pip and uv stop at them."""
-    environment = machine.environment.value
-    links = environment.installers.links if environment else {}
-    above = _of_this_place(place, [(path, item.name) for item in wanted for path in links.get(item.name, ())])
-    if above:
-        why = "this link leads nowhere, and no installer writes through it"
-        return (RunStep(argv=("rm", "-f", *dict.fromkeys(path for path, _ in above)), why=why, risk="replaces"),)
-    return ()
-
-
-def _without_links(place: Place, machine: Machine, wanted: Iterable[PackageSpec]) -> tuple[Step, ...]:
-    """Remove links that lead nowhere. pip would write through them; uv replaces them."""
-    found = (machine.installed(item.name) for item in wanted)
-    if place.tool != "pip" or not any(one is not None and one.unlinked for one in found):
-        return ()
-    inside = (("-o", "-path", f"{place.prefix}/{name}/*") for name in _WRITTEN_TO)
-    chosen = tuple(word for words in inside for word in words)[1:]
-    argv = ("find", place.prefix, "(", *chosen, ")", "-xtype", "l", "-delete")
-    return (RunStep(argv=argv, why="pip would write through the links that lead nowhere", risk="replaces"),)
-
-
-_WRITTEN_TO = ("bin", "etc", "include", "lib", "share")
-"""Folders of an environment that installers write into."""
 
 
 def pip_first(place: Place) -> tuple[Step, ...]:
@@ -117,66 +109,6 @@ def pip_first(place: Place) -> tuple[Step, ...]:
     why = "files of this pip are gone or damaged: it does not run, and ensurepip would leave it as it is"
     remove = RunStep(argv=("rm", "-rf", *place.broken_pip), why=why, risk="replaces")
     return (remove, RunStep(argv=argv, why="makes a pip that works: uv is not on PATH"))
-
-
-def without_record(place: Place, machine: Machine, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """(path, name) of what is left of packages that pip can neither uninstall nor replace."""
-    environment = machine.environment.value
-    found: list[tuple[str, str]] = []
-    for name in names:
-        package = machine.installed(name)
-        if package is not None and has_no_record(machine, name) and package.installer not in _KEEPERS:
-            site = package.path.rpartition("/")[0]
-            tops = _TOPS.get(name, ())
-            paths = dict.fromkeys((package.path, *(f"{site}/{top}" for top in tops)))
-            found += [(path, name) for path in paths]
-        elif name == "torch" and environment is not None:
-            recorded = package.path if package else ""
-            found += [(copy.path, name) for copy in environment.torch_remains if copy.path != recorded]
-    return _of_this_place(place, found)
-
-
-def stray_records(place: Place, machine: Machine, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """(path, name) of further records of packages that have no list of files: pip would stop at them."""
-    packages = [package for name in names if (package := machine.installed(name)) is not None]
-    return _of_this_place(place, [(path, package.name) for package in packages for path in package.strays])
-
-
-def _of_this_place(place: Place, found: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Those of these paths that are this environment's own."""
-    inside = f"{place.prefix.rstrip('/')}/"
-    ours = place.prefix and place.tool not in ("managed", "nowhere")
-    return tuple(
-        (path, name)
-        for path, name in found
-        if ours and is_path(path) and path.startswith(inside) and not path.startswith(_OF_THE_SYSTEM)
-    )
-
-
-_KEEPERS = ("conda", "debian", "rpm")
-"""They keep records of their own, and their packages have no RECORD."""
-_OF_THE_SYSTEM = ("/usr/lib/", "/usr/lib64/")
-
-
-_TOPS = {
-    "torch": ("torch", "functorch", "torchgen"),
-    "torchvision": ("torchvision", "torchvision.libs"),
-    "torchaudio": ("torchaudio",),
-    "triton": ("triton",),
-}
-"""Folders that belong to one package alone. Another package without RECORD loses only its .dist-info; its files are
-written over."""
-
-
-def remove(remains: tuple[tuple[str, str], ...]) -> tuple[Step, ...]:
-    """Remove what no installer can uninstall."""
-    if not remains:
-        return ()
-    names = ", ".join(dict.fromkeys(name for _, name in remains))
-    why = (
-        f"no installer can remove what is left of {names}: it has no record of its files, and would mix with new ones"
-    )
-    return (RunStep(argv=("rm", "-rf", *(path for path, _ in remains)), why=why, risk="replaces"),)
 
 
 def refused(place: Place, situation: Situation, wanted: Iterable[PackageSpec]) -> str:
@@ -278,12 +210,6 @@ def _requirements(place: Place, wanted: tuple[PackageSpec, ...], index: str) -> 
 
 
 _WITH_BUILDS = ("torch", "torchvision", "torchaudio")
-
-
-def has_no_record(machine: Machine, name: str) -> bool:
-    """Whether pip can neither uninstall nor replace a package: its RECORD is gone."""
-    found = machine.installed(name)
-    return found is not None and "RECORD" in found.lacks
 
 
 def uninstall_argv(place: Place, names: Iterable[str]) -> Argv:

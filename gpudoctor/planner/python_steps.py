@@ -29,7 +29,9 @@ from gpudoctor.planner.install_requests import (
     several_decide,
 )
 from gpudoctor.planner.place import Place, is_path, is_variable, risk_of
+from gpudoctor.planner.remains import remove, stray_records, without_record
 from gpudoctor.situation import Situation
+from gpudoctor.situation.import_order import let_through
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
 from gpudoctor.spelling import is_index, is_name, is_specifier, is_version
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
@@ -76,7 +78,21 @@ def replace_packages(place: Place, situation: Situation, remedies: Sequence[Repl
             return (_by_hand_only(item.name),)
     if all(remedy.indirect for remedy in remedies) and place.tool in _PROJECTS:
         place = pip_steps.directly(place)
-    return _install(place, situation, wanted, index, why)
+    return (*_let_through(place, situation, wanted), *_install(place, situation, wanted, index, why))
+
+
+def _let_through(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[Step, ...]:
+    """What a variable puts before the environment stays before it, whatever is installed there."""
+    torch = situation.torch
+    if place.user_site or (torch and any(let_through(situation, copy.path, "") for copy in torch.copies[:1])):
+        return ()  # the environment is meant to be there
+    for item in wanted:
+        found = situation.machine.installed(item.name)
+        why = f"Python finds {item.name} {found.version} before that of this environment" if found else ""
+        remedy = let_through(situation, found.path, why) if found else None
+        if remedy is not None:
+            return set_variable(place, remedy) if isinstance(remedy, SetVariable) else unset_variable(place, remedy)
+    return ()
 
 
 def _spec(remedy: ReplacePackage) -> str:
@@ -103,15 +119,21 @@ def reinstall_packages(place: Place, situation: Situation, remedies: Sequence[Re
         return steps
     if place.tool in ("managed", "nowhere"):
         return (*steps, *pip_steps.install(place, situation, again, index, why))
+    steps = (*steps, *_let_through(place, situation, again))
     # The files are wrong, not the lock of a project: only the environment is fixed.
     return (*steps, *pip_steps.reinstall(pip_steps.directly(place), situation, again, index, why))
 
 
 def _if_possible(place: Place, step: Step) -> tuple[Step, ...]:
     """A step, or what keeps it from running."""
-    if not place.obstacle or not isinstance(step, RunStep):
+    if not isinstance(step, RunStep):
         return (step,)
-    return (ManualStep(text=f"{place.obstacle}. Then:\n{shlex.join(step.argv)}", why=step.why, risk=step.risk),)
+    program = step.argv[0]
+    missing = f"{program} is not on PATH" if program == place.conda and not place.has(program) else ""
+    why_not = place.obstacle or missing
+    if not why_not:
+        return (step,)
+    return (ManualStep(text=f"{why_not}. Then:\n{shlex.join(step.argv)}", why=step.why, risk=step.risk),)
 
 
 def _is_of_condas(place: Place, situation: Situation, name: str) -> bool:
@@ -129,14 +151,14 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
         return _remove_from_project(place, situation, remedy)
     if _is_of_condas(place, situation, remedy.name):
         return _if_possible(place, conda_steps.remove(place, remedy.name, remedy.why))
-    if remains := pip_steps.without_record(place, situation.machine, (remedy.name,)):
-        return tuple(step for one in pip_steps.remove(remains) for step in _if_possible(place, one))
+    if remains := without_record(place, situation.machine, (remedy.name,)):
+        return tuple(step for one in remove(remains) for step in _if_possible(place, one))
     undo = pip_steps.restore(place, situation, (PackageSpec(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
     if why_not := pip_steps.refused(place, situation, ()):  # what takes its place could not be installed
         return (ManualStep(text=f"{why_not}. Then:\n{shlex.join(argv)}", why=remedy.why, risk="replaces"),)
     step = RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo)
-    strays = pip_steps.remove(pip_steps.stray_records(place, situation.machine, (remedy.name,)))
+    strays = remove(stray_records(place, situation.machine, (remedy.name,)))
     removed = (one for first in strays for one in _if_possible(place, first))
     return (*pip_steps.pip_first(place), *removed, *_if_possible(place, step))
 

@@ -17,6 +17,7 @@ from gpudoctor.machine import Fact, Installers, InstallerSettings, PythonEnviron
 from gpudoctor.probes.distributions import JUDGED
 from gpudoctor.probes.pip_settings import pip_settings
 from gpudoctor.probes.python_layout import layout_of
+from gpudoctor.probes.search_path import on_path
 from gpudoctor.probes.uv_settings import uv_settings
 
 PROGRAMS = (
@@ -40,7 +41,7 @@ def probe_installers(
     return Installers(
         pip=_with_wheels(host, pip_settings(host, environ, environment.prefix, folder, names), folder),
         uv=_with_wheels(host, uv_settings(host, environ, folder, names), folder),
-        programs=_programs(host, environ.get("PATH", "")),
+        programs=_programs(host),
         ensurepip=_ensurepip(host, environment),
         writable=host.may_write(_package_folder(environment)),
         interpreter=_interpreter(host, environment.interpreter),
@@ -99,16 +100,10 @@ def _package_folder(environment: PythonEnvironment) -> str:
     return next(own, environment.prefix)
 
 
-def _programs(host: Host, path: str) -> Fact[tuple[str, ...]]:
+def _programs(host: Host) -> Fact[tuple[str, ...]]:
     if not host.live:
         return unknown("a recording does not tell")
-    folders = [folder for folder in path.split(":") if folder.startswith("/")]
-    return known(tuple(name for name in PROGRAMS if any(_runs(host, folder, name) for folder in folders)), "PATH")
-
-
-def _runs(host: Host, folder: str, name: str) -> bool:
-    found = host.stat(posixpath.join(folder, name)).value
-    return found is not None and found.kind == "file" and bool(found.mode & 0o111)
+    return known(tuple(name for name in PROGRAMS if on_path(host, name)), "PATH")
 
 
 def _ensurepip(host: Host, environment: PythonEnvironment) -> Fact[bool]:

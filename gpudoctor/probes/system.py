@@ -13,12 +13,14 @@ from gpudoctor.probes.c_library import read_c_library
 from gpudoctor.probes.container import probe_container
 from gpudoctor.probes.mounts import mount_at, read_mounts
 from gpudoctor.probes.processor import read_arch, read_cpu_flags
+from gpudoctor.probes.search_path import on_path
 from gpudoctor.probes.secure_boot import probe_lockdown, probe_secure_boot
 from gpudoctor.probes.virtual_machine import probe_virtual_machine
 from gpudoctor.probes.wsl_jetson import probe_jetson, probe_wsl
 
 _OS_RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 _GPU_GROUPS = ("render", "video")
+_COMPILERS = ("CC", "CXX")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 # Options of the kernel command line that affect GPUs, their modules, the bus or the IOMMU.
@@ -93,7 +95,14 @@ def probe_system(host: Host) -> System:
         user=_user(host, numbers),
         suspends=_suspends(host),
         groups={name: numbers[name] for name in _GPU_GROUPS if name in numbers},
+        lost_compilers=_lost_compilers(host),
     )
+
+
+def _lost_compilers(host: Host) -> tuple[str, ...]:
+    """A recording does not hold what is on PATH, and a name with a space may come with arguments."""
+    named = (host.environ.get(name, "") for name in _COMPILERS) if host.live else ()
+    return tuple(name for name in dict.fromkeys(named) if name and " " not in name and not on_path(host, name))
 
 
 def _kernel(host: Host) -> Fact[str]:

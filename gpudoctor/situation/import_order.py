@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import posixpath
 
+from gpudoctor.finding import SetVariable, UnsetVariable
+from gpudoctor.machine import PythonEnvironment
 from gpudoctor.situation import Situation
+
+NO_USER_SITE = "PYTHONNOUSERSITE"
 
 
 def from_pythonpath(situation: Situation, path: str) -> bool:
@@ -13,3 +17,24 @@ def from_pythonpath(situation: Situation, path: str) -> bool:
     own = environment.site_packages if environment else ()
     folders = (posixpath.normpath(part) for part in (situation.variable("PYTHONPATH") or "").split(":") if part)
     return any(path.startswith(f"{folder.rstrip('/')}/") for folder in folders if folder not in own)
+
+
+def user_site_ahead(environment: PythonEnvironment) -> str:
+    """The user's site folder, where Python looks into it before the environment's own folder: it does in a conda
+    environment and in a Python that is no venv. "" elsewhere."""
+    first, own = environment.site_packages[:1], f"{environment.prefix.rstrip('/')}/"
+    return first[0] if first and len(environment.site_packages) > 1 and not first[0].startswith(own) else ""
+
+
+def let_through(situation: Situation, path: str, why: str) -> SetVariable | UnsetVariable | None:
+    """The variable that keeps Python from finding a file outside of the environment before its own packages."""
+    environment = situation.environment
+    if from_pythonpath(situation, path):
+        return UnsetVariable("PYTHONPATH", why=why)
+    user = user_site_ahead(environment) if environment else ""
+    return SetVariable(NO_USER_SITE, "1", why=why) if user and path.startswith(f"{user}/") else None
+
+
+def title_of(remedy: SetVariable | UnsetVariable) -> str:
+    """The title of a fix that lets the environment's own packages through."""
+    return "Unset PYTHONPATH" if isinstance(remedy, UnsetVariable) else "Keep Python out of the user's site folder"

@@ -39,12 +39,14 @@ def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
         return f"=={public_version(installed.built_for_torch)}", f"the build record of {installed.name}"
     if local_version(installed.version) or installed.direct_url:
         return "", ""
-    rows = [
-        row
-        for row in situation.matrix.tables.torch_dependents
-        if row.package == installed.name and package_matches(row.version, installed.version)
-    ]
-    return (rows[0].torch, f"compat_matrix: {rows[0].source}") if rows else ("", "")
+    row = dependent_row(situation, installed)
+    return (row.torch, f"compat_matrix: {row.source}") if row else ("", "")
+
+
+def dependent_row(situation: Situation, installed: Distribution) -> TorchDependent | None:
+    """What the matrix says of this release of a package that is compiled against torch."""
+    rows = (row for row in situation.matrix.tables.torch_dependents if row.package == installed.name)
+    return next((row for row in rows if package_matches(row.version, installed.version)), None)
 
 
 def torch_mismatch(situation: Situation, package: str, compiled: tuple[str, ...] = ()) -> Severity | None:

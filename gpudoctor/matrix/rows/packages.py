@@ -19,6 +19,8 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     """Major release of the CUDA runtime that the package index's wheel needs; None: not read."""
     builds: tuple[str, ...] = ()
     """Builds of torch whose own index has a wheel of it."""
+    skips: bool = False
+    """Beside another torch it does not load its libraries, and its Python code works without them."""
     slug: str
 
 
@@ -148,6 +150,8 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     package_version: str | None = None
     without: str = ""
     """Only where no distribution of such a name is installed: a regular expression."""
+    program: bool = False
+    """The value names a program, and is wrong where there is none of that name."""
     meaning: str
     """A sentence without its full stop: "JAX then uses no GPU"."""
 

@@ -26,11 +26,8 @@ from gpudoctor.machine import (
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.planner.effects.trial import imported_anew
-from gpudoctor.planner.install_requests import rivals
+from gpudoctor.planner.install_requests import rivals, shared_folder
 from gpudoctor.situation import Situation
-
-_ONE_FOLDER = re.compile(r"(nvidia-(?:cudnn|nccl|cusparselt|nvshmem)|onnxruntime|opencv)\b.*")
-"""Packages that lie in one folder under several names."""
 
 _SOURCE = "as the plan leaves it"
 _AHEAD = ("PYTHONPATH", ".pth")
@@ -162,6 +159,8 @@ def _with_build(
         return one.name in TRITONS or one.name in removed or one.name.startswith(_TORCHS_OF_AMD)
 
     after = _installed(environment, installed, without=goes)
+    for name, _ in remedy.companions:
+        after = _healed(after, name)
     after = replace(after, torch_remains=(), missing_symbols=() if not kept else after.missing_symbols)
     return after.with_torch(known(torch, _SOURCE))
 
@@ -252,9 +251,9 @@ def _without(environment: PythonEnvironment, name: str) -> PythonEnvironment:
     before = environment.distribution(name)
     if before is not None and before.twins:
         return environment  # an installer removes one record and its files; those of the other are mixed with them
-    family = _family(name)
+    folder = shared_folder(name)
     listed = tuple(
-        replace(one, emptied=True) if family and _family(one.name) == family else one
+        replace(one, emptied=True) if folder and shared_folder(one.name) == folder else one
         for one in environment.distributions.value or ()
         if one.name != name
     )
@@ -262,14 +261,6 @@ def _without(environment: PythonEnvironment, name: str) -> PythonEnvironment:
     if name == "torch":
         return after.with_torch(absent(_SOURCE))
     return _healed(after, name)
-
-
-def _family(name: str) -> str:
-    """What packages of one folder have in common; whichever of them goes takes files of the others along."""
-    if name in TRITONS:
-        return "triton"
-    found = _ONE_FOLDER.fullmatch(name)
-    return found[1] if found else ""
 
 
 def _healed(environment: PythonEnvironment, name: str) -> PythonEnvironment:

@@ -13,10 +13,12 @@ from gpudoctor.machine import Machine, PythonEnvironment, Torch, known, unknown
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.planner.effects.trial import imported_anew
 from gpudoctor.situation import Situation
+from gpudoctor.situation.import_order import NO_USER_SITE, user_site_ahead
 
 _OF_THE_LOADER = ("LD_LIBRARY_PATH", "LD_PRELOAD")
-_OF_PYTHON = "PYTHONPATH"
-_OF_THE_IMPORT = (*_OF_THE_LOADER, _OF_PYTHON)
+_OF_PYTHON = {"PYTHONPATH": "PYTHONPATH", NO_USER_SITE: "user site"}
+"""Where Python looks by each variable of its own, as machines name it."""
+_OF_THE_IMPORT = (*_OF_THE_LOADER, *_OF_PYTHON)
 
 
 def machine_after(situation: Situation, remedy: SetVariable | UnsetVariable) -> Machine:
@@ -31,10 +33,13 @@ def machine_after(situation: Situation, remedy: SetVariable | UnsetVariable) -> 
     if remedy.name.endswith("_VISIBLE_DEVICES"):
         machine = replace(machine, nvidia=replace(machine.nvidia, cuda=unknown("asked under other variables")))
     environment = machine.environment.value
-    stays = _stays(remedy.name, folders)
+    stays = _stays(_OF_PYTHON.get(remedy.name, remedy.name), folders)
     if environment is not None:
         before = (posixpath.normpath(one) for one in (situation.variable(remedy.name) or "").split(":") if one)
         gone = tuple(one for one in before if one not in (*folders, *environment.site_packages))
+        if remedy.name == NO_USER_SITE and (user := user_site_ahead(environment)):
+            left = tuple(folder for folder in environment.site_packages if folder != user)
+            environment, gone = replace(environment, site_packages=left), (user,)
         environment = imported_anew(_searched(environment, remedy.name, stays, gone))
         environment = _with_cxx_runtime(environment, situation.variable(remedy.name) or "", stays, remedy.name)
         machine = replace(machine, environment=replace(machine.environment, value=environment))
@@ -57,7 +62,7 @@ def _searched(
     """The environment, with other folders searched before its own; `gone` are those that are searched no more."""
     if name not in _OF_THE_IMPORT:
         return environment
-    if name == _OF_PYTHON:
+    if name in _OF_PYTHON:
         environment = replace(
             environment, shadows=tuple(one for one in environment.shadows if stays(one.via, one.path))
         )

@@ -6,7 +6,8 @@ import posixpath
 import re
 import shlex
 
-from gpudoctor.finding import Fix, UnsetVariable
+from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, UnsetVariable
+from gpudoctor.frameworks.torch.companions import of_this_torch
 from gpudoctor.frameworks.torch.file_faults import (
     DAMAGED,
     REQUIREMENTS,
@@ -17,6 +18,7 @@ from gpudoctor.frameworks.torch.file_faults import (
     of_file,
 )
 from gpudoctor.frameworks.torch.import_faults.case import CRASHES, Case, find_out
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of
 from gpudoctor.frameworks.torch.pinned_packages import missing_pins, wrong_pins
 from gpudoctor.frameworks.torch.reinstall import installed_again
@@ -92,9 +94,25 @@ def for_another_torch(case: Case) -> ImportFault | None:
     """What is compiled for one torch fails with another in the loader, or where it registers its operators."""
     if case.torch or case.module not in _COMPILED_FOR_TORCH or not re.search(_OF_ANOTHER_TORCH, case.text):
         return None
-    text = f"Install the {case.module} that was built for this torch, from the index that torch came from."
-    fix = by_hand(f"Install the {case.module} of this torch", text, replaces=True)
-    return ImportFault(f"This {case.module} was built for another torch.", (fix,), (f"{case.module}-mismatch",))
+    why = f"This {case.module} was built for another torch."
+    if case.package is not None and case.package.direct_url.startswith("file:"):
+        why = f"This {case.module} was compiled here for another torch, or not at all ({case.package.direct_url})."
+    return ImportFault(why, (_of_this_torch(case),), (f"{case.module}-mismatch",))
+
+
+def _of_this_torch(case: Case) -> Fix:
+    torch = case.situation.torch
+    paired = of_this_torch(case.situation, case.module)
+    if torch is None or torch.origin not in FROM_AN_INDEX or paired is None:
+        text = f"Install the {case.module} that was built for this torch, from the index that torch came from."
+        return by_hand(f"Install the {case.module} of this torch", text, replaces=True)
+    version, index = paired
+    title, why = f"Install {case.module} {version}", f"it was built for torch {torch.version}"
+    if case.package is not None and case.package.installer == "conda":
+        away = RemovePackage(case.module, why="conda installed it for a torch of its own")
+        public, _, local = version.partition("+")
+        return Fix(title, (away, ReplacePackage(case.module, f"=={public}", index_url=index, local=local, why=why)))
+    return Fix(title, (ReinstallPackage(case.module, version, index_url=index, why=why),))
 
 
 def missing_library(case: Case) -> ImportFault | None:
@@ -141,9 +159,11 @@ def undefined_symbol(case: Case) -> ImportFault | None:
     if "undefined symbol" not in case.text:
         return None
     row = case.situation.matrix.cause_of(case.text, case.situation.built_for)
+    pins = wrong_pins(case.situation, case.torch) if case.torch else None
+    if row is not None and row.slug == "torch-import-fails" and pins is None:
+        return None  # the matrix knows which two libraries
     causes = (REQUIREMENTS, *((row.slug, *row.also) if row else ()))
     why = "Two libraries are not of the same release."
-    pins = wrong_pins(case.situation, case.torch) if case.torch else None
     return ImportFault(why, (pins or find_out(case),), causes)
 
 
