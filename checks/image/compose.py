@@ -9,7 +9,7 @@ from typing import Any
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.recipe import Recipe, Started, change
-from gpudoctor.dockerfile.variables import slip_in_devices
+from gpudoctor.dockerfile.variables import VISIBLE, slip_in_devices
 from gpudoctor.finding import Evidence, Finding, NotJudged
 from gpudoctor.machine import Vendor
 
@@ -17,7 +17,7 @@ _NVIDIA = """    deploy:
       resources:
         reservations:
           devices: [{driver: nvidia, count: all, capabilities: [gpu]}]"""
-_HIDING = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+_HIDING = ("NVIDIA_VISIBLE_DEVICES", *VISIBLE)
 _AMD = """    devices: [/dev/kfd, /dev/dri]"""
 _DEVELOPMENT: dict[Vendor, tuple[str, ...]] = {
     "nvidia": ("--gpus", "all"),
@@ -47,7 +47,13 @@ def no_device(recipe: Recipe) -> Verdicts:
     for started in recipe.services:
         vendor = _vendor(recipe, started)
         service = started.service
-        if vendor is None or service.scaled_to_none or _given(started, vendor) or _for_cpus(recipe, started):
+        if (
+            vendor is None
+            or _optional(started)
+            or service.scaled_to_none
+            or _given(started, vendor)
+            or _for_cpus(recipe, started)
+        ):
             continue
         if any((vendor, source) in given for source in _sources(started)):
             continue
@@ -224,12 +230,13 @@ def other_vendor(recipe: Recipe) -> Verdicts:
 
 @check("GPD623", "compose-hides-gpus", "image")
 def hides_gpus(recipe: Recipe) -> Verdicts:
-    """CUDA_VISIBLE_DEVICES of a service hides every GPU by mistake.
+    """A visibility variable of a service hides every GPU by mistake.
 
     ## Why it matters
-    CUDA reads numbers and UUIDs, and shows only the GPUs before the first entry that is neither. `all` is a value of
-    NVIDIA_VISIBLE_DEVICES, which the container toolkit reads; CUDA shows no GPU for it. In a list of compose
-    (`- CUDA_VISIBLE_DEVICES="0"`) the quotes belong to the value, with the same effect.
+    CUDA, HIP and ROCr read numbers and UUIDs, and show only the GPUs before the first entry that is neither. `all` is
+    a value of NVIDIA_VISIBLE_DEVICES, which the container toolkit reads; in CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES
+    and ROCR_VISIBLE_DEVICES it shows no GPU. In a list of compose (`- CUDA_VISIBLE_DEVICES="0"`) the quotes belong to
+    the value, with the same effect.
 
     ## How it is judged
     By the value alone. An empty value, -1 and other words that hide the GPUs on purpose are not reported. An error if
@@ -240,24 +247,28 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     """
     for started in recipe.services:
         service = started.service
-        value = service.environment.get("CUDA_VISIBLE_DEVICES", "")
-        if why := slip_in_devices(value):
-            yield _about(
-                service,
-                severity="error" if service.given_gpus or service.privileged else "warning",
-                message=f"{service.title} sets CUDA_VISIBLE_DEVICES={value}, which hides every GPU: {why}.",
-                saw=f"CUDA_VISIBLE_DEVICES={value}",
-                want="not set, or numbers without quotes",
-                fixes=(
-                    change(
-                        "Remove the variable",
-                        f"{service.place}: below {service.name}, leave out CUDA_VISIBLE_DEVICES, or write numbers:",
-                        "    environment:",
-                        "      CUDA_VISIBLE_DEVICES: 0",
+        for name in VISIBLE:
+            value = service.environment.get(name, "")
+            if why := slip_in_devices(value):
+                yield _about(
+                    service,
+                    severity="error" if service.given_gpus or service.privileged else "warning",
+                    message=f"{service.title} sets {name}={value}, which hides every GPU: {why}.",
+                    saw=f"{name}={value}",
+                    want="not set, or numbers without quotes",
+                    fixes=(
+                        change(
+                            "Remove the variable",
+                            f"{service.place}: below {service.name}, leave out {name}, or write numbers:",
+                            "    environment:",
+                            f"      {name}: 0",
+                        ),
                     ),
-                ),
-                refs=("pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices",),
-            )
+                    refs=(
+                        "pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices",
+                        "ROCm/ROCR-Runtime amd_filter_device.cpp, RvdFilter; ROCm/clr rocdevice.cpp, Device::init",
+                    ),
+                )
 
 
 def _for_cpus(recipe: Recipe, started: Started) -> bool:
@@ -268,6 +279,11 @@ def _for_cpus(recipe: Recipe, started: Started) -> bool:
     made_for = image.facts.vendor if image and image.facts else None
     of_index = made_for is None and held is not None and held.source == "package index"
     return of_index or _named_for_cpus(started)
+
+
+def _optional(started: Started) -> bool:
+    """Whether the image is of a program that often runs without a GPU."""
+    return started.image is not None and started.image.facts is not None and started.image.facts.cpu
 
 
 def _named_for_cpus(started: Started) -> bool:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 _LONGEST_LIST = 200
-_ENVIRONMENT = re.compile(r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?|\.local|usr/local(/lib)?)/?$")
+_ENVIRONMENT = re.compile(
+    r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?|\.local|usr/local(/lib)?|\.pixi(/envs(/[\w-]+)?)?)/?$"
+)
 """A Python environment, or what is installed in one."""
 _INTO_FOLDER = re.compile(r" (--prefix|--target|--root|-t)[= ]")
 _FROM = re.compile(r"\bfrom=([^,\s]+)")

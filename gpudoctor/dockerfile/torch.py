@@ -11,8 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.dockerfile.commands import EXTRA_VARIABLES, INDEX_VARIABLES, Command, in_turn
+from gpudoctor.dockerfile.conda import conda_packages
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.installs import PipInstall, conda_packages, system_packages
+from gpudoctor.dockerfile.installs import PipInstall, system_packages
 from gpudoctor.dockerfile.markers import PYTHONS
 from gpudoctor.dockerfile.requirements import Requirement, torch_wheel
 from gpudoctor.dockerfile.unread import copies_environment, installs_unread
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import Companion, TorchBuild, TorchDependent
 
 _OTHER_PYTHON = re.compile(
-    r"[Pp]ython-?3\.\d+|altinstall|deadsnakes|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
+    r"[Pp]ython-?(3\.\d+|\$)|altinstall|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
 )
 
 _NAMED_PYTHON = re.compile(r"(?:\buv .{0,200}--python[ =]|\b(?:conda|mamba) create .{0,200}\bpython=)(3\.\d+)")
@@ -464,8 +465,10 @@ def _installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> Held:
             bool(asked.pinned),
         )
     if asked.source == "both" and not asked.local:
-        best = next((row for row in rows if row.origin == "pypi" or row.build == build), None)
-        return _of_row(asked, best, build)
+        offered = [row for row in rows if row.origin == "pypi" or row.build == build]
+        if asked.pinned:  # 2.9.1+cu128 comes before 2.9.1
+            offered.sort(key=lambda row: row.build != build)
+        return _of_row(asked, next(iter(offered), None), build)
     if build:
         best = next((row for row in rows if row.build == build and row.origin != "pypi"), None)
         if best is None and not asked.requirement.specifier:
@@ -477,8 +480,6 @@ def _installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> Held:
 def _of_row(asked: TorchRequest, row: TorchBuild | None, build: str) -> Held:
     if row is None:
         return Held(asked.pinned, build if asked.source != "both" else "", asked.line, asked.source, asked, False)
-    if asked.source == "both" and asked.pinned:
-        return Held(row.version, build, asked.line, asked.source, asked)  # 2.9.1+cu128 comes before 2.9.1
     source = "package index" if row.origin == "pypi" else asked.source
     return Held(row.version, row.build, asked.line, source, asked, bool(asked.pinned))
 
