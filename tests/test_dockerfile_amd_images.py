@@ -106,3 +106,21 @@ def test_an_unneeded_override_of_the_same_value_is_silent_on_the_described_gpu(t
 def test_ollama_for_nvidia_needs_no_gpu(tmp_path: Path):
     (tmp_path / "compose.yaml").write_text("services:\n  ollama:\n    image: ollama/ollama:0.5.13\n")
     assert dockerfile_report(tmp_path)["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("gpu", "index", "expected"),
+    [
+        ("RX 9070", "nightly/rocm6.2", ["torch-rocm-no-arch-for-gpu"]),
+        ("RX 9070", "nightly/rocm7.2", []),
+        ("GTX 1080", "test/cu128", ["torch-dropped-old-gpu"]),
+        ("RTX 5090", "test/cu128", []),
+    ],
+)
+def test_an_index_of_nightly_builds_has_the_build_in_its_name(
+    tmp_path: Path, gpu: str, index: str, expected: list[str]
+):
+    version = "==2.7.0" if "cu" in index else ""
+    wheels = f"https://download.pytorch.org/whl/{index}"
+    text = f"FROM python:3.12-slim\nRUN pip install --pre torch{version} --index-url {wheels}\n"
+    assert [one["slug"] for one in found_for(tmp_path, gpu, text)] == expected

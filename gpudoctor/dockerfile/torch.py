@@ -185,9 +185,10 @@ def _source(
 
 
 def build_of_index(url: str) -> str:
-    """The build that an index of torch has: "cu128" for ".../whl/cu128"; "" for any other index."""
+    """The build that an index of torch has: "cu128" for ".../whl/cu128"; "" for any other index. Nightly builds and
+    candidates have an index of the same form."""
     found = re.search(r"/whl/(?:(?:nightly|test)/)?(cpu|cu\d{3}|rocm\d+(?:\.\d+)*|xpu)/?(?:simple/?)?$", url)
-    return found[1] if found and "nightly" not in url and "/test/" not in url else ""
+    return found[1] if found else ""
 
 
 class _Configured(NamedTuple):
