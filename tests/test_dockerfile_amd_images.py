@@ -117,9 +117,7 @@ def test_ollama_for_nvidia_needs_no_gpu(tmp_path: Path):
         ("RTX 5090", "test/cu128", []),
     ],
 )
-def test_an_index_of_nightly_builds_names_its_build(
-    tmp_path: Path, gpu: str, index: str, expected: list[str]
-):
+def test_an_index_of_nightly_builds_names_its_build(tmp_path: Path, gpu: str, index: str, expected: list[str]):
     version = "==2.7.0" if "cu" in index else ""
     wheels = f"https://download.pytorch.org/whl/{index}"
     text = f"FROM python:3.12-slim\nRUN pip install --pre torch{version} --index-url {wheels}\n"

@@ -68,11 +68,11 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
             saw=f"driver {recipe.driver}",
             want=f"driver {floor} or newer",
             subject=image.place(image.base_line),
-            evidence=(line_of(image, image.base_line, f"FROM {image.base}"),),
+            evidence=(line_of(image, image.base_line, image.written_from(image.base or "")),),
             fixes=(
                 change(
                     "Use an older base image",
-                    f"{image.place(image.base_line)}: FROM an image with a CUDA for that driver",
+                    image.on_base("an image with a CUDA for that driver"),
                 ),
             ),
         )
@@ -184,7 +184,7 @@ def _by_its_targets(recipe: Recipe, image: Image, facts: BaseImage) -> Iterator[
             continue
         found = _not_for(image, gpu, f"{image.base} has no code for {gpu.name} ({own}).", " ".join(known), own)
         if policy is not None and policy.value and recipe.matrix.gfx_of_override(policy.value) in known:
-            text = f"{image.place(image.base_line)}: below it: ENV {_OVERRIDE}={policy.value}"
+            text = f"{image.place(image.base_line)}: below it: {image.written_env(_OVERRIDE, policy.value)}"
             found = replace(
                 found, fixes=(change(f"Work around it with {_OVERRIDE}={policy.value}", text), *found.fixes)
             )
@@ -199,8 +199,8 @@ def _not_for(image: Image, gpu: Gpu, text: str, saw: str, want: str) -> Finding:
         saw=saw,
         want=want,
         subject=image.place(image.base_line),
-        evidence=(line_of(image, image.base_line, f"FROM {image.base}"),),
-        fixes=(change("Use another base image", f"{image.place(image.base_line)}: FROM an image for {gpu.name}"),),
+        evidence=(line_of(image, image.base_line, image.written_from(image.base or "")),),
+        fixes=(change("Use another base image", image.on_base(f"an image for {gpu.name}")),),
     )
 
 
@@ -246,7 +246,7 @@ def extension_archs(recipe: Recipe) -> Verdicts:
                 want=dotted(sm),
                 subject=image.place(setting.line),
                 evidence=(
-                    line_of(image, setting.line, f"ENV TORCH_CUDA_ARCH_LIST={setting.value}"),
+                    line_of(image, setting.line, image.written_env(setting.name, setting.value)),
                     command_of(image, compiled.command),
                 ),
                 fixes=(change(f"Add {dotted(sm)}", f'{image.place(setting.line)}: TORCH_CUDA_ARCH_LIST="{longer}"'),),

@@ -126,8 +126,8 @@ def breaks_system_packages(recipe: Recipe) -> Verdicts:
                         change(
                             "Use a virtual environment",
                             f"{image.place(step.command.line)}: before it",
-                            "RUN python3 -m venv /opt/venv",
-                            "ENV PATH=/opt/venv/bin:$PATH",
+                            image.written_run("python3 -m venv /opt/venv"),
+                            image.written_env("PATH", "/opt/venv/bin:$PATH"),
                         ),
                     ),
                 )

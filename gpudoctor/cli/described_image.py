@@ -74,7 +74,7 @@ def findings_on(recipe: Recipe, image: Image, machine: Machine, plugins: tuple[s
     for finding in judge(machine, recipe.matrix, machine_checks(plugins)).findings:
         if finding.severity != "note":
             line, what, certain = _place(recipe, image, finding)
-            fixes = tuple(_in_the_file(recipe, image, line, fix) for fix in _for_a_file(finding.fixes))
+            fixes = tuple(_in_the_file(recipe, image, line, fix) for fix in _for_a_file(recipe, image, finding.fixes))
             yield replace(
                 finding,
                 evidence=(line_of(image, line, what), *finding.evidence),
@@ -88,7 +88,7 @@ def _place(recipe: Recipe, image: Image, finding: Finding) -> tuple[int, str, bo
     held, others = recipe.torch(image), recipe.frameworks(image)
     setting = next((image.settings[one.fact] for one in finding.evidence if one.fact in image.settings), None)
     if setting is not None:
-        return setting.line, f"ENV {setting.name}={setting.value}", True
+        return setting.line, image.written_env(setting.name, setting.value), True
     other = next((one for one in others if one.row.framework == finding.framework), None)
     if other is None and (held is None or not held.known) and others:
         other = others[0]
@@ -100,9 +100,12 @@ def _place(recipe: Recipe, image: Image, finding: Finding) -> tuple[int, str, bo
     return held.line, what, held.certain
 
 
-def _for_a_file(fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
-    """Fixes of a machine in the order in which a file takes them: a variable comes before another environment."""
-    if not fixes or not all(isinstance(remedy, Manual) for remedy in fixes[0].remedies):
+def _for_a_file(recipe: Recipe, image: Image, fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """Fixes of a machine in the order in which a file takes them: a variable comes before another environment, and
+    before another base image, which may not exist."""
+    held = recipe.torch(image)
+    of_base = held is not None and held.asked is None
+    if not fixes or not (of_base or all(isinstance(remedy, Manual) for remedy in fixes[0].remedies)):
         return fixes
     return tuple(sorted(fixes, key=lambda fix: not all(isinstance(one, SetVariable) for one in fix.remedies)))
 
@@ -117,7 +120,7 @@ def _in_the_file(recipe: Recipe, image: Image, line: int, fix: Fix) -> Fix:
         return _change_torch(recipe, image, line, torch, variables)
     if variables and len(variables) == len(fix.remedies):
         return change(fix.title, *variables)
-    packages = [text for remedy in fix.remedies for text in _package_words(remedy)]
+    packages = [text for remedy in fix.remedies for text in _package_words(image, remedy)]
     if not packages or len(packages) != len(fix.remedies):
         return fix
     return change(fix.title, *(f"{image.place(line)}: {text}" for text in packages))
@@ -130,23 +133,27 @@ def _variable(recipe: Recipe, image: Image, remedy: SetVariable | UnsetVariable)
     service = next((one for one in services if name in one.environment), None)
     setting = image.settings.get(name)
     if setting is not None and service is None:
-        return f"{image.place(setting.line)}: {f'leave out {name}' if value is None else f'ENV {name}={value}'}"
+        what = f"leave out {name}" if value is None else image.written_env(name, value)
+        return f"{image.place(setting.line)}: {what}"
     service = service or next(iter(services), None)
     if service is not None:
-        what = f"leave out {name}" if value is None else f"{name}: {value}"
+        what = f"leave out {name}" if value is None else service.written_variable(name, value)
         return f"{service.place}: {what} in the environment of {service.name}"
     if value is None:
         return f"unset {name}"
-    return f"{image.place(image.base_line)}: below it: ENV {name}={value}, or docker run -e {name}={value} ..."
+    line = image.written_env(name, value)
+    if image.form == "definition":
+        return f"{image.file}: in %environment: {line}, or apptainer run --env {name}={value} ..."
+    return f"{image.place(image.base_line)}: below it: {line}, or docker run -e {name}={value} ..."
 
 
-def _package_words(remedy: Remedy) -> Iterator[str]:
+def _package_words(image: Image, remedy: Remedy) -> Iterator[str]:
     if isinstance(remedy, RemovePackage):
         yield f"leave out {remedy.name}"
     elif isinstance(remedy, ReplacePackage):
         extra = f"[{remedy.extra}]" if remedy.extra else ""
         index = f"--index-url {remedy.index_url} " if remedy.index_url else ""
-        yield f"RUN pip install {index}'{remedy.name}{extra}{remedy.specifier}'"
+        yield image.written_run(f"pip install {index}'{remedy.name}{extra}{remedy.specifier}'")
 
 
 def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch, also: list[str]) -> Fix:
@@ -154,7 +161,7 @@ def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch,
     build = f"{remedy.version}+{remedy.build}"
     held = recipe.torch(image)
     if line == image.base_line and (held is None or held.asked is None):
-        text = f"{image.place(line)}: FROM an image with torch {build}"
+        text = image.on_base(f"an image with torch {build}")
         return change(f"Use a base image with torch {build}", text, *also)
     text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
     return change(f"Install torch {build}", text, *also)

@@ -75,7 +75,7 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         return "\n".join(_in_requirements(step.pip, place, wanted, url))
     words = (*index, quoted(every))
     if step is None or step.pip is None:
-        return f"{image.place(line)}: RUN {' '.join(('pip install', *words))}"
+        return f"{image.place(line)}: {image.written_run(' '.join(('pip install', *words)))}"
     if tool == "conda":
         return in_place(image, step.command, without_conda(step, words))
     if file in ("pyproject.toml", "setup.py", "setup.cfg"):
@@ -273,6 +273,8 @@ def setting_finding(
 ) -> Finding:
     """A finding about a variable of the image. `instead` is the line to write in its place; "" removes it."""
     written = f"{setting.name}={setting.value}"
+    if image.form == "definition":
+        instead = instead.replace("ENV ", "export ", 1)
     advice = f"write {instead}" if instead else "remove this variable"
     return Finding(
         severity=severity,
@@ -280,6 +282,6 @@ def setting_finding(
         saw=written,
         want=want,
         subject=image.place(setting.line),
-        evidence=(line_of(image, setting.line, f"ENV {written}"),),
+        evidence=(line_of(image, setting.line, image.written_env(setting.name, setting.value)),),
         fixes=(change(f"Change line {setting.line}", f"{image.place(setting.line)}: {advice}."),),
     )

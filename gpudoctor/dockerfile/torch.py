@@ -117,6 +117,9 @@ def _asked(
 ) -> TorchRequest:
     def variable(name: str) -> str:
         setting = image.settings.get(name)
+        later = setting is not None and setting.line > step.command.line and not step.command.script
+        if later or image.form == "definition":
+            setting = None  # the command does not see it
         return step.command.variables.get(name, (setting.value or "?") if setting else "")
 
     urls = list(install.index_urls) or [url for name in INDEX_VARIABLES if (url := variable(name))]
