@@ -44,8 +44,8 @@ def dockerfile(
     overlays: tuple[str, ...],
     shown: Shown,
 ) -> int:
-    """Check PATH before it is built: Dockerfiles, compose files, a devcontainer.json, Apptainer definitions, Kubernetes
-    manifests, or folders that hold them.
+    """Check PATH before it is built: Dockerfiles, compose files, a devcontainer.json, Apptainer definitions,
+    Kubernetes manifests, or folders that hold them.
 
     \b
     Example:
