@@ -38,9 +38,12 @@ def base_removed(recipe: Recipe) -> Verdicts:
                 saw=base,
                 want=name or row.instead,
                 subject=place,
-                evidence=(line_of(image, line, f"FROM {base}"),),
+                evidence=(line_of(image, line, image.written_from(base)),),
                 fixes=(
-                    change("Use a tag that is there", f"{place}: {f'FROM {name}' if name else f'use {row.instead}'}"),
+                    change(
+                        "Use a tag that is there",
+                        f"{place}: {image.written_from(name) if name else f'use {row.instead}'}",
+                    ),
                 ),
                 refs=(row.source,),
             )

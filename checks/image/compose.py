@@ -9,7 +9,7 @@ from typing import Any
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.recipe import Recipe, Started, change
-from gpudoctor.dockerfile.variables import slip_in_devices
+from gpudoctor.dockerfile.variables import VISIBLE, slip_in_devices
 from gpudoctor.finding import Evidence, Finding, NotJudged
 from gpudoctor.machine import Vendor
 
@@ -17,8 +17,15 @@ _NVIDIA = """    deploy:
       resources:
         reservations:
           devices: [{driver: nvidia, count: all, capabilities: [gpu]}]"""
-_HIDING = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+_HIDING = ("NVIDIA_VISIBLE_DEVICES", *VISIBLE)
 _AMD = """    devices: [/dev/kfd, /dev/dri]"""
+_CLUSTER: dict[Vendor, str] = {
+    "nvidia": "    resources: {limits: {nvidia.com/gpu: 1}}",
+    "amd": "    resources: {limits: {amd.com/gpu: 1}}",
+}
+_CLUSTER_SHM = """    volumeMounts: [{name: shm, mountPath: /dev/shm}]
+and of the pod:
+  volumes: [{name: shm, emptyDir: {medium: Memory}}]"""
 _DEVELOPMENT: dict[Vendor, tuple[str, ...]] = {
     "nvidia": ("--gpus", "all"),
     "amd": ("--device=/dev/kfd", "--device=/dev/dri"),
@@ -38,16 +45,24 @@ def no_device(recipe: Recipe) -> Verdicts:
     torch alone does not tell that. Nothing is reported if another service with the same image has the device (this
     one may migrate a database), or if the service is scaled to none, is privileged, extends another service, gets the
     device from another compose file in the folder, or is called a CPU service. It is a warning, because an engine may
-    give GPUs to every container; an error if GPUs are described, or if one of AMD's two devices is given.
+    give GPUs to every container; an error if GPUs are described, or if one of AMD's two devices is given. A container
+    of a Kubernetes manifest that asks for no GPU is always a warning: a cluster may have other ways to give it one.
 
     ## Fix safety
-    The lines give the container the host's GPUs. The host needs nvidia-container-toolkit or the amdgpu driver.
+    The lines give the container the host's GPUs. The host needs nvidia-container-toolkit or the amdgpu driver, a
+    cluster the vendor's device plugin.
     """
     given = {(vendor, source) for one in recipe.services for vendor in _vendors(one) for source in _sources(one)}
     for started in recipe.services:
         vendor = _vendor(recipe, started)
         service = started.service
-        if vendor is None or service.scaled_to_none or _given(started, vendor) or _for_cpus(recipe, started):
+        if (
+            vendor is None
+            or _optional(started)
+            or service.scaled_to_none
+            or _given(started, vendor)
+            or _for_cpus(recipe, started)
+        ):
             continue
         if any((vendor, source) in given for source in _sources(started)):
             continue
@@ -57,13 +72,13 @@ def no_device(recipe: Recipe) -> Verdicts:
         if service.open:
             yield NotJudged(f"whether {service.title[0].lower()}{service.title[1:]} is given a GPU: {service.open}")
             continue
-        lines = _NVIDIA if vendor == "nvidia" else _AMD
+        lines = _CLUSTER[vendor] if service.cluster else _NVIDIA if vendor == "nvidia" else _AMD
         lines = _run_args(service, *_DEVELOPMENT[vendor]) if service.development else lines
         what = "CUDA" if vendor == "nvidia" else "ROCm"
         missing = "/dev/kfd" if vendor == "amd" and service.render else "/dev/dri" if service.kfd else "a GPU"
         yield _about(
             service,
-            severity="error" if recipe.gpus or missing != "a GPU" else "warning",
+            severity="error" if (recipe.gpus and not service.cluster) or missing != "a GPU" else "warning",
             confidence="likely",
             message=f"{service.title} runs an image for {what} but is not given {missing}.",
             saw="no device lines" if missing == "a GPU" else f"devices without {missing}",
@@ -77,6 +92,12 @@ def _run_args(service: Service, *words: str) -> str:
     given = {f"--device={device}" for device in service.devices}
     every = (*service.run_args, *(word for word in words if word not in given))
     return f'"runArgs": {json.dumps(every, ensure_ascii=False)}'
+
+
+def _shm(service: Service) -> str:
+    if service.cluster:
+        return _CLUSTER_SHM
+    return _run_args(service, "--shm-size=8gb") if service.development else "    shm_size: 8gb"
 
 
 @check("GPD621", "compose-device-access", "image")
@@ -98,6 +119,8 @@ def device_access(recipe: Recipe) -> Verdicts:
         user = service.user or (image.user if image else "")
         if _vendor(recipe, started) != "amd" or not service.kfd or service.groups or service.privileged:
             continue
+        if service.cluster:
+            continue  # its device plugin may set their groups
         name, _, group = user.partition(":")
         if name in ("", "root", "0") or "$" in user or _may_own_a_device(group):
             continue
@@ -147,13 +170,13 @@ def small_shm(recipe: Recipe) -> Verdicts:
                 service,
                 severity="note",
                 message=f"{service.title} has 64 MiB of shared memory: DataLoader workers and NCCL need more.",
-                saw="no shm_size, no ipc",
-                want="shm_size: 8gb, or ipc: host",
+                saw="no volume at /dev/shm" if service.cluster else "no shm_size, no ipc",
+                want="a volume in memory at /dev/shm" if service.cluster else "shm_size: 8gb, or ipc: host",
                 fixes=(
                     change(
-                        "Give the service more shared memory",
+                        f"Give the {service.kind} more shared memory",
                         service.below,
-                        _run_args(service, "--shm-size=8gb") if service.development else "    shm_size: 8gb",
+                        _shm(service),
                     ),
                 ),
             )
@@ -224,12 +247,13 @@ def other_vendor(recipe: Recipe) -> Verdicts:
 
 @check("GPD623", "compose-hides-gpus", "image")
 def hides_gpus(recipe: Recipe) -> Verdicts:
-    """CUDA_VISIBLE_DEVICES of a service hides every GPU by mistake.
+    """A visibility variable of a service hides every GPU by mistake.
 
     ## Why it matters
-    CUDA reads numbers and UUIDs, and shows only the GPUs before the first entry that is neither. `all` is a value of
-    NVIDIA_VISIBLE_DEVICES, which the container toolkit reads; CUDA shows no GPU for it. In a list of compose
-    (`- CUDA_VISIBLE_DEVICES="0"`) the quotes belong to the value, with the same effect.
+    CUDA, HIP and ROCr read numbers and UUIDs, and show only the GPUs before the first entry that is neither. `all` is
+    a value of NVIDIA_VISIBLE_DEVICES, which the container toolkit reads; in CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES
+    and ROCR_VISIBLE_DEVICES it shows no GPU. In a list of compose (`- CUDA_VISIBLE_DEVICES="0"`) the quotes belong to
+    the value, with the same effect.
 
     ## How it is judged
     By the value alone. An empty value, -1 and other words that hide the GPUs on purpose are not reported. An error if
@@ -240,24 +264,28 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     """
     for started in recipe.services:
         service = started.service
-        value = service.environment.get("CUDA_VISIBLE_DEVICES", "")
-        if why := slip_in_devices(value):
-            yield _about(
-                service,
-                severity="error" if service.given_gpus or service.privileged else "warning",
-                message=f"{service.title} sets CUDA_VISIBLE_DEVICES={value}, which hides every GPU: {why}.",
-                saw=f"CUDA_VISIBLE_DEVICES={value}",
-                want="not set, or numbers without quotes",
-                fixes=(
-                    change(
-                        "Remove the variable",
-                        f"{service.place}: below {service.name}, leave out CUDA_VISIBLE_DEVICES, or write numbers:",
-                        "    environment:",
-                        "      CUDA_VISIBLE_DEVICES: 0",
+        for name in VISIBLE:
+            value = service.environment.get(name, "")
+            if why := slip_in_devices(value):
+                yield _about(
+                    service,
+                    severity="error" if service.given_gpus or service.privileged else "warning",
+                    message=f"{service.title} sets {name}={value}, which hides every GPU: {why}.",
+                    saw=f"{name}={value}",
+                    want="not set, or numbers without quotes",
+                    fixes=(
+                        change(
+                            "Remove the variable",
+                            f"{service.place}: below {service.name}, leave out {name}, or write numbers:",
+                            f"    {'env' if service.cluster else 'environment'}:",
+                            f"      {service.written_variable(name, 0)}",
+                        ),
                     ),
-                ),
-                refs=("pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices",),
-            )
+                    refs=(
+                        "pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices",
+                        "ROCm/ROCR-Runtime amd_filter_device.cpp, RvdFilter; ROCm/clr rocdevice.cpp, Device::init",
+                    ),
+                )
 
 
 def _for_cpus(recipe: Recipe, started: Started) -> bool:
@@ -268,6 +296,11 @@ def _for_cpus(recipe: Recipe, started: Started) -> bool:
     made_for = image.facts.vendor if image and image.facts else None
     of_index = made_for is None and held is not None and held.source == "package index"
     return of_index or _named_for_cpus(started)
+
+
+def _optional(started: Started) -> bool:
+    """Whether the image is of a program that often runs without a GPU."""
+    return started.image is not None and started.image.facts is not None and started.image.facts.cpu
 
 
 def _named_for_cpus(started: Started) -> bool:

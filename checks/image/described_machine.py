@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compat import compat_library
+from gpudoctor.dockerfile.conda import conda_packages
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.installs import conda_packages
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, NotJudged
@@ -23,8 +23,10 @@ from gpudoctor.machine import Gpu, Torch
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import DriverVerdict
+    from gpudoctor.matrix.rows import BaseImage
 
 _COMPILES = re.compile(r"\bsetup\.py (install|develop|build_ext|bdist_wheel)\b")
+_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _KIND = {"nvidia": "CUDA", "amd": "ROCm"}
 
 
@@ -66,11 +68,11 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
             saw=f"driver {recipe.driver}",
             want=f"driver {floor} or newer",
             subject=image.place(image.base_line),
-            evidence=(line_of(image, image.base_line, f"FROM {image.base}"),),
+            evidence=(line_of(image, image.base_line, image.written_from(image.base or "")),),
             fixes=(
                 change(
                     "Use an older base image",
-                    f"{image.place(image.base_line)}: FROM an image with a CUDA for that driver",
+                    image.on_base("an image with a CUDA for that driver"),
                 ),
             ),
         )
@@ -98,9 +100,10 @@ def for_other_gpus(recipe: Recipe) -> Verdicts:
     architectures.
 
     ## How it is judged
-    The check reads the base image: its vendor, and for NGC images the architectures that the release was built for.
-    If the file installs a known torch, that torch is judged instead. If it installs one that gpudoctor cannot
-    identify, the result is unknown.
+    The check reads the base image: its vendor, for NGC images the architectures that the release was built for, and
+    for AMD's images those of their ROCm, or those that the matrix names for the image at least. If the file installs
+    a known torch, that torch is judged instead. If it installs one that gpudoctor cannot identify, the result is
+    unknown.
 
     ## Fix safety
     Another base image, or an exact torch from a named index, changes nothing on the host.
@@ -126,6 +129,8 @@ def _by_its_base(recipe: Recipe, image: Image) -> Iterator[Finding | NotJudged]:
         return
     if facts is not None and facts.origin == "ngc" and facts.release and _keeps_its_torch(recipe, image):
         yield from _by_its_release(recipe, image, facts.release)
+    elif facts is not None and vendor == "amd" and _tells_its_targets(recipe, image, facts):
+        yield from _by_its_targets(recipe, image, facts)
     elif why := _why_unknown(recipe, image):
         yield from _unknown(recipe, why)
 
@@ -162,6 +167,30 @@ def _by_its_release(recipe: Recipe, image: Image, release: str) -> Iterator[Find
         yield from _unknown(recipe, f"whether driver {recipe.driver} supports the CUDA of {image.base}")
 
 
+def _by_its_targets(recipe: Recipe, image: Image, facts: BaseImage) -> Iterator[Finding | NotJudged]:
+    """An image of AMD whose torch has no known version, or a program for ROCm: its ROCm tells the GPUs, or the matrix
+    those that it is made for at least."""
+    known, unsure = recipe.matrix.image_targets(facts.rocm) if facts.origin == "amd" and facts.rocm else ((), ())
+    values = recipe.overrides(image).values()
+    for gpu in recipe.gpus:
+        own = gpu.arch.value or ""
+        policy = recipe.matrix.override(own)
+        named = recipe.matrix.gfx_of_override(next(iter(values), ""))
+        same = policy is not None and policy.value in values
+        if {own, *((named,) if same else ())} & {*known, *facts.archs}:
+            continue
+        if not known or values or own in unsure:
+            yield from _unknown(recipe, f"whether {image.base} has code for {gpu.name}")
+            continue
+        found = _not_for(image, gpu, f"{image.base} has no code for {gpu.name} ({own}).", " ".join(known), own)
+        if policy is not None and policy.value and recipe.matrix.gfx_of_override(policy.value) in known:
+            text = f"{image.place(image.base_line)}: below it: {image.written_env(_OVERRIDE, policy.value)}"
+            found = replace(
+                found, fixes=(change(f"Work around it with {_OVERRIDE}={policy.value}", text), *found.fixes)
+            )
+        yield found
+
+
 def _not_for(image: Image, gpu: Gpu, text: str, saw: str, want: str) -> Finding:
     return Finding(
         severity="error",
@@ -170,8 +199,8 @@ def _not_for(image: Image, gpu: Gpu, text: str, saw: str, want: str) -> Finding:
         saw=saw,
         want=want,
         subject=image.place(image.base_line),
-        evidence=(line_of(image, image.base_line, f"FROM {image.base}"),),
-        fixes=(change("Use another base image", f"{image.place(image.base_line)}: FROM an image for {gpu.name}"),),
+        evidence=(line_of(image, image.base_line, image.written_from(image.base or "")),),
+        fixes=(change("Use another base image", image.on_base(f"an image for {gpu.name}")),),
     )
 
 
@@ -217,7 +246,7 @@ def extension_archs(recipe: Recipe) -> Verdicts:
                 want=dotted(sm),
                 subject=image.place(setting.line),
                 evidence=(
-                    line_of(image, setting.line, f"ENV TORCH_CUDA_ARCH_LIST={setting.value}"),
+                    line_of(image, setting.line, image.written_env(setting.name, setting.value)),
                     command_of(image, compiled.command),
                 ),
                 fixes=(change(f"Add {dotted(sm)}", f'{image.place(setting.line)}: TORCH_CUDA_ARCH_LIST="{longer}"'),),
@@ -247,6 +276,13 @@ def _without_gpu(recipe: Recipe, image: Image) -> bool:
     services = [started.service for started in recipe.services if started.image is image]
     given = any(service.given_gpus or service.privileged or service.open for service in services)
     return bool(services) and not given and recipe.vendor(image) is None
+
+
+def _tells_its_targets(recipe: Recipe, image: Image, facts: BaseImage) -> bool:
+    """Whether the base image, and nothing that was installed in it, decides about the GPUs."""
+    if not facts.archs and not (facts.origin == "amd" and facts.rocm):
+        return False
+    return _keeps_its_torch(recipe, image) if facts.has_torch else not _why_unknown(recipe, image)
 
 
 def _keeps_its_torch(recipe: Recipe, image: Image) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.proposals import setting_finding
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
-from gpudoctor.dockerfile.variables import OVERRIDE, slip_in_devices
+from gpudoctor.dockerfile.variables import OVERRIDE, VISIBLE, slip_in_devices
 from gpudoctor.finding import Finding
 
 _HIDING = {"NVIDIA_VISIBLE_DEVICES": ("void", "none", ""), "CUDA_VISIBLE_DEVICES": ("", "-1", "none", "NoDevFiles"),
@@ -19,15 +19,25 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     ## Why it matters
     NVIDIA_VISIBLE_DEVICES=void or none gives a container no GPU if the runtime follows the image. Without `compute`
     in NVIDIA_DRIVER_CAPABILITIES libcuda is not mounted. CUDA_VISIBLE_DEVICES=-1 hides every GPU, and so does `all`,
-    which CUDA does not know: it reads numbers and UUIDs.
+    which CUDA, HIP and ROCr do not know: they read numbers and UUIDs.
 
     ## How it is judged
-    The check reads the last ENV of the built stage, in images that are made for a GPU. An unset variable is fine.
+    The check reads the last ENV of the built stage. Values that hide GPUs on purpose count in images that are made
+    for a GPU. An unset variable is fine.
 
     ## Fix safety
     Without the line the base image's value applies; NVIDIA's images have `all` and `compute,utility`.
     """
     for image in recipe.images:
+        for chosen in (image.settings[name] for name in VISIBLE if name in image.settings):
+            if chosen.value is not None and (why := slip_in_devices(chosen.value)):
+                yield setting_finding(
+                    image,
+                    chosen,
+                    "error",
+                    f"{chosen.name}={chosen.value} hides every GPU: {why}.",
+                    "not set in the image, or numbers",
+                )
         if recipe.vendor(image) is None:
             continue
         for name, values in _HIDING.items():
@@ -40,15 +50,6 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
                     f"The image sets {name}={setting.value}: its containers see no GPU by default.",
                     "not set in the image",
                 )
-        chosen = image.settings.get("CUDA_VISIBLE_DEVICES")
-        if chosen is not None and chosen.value is not None and (why := slip_in_devices(chosen.value)):
-            yield setting_finding(
-                image,
-                chosen,
-                "error",
-                f"CUDA_VISIBLE_DEVICES={chosen.value} hides every GPU: {why}.",
-                "not set in the image, or numbers",
-            )
         capabilities = image.settings.get("NVIDIA_DRIVER_CAPABILITIES")
         if capabilities is None or capabilities.value is None or recipe.vendor(image) != "nvidia":
             continue
@@ -73,21 +74,17 @@ def bakes_override(recipe: Recipe) -> Verdicts:
     results, memory faults, or no device at all.
 
     ## How it is judged
-    The check reads the last ENV of the built stage. A value that every GPU of `--gpu` needs is not reported; with a
-    torch that is known, `hsa-override-wrong` judges the value on these GPUs.
+    The check reads the last ENV of the built stage. With `--gpu`, `hsa-override-wrong` judges the value on these GPUs
+    instead.
 
     ## Fix safety
     Set the variable when a container starts, for the GPUs that need it: `docker run -e`, `environment:` in compose.
     """
+    if any(gpu.vendor == "amd" for gpu in recipe.gpus):
+        return
     for image in recipe.images:
-        held = recipe.torch(image)
-        if recipe.gpus and held is not None and (held.known or held.asked is None):
-            continue  # hsa-override-wrong judges the value on these GPUs
         for setting in image.settings.values():
             if not OVERRIDE.match(setting.name) or setting.value is None:
-                continue
-            policies = [recipe.matrix.override(gpu.arch.value) for gpu in recipe.gpus if gpu.arch.value]
-            if policies and all(policy is not None and policy.value == setting.value for policy in policies):
                 continue
             yield setting_finding(
                 image,
@@ -129,8 +126,8 @@ def breaks_system_packages(recipe: Recipe) -> Verdicts:
                         change(
                             "Use a virtual environment",
                             f"{image.place(step.command.line)}: before it",
-                            "RUN python3 -m venv /opt/venv",
-                            "ENV PATH=/opt/venv/bin:$PATH",
+                            image.written_run("python3 -m venv /opt/venv"),
+                            image.written_env("PATH", "/opt/venv/bin:$PATH"),
                         ),
                     ),
                 )

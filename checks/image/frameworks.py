@@ -111,7 +111,7 @@ def _ways_to_libraries(recipe: Recipe, image: Image, one: ImageFramework, build:
     needs = " and ".join(missing_libraries(image, one, recipe.matrix))
     example = _image_with(recipe, build.cuda, one.cudnn)
     such_as = f", such as {example}" if example else ""
-    base = change("Use another base image", f"{image.place(image.base_line)}: FROM an image with {needs}{such_as}")
+    base = change("Use another base image", image.on_base(f"an image with {needs}{such_as}"))
     wanted = f"{build.install}[{build.extra}]{f'=={one.version}' if one.version else ''}"
     own = change("Install the libraries with it", package_line(image, step, asked, wanted))
     if not (build.extra and build.install):
@@ -178,7 +178,7 @@ def framework_other_vendor(recipe: Recipe) -> Verdicts:
                 framework=one.row.framework,
                 evidence=(command_of(image, one.package.step.command),),
                 fixes=_build_for(recipe, image, one, needed)
-                or (change("Use another base image", f"{image.place(image.base_line)}: FROM an image for {own}"),),
+                or (change("Use another base image", image.on_base(f"an image for {own}")),),
             )
 
 

@@ -186,7 +186,7 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
         yield torch_finding(
             image, asked, "error",
             f"{image.base} is Alpine with musl, for which no torch wheel exists.", "musl", "glibc",
-            (change("Use a base image with glibc", f"{image.place(image.base_line)}: FROM {glibc}"),),
+            (change("Use a base image with glibc", image.on_base(glibc)),),
         )  # fmt: skip
         return
     wanted, of_platform = asked.local or asked.build, recipe.matrix.builds(image.platform)
@@ -227,7 +227,7 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
         if build is not None:
             fixes.append(_use(recipe, image, asked, build, f"Use torch {build.version}"))
         if nearest:
-            base = f"{image.place(image.base_line)}: FROM a base with Python {nearest}"
+            base = image.on_base(f"a base with Python {nearest}")
             fixes.append(change("Use another Python", base))
         yield torch_finding(
             image, asked, "error",

@@ -226,6 +226,6 @@ def _ways_to_compile(
     instead = f"in place of {one.name}, the address of its wheel for {of}"
     wheel = change("Install a ready wheel", f"{one.file or place}: {instead}")
     if devel != name:
-        base = f"{image.place(image.base_line)}: FROM {devel}"
+        base = image.on_base(devel)
         yield change("Use the image with the compiler", base, *also)
     yield wheel

@@ -106,7 +106,7 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
     fixes = [
         change(
             "Use a base image with the wheel's CUDA",
-            f"{image.place(image.base_line)}: FROM an image with CUDA {wheel}",
+            image.on_base(f"an image with CUDA {wheel}"),
         )
     ]
     build = build_within(recipe, image, facts.cuda, held.version if held.certain else "")
@@ -404,7 +404,7 @@ def _replacing_the_base(recipe: Recipe, image: Image, later: TorchRequest) -> It
         fix = change(title, package_line(image, step, asked, f"{name}=={release}"))
     elif version:
         other = f"torch {wanted.removeprefix('==')}"
-        fix = change(f"Use a base image with {other}", f"{image.place(image.base_line)}: FROM an image with {other}")
+        fix = change(f"Use a base image with {other}", image.on_base(f"an image with {other}"))
     else:
         fix = _kept(image, later, facts.torch)
     yield torch_finding(

@@ -20,6 +20,7 @@ from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, natively, override_in_force, within_generation
 from gpudoctor.frameworks.torch.gpu_coverage import Fit, aside, fits, native, spelled, spoiled, without_variable
+from gpudoctor.frameworks.torch.hsa_override import override_alone
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
@@ -122,7 +123,9 @@ def _fixes(situation: Situation, name: str, usable: tuple[Gpu, ...]) -> tuple[Fi
     unset = Fix(f"Unset {name}", (UnsetVariable(name, why="the GPU's own target then counts"),))
     gpus = builds.gpus_to_serve(situation, usable)
     own = (Fit(gpu, natively(situation, gpu)) for gpu in gpus)
-    if situation.torch is None or situation.built_for != "amd" or not any(fit.fails for fit in own):
+    if situation.torch is None:
+        return (*override_alone(situation, usable), unset)
+    if situation.built_for != "amd" or not any(fit.fails for fit in own):
         return (unset,)
     return tuple(without_variable(fix, name) for fix in better_torch(situation)) or (unset,)
 

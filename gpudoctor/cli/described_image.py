@@ -12,9 +12,18 @@ from gpudoctor.dockerfile.frameworks import distributions
 from gpudoctor.dockerfile.proposals import install_line
 from gpudoctor.dockerfile.recipe import change, line_of
 from gpudoctor.dockerfile.torch import python_of
-from gpudoctor.dockerfile.variables import OVERRIDE
 from gpudoctor.engine import judge
-from gpudoctor.finding import Finding, Fix, Remedy, RemovePackage, ReplacePackage, ReplaceTorch, UnsetVariable
+from gpudoctor.finding import (
+    Finding,
+    Fix,
+    Manual,
+    Remedy,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    UnsetVariable,
+)
 from gpudoctor.host import InputError
 from gpudoctor.intake.described import imagined
 from gpudoctor.intake.description import Description
@@ -30,16 +39,16 @@ if TYPE_CHECKING:
 
 def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str) -> Machine | None:
     """The described machine with the image's frameworks and Python; None where none of them is known. With a torch
-    that only its base image knows, the driver and the GPUs are judged."""
-    held = recipe.torch(image)
+    that only its base image knows, the driver and the GPUs are judged; with an override alone, that is."""
+    held, overrides = recipe.torch(image), recipe.overrides(image)
     torch = f"{held.version}+{held.build}" if held is not None and held.known else ""
     packages = tuple(text for one in recipe.frameworks(image) for text in distributions(one))
-    if not torch and not packages and not (held is not None and held.asked is None):
+    if not torch and not packages and not overrides and not (held is not None and held.asked is None):
         return None
     python = python_of(image) or ""
     description = Description(gpus=gpus, driver=driver, torch=torch, packages=packages, python_version=python)
     try:
-        machine = imagined(description, _overrides(recipe, image), recipe.matrix)
+        machine = imagined(description, overrides, recipe.matrix)
     except InputError:  # a build that is none, which the image's own checks tell
         return None
     library = compat_library(image, recipe.matrix, machine.gpus, driver)
@@ -49,15 +58,6 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
     if held is not None and held.asked is None and image.facts and image.facts.origin == "amd":
         return _with_amds_own_torch(machine)
     return machine
-
-
-def _overrides(recipe: Recipe, image: Image) -> dict[str, str]:
-    """HSA_OVERRIDE_GFX_VERSION as containers of the image have it: what its services agree on, over its own ENV."""
-    own = {one.name: one.value for one in image.settings.values() if OVERRIDE.match(one.name) and one.value}
-    services = [started.service.environment for started in recipe.services if started.image is image]
-    given = [{name: value for name, value in one.items() if OVERRIDE.match(name)} for one in services]
-    agreed = given[0] if given and all(one == given[0] for one in given) else {}
-    return {**own, **{name: value for name, value in agreed.items() if "$" not in value}}
 
 
 def _with_amds_own_torch(machine: Machine) -> Machine:
@@ -74,7 +74,7 @@ def findings_on(recipe: Recipe, image: Image, machine: Machine, plugins: tuple[s
     for finding in judge(machine, recipe.matrix, machine_checks(plugins)).findings:
         if finding.severity != "note":
             line, what, certain = _place(recipe, image, finding)
-            fixes = tuple(_in_the_file(recipe, image, line, fix) for fix in finding.fixes)
+            fixes = tuple(_in_the_file(recipe, image, line, fix) for fix in _for_a_file(recipe, image, finding.fixes))
             yield replace(
                 finding,
                 evidence=(line_of(image, line, what), *finding.evidence),
@@ -86,47 +86,74 @@ def findings_on(recipe: Recipe, image: Image, machine: Machine, plugins: tuple[s
 def _place(recipe: Recipe, image: Image, finding: Finding) -> tuple[int, str, bool]:
     """The line that a finding comes from, what it installs, and whether that is certain."""
     held, others = recipe.torch(image), recipe.frameworks(image)
+    setting = next((image.settings[one.fact] for one in finding.evidence if one.fact in image.settings), None)
+    if setting is not None:
+        return setting.line, image.written_env(setting.name, setting.value), True
     other = next((one for one in others if one.row.framework == finding.framework), None)
     if other is None and (held is None or not held.known) and others:
         other = others[0]
     if other is not None:
         return other.line, other.text, other.certain
-    assert held is not None
+    if held is None:
+        return image.base_line, image.base or "", True
     what = image.base or "" if held.asked is None else "the torch of the image"
     return held.line, what, held.certain
+
+
+def _for_a_file(recipe: Recipe, image: Image, fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """Fixes of a machine in the order in which a file takes them: a variable comes before another environment, and
+    before another base image, which may not exist."""
+    held = recipe.torch(image)
+    of_base = held is not None and held.asked is None
+    if not fixes or not (of_base or all(isinstance(remedy, Manual) for remedy in fixes[0].remedies)):
+        return fixes
+    return tuple(sorted(fixes, key=lambda fix: not all(isinstance(one, SetVariable) for one in fix.remedies)))
 
 
 def _in_the_file(recipe: Recipe, image: Image, line: int, fix: Fix) -> Fix:
     """The fix as a person writes it into the file."""
     torch = next((remedy for remedy in fix.remedies if isinstance(remedy, ReplaceTorch)), None)
-    unset = [_unset(recipe, image, one.name) for one in fix.remedies if isinstance(one, UnsetVariable)]
+    variables = [
+        _variable(recipe, image, one) for one in fix.remedies if isinstance(one, SetVariable | UnsetVariable)
+    ]
     if torch is not None:
-        return _change_torch(recipe, image, line, torch, unset)
-    if unset and len(unset) == len(fix.remedies):
-        return change(fix.title, *unset)
-    packages = [text for remedy in fix.remedies for text in _package_words(remedy)]
+        return _change_torch(recipe, image, line, torch, variables)
+    if variables and len(variables) == len(fix.remedies):
+        return change(fix.title, *variables)
+    packages = [text for remedy in fix.remedies for text in _package_words(image, remedy)]
     if not packages or len(packages) != len(fix.remedies):
         return fix
     return change(fix.title, *(f"{image.place(line)}: {text}" for text in packages))
 
 
-def _unset(recipe: Recipe, image: Image, name: str) -> str:
-    """Where to leave out a variable: the ENV of the image, or the service that sets it."""
-    setting = image.settings.get(name)
-    if setting is not None:
-        return f"{image.place(setting.line)}: leave out {name}"
-    services = (started.service for started in recipe.services if started.image is image)
+def _variable(recipe: Recipe, image: Image, remedy: SetVariable | UnsetVariable) -> str:
+    """Where to set or leave out a variable: the ENV of the image, or a service."""
+    name, value = remedy.name, remedy.value if isinstance(remedy, SetVariable) else None
+    services = [started.service for started in recipe.services if started.image is image]
     service = next((one for one in services if name in one.environment), None)
-    return f"{service.place}: leave out {name} in the environment of {service.name}" if service else f"unset {name}"
+    setting = image.settings.get(name)
+    if setting is not None and service is None:
+        what = f"leave out {name}" if value is None else image.written_env(name, value)
+        return f"{image.place(setting.line)}: {what}"
+    service = service or next(iter(services), None)
+    if service is not None:
+        what = f"leave out {name}" if value is None else service.written_variable(name, value)
+        return f"{service.place}: {what} in the environment of {service.name}"
+    if value is None:
+        return f"unset {name}"
+    line = image.written_env(name, value)
+    if image.form == "definition":
+        return f"{image.file}: in %environment: {line}, or apptainer run --env {name}={value} ..."
+    return f"{image.place(image.base_line)}: below it: {line}, or docker run -e {name}={value} ..."
 
 
-def _package_words(remedy: Remedy) -> Iterator[str]:
+def _package_words(image: Image, remedy: Remedy) -> Iterator[str]:
     if isinstance(remedy, RemovePackage):
         yield f"leave out {remedy.name}"
     elif isinstance(remedy, ReplacePackage):
         extra = f"[{remedy.extra}]" if remedy.extra else ""
         index = f"--index-url {remedy.index_url} " if remedy.index_url else ""
-        yield f"RUN pip install {index}'{remedy.name}{extra}{remedy.specifier}'"
+        yield image.written_run(f"pip install {index}'{remedy.name}{extra}{remedy.specifier}'")
 
 
 def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch, also: list[str]) -> Fix:
@@ -134,7 +161,7 @@ def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch,
     build = f"{remedy.version}+{remedy.build}"
     held = recipe.torch(image)
     if line == image.base_line and (held is None or held.asked is None):
-        text = f"{image.place(line)}: FROM an image with torch {build}"
+        text = image.on_base(f"an image with torch {build}")
         return change(f"Use a base image with torch {build}", text, *also)
     text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
     return change(f"Install torch {build}", text, *also)

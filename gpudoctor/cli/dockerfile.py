@@ -44,7 +44,8 @@ def dockerfile(
     overlays: tuple[str, ...],
     shown: ReportOptions,
 ) -> int:
-    """Check PATH before it is built: Dockerfiles, compose files, a devcontainer.json, or folders that hold them.
+    """Check PATH before it is built: Dockerfiles, compose files, a devcontainer.json, Apptainer definitions,
+    Kubernetes manifests, or folders that hold them.
 
     \b
     Example:
@@ -113,7 +114,7 @@ def _table(recipe: Recipe, described: Machine | None) -> tuple[Line, ...]:
         held = recipe.torch(image)
         torch = " ".join(filter(None, (held.version, held.build))) if held else ""
         name = f"{image.file}{f' ({image.name})' if image.name else ''}"
-        lines.append([(f"  {name}: ", "bold"), (f"FROM {image.base or 'an image that is not known'}", "")])
+        lines.append([(f"  {name}: ", "bold"), (image.written_from(image.base or "an image that is not known"), "")])
         if torch:
             newest = "" if held and held.certain else ", as far as known"
             lines.append([("    torch  ", "dim"), (f"{torch}{newest}", "")])

@@ -51,6 +51,8 @@ class Service(Struct, frozen=True):
     open: str = ""
     development: bool = False
     """Whether it is a development container, of a devcontainer.json."""
+    cluster: bool = False
+    """Whether it is a container of a Kubernetes manifest."""
     run_args: tuple[str, ...] = ()
     """The options of `docker run` that a devcontainer.json names."""
     run_args_line: int = 0
@@ -59,11 +61,13 @@ class Service(Struct, frozen=True):
     @property
     def title(self) -> str:
         """How messages name it."""
-        return "The development container" if self.development else f"Service {self.name}"
+        if self.development:
+            return "The development container"
+        return f"{'Container' if self.cluster else 'Service'} {self.name}"
 
     @property
     def kind(self) -> str:
-        return "development container" if self.development else "service"
+        return "development container" if self.development else "container" if self.cluster else "service"
 
     @property
     def below(self) -> str:
@@ -71,6 +75,10 @@ class Service(Struct, frozen=True):
         if self.run_args_line:
             return f"{self.file}:{self.run_args_line}: in place of its runArgs:"
         return f"{self.place}: beside it:" if self.development else f"{self.place}: below {self.name}:"
+
+    def written_variable(self, name: str, value: object) -> str:
+        """How its environment is given a variable."""
+        return f'- {{name: {name}, value: "{value}"}}' if self.cluster else f"{name}: {value}"
 
     @property
     def given_gpus(self) -> bool:

@@ -72,6 +72,16 @@ def conda_installs(command: Command, read: Read, bounds: Bounds, machine: str) -
     return (*((install,) if torches or incomplete or install.unread else ()), *pip)
 
 
+def conda_packages(command: Command) -> tuple[str, ...]:
+    """The packages that a command of conda or pixi names."""
+    if os.path.basename(command.argv[0]) not in (*TOOLS, "pixi"):
+        return ()
+    words, _, _ = parted(command.argv[1:], _WITH_VALUE)
+    if not {*_VERBS, "add"} & set(words[:2]):
+        return ()
+    return tuple(re.split(r"::", re.split(r"[=<>! \[]", word)[0])[-1].lower() for word in words[1:])
+
+
 class _Environment(Struct, frozen=True):
     """An environment.yml."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -79,10 +79,30 @@ class Image(Struct, frozen=True, eq=False):
 
     source: tuple[str, ...] = ()
     """The lines of the file."""
+    form: Literal["dockerfile", "definition", "service"] = "dockerfile"
+    """What the file is: a definition of Apptainer, and a file of services that names the image, have other words for
+    the same."""
 
     def place(self, line: int) -> str:
         """A place in the file: "Dockerfile:12"."""
         return f"{self.file}:{line}"
+
+    def written_from(self, image: str) -> str:
+        """The line that names the base image."""
+        return {"dockerfile": "FROM ", "definition": "From: ", "service": "image: "}[self.form] + image
+
+    def on_base(self, image: str) -> str:
+        """The same, with its place."""
+        return f"{self.place(self.base_line)}: {self.written_from(image)}"
+
+    def written_env(self, name: str, value: str | None) -> str:
+        """The line that sets a variable."""
+        word = "export" if self.form == "definition" else "ENV"
+        return f"{word} {name}={value}"
+
+    def written_run(self, command: str) -> str:
+        """The line that runs a command."""
+        return command if self.form == "definition" else f"RUN {command}"
 
     def variable(self, name: str) -> str | None:
         """Value of a variable, if it is set and known."""

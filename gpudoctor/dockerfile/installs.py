@@ -171,13 +171,3 @@ def system_packages(command: Command) -> Iterator[str]:
         return
     if verb in words:
         yield from (re.split(r"[=:/<>~]", word)[0] for word in words[words.index(verb) + 1 :])
-
-
-def conda_packages(command: Command) -> tuple[str, ...]:
-    """The packages that a conda, mamba or micromamba command installs."""
-    words = [word for word in command.argv[1:] if not word.startswith("-")]
-    if os.path.basename(command.argv[0]) not in ("conda", "mamba", "micromamba", "pixi"):
-        return ()
-    if not {"install", "create", "update", "add"} & set(words[:2]):
-        return ()
-    return tuple(re.split(r"::", re.split(r"[=<>! \[]", word)[0])[-1].lower() for word in words[1:])

@@ -1,4 +1,5 @@
-"""The torch that `uv sync` and `poetry install` install: that of their lock file, or what pyproject.toml requires."""
+"""The torch that `uv sync`, `poetry install` and their like install: that of their lock file, or what their project
+requires."""
 
 from __future__ import annotations
 
@@ -13,15 +14,19 @@ from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.installs import PipInstall, install_of, parted
 from gpudoctor.dockerfile.markers import applies
+from gpudoctor.dockerfile.other_locks import LockedTorch, of_pdm, of_pipenv, of_pipfile, of_pixi, requirements_of
 from gpudoctor.dockerfile.projects import Choice
 from gpudoctor.dockerfile.requirements import Collected, Read, Requirement
 
 _PACKAGE_INDEX = "https://pypi.org/simple"
-_FOLDER = ("--project", "--directory", "-C", "-P")
+_FOLDER = ("--project", "--directory", "-C", "-P", "--manifest-path")
 _WITH_VALUE = frozenset({
     *_FOLDER, "--extra", "--group", "--python", "-p", "--link-mode", "--cache-dir", "-E", "--extras", "--with",
-    "--without", "--only", "--no-group",
+    "--without", "--only", "--no-group", "-G", "-L", "--lockfile", "-e", "--environment", "--platform",
 })  # fmt: skip
+_VERBS = {"uv": ("sync",), "poetry": ("install", "sync"), "pdm": ("install", "sync"), "pipenv": ("install", "sync"),
+          "pixi": ("install",)}  # fmt: skip
+_LOCK_FILES = {"pipenv": "Pipfile.lock"}
 _OTHER_CHOICE = ("--all-extras", "--package", "--only-group", "--all-packages", "--only-dev", "--no-sources",
                  "--no-install-package", "--no-extra", "--script", "--index", "--index-url", "--torch-backend",
                  "--upgrade", "-U", "--upgrade-package", "-P")  # fmt: skip
@@ -55,27 +60,35 @@ class _Locked(Struct):
 
 
 class _Call(Struct, frozen=True):
-    """A `uv sync` or `poetry install`, with what it chooses."""
+    """A `uv sync`, `poetry install` or the like, with what it chooses."""
 
     tool: str
     folder: str
     choice: Choice
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    environment: str = "default"
+    """The environment of pixi."""
+    unlocked: bool = False
+    """Whether it ignores the lock file."""
 
 
 def project_install(
     command: Command, read: Read, lock: Callable[[str], str | None], bounds: Bounds, machine: str
 ) -> PipInstall | None:
-    """What a `uv sync` or `poetry install` installs; None for another command, or if its files leave it open. `read`
-    and `lock` give a file of the image, `machine` is x86_64 or aarch64. Of a lock file only torch is read."""
+    """What a `uv sync`, `poetry install` or the like installs; None for another command, or if its files leave it
+    open. `read` and `lock` give a file of the image, `machine` is x86_64 or aarch64. Of a lock file only torch is
+    read."""
     call = _call(command)
     if call is None:
         return None
-    path = os.path.join(call.folder, f"{call.tool}.lock")
-    text = lock(path)
-    if text is None:
+    path = os.path.join(call.folder, _LOCK_FILES.get(call.tool, f"{call.tool}.lock"))
+    text = None if call.unlocked else lock(path)
+    if text is None and call.tool in ("uv", "poetry", "pdm"):
         return _unlocked(command, call, Collected(read, bounds, machine, call.choice))
+    if call.tool in ("pdm", "pipenv", "pixi"):
+        return _of_others(command, call, text, path, read, machine)
+    assert text is not None
     if call.tool == "uv":
         torch = _of_uv(_read(text), call, machine)
     else:
@@ -90,6 +103,36 @@ def project_install(
     return PipInstall(call.tool, (requirement,), index_urls=urls, executable=command.argv[0], locked=True)
 
 
+def _of_others(
+    command: Command, call: _Call, text: str | None, path: str, read: Read, machine: str
+) -> PipInstall | None:
+    """What pdm, pipenv or pixi install: the torch of the lock file, or of a Pipfile without one."""
+    development = call.choice.development
+    torch: LockedTorch | None = None
+    if call.tool == "pdm":
+        blocks = {_value(block, "name"): block for block in _blocks(text or "") if _in_groups(block, call)}
+        torch = of_pdm(blocks, read(os.path.join(call.folder, "pyproject.toml")))
+    elif call.tool == "pixi":
+        torch = of_pixi(text or "", call.environment, machine)
+    elif text is not None:
+        torch = of_pipenv(text, development)
+    else:
+        path = os.path.join(call.folder, "Pipfile")
+        torch = of_pipfile(read(path) or "", development)
+    if torch is None:
+        return None
+    requirements = requirements_of(torch, read.shown(path))
+    urls = () if torch.index.rstrip("/") in ("", _PACKAGE_INDEX) else (torch.index,)
+    locked = text is not None
+    return PipInstall(call.tool, requirements, index_urls=urls, executable=command.argv[0], locked=locked)
+
+
+def _in_groups(block: list[tuple[int, str]], call: _Call) -> bool:
+    """Whether a package of pdm.lock is in the groups that a command installs."""
+    groups = set(re.findall(r'"([^"]+)"', _line(block, "groups"))) or {"default"}
+    return bool(groups & {"default", *call.choice.groups}) if not call.choice.development else True
+
+
 def _unlocked(command: Command, call: _Call, collected: Collected) -> PipInstall:
     """What pyproject.toml requires: without a lock file the tool makes one while the image is built."""
     collected.table(os.path.join(call.folder, "pyproject.toml"), call.choice)
@@ -98,9 +141,8 @@ def _unlocked(command: Command, call: _Call, collected: Collected) -> PipInstall
 
 def _call(command: Command) -> _Call | None:
     tool, words = os.path.basename(command.argv[0]), command.argv[1:]
-    verbs = {"uv": ("sync",), "poetry": ("install", "sync")}.get(tool, ())
     plain, options, flags = parted(words, _WITH_VALUE)
-    if not plain or plain[0] not in verbs or "$" in command.text:
+    if not plain or plain[0] not in _VERBS.get(tool, ()) or "$" in command.text:
         return None
 
     def given(*names: str) -> tuple[str, ...]:
@@ -115,6 +157,17 @@ def _call(command: Command) -> _Call | None:
         choice = Choice(given("--extra"), given("--group"), all_groups="--all-groups" in flags,
                         development=development, sources="uv")  # fmt: skip
         return _Call(tool, folder, choice, without=given("--no-group"))
+    if tool in ("pdm", "pipenv", "pixi"):
+        if plain[1:] or {"--categories", "--all", "-a", "--skip", "-L", "--lockfile", "--no-default"} & set(flags):
+            return None
+        production = bool({"--prod", "--production"} & set(flags))
+        development = not production if tool == "pdm" else bool({"--dev", "-d"} & set(flags))
+        folder = folder or next(iter(given("-p")), "") if tool == "pdm" else folder
+        folder = os.path.dirname(folder) if folder.endswith(".toml") else folder
+        choice = Choice((), (*given("-G", "--group", "--with"),), development=development)
+        return _Call(tool, folder, choice, without=given("--without"),
+                     environment=next(iter(given("-e", "--environment")), "default"),
+                     unlocked="--skip-lock" in flags)  # fmt: skip
     only = given("--only") or (("main",) if {"--no-dev", "--only-root"} & set(flags) else ())
     choice = Choice(given("-E", "--extras"), (*given("--with"), *only), all_extras="--all-extras" in flags,
                     project=not only or "main" in only, development=not only, sources="poetry")  # fmt: skip

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.dockerfile.image import Image, ImageVariable, Step
 from gpudoctor.dockerfile.installs import PipInstall
+from gpudoctor.dockerfile.project_lines import project_lines
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, rewritten, without_conda
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Gpu
     from gpudoctor.matrix.rows import TorchBuild
 
-_UV_SOURCE = """
-[tool.uv.sources]
-torch = {{ index = "torch-{0}" }}
-[[tool.uv.index]]
-name = "torch-{0}"
-url = "{1}"
-explicit = true"""
 _MOST = 8
 """Commands of companions that one proposal writes anew."""
 
@@ -74,20 +68,17 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     if tool == "poetry":
         source = f"poetry source add --priority explicit torch-{build} {url} && " if url else ""
         return f"{place}: {source}poetry add {f'--source torch-{build} ' if url else ''}{quoted(wanted)}"
-    if file in ("uv.lock", "pyproject.toml") and tool == "uv":
-        text = f"take torch {version} from {url or 'the package index'} in pyproject.toml ([tool.uv.sources])"
-        text += ", and run `uv lock`" * (file == "uv.lock")
-        return "\n".join(
-            (f"{image.place(line)}: {text}", *(_UV_SOURCE.format(build, url).split("\n") if url else ()))
-        )
+    if tool in ("pdm", "pipenv", "pixi") or (file in ("uv.lock", "pyproject.toml") and tool == "uv"):
+        first, *rest = project_lines(tool, version, build, url, wanted, file.endswith(".lock"))
+        return "\n".join((f"{image.place(line)}: {first}", *rest))
     if file.endswith((".txt", ".in")) and step is not None and step.pip is not None:
         return "\n".join(_in_requirements(step.pip, place, wanted, url))
     words = (*index, quoted(every))
     if step is None or step.pip is None:
-        return f"{image.place(line)}: RUN {' '.join(('pip install', *words))}"
+        return f"{image.place(line)}: {image.written_run(' '.join(('pip install', *words)))}"
     if tool == "conda":
         return in_place(image, step.command, without_conda(step, words))
-    if file == "pyproject.toml":
+    if file in ("pyproject.toml", "setup.py", "setup.cfg"):
         before = " ".join((*install_words(step), *words))
         return in_place(image, step.command, f"{before} && {step.command.written or step.command.text}")
     return "\n".join(_in_commands(image, step, every, TorchIndex(url, build)))
@@ -284,6 +275,8 @@ def setting_finding(
 ) -> Finding:
     """A finding about a variable of the image. `instead` is the line to write in its place; "" removes it."""
     written = f"{setting.name}={setting.value}"
+    if image.form == "definition":
+        instead = instead.replace("ENV ", "export ", 1)
     advice = f"write {instead}" if instead else "remove this variable"
     return Finding(
         severity=severity,
@@ -291,6 +284,6 @@ def setting_finding(
         saw=written,
         want=want,
         subject=image.place(setting.line),
-        evidence=(line_of(image, setting.line, f"ENV {written}"),),
+        evidence=(line_of(image, setting.line, image.written_env(setting.name, setting.value)),),
         fixes=(change(f"Change line {setting.line}", f"{image.place(setting.line)}: {advice}."),),
     )

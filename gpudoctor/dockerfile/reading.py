@@ -15,6 +15,7 @@ from gpudoctor.dockerfile.bounds import BoundError, Bounds
 from gpudoctor.dockerfile.compose import Service, read_compose
 from gpudoctor.dockerfile.devcontainer import read_devcontainer
 from gpudoctor.dockerfile.image import Image, Later
+from gpudoctor.dockerfile.kubernetes import is_manifest, read_manifests
 from gpudoctor.dockerfile.recipe import Started
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 DOCKERFILES = ("Dockerfile", "Containerfile", "dockerfile")
 COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+DEFINITIONS = ("Singularity", "Apptainer", "apptainer.def", "singularity.def")
 DEVCONTAINERS = ("devcontainer.json", ".devcontainer.json")
 _LIMIT = 1 << 20
 _MOST_FILES = 1000
@@ -49,11 +51,11 @@ def read_recipes(paths: Sequence[str], matrix: Matrix, arguments: Mapping[str, s
 
 
 def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target: str) -> Parts:
-    """Images and services of a Dockerfile, a compose file, a devcontainer.json or a folder. Raises InputError with
-    file and line."""
+    """Images and services of a Dockerfile, an Apptainer definition, a compose file, a Kubernetes manifest, a
+    devcontainer.json or a folder. Raises InputError with file and line."""
     reader = _Reader(matrix, arguments)
     if os.path.isdir(path):
-        found = [os.path.join(path, name) for name in (*COMPOSE, *DOCKERFILES)]
+        found = [os.path.join(path, name) for name in (*COMPOSE, *DOCKERFILES, *DEFINITIONS)]
         files = [file for file in found if os.path.isfile(file)]
         inside = (os.path.join(path, name) for name in (".devcontainer/devcontainer.json", ".devcontainer.json"))
         development = next((file for file in inside if os.path.isfile(file)), None)
@@ -63,7 +65,7 @@ def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target:
             raise InputError(f"{path}: holds no Dockerfile, Containerfile or compose.yaml")
         composed = next((file for file in files if os.path.basename(file) in COMPOSE), None)
         images, services = reader.compose(composed) if composed else ((), ())
-        own = next((file for file in files if os.path.basename(file) in DOCKERFILES), None)
+        own = next((file for file in files if os.path.basename(file) in (*DOCKERFILES, *DEFINITIONS)), None)
         if own and _place(own) not in {image.file for image in images}:
             images = (*images, reader.image(own, path, arguments, target))
         return images, services
@@ -110,11 +112,15 @@ class _Reader:
         return self._built[key]
 
     def compose(self, file: str) -> Parts:
-        """The images and services of a compose file."""
+        """The images and services of a compose file, or the containers of a Kubernetes manifest."""
         folder = os.path.dirname(file)
         with _named(file):
-            services = read_compose(_place(file), self._text(file), self._bounds, self._variables(folder))
-            elsewhere = self._given_elsewhere(file, folder)
+            text = self._text(file)
+            if is_manifest(text):
+                services, elsewhere = read_manifests(_place(file), text, self._bounds), set[str]()
+            else:
+                services = read_compose(_place(file), text, self._bounds, self._variables(folder))
+                elsewhere = self._given_elsewhere(file, folder)
         started: list[Started] = []
         images: dict[tuple[object, ...], Image] = {}
         for found in services:
@@ -182,9 +188,12 @@ class _Reader:
         if later is not None:
             text = "\n" * (service.line - 1) + f"FROM {service.image}"  # on the line that names it
             read = self._context(folder)
-            return read_dockerfile(service.file, text, self._matrix, read, bounds=self._bounds, later=later)
+            found = read_dockerfile(service.file, text, self._matrix, read, bounds=self._bounds, later=later)
+            return replace(found, form="service")
         bases = ((service.image or "", service.line),)
-        return Image(service.file, "", service.image, service.line, facts, "linux-x86_64", bases=bases)
+        return Image(
+            service.file, "", service.image, service.line, facts, "linux-x86_64", bases=bases, form="service"
+        )
 
     def _variables(self, folder: str) -> dict[str, str]:
         """The values that compose uses for ${NAME}: those of its .env file."""

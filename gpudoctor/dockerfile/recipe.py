@@ -11,6 +11,7 @@ from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.frameworks import ImageFramework, frameworks_of
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.torch import Held, torch_of
+from gpudoctor.dockerfile.variables import OVERRIDE
 from gpudoctor.finding import Evidence, Fix, Manual
 
 if TYPE_CHECKING:
@@ -60,6 +61,15 @@ class Recipe:
         if held is not None and held.build == "cpu":
             return None
         return image.facts.vendor if image.facts else None
+
+    def overrides(self, image: Image) -> dict[str, str]:
+        """HSA_OVERRIDE_GFX_VERSION as containers of the image have it: what its services agree on, over its own
+        ENV."""
+        own = {one.name: one.value for one in image.settings.values() if OVERRIDE.match(one.name) and one.value}
+        services = [started.service.environment for started in self.services if started.image is image]
+        given = [{name: value for name, value in one.items() if OVERRIDE.match(name)} for one in services]
+        agreed = given[0] if given and all(one == given[0] for one in given) else {}
+        return {**own, **{name: value for name, value in agreed.items() if "$" not in value}}
 
 
 def line_of(image: Image, line: int, text: str) -> Evidence:

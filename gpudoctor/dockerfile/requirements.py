@@ -13,6 +13,7 @@ from gpudoctor.dependencies import normalised
 from gpudoctor.dockerfile.bounds import BoundError, Bounds
 from gpudoctor.dockerfile.markers import applies
 from gpudoctor.dockerfile.projects import UNKNOWN, Choice, Project, read_project
+from gpudoctor.dockerfile.setup_files import read_setup
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*) ?(\[[^\]]*\])? ?(@ ?\S+|(?:\(?[=<>!~][^;#]*)?) ?(;.*)?")
 _OPTION = re.compile(
@@ -101,11 +102,14 @@ class Collected:
             self._add(word, "")
 
     def table(self, path: str, choice: Choice) -> None:
-        """What a pyproject.toml requires."""
-        text = self._read(path)
+        """What a pyproject.toml requires, or the setup.py and setup.cfg beside it."""
+        text, folder = self._read(path), os.path.dirname(path)
         name = self._read.shown(path)
         found = read_project(text, name, choice, self._machine) if text is not None else UNKNOWN
-        self._take(found, os.path.dirname(path))
+        if found is UNKNOWN:
+            script, config = (self._read(os.path.join(folder, one)) for one in ("setup.py", "setup.cfg"))
+            found = read_setup(script, config, name.removesuffix("pyproject.toml"), choice)
+        self._take(found, folder)
 
     def _take(self, found: Project, folder: str) -> None:
         self.unread |= found.unread

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpudoctor.dockerfile.apptainer import is_definition, parse_definition
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.build import Build, Stage, with_line
 from gpudoctor.dockerfile.image import Copied, Image, Later, Read, Step
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 _LONGEST_LIST = 200
-_ENVIRONMENT = re.compile(r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?|\.local|usr/local(/lib)?)/?$")
+_ENVIRONMENT = re.compile(
+    r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?|\.local|usr/local(/lib)?|\.pixi(/envs(/[\w-]+)?)?)/?$"
+)
 """A Python environment, or what is installed in one."""
 _INTO_FOLDER = re.compile(r" (--prefix|--target|--root|-t)[= ]")
 _FROM = re.compile(r"\bfrom=([^,\s]+)")
@@ -36,14 +39,17 @@ def read_dockerfile(
     bounds: Bounds | None = None,
     later: Later | None = None,
 ) -> Image:
-    """The image of a Dockerfile. `arguments` are those of --build-arg, `target` is a stage ("": the last one).
+    """The image of a Dockerfile, or of a definition file of Apptainer. `arguments` are those of --build-arg, `target`
+    is a stage ("": the last one).
     Stages that it is not built from are ignored, as a builder does. `later` runs in a container of the image.
 
     Raises RecipeError for a text that no builder accepts, or if a bound is exceeded.
     """
     bounds = bounds or Bounds()
     build = Build(arguments, read, bounds)
-    stages = _stages(parse(text, bounds), build, bounds)
+    definition = is_definition(text)
+    found = parse_definition(text, arguments, bounds) if definition else parse(text, bounds)
+    stages = _stages(found, build, bounds)
     chain = _chain(_chosen(stages, target))
     build.run(chain)
     if later is not None:
@@ -65,6 +71,7 @@ def read_dockerfile(
         user=build.user,
         bases=tuple(_bases(origins, chain[0])),
         source=tuple(text.removeprefix("\ufeff").splitlines()),
+        form="definition" if definition else "dockerfile",
     )
 
 

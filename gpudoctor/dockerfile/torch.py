@@ -11,8 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.dockerfile.commands import EXTRA_VARIABLES, INDEX_VARIABLES, Command, in_turn
+from gpudoctor.dockerfile.conda import conda_packages
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.installs import PipInstall, conda_packages, system_packages
+from gpudoctor.dockerfile.installs import PipInstall, system_packages
 from gpudoctor.dockerfile.markers import PYTHONS
 from gpudoctor.dockerfile.requirements import Requirement, torch_wheel
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import Companion, TorchBuild, TorchDependent
 
 _OTHER_PYTHON = re.compile(
-    r"[Pp]ython-?3\.\d+|altinstall|deadsnakes|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
+    r"[Pp]ython-?(3\.\d+|\$)|altinstall|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
 )
 
 _NAMED_PYTHON = re.compile(r"(?:\buv .{0,200}--python[ =]|\b(?:conda|mamba) create .{0,200}\bpython=)(3\.\d+)")
@@ -116,6 +117,9 @@ def _asked(
 ) -> TorchRequest:
     def variable(name: str) -> str:
         setting = image.settings.get(name)
+        later = setting is not None and setting.line > step.command.line and not step.command.script
+        if later or image.form == "definition":
+            setting = None  # the command does not see it
         return step.command.variables.get(name, (setting.value or "?") if setting else "")
 
     urls = list(install.index_urls) or [url for name in INDEX_VARIABLES if (url := variable(name))]
@@ -184,9 +188,10 @@ def _source(
 
 
 def build_of_index(url: str) -> str:
-    """The build that an index of torch has: "cu128" for ".../whl/cu128"; "" for any other index."""
+    """The build that an index of torch has: "cu128" for ".../whl/cu128"; "" for any other index. Nightly builds and
+    candidates have an index of the same form."""
     found = re.search(r"/whl/(?:(?:nightly|test)/)?(cpu|cu\d{3}|rocm\d+(?:\.\d+)*|xpu)/?(?:simple/?)?$", url)
-    return found[1] if found and "nightly" not in url and "/test/" not in url else ""
+    return found[1] if found else ""
 
 
 class _Configured(NamedTuple):
@@ -464,8 +469,10 @@ def _installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> Held:
             bool(asked.pinned),
         )
     if asked.source == "both" and not asked.local:
-        best = next((row for row in rows if row.origin == "pypi" or row.build == build), None)
-        return _of_row(asked, best, build)
+        offered = [row for row in rows if row.origin == "pypi" or row.build == build]
+        if asked.pinned:  # 2.9.1+cu128 comes before 2.9.1
+            offered.sort(key=lambda row: row.build != build)
+        return _of_row(asked, next(iter(offered), None), build)
     if build:
         best = next((row for row in rows if row.build == build and row.origin != "pypi"), None)
         if best is None and not asked.requirement.specifier:
@@ -477,8 +484,6 @@ def _installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> Held:
 def _of_row(asked: TorchRequest, row: TorchBuild | None, build: str) -> Held:
     if row is None:
         return Held(asked.pinned, build if asked.source != "both" else "", asked.line, asked.source, asked, False)
-    if asked.source == "both" and asked.pinned:
-        return Held(row.version, build, asked.line, asked.source, asked)  # 2.9.1+cu128 comes before 2.9.1
     source = "package index" if row.origin == "pypi" else asked.source
     return Held(row.version, row.build, asked.line, source, asked, bool(asked.pinned))
 

@@ -34,7 +34,7 @@ def copies_environment(image: Image) -> int | None:
         if (
             copied.origin
             and not copied.followed
-            and re.search(r"venv|site-packages|conda", " ".join((*copied.sources, copied.target)))
+            and re.search(r"venv|site-packages|conda|\.pixi", " ".join((*copied.sources, copied.target)))
         ):
             return copied.line
     return None

@@ -45,9 +45,13 @@ def partly_expanded(text: str, known: Mapping[str, str], bounds: Bounds) -> str:
     return _REFERENCE.sub(value, text)
 
 
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""The variables that runtimes read. NVIDIA_VISIBLE_DEVICES is for the container toolkit, which knows `all`."""
+
+
 def slip_in_devices(value: str) -> str:
-    """Why a value of CUDA_VISIBLE_DEVICES that is meant to show GPUs shows none; "" for any other value. CUDA reads
-    numbers and UUIDs, and stops at the first entry that is neither."""
+    """Why a value of such a variable that is meant to show GPUs shows none; "" for any other value. CUDA, HIP and
+    ROCr read numbers and UUIDs, and stop at the first entry that is neither."""
     first = value.split(",", maxsplit=1)[0].strip()
     if first[:1] in ("'", '"'):
         return "its quotes are part of the value"

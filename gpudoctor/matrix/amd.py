@@ -13,6 +13,8 @@ from gpudoctor.matrix.versions import Figures, figures, matches, minor
 
 R = TypeVar("R")
 
+_BY_FAMILY = (7, 9)
+"""The first ROCm whose libraries are built for families of GPUs apart (TheRock)."""
 _SPARE_DAYS = 200
 """Patch releases appear up to half a year after the release with a known date: a span of years is this uncertain."""
 
@@ -73,6 +75,26 @@ class AmdQuestions(Gpus):
         if not having:
             return ""
         return None if having[-1] is rows[-1] else having[-1].rocm
+
+    def image_targets(self, rocm: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The targets that the torch of AMD's images of a ROCm has code for, and those that it may have: the targets
+        of rocBLAS that PyTorch's own wheels have, too. Sure are those that the release before had, or that AMD
+        supports. Both are empty if that is unknown, as of the releases that are built for each family apart."""
+        rows = sorted((row for row in self.tables.rocm_blas if row.rocblas), key=lambda row: figures(row.rocm))
+        own = self.blas(rocm)
+        if own not in rows or minor(rocm) >= _BY_FAMILY:
+            return (), ()
+        earlier = [row.rocblas or () for row in rows if minor(row.rocm) < minor(rocm)]
+        builds = (row for row in self.tables.torch_builds if row.rocm and row.origin == "download.pytorch.org")
+        wheels = {gfx for row in builds for gfx in row.archs or ()}
+        having = [gfx for gfx in (*(own.rocblas or ()), *own.rocblas_open) if gfx in wheels]
+        official = {
+            row.gfx
+            for row in self.tables.gfx_targets
+            if row.official_from and minor(row.official_from) <= minor(rocm)
+        }
+        sure = tuple(gfx for gfx in having if gfx in official or (earlier and gfx in earlier[-1]))
+        return sure, tuple(gfx for gfx in having if gfx not in sure)
 
     def rocm_driver_fits(self, user_space: str, driver: str) -> bool | None:
         """Whether a ROCm user space works on the kernel driver of another ROCm release; None: unknown. `driver` is a

@@ -158,7 +158,7 @@ def _of_amd(matrix: Matrix, torch: Torch, wheels: list[str]) -> Code | None:
     """The code of AMD's own wheels without a row in the matrix.
 
     For a one-family wheel the ROCm libraries beside it tell (rocm-sdk-libraries-gfx103x-dgpu). A wheel that names its
-    commit has code for what AMD supports with that ROCm, or more.
+    commit has code for what AMD supports with that ROCm, or more. The torch of AMD's images is only described.
     """
     family = next((found for name in wheels if (found := re.match(_FAMILY, name))), None)
     if family is not None:
@@ -166,6 +166,9 @@ def _of_amd(matrix: Matrix, torch: Torch, wheels: list[str]) -> Code | None:
         targets = matrix.tables.gfx_targets
         archs = tuple(row.gfx for row in targets if _in_family(row, prefix, bool(family[2]), kind))
         return Code(archs=archs, blas=archs, source=f"derived: {family[0]}")
+    sure, unsure = matrix.image_targets(torch.rocm) if torch.source == "description" and torch.rocm else ((), ())
+    if sure:
+        return Code(sure, blas=(*sure, *unsure), source=f"derived: rocBLAS of ROCm {torch.rocm}", unsure=unsure)
     release = matrix.rocm_release(torch.rocm) if torch.rocm and "git" in torch.version else None
     if release is None or not release.gfx:
         return None

@@ -27,12 +27,7 @@ _WITHIN_GENERATION = ("safe-class", "risky")
 def override_fixes(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> list[Fix]:
     """At most one: the override with the present torch if that has code for its target, else with another build."""
     matrix = situation.matrix
-    policies = {gpu.arch.value or "": matrix.override(gpu.arch.value or "") for gpu in gpus if gpu.vendor == "amd"}
-    usable = {
-        gfx: policy
-        for gfx, policy in policies.items()
-        if policy and policy.value and policy.safety in _WITHIN_GENERATION
-    }
+    usable = _usable(matrix, gpus)
     if not usable or any(gpu.vendor != "amd" for gpu in gpus):
         return []
     variables = _variables(situation, gpus, usable)
@@ -58,6 +53,24 @@ def override_fixes(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | No
         title += f" and torch {best.version}+{best.build}" if best else ""
     risky = any(policy.safety == "risky" for policy in usable.values())
     return [Fix(title=title + (" (risky)" if risky else ""), remedies=(*remedies, *variables))]
+
+
+def override_alone(situation: Situation, gpus: tuple[Gpu, ...]) -> list[Fix]:
+    """At most one: the override that programs of the system's ROCm need, if each of these GPUs needs one."""
+    usable = _usable(situation.matrix, gpus)
+    variables = _variables(situation, gpus, usable) if all(gpu.arch.value in usable for gpu in gpus) else ()
+    settings = ", ".join(f"{item.name}={item.value}" for item in variables or ())
+    return [Fix(f"Set {settings}", variables)] if variables else []
+
+
+def _usable(matrix: Matrix, gpus: tuple[Gpu, ...]) -> dict[str, Override]:
+    """The overrides within their generation, by target."""
+    policies = {gpu.arch.value or "": matrix.override(gpu.arch.value or "") for gpu in gpus if gpu.vendor == "amd"}
+    return {
+        gfx: policy
+        for gfx, policy in policies.items()
+        if policy and policy.value and policy.safety in _WITHIN_GENERATION
+    }
 
 
 def _stand_in(matrix: Matrix, gpu: Gpu, usable: dict[str, Override]) -> Gpu:

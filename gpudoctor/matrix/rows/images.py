@@ -123,4 +123,8 @@ class BaseImage(Row, frozen=True, kw_only=True):
     """It has CUDA's libraries (cuBLAS, cuSPARSE ...) below /usr/local/cuda."""
     compat: bool = False
     """It has cuda-compat of its CUDA, which the container toolkit loads where it helps."""
+    archs: tuple[str, ...] = ()
+    """AMD targets that it has code for, at least."""
+    cpu: bool = False
+    """Its program also runs without a GPU, and is often used so."""
     musl: bool = False

@@ -1,0 +1,122 @@
+"""The containers of Kubernetes manifests: their images, their variables, and the GPUs that they ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from gpudoctor.bounded_yaml import YamlError, read_yaml
+from gpudoctor.dockerfile.bounds import Bounds
+from gpudoctor.dockerfile.compose import Service
+from gpudoctor.dockerfile.syntax import RecipeError
+
+_DOCUMENTS = 200
+_CONTAINERS = 1000
+_LISTS = ("containers", "initContainers")
+_NODES = re.compile(r"/dev/(nvidia|kfd|dri|dxg)")
+
+
+def is_manifest(text: str) -> bool:
+    """Whether a YAML text is of Kubernetes."""
+    return all(re.search(rf"^{key}:", text, re.MULTILINE) for key in ("apiVersion", "kind"))
+
+
+def read_manifests(file: str, text: str, bounds: Bounds | None = None) -> tuple[Service, ...]:
+    """The containers of every object of a file. Raises RecipeError, or BoundError."""
+    bounds = bounds or Bounds()
+    found: list[Service] = []
+    for number, (before, part) in enumerate(_documents(text)):
+        if number >= _DOCUMENTS:
+            raise RecipeError(f"has more than {_DOCUMENTS:,} documents")
+        try:
+            document = read_yaml(part)
+        except YamlError as error:
+            place = f"line {before + error.line}: " if error.line else ""
+            raise RecipeError(f"{place}{error}") from None
+        bounds.values.spend(document.size)
+        lines: dict[str, int] = {}
+        for named, line in _lines(document.node):
+            lines.setdefault(named, before + line)
+        for pod, container in _containers(document.value):
+            name = str(container.get("name") or "")
+            found.append(_container(file, name, lines.get(name, before + 1), pod, container))
+            if len(found) > _CONTAINERS:
+                raise RecipeError(f"has more than {_CONTAINERS:,} containers")
+    return tuple(found)
+
+
+def _documents(text: str) -> Iterator[tuple[int, str]]:
+    """The documents of a text, each with the number of lines before it."""
+    start, lines = 0, text.removeprefix("\ufeff").split("\n")
+    for number, line in enumerate([*lines, "---"]):
+        if re.match(r"---(\s|$)", line):
+            if any(one.strip() and not one.lstrip().startswith("#") for one in lines[start:number]):
+                yield start, "\n".join(lines[start:number])
+            start = number + 1
+
+
+def _containers(value: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every container, with the specification of its pod."""
+    if isinstance(value, dict):
+        for key in _LISTS:
+            for one in _list(value.get(key)):
+                if isinstance(one, dict) and isinstance(one.get("image"), str):
+                    yield value, one
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _containers(one)
+
+
+def _lines(node: Any) -> Iterator[tuple[str, int]]:
+    """The names of containers with the lines where they begin."""
+    pairs = node.value if node is not None and node.id == "mapping" else ()
+    for key, value in pairs:
+        for one in value.value if key.value in _LISTS and value.id == "sequence" else ():
+            named = (pair[1].value for pair in one.value if pair[0].value == "name") if one.id == "mapping" else ()
+            yield from ((name, one.start_mark.line + 1) for name in named if isinstance(name, str))
+        yield from _lines(value)
+    if node is not None and node.id == "sequence":
+        for one in node.value:
+            yield from _lines(one)
+
+
+def _container(file: str, name: str, line: int, pod: dict[str, Any], given: dict[str, Any]) -> Service:
+    resources = _dict(given.get("resources"))
+    wanted = {**_dict(resources.get("requests")), **_dict(resources.get("limits"))}
+    asked = [str(key) for key, value in wanted.items() if str(value) != "0"]
+    nvidia = any(key.startswith("nvidia.com/") for key in asked) or pod.get("runtimeClassName") == "nvidia"
+    amd = any(key.startswith("amd.com/gpu") for key in asked)
+    others = [key for key in asked if re.search("gpu|cuda", key, re.IGNORECASE)]
+    paths = [str(_dict(_dict(one).get("hostPath")).get("path")) for one in _list(pod.get("volumes"))]
+    mounts = [str(_dict(one).get("mountPath")) for one in _list(given.get("volumeMounts"))]
+    open_ = ""
+    if not nvidia and not amd:
+        open_ = (
+            f"it asks for {others[0]}" if others
+            else "it has a resource claim" if pod.get("resourceClaims") or resources.get("claims")
+            else "it mounts device nodes of the host" if any(map(_NODES.match, paths)) else ""
+        )  # fmt: skip
+    pairs = ((one.get("name"), one.get("value")) for one in map(_dict, _list(given.get("env"))))
+    return Service(
+        file=file,
+        name=name,
+        line=line,
+        image=given["image"].strip(),
+        nvidia=nvidia,
+        amd=amd,
+        kfd=amd,
+        render=amd,
+        shared_memory=bool(pod.get("hostIPC")) or any(path.startswith("/dev/shm") for path in mounts),
+        privileged=_dict(given.get("securityContext")).get("privileged") is True,
+        environment={str(key): str(value) for key, value in pairs if key and value is not None},
+        open=open_,
+        cluster=True,
+    )
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,137 @@
+"""The torch in the lock files of pdm, pipenv and pixi, and in a Pipfile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Struct
+
+from gpudoctor.bounded_toml import TomlError, read_toml
+from gpudoctor.dockerfile.requirements import Requirement
+
+_WHEEL = re.compile(
+    r"(?P<index>https?://\S+/whl/(?:nightly/|test/)?(?:cu\d+|rocm[\d.]+|cpu)/?)?\S*?torch-(?P<version>[^/-]+)-cp"
+)
+_ENTRY = re.compile(r'\s*"?torch"?\s*[:=]')
+_COMPANIONS = ("torchvision", "torchaudio")
+_INDEX = re.compile(r"https?://\S*/whl/")
+
+
+class LockedTorch(Struct, frozen=True):
+    """The one torch that a file names, and the index that it comes from ("": that of the tool)."""
+
+    specifier: str
+    line: int
+    index: str = ""
+    companions: tuple[tuple[str, str], ...] = ()
+    """torchvision and torchaudio beside it, with what the file requires of them."""
+
+
+def of_pdm(blocks: dict[str, list[tuple[int, str]]], project: str | None) -> LockedTorch | None:
+    """The torch of the blocks of pdm.lock, by their names. The index is that of its files, or the source of
+    pyproject.toml for torch."""
+    block = blocks.get("torch")
+    if block is None:
+        return None
+    version, *companions = (_pinned(blocks[name]) for name in ("torch", *_COMPANIONS) if name in blocks)
+    wheel = next((found for _, line in block if (found := _WHEEL.search(line)) and found["index"]), None)
+    index = wheel["index"] if wheel else next(_sources(project), "")
+    beside = tuple(zip((name for name in _COMPANIONS if name in blocks), companions, strict=True))
+    return LockedTorch(version, block[0][0], index, beside)
+
+
+def _pinned(block: list[tuple[int, str]]) -> str:
+    return next((f"=={line.split(chr(34))[1]}" for _, line in block if line.startswith('version = "')), "")
+
+
+def _sources(project: str | None) -> Iterator[str]:
+    """The sources of pdm for torch that are indexes of torch."""
+    try:
+        document = read_toml(project or "")
+    except TomlError:
+        return
+    tool = document.get("tool")
+    pdm = tool.get("pdm") if isinstance(tool, dict) else None
+    sources = pdm.get("source") if isinstance(pdm, dict) else None
+    for one in sources if isinstance(sources, list) else ():
+        url, packages = (one.get("url"), one.get("include_packages")) if isinstance(one, dict) else (None, None)
+        named = not isinstance(packages, list) or any(name in ("torch", "torch*") for name in packages)
+        if isinstance(url, str) and _INDEX.match(url) and named:
+            yield url
+
+
+def of_pipenv(text: str, development: bool) -> LockedTorch | None:
+    """The torch of a Pipfile.lock."""
+    try:
+        document = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not isinstance(document, dict):
+        return None
+    meta = document.get("_meta")
+    urls = _urls(meta.get("sources") if isinstance(meta, dict) else None)
+    return _of_tables(text, [document.get("default"), document.get("develop") if development else None], urls)
+
+
+def of_pipfile(text: str, development: bool) -> LockedTorch | None:
+    """The torch of a Pipfile."""
+    try:
+        document = read_toml(text)
+    except TomlError:
+        return None
+    tables = [document.get("packages"), document.get("dev-packages") if development else None]
+    return _of_tables(text, tables, _urls(document.get("source")))
+
+
+def _urls(sources: Any) -> dict[str, str]:
+    rows = [one for one in sources if isinstance(one, dict)] if isinstance(sources, list) else []
+    return {str(one.get("name")): one["url"] for one in rows if isinstance(one.get("url"), str)}
+
+
+def _of_tables(text: str, tables: list[Any], urls: dict[str, str]) -> LockedTorch | None:
+    """The torch of tables of packages. Without an index it comes from the first source."""
+    packages = {name: one for table in reversed(tables) if isinstance(table, dict) for name, one in table.items()}
+    found = {name: _version(packages[name]) for name in ("torch", *_COMPANIONS) if name in packages}
+    torch = found.pop("torch", None)
+    if torch is None:
+        return None
+    entry = packages["torch"]
+    named = urls.get(str(entry.get("index"))) if isinstance(entry, dict) else None
+    lines = (number for number, line in enumerate(text.splitlines(), start=1) if _ENTRY.match(line))
+    companions = tuple((name, one) for name, one in found.items() if one is not None)
+    return LockedTorch(torch, next(lines, 1), named or next(iter(urls.values()), ""), companions)
+
+
+def _version(entry: Any) -> str | None:
+    """What an entry requires; None if nothing tells."""
+    table = entry if isinstance(entry, dict) else {"version": entry}
+    address = table.get("file") or table.get("path")
+    version = f"@ {address}" if address else table.get("version")
+    return ("" if version == "*" else version.strip()) if isinstance(version, str) else None
+
+
+def of_pixi(text: str, environment: str, machine: str) -> LockedTorch | None:
+    """The torch that pip's packages of an environment have in a pixi.lock; one of conda-forge is not read."""
+    name = platform = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if opened := re.fullmatch(r"  ([\w-]+):", line):
+            name, platform = opened[1], ""
+        elif opened := re.fullmatch(r"      ([\w-]+):", line):
+            platform = opened[1]
+        elif not line.startswith(" ") and line != "environments:":
+            name = ""
+        wheel = _WHEEL.search(line) if line.startswith("      - pypi: ") else None
+        wanted = platform == {"x86_64": "linux-64", "aarch64": "linux-aarch64"}.get(machine)
+        if wheel is not None and name == environment and wanted:
+            return LockedTorch(f"=={unquote(wheel['version'])}", number, wheel["index"] or "")
+    return None
+
+
+def requirements_of(torch: LockedTorch, path: str) -> tuple[Requirement, ...]:
+    """What the file requires of torch and its companions."""
+    every = (("torch", torch.specifier), *torch.companions)
+    return tuple(Requirement(name, specifier, file=f"{path}:{torch.line}") for name, specifier in every)

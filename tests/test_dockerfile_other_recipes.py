@@ -1,0 +1,190 @@
+"""Definition files of Apptainer, and Kubernetes manifests."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor.dockerfile.reading import read_recipe
+from gpudoctor.host import InputError
+from tests.support.check_cases import matrix
+from tests.test_dockerfile import dockerfile_report
+
+DEFINITION = """# a comment
+Bootstrap: docker
+From: {base}
+
+%files
+    requirements.txt /opt/requirements.txt
+
+%environment
+    export PATH=/opt/venv/bin:$PATH
+    {environment}
+
+%post -c /bin/bash
+    apt-get update
+    python3 -m venv /opt/venv
+    . /opt/venv/bin/activate
+    {command}
+
+%runscript
+    exec python3 "$@"
+"""
+POD = """apiVersion: v1
+kind: Service
+metadata: {name: serving}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: model}
+spec:
+  template:
+    spec:
+      containers:
+        - name: model
+          image: %s
+          resources: {limits: {%s}}
+          env:
+            - name: %s
+              value: "%s"
+"""
+
+
+def definition(tmp_path: Path, *options: str, base: str = "python:3.12-slim", environment: str = "",
+               command: str = "pip install -r /opt/requirements.txt", file: str = "job.def") -> Any:  # fmt: skip
+    (tmp_path / file).write_text(DEFINITION.format(base=base, environment=environment, command=command))
+    return dockerfile_report(tmp_path / file, *options)
+
+
+def pod(tmp_path: Path, *options: str, image: str, limit: str = "nvidia.com/gpu: 1", variable: str = "A=b") -> Any:
+    (tmp_path / "pod.yaml").write_text(POD % (image, limit, *variable.split("=")))
+    return dockerfile_report(tmp_path / "pod.yaml", *options)
+
+
+def slugs(report: Any) -> list[str]:
+    return [one["slug"] for one in report["findings"] if one["severity"] != "note"]
+
+
+def fix(report: Any) -> str:
+    return str(report["findings"][0]["fixes"][0]["steps"][0]["text"])
+
+
+def test_a_definition_is_judged_and_its_lines_are_proposed(tmp_path: Path):
+    command = "pip install torch==2.4.1"
+    found = definition(tmp_path, "--gpu", "RTX 5090", "--driver", "570.133.07", command=command)
+    assert slugs(found) == ["torch-no-arch-for-gpu"]
+    text = fix(found)
+    assert text.startswith("job.def:16: write:\n    pip install ") or "job.def:16" in text
+    assert "RUN" not in text
+    repaired = text.rpartition("\n")[2].rpartition(": ")[2].strip()
+    again = definition(tmp_path, "--gpu", "RTX 5090", "--driver", "570.133.07", command=repaired)
+    assert again["verdict"] == "ok"
+    assert definition(tmp_path, "--gpu", "T4", "--driver", "535.183.01", command=command)["verdict"] == "ok"
+
+
+def test_files_of_a_definition_are_read(tmp_path: Path):
+    (tmp_path / "requirements.txt").write_text("torch==2.4.1\n")
+    found = definition(tmp_path, "--gpu", "RTX 5090", "--driver", "570.133.07")
+    assert slugs(found) == ["torch-no-arch-for-gpu"]
+    assert "requirements.txt:1" in fix(found)
+
+
+def test_the_base_of_a_definition_is_judged(tmp_path: Path):
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+    found = definition(tmp_path, base="nvidia/cuda:11.0-devel-ubuntu20.04")
+    assert slugs(found) == ["image-base-removed"]
+    assert fix(found) == f"{tmp_path}/job.def:3: From: nvidia/cuda:11.0.3-devel-ubuntu20.04"
+    image = "rocm/pytorch:rocm7.1_ubuntu22.04_py3.10_pytorch_release_2.8.0"
+    found = definition(tmp_path, "--gpu", "RX 6600", base=image, command="echo")
+    assert "export HSA_OVERRIDE_GFX_VERSION=10.3.0" in fix(found)
+    wrong = definition(tmp_path, "--gpu", "MI300X", base=image, environment="export HSA_OVERRIDE_GFX_VERSION=10.3.0")
+    assert slugs(wrong)[:1] == ["hsa-override-wrong"]
+
+
+def test_the_environment_of_a_definition_is_not_there_when_it_is_built(tmp_path: Path):
+    index = "export PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu"
+    command = "pip install torch==2.9.1"
+    found = definition(tmp_path, "--gpu", "RTX 5090", "--driver", "570.133.07", environment=index, command=command)
+    assert found["verdict"] == "ok"
+
+
+def test_stages_and_arguments_of_a_definition(tmp_path: Path):
+    text = """Bootstrap: docker
+From: python:3.12-slim
+Stage: build
+
+%post
+    pip install torch==2.4.1
+
+Bootstrap: docker
+From: pytorch/pytorch:{{ TAG }}
+Stage: final
+
+%arguments
+    TAG=2.4.1-cuda12.1-cudnn9-runtime
+
+%files from build
+    /opt/model /opt/model
+"""
+    (tmp_path / "Singularity").write_text(text)
+    options = ("--gpu", "RTX 5090", "--driver", "570.133.07")
+    assert slugs(dockerfile_report(tmp_path, *options)) == ["torch-no-arch-for-gpu"]
+    other = ("--build-arg", "TAG=2.9.1-cuda12.8-cudnn9-runtime")
+    assert dockerfile_report(tmp_path, *options, *other)["verdict"] == "ok"
+    assert slugs(dockerfile_report(tmp_path, *options, *other, "--target", "build")) == ["torch-no-arch-for-gpu"]
+
+
+def test_a_definition_on_an_image_of_its_own_is_unknown(tmp_path: Path):
+    (tmp_path / "x.def").write_text("Bootstrap: localimage\nFrom: base.sif\n%post\n    echo hello\n")
+    assert dockerfile_report(tmp_path / "x.def", "--gpu", "RTX 5090")["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize("line", ["From: " + " " * 300_000 + "x y", "%files " + " " * 300_000 + "x",
+                                  "%environment\nexport A=b" + " " * 300_000 + "x", "%post\n" + "{{ A }} " * 10_000,
+                                  "%files\n" + "a b\n" * 4_000])  # fmt: skip
+def test_a_long_definition_is_read_in_time(tmp_path: Path, line: str):
+    (tmp_path / "x.def").write_text(
+        f"Bootstrap: docker\nFrom: python:3.12-slim\n%arguments\nA={'x' * 5000}\n{line}\n"
+    )
+    start = time.monotonic()
+    read_recipe(str(tmp_path / "x.def"), matrix(), {}, "")
+    assert time.monotonic() - start < 10
+
+
+def test_the_image_of_a_manifest_is_judged(tmp_path: Path):
+    options = ("--gpu", "RTX 5090", "--driver", "570.133.07")
+    found = pod(tmp_path, *options, image="vllm/vllm-openai:v0.8.5")
+    assert slugs(found) == ["torch-no-arch-for-gpu"]
+    assert fix(found) == f"{tmp_path}/pod.yaml:12: image: an image with torch 2.7.0+cu128"
+    assert pod(tmp_path, *options, image="vllm/vllm-openai:v0.10.2")["verdict"] == "ok"
+
+
+def test_the_gpus_of_a_container_of_a_manifest(tmp_path: Path):
+    found = pod(tmp_path, "--gpu", "T4", image="vllm/vllm-openai:v0.8.5", limit="cpu: 1")
+    assert [(one["slug"], one["severity"]) for one in found["findings"]] == [("compose-no-device", "warning")]
+    assert fix(found).endswith("below model:\n    resources: {limits: {nvidia.com/gpu: 1}}")
+    assert slugs(pod(tmp_path, image="rocm/pytorch:latest", limit="amd.com/gpu: 1")) == []
+    assert slugs(pod(tmp_path, image="rocm/pytorch:latest", limit="nvidia.com/gpu: 1")) == ["compose-other-vendor"]
+    shared = pod(tmp_path, image="vllm/vllm-openai:v0.8.5", limit="volcano.sh/vgpu-number: 1")
+    assert (shared["findings"], len(shared["not_judged"])) == ([], 1)
+
+
+def test_the_variables_of_a_container_of_a_manifest(tmp_path: Path):
+    found = pod(tmp_path, image="rocm/pytorch:latest", limit="amd.com/gpu: 1", variable="HIP_VISIBLE_DEVICES=all")
+    assert slugs(found) == ["compose-hides-gpus"]
+    assert '- {name: HIP_VISIBLE_DEVICES, value: "0"}' in fix(found)
+    image, variable = "rocm/pytorch:rocm6.3-py3.10-pytorch2.4.0", "HSA_OVERRIDE_GFX_VERSION=11.0.0"
+    found = pod(tmp_path, "--gpu", "RX 6600", image=image, limit="amd.com/gpu: 1", variable=variable)
+    assert slugs(found) == ["hsa-override-wrong"]
+    assert '- {name: HSA_OVERRIDE_GFX_VERSION, value: "10.3.0"} in the environment of model' in fix(found)
+
+
+def test_a_line_of_a_manifest_that_is_not_yaml_is_named(tmp_path: Path):
+    (tmp_path / "pod.yaml").write_text(
+        (POD % ("a", "b: 1", "C", "d")) + "---\napiVersion: v1\nkind: {{ .Values.kind }}\n"
+    )
+    with pytest.raises(InputError, match="line 20"):
+        read_recipe(str(tmp_path / "pod.yaml"), matrix(), {}, "")
