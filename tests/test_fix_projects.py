@@ -1,7 +1,9 @@
-"""Projects of pdm, hatch, pip-tools and conda: found, and changed through their own tools."""
+"""Projects of pdm, pipenv, hatch, pip-tools and conda: found, and changed through their own tools."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep, Step
-from tests.support.environments import write_conda, write_torch, write_venv
+from tests.support.environments import write_conda, write_distribution, write_torch, write_venv
 from tests.support.machines import change, environment, nvidia_gpu, nvidia_machine, torch
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.torch_indexes import only_these, served, write_indexes
@@ -92,6 +94,71 @@ def test_a_project_of_hatch_is_known_by_the_path_or_the_name_of_its_environment(
     assert probed(other, monkeypatch, tmp_path).project == str(tmp_path)
     (tmp_path / "pyproject.toml").write_text(table.replace("mine", "another"))
     assert probed(other, monkeypatch, tmp_path).project == ""
+
+
+def test_an_environment_that_poetry_keeps_elsewhere_belongs_to_the_project_of_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, deep = tmp_path / "mine", tmp_path / "mine/src/deep"
+    deep.mkdir(parents=True)
+    (mine / "poetry.lock").touch()
+    name = base64.urlsafe_b64encode(hashlib.sha256(str(mine).encode()).digest()).decode()[:8]
+    prefix = tmp_path / f"cache/virtualenvs/mine-{name}-py3.12"
+    write_venv(prefix)
+    for folder in (mine, deep):
+        found = probed(prefix, monkeypatch, folder)
+        assert (found.project, found.lock) == (str(mine), "poetry.lock")
+    assert probed(prefix, monkeypatch, tmp_path).lock == ""
+    write_venv(other := tmp_path / "cache/virtualenvs/mine-AAAAAAAA-py3.12")
+    assert probed(other, monkeypatch, mine).lock == "", "poetry keeps that one for another folder"
+
+
+def test_an_environment_that_a_variable_or_a_file_names_belongs_to_the_project_that_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, prefix = tmp_path / "mine", tmp_path / "envs/one"
+    mine.mkdir()
+    write_venv(prefix)
+    (mine / "uv.lock").touch()
+    (mine / "pdm.lock").touch()
+    assert probed(prefix, monkeypatch, mine).lock == ""
+    (mine / ".pdm-python").write_text(f"{prefix}/bin/python\n")
+    found = probed(prefix, monkeypatch, mine)
+    assert (found.project, found.lock) == (str(mine), "pdm.lock")
+    for chosen in (str(prefix), "../envs/one"):
+        monkeypatch.setenv("UV_PROJECT_ENVIRONMENT", chosen)
+        assert probed(prefix, monkeypatch, mine).lock == "uv.lock"
+    monkeypatch.setenv("UV_PROJECT_ENVIRONMENT", "other")
+    assert probed(prefix, monkeypatch, mine).lock == "pdm.lock"
+
+
+PIPFILE = """[packages]
+tensorflow = {version = "==2.19.0", extras = ["and-cuda"]}
+torch = "2.13.0"
+[dev-packages]
+jax = "*"
+[scripts]
+onnxruntime = "no package"
+"""
+
+
+def test_a_project_of_pipenv_is_known_beside_its_environment_and_by_the_file_in_it(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    for prefix in (mine / ".venv", tmp_path / "virtualenvs/mine-XTd9KI9S"):
+        site = write_venv(prefix)
+        write_torch(site)
+        for name in ("tensorflow", "jax", "onnxruntime"):
+            write_distribution(site, name, "1.0")
+        (mine / "Pipfile").write_text(PIPFILE)
+        (prefix / ".project").write_text(str(mine))
+        assert probed(prefix).lock == "", "pipenv has locked nothing"
+        (mine / "Pipfile.lock").touch()
+        found = probed(prefix)
+        assert (found.project, found.lock) == (str(mine), "Pipfile.lock")
+        named = (ProjectPackage("tensorflow"), ProjectPackage("torch"), ProjectPackage("jax", group="dev-packages"))
+        assert found.project_packages == named
+        assert [(one.file, one.requirement) for one in found.torch_asked] == [("Pipfile", "torch ==2.13.0")]
+        (mine / "Pipfile.lock").unlink()
 
 
 @pytest.mark.parametrize(
@@ -187,6 +254,8 @@ NAMED = (ProjectPackage("onnxruntime"), ProjectPackage("jax", group="gpu"), Proj
         ("pdm.lock", "jax-cuda13-plugin", ["/venv/bin/python -m pip uninstall -y jax-cuda13-plugin"]),
         ("poetry.lock", "cupy", ["poetry remove --optional gpu cupy"]),
         ("poetry.lock", "jax-cuda13-plugin", []),
+        ("Pipfile.lock", "onnxruntime", ["pipenv uninstall onnxruntime"]),
+        ("Pipfile.lock", "jax", ["pipenv uninstall --categories gpu jax"]),
         ("uv.lock", "jax", ["uv remove --no-sync --group gpu jax", "/venv/bin/python -m pip uninstall -y jax"]),
     ],
 )
@@ -204,6 +273,17 @@ def test_extras_that_a_tool_would_only_add_to_are_changed_by_a_person_or_anew() 
         "uv add --frozen --group gpu jax[cuda12]==0.12.0",
         "uv sync --inexact --group gpu",
     ]
+
+
+def test_pipenv_locks_and_installs_what_its_list_then_names() -> None:
+    assert commands(project("Pipfile.lock", "Pipfile: torch ==2.12.0")) == [
+        "pipenv install --index https://x.example/cu128 torch==2.13.0+cu128"
+    ]
+    remedy = ReplacePackage("jax", "==0.12.0", extra="cuda12")
+    named = project("Pipfile.lock", project_packages=NAMED)
+    assert commands(named, remedy) == ["pipenv install --categories gpu jax[cuda12]==0.12.0"]
+    twice = project("Pipfile.lock", project_packages=(*NAMED, ProjectPackage("jax")))
+    assert "jax[cuda12]==0.12.0" in by_hand(twice, remedy)
 
 
 @pytest.mark.parametrize(
@@ -321,6 +401,28 @@ def test_a_project_of_pdm_keeps_its_repair(tmp_path: Path, base: str) -> None:
     mine.run("pdm", "install", "-q")
     mine.repair()
     mine.run("pdm", "sync", "-q")
+    assert (mine.versions()["torch"], mine.versions()["numpy"]) == ("2.13.0+cu128", "2.0")
+
+
+PIPENV = """[[source]]
+url = "{base}/pypi"
+verify_ssl = false
+name = "pypi"
+[packages]
+torch = "==2.12.0"
+"""
+
+
+@needs("pipenv")
+@pytest.mark.parametrize("inside", ["1", "0"])
+def test_a_project_of_pipenv_keeps_its_repair(tmp_path: Path, base: str, inside: str) -> None:
+    mine = Project(tmp_path, base, {"Pipfile": PIPENV})
+    mine.environ.update(PIPENV_VENV_IN_PROJECT=inside, PIPENV_CACHE_DIR=str(tmp_path / "cache"), PIPENV_YES="1")
+    mine.environ.update(WORKON_HOME=str(tmp_path / "envs"), PIP_INDEX_URL="", PIPENV_IGNORE_VIRTUALENVS="1")
+    mine.run("pipenv", "--python", sys.executable, "install")
+    mine.prefix = next(path.parent for path in tmp_path.glob("**/pyvenv.cfg"))
+    mine.repair()
+    mine.run("pipenv", "sync")
     assert (mine.versions()["torch"], mine.versions()["numpy"]) == ("2.13.0+cu128", "2.0")
 
 

@@ -115,7 +115,7 @@ class Extension(Record, frozen=True):
     """A few symbols of torch that it needs and that the installed torch does not define."""
 
 
-Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", "pdm.lock", "requirements.in", "hatch", ""]
+Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", "pdm.lock", "Pipfile.lock", "requirements.in", "hatch", ""]
 
 
 class TorchAsked(Record, frozen=True):

@@ -154,8 +154,8 @@ def named_by_project(machine: Machine, name: str) -> tuple[ProjectPackage, ...]:
 
 
 def places_that_ask(machine: Machine, name: str = "torch") -> tuple[TorchAsked, ...]:
-    """Where pyproject.toml, or that of a workspace's member, asks for a package, by names that can be arguments; for
-    torch where it does not."""
+    """Where pyproject.toml, that of a workspace's member, or the Pipfile asks for a package, by names that can be
+    arguments; for torch where it does not."""
     environment = machine.environment.value
     asked = environment.torch_asked if environment else ()
     if name != "torch" and (named := named_by_project(machine, name)):
@@ -163,7 +163,7 @@ def places_that_ask(machine: Machine, name: str = "torch") -> tuple[TorchAsked, 
     return tuple(
         line
         for line in asked
-        if (line.file == "pyproject.toml" or _pinned_by_a_member(line))
+        if (line.file in ("pyproject.toml", "Pipfile") or _pinned_by_a_member(line))
         and (not line.group or is_name(line.group))
         and (not line.extra or is_name(line.extra))
     )

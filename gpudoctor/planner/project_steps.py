@@ -147,6 +147,16 @@ def poetry(place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: st
     return (declare, RunStep(argv=argv, cwd=place.project, why=why, risk="replaces"))
 
 
+def pipenv(place: Place, asked: tuple[TorchAsked, ...], wanted: tuple[Wanted, ...], index: str, why: str) -> RunStep:
+    """The Pipfile names these versions and their index; its lock and the environment follow."""
+    group = ("--categories", asked[0].group) if asked and asked[0].group else ()
+    source = ("--index", index) if index else ()
+    argv = ("pipenv", "install", *group, *source, *(item.text for item in wanted))
+    return RunStep(
+        argv=argv, cwd=place.project, why=f"{why}; in the Pipfile, or the next sync undoes it", risk="replaces"
+    )
+
+
 def remove(place: Place, named: ProjectPackage, why: str) -> RunStep | None:
     """The project no longer asks for a package; None where its tool has no command for that, or a name could be taken
     for an option."""
@@ -159,7 +169,12 @@ def remove(place: Place, named: ProjectPackage, why: str) -> RunStep | None:
     return RunStep(argv=(*_REMOVING[place.tool], *where, named.name), cwd=place.project, why=why, risk="replaces")
 
 
-_REMOVING = {"uv-project": ("uv", "remove", "--no-sync"), "poetry": ("poetry", "remove"), "pdm": ("pdm", "remove")}
+_REMOVING = {
+    "uv-project": ("uv", "remove", "--no-sync"),
+    "poetry": ("poetry", "remove"),
+    "pdm": ("pdm", "remove"),
+    "pipenv": ("pipenv", "uninstall"),
+}
 _REMOVED_FROM = {
     ("uv-project", "group"): "--group",
     ("uv-project", "extra"): "--optional",
@@ -167,6 +182,7 @@ _REMOVED_FROM = {
     ("poetry", "extra"): "--optional",
     ("pdm", "group"): "--group",
     ("pdm", "extra"): "--group",
+    ("pipenv", "group"): "--categories",
 }
 
 
@@ -221,7 +237,7 @@ def files_that_bring_it_back(
     return tuple(steps)
 
 
-_OWN = {"pip-tools": ("requirements.in", "requirements.txt")}
+_OWN = {"pip-tools": ("requirements.in", "requirements.txt"), "pipenv": ("Pipfile",)}
 """Files that the steps of a project change."""
 
 

@@ -36,7 +36,7 @@ from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
 _EXTRA = r"[a-z0-9-]+(,[a-z0-9-]+)*"
 _CONDA_CUDA = r"cuda-version>=\d+(\.\d+)?,<\d+"
-_PROJECTS = ("uv-project", "poetry", "pdm", "hatch", "pip-tools", "pixi")
+_PROJECTS = ("uv-project", "poetry", "pdm", "pipenv", "hatch", "pip-tools", "pixi")
 
 
 def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> tuple[Step, ...]:
@@ -220,6 +220,8 @@ def _install(
     beside = place.tool == "pdm" and any(item.extra and named_by_project(machine, item.name) for item in wanted)
     if several_decide(machine, name) or beside:
         return (project_steps.by_a_person(machine, wanted, index, why),)
+    if place.tool == "pipenv":
+        return _with_tool(place, "pipenv", (project_steps.pipenv(place, asked, wanted, index, why),))
     steps = pdm_steps.pdm if place.tool == "pdm" else hatch_steps.hatch
     return _with_tool(place, place.tool, steps(place, asked, wanted, index, why))
 
