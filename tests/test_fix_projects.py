@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpudoctor.checks.framework.torch_vendor import torch_cpu_only
 
 from gpudoctor.finding import RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.host import LiveHost
@@ -22,6 +23,7 @@ from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep, Step
+from gpudoctor.testing import check_result
 from tests.support.environments import write_conda, write_distribution, write_torch, write_venv
 from tests.support.machines import change, environment, nvidia_gpu, nvidia_machine, torch
 from tests.support.made_environments import make_venv_with_pip
@@ -275,6 +277,58 @@ def test_extras_that_a_tool_would_only_add_to_are_changed_by_a_person_or_anew() 
     ]
 
 
+EXTRAS = """[project]
+name = "mine"
+version = "0"
+requires-python = ">=3.10"
+[project.optional-dependencies]
+cpu = ["torch==2.13.0"]
+gpu = ["torch==2.13.0"]
+[tool.uv]
+conflicts = [[{{ extra = "cpu" }}, {{ extra = "gpu" }}]]
+[tool.uv.sources]
+torch = [{{ index = "of-cpu", extra = "cpu" }}, {{ index = "of-gpu", extra = "gpu" }}]
+[[tool.uv.index]]
+name = "of-cpu"
+url = "{base}/cpu"
+explicit = true
+[[tool.uv.index]]
+name = "of-gpu"
+url = "{base}/cu128"
+explicit = true
+"""
+
+
+def test_an_extra_of_the_project_that_has_the_build_is_synced_and_nothing_is_changed(tmp_path: Path) -> None:
+    write_torch(write_venv(tmp_path / ".venv"))
+    (tmp_path / "uv.lock").touch()
+    (tmp_path / "pyproject.toml").write_text(EXTRAS.format(base="https://x.example"))
+    found = probed(tmp_path / ".venv")
+    assert [(one.extra, one.index) for one in found.torch_asked] == [
+        ("cpu", "https://x.example/cpu"),
+        ("gpu", "https://x.example/cu128"),
+    ]
+    assert commands(found) == ["uv sync --inexact --extra gpu"]
+    for other in (change(CU128, index_url="https://x.example/cu130"), change(CU128, version="2.12.0")):
+        assert "uv add OPTION" in by_hand(found, other), "no extra has that build"
+    text = EXTRAS.format(base="https://me:secret99@x.example")
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert not any(one.index for one in probed(tmp_path / ".venv").torch_asked)
+
+
+@pytest.mark.parametrize(
+    ("named", "build"), [("", "cu130"), ("cu128", "cu128"), ("cpu", "cu130"), ("cu126", "cu126")]
+)
+def test_of_equally_good_builds_that_of_the_project_is_chosen(named: str, build: str) -> None:
+    url = f"https://download.pytorch.org/whl/{named}" if named else ""
+    asked = (TorchAsked("pyproject.toml", "torch", extra="one", index=url), TorchAsked("pyproject.toml", "torch"))
+    patient = environment(torch("2.10.0+cpu"), lock="uv.lock", project="/proj", torch_asked=asked)
+    machine = change(nvidia_machine(nvidia_gpu(), driver="580.65.06"), environment=known(patient, "test"))
+    found = check_result(torch_cpu_only, machine).findings[0].fixes[0].remedies[0]
+    assert isinstance(found, ReplaceTorch)
+    assert (found.version, found.build) == ("2.10.0", build)
+
+
 def test_pipenv_locks_and_installs_what_its_list_then_names() -> None:
     assert commands(project("Pipfile.lock", "Pipfile: torch ==2.12.0")) == [
         "pipenv install --index https://x.example/cu128 torch==2.13.0+cu128"
@@ -402,6 +456,17 @@ def test_a_project_of_pdm_keeps_its_repair(tmp_path: Path, base: str) -> None:
     mine.repair()
     mine.run("pdm", "sync", "-q")
     assert (mine.versions()["torch"], mine.versions()["numpy"]) == ("2.13.0+cu128", "2.0")
+
+
+@needs("uv")
+def test_a_project_of_uv_with_an_extra_for_the_gpu_keeps_its_files(tmp_path: Path, base: str) -> None:
+    mine = Project(tmp_path, base, {"pyproject.toml": EXTRAS})
+    mine.run("uv", "sync", "-q", "--python", sys.executable, "--extra", "cpu")
+    assert mine.versions()["torch"] == "2.13.0+cpu"
+    before = [(tmp_path / name).read_text() for name in ("pyproject.toml", "uv.lock")]
+    mine.repair()
+    assert mine.versions()["torch"] == "2.13.0+cu128"
+    assert [(tmp_path / name).read_text() for name in ("pyproject.toml", "uv.lock")] == before
 
 
 PIPENV = """[[source]]

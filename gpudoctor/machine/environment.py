@@ -131,6 +131,8 @@ class TorchAsked(Record, frozen=True):
     """Optional dependencies of a pyproject.toml."""
     hashed: bool = False
     """The file pins wheels by their hashes."""
+    index: str = ""
+    """URL of the index that uv's sources name for it."""
 
 
 class ProjectPackage(Record, frozen=True):

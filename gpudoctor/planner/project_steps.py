@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gpudoctor.dependencies import parsed
 from gpudoctor.frameworks.wanted import Wanted, quoted
 from gpudoctor.machine import Machine, ProjectPackage, TorchAsked
 from gpudoctor.plain_text import without_controls
@@ -52,6 +53,10 @@ def uv_project(
     source = source_name(index)
     named = ("--index", f"{source}={index}") if index else ()
     if several_decide(machine, decisive(wanted)):
+        if option := _that_has_it(asked, wanted, index):
+            argv = ("uv", "sync", "--inexact", *option)
+            text = f"{why}; the project has it under this option, and `uv run` needs the option as well"
+            return (RunStep(argv=argv, cwd=place.project, why=text, risk="replaces"),)
         where = ", ".join(_told(line) for line in asked)
         command = " ".join(("uv", "add", "OPTION", *named, quoted(wanted)))
         text = (
@@ -87,6 +92,16 @@ def uv_project(
         if item.extra and named_by_project(machine, item.name)
     )
     return (*anew, declare, *_explicit(place, source, explicit and bool(index)), sync)
+
+
+def _that_has_it(asked: tuple[TorchAsked, ...], wanted: tuple[Wanted, ...], index: str) -> tuple[str, ...]:
+    """The option by which uv installs the extra or group that asks for this very torch; empty if none does."""
+    version = next((item.spec.removeprefix("==").partition("+")[0] for item in wanted if item.name == "torch"), "")
+    for line in asked:
+        same = bool(index) and line.index.rstrip("/") == index.rstrip("/") and bool(line.extra or line.group)
+        if same and (what := parsed(line.requirement)) and what.admits(version):
+            return ("--extra", line.extra) if line.extra else ("--group", line.group)
+    return ()
 
 
 def _explicit(place: Place, source: str, wanted: bool) -> tuple[Step, ...]:

@@ -191,13 +191,33 @@ def _from_requirements(host: Host, folder: str, name: str) -> Iterator[TorchAske
 def _from_pyproject(host: Host, folder: str) -> Iterator[TorchAsked]:
     text = host.text(posixpath.join(folder, "pyproject.toml"), _LIMIT).value or ""
     project = _toml(text)
-    yield from _of_torch(_declared(project, "pyproject.toml"))
+    indexes = _indexes_of_torch(project)
+    for line in _of_torch(_declared(project, "pyproject.toml")):
+        yield replace(line, index=indexes.get((line.group, line.extra)) or indexes.get(("", ""), ""))
     left = _LIMIT
     for member in itertools.islice(dict.fromkeys(_members(host, folder, project)), _MOST_MEMBERS):
         file = f"{member}/pyproject.toml"
         text = host.text(posixpath.join(folder, file), _LIMIT).value or ""
         if "torch" in text.lower() and (left := left - len(text)) >= 0:
             yield from _of_torch(_declared(_toml(text), file))
+
+
+def _indexes_of_torch(project: dict[str, Any]) -> dict[tuple[str, str], str]:
+    """The index that uv takes torch from, by the group and the extra that it is for; both "" for any other."""
+    uv = _table(_table(project, "tool"), "uv")
+    rows, sources = uv.get("index"), _table(uv, "sources").get("torch")
+    urls = {str(row.get("name")): row.get("url") for row in _tables(rows)}
+    found = ((row, urls.get(str(row.get("index")))) for row in _tables(sources))
+    return {
+        (str(row.get("group", "")), str(row.get("extra", ""))): url
+        for row, url in found
+        if isinstance(url, str) and without_secrets(url) == url and len(url) <= _LONGEST
+    }
+
+
+def _tables(found: Any) -> list[dict[str, Any]]:
+    """One table, or a list of them."""
+    return [one for one in (found if isinstance(found, list) else [found])[:_MOST_ASKED] if isinstance(one, dict)]
 
 
 def _read(host: Host, folder: str, name: str) -> dict[str, Any]:
