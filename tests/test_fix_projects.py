@@ -277,6 +277,41 @@ def test_extras_that_a_tool_would_only_add_to_are_changed_by_a_person_or_anew() 
     ]
 
 
+OVERRIDE = "override-dependencies = [\"onnxruntime; sys_platform == 'never'\"]"
+
+
+@pytest.mark.parametrize(
+    ("table", "edit"),
+    [
+        ("[tool.uv]\ndev-dependencies = []\n", rf"-e /^\[tool\.uv\]$/a {OVERRIDE}"),
+        ("[tool.uv.sources]\ntorch = {index = 'x'}\n", rf"-e $a\[tool.uv] -e $a\{OVERRIDE}"),
+        ("[tool]\nuv.package = false\n", ""),
+        ("[tool.uv]\noverride-dependencies = []\n", ""),
+    ],
+)
+def test_uv_keeps_out_what_another_package_requires(tmp_path: Path, table: str, edit: str) -> None:
+    site = write_venv(tmp_path / ".venv")
+    for name, requires in (
+        ("onnxruntime", ()),
+        ("rembg", ("onnxruntime",)),
+        ("other", ('onnxruntime; extra == "x"',)),
+    ):
+        write_distribution(site, name, "1.0", requires=requires)
+    (tmp_path / "uv.lock").touch()
+    (tmp_path / "pyproject.toml").write_text(f"[project]\nname = 'mine'\n{table}")
+    found = probe_environment(LiveHost(), str(tmp_path / ".venv"), {}, packages=("rembg", "other")).value
+    assert found is not None
+    remedy = RemovePackage("onnxruntime")
+    if not edit:
+        assert by_hand(found, remedy) == "Remove onnxruntime from the project, or what requires it: rembg."
+        return
+    expected = [f"sed -i {edit} pyproject.toml", "uv lock"]
+    assert commands(found, remedy)[:2] == expected
+    named = change(found, project_packages=(ProjectPackage("onnxruntime"),))
+    assert commands(named, remedy)[:3] == ["uv remove --no-sync onnxruntime", *expected]
+    assert "and what requires it: rembg" in by_hand(change(named, lock="poetry.lock"), remedy)
+
+
 EXTRAS = """[project]
 name = "mine"
 version = "0"
@@ -467,6 +502,22 @@ def test_a_project_of_uv_with_an_extra_for_the_gpu_keeps_its_files(tmp_path: Pat
     mine.repair()
     assert mine.versions()["torch"] == "2.13.0+cu128"
     assert [(tmp_path / name).read_text() for name in ("pyproject.toml", "uv.lock")] == before
+
+
+@needs("uv")
+@pytest.mark.parametrize("table", ["", "[tool.uv]\n", "[tool.uv.sources]\n"])
+def test_a_package_that_uv_keeps_out_does_not_come_back(tmp_path: Path, base: str, table: str) -> None:
+    head = '[project]\nname = "mine"\nversion = "0"\nrequires-python = ">=3.10"\ndependencies = ["accelerate"]\n'
+    mine = Project(tmp_path, base, {"pyproject.toml": head + table})
+    mine.run("uv", "sync", "-q", "--python", sys.executable)
+    assert "numpy" in mine.versions()
+    found = probe_environment(LiveHost(), str(mine.prefix), {}, packages=("accelerate",)).value
+    assert found is not None
+    for step in steps(found, RemovePackage("numpy")):
+        assert isinstance(step, RunStep), step
+        mine.run(*step.argv, cwd=step.cwd)
+    mine.run("uv", "sync", "-q", "--locked")
+    assert {"accelerate", "torch"} <= mine.versions().keys() - {"numpy"} == mine.versions().keys()
 
 
 PIPENV = """[[source]]

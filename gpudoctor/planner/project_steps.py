@@ -184,6 +184,28 @@ def remove(place: Place, named: ProjectPackage, why: str) -> RunStep | None:
     return RunStep(argv=(*_REMOVING[place.tool], *where, named.name), cwd=place.project, why=why, risk="replaces")
 
 
+def keep_out(place: Place, name: str, why: str) -> tuple[RunStep, ...]:
+    """uv never installs a package, whatever requires it; empty where uv's table is written in another way, or the
+    project's tool cannot be told so."""
+    keys = place.project_keys
+    if place.tool != "uv-project" or "uv.override-dependencies" in keys or not is_name(name):
+        return ()
+    line = f"override-dependencies = [\"{name}; sys_platform == 'never'\"]"
+    edits: tuple[str, ...]
+    if "uv" in keys:
+        edits = (rf"/^\[tool\.uv\]$/a {line}",)
+    elif not any(key.startswith("uv.") for key in keys):
+        edits = ("$a\\[tool.uv]", f"$a\\{line}")
+    else:
+        return ()
+    argv = ("sed", "-i", *(part for edit in edits for part in ("-e", edit)), "pyproject.toml")
+    kept = f"{why}; what requires {name} would bring it back with the next sync"
+    return (
+        RunStep(argv=argv, cwd=place.project, why=kept, risk="replaces"),
+        RunStep(argv=("uv", "lock"), cwd=place.project, why="the lock follows", risk="replaces"),
+    )
+
+
 _REMOVING = {
     "uv-project": ("uv", "remove", "--no-sync"),
     "poetry": ("poetry", "remove"),

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from gpudoctor.dependencies import parsed
+from gpudoctor.dependencies import applying, marker_environment
 from gpudoctor.finding import (
     AllowExecution,
     ReinstallPackage,
@@ -157,23 +157,25 @@ def _remove_from_project(place: Place, situation: Situation, remedy: RemovePacka
     named = named_by_project(situation.machine, remedy.name)
     if not named and remedy.indirect:
         return () if place.follows_lock else remove_package(pip_steps.directly(place), situation, remedy)
-    if len(named) == 1 and (step := project_steps.remove(place, named[0], remedy.why)):
-        steps = _with_tool(place, step.argv[0], (step,))
+    others = _requiring(situation, remedy.name)
+    kept_out = project_steps.keep_out(place, remedy.name, remedy.why) if others else ()
+    own = project_steps.remove(place, named[0], remedy.why) if len(named) == 1 else None
+    if (own and (kept_out or not others)) or (kept_out and not named):
+        steps = tuple(one for one in (own, *kept_out) if one is not None)
         # A sync of uv would also remove what its lock never had.
         alone = place.tool == "uv-project"
-        return (*steps, *(remove_package(pip_steps.directly(place), situation, remedy) if alone else ()))
+        after = remove_package(pip_steps.directly(place), situation, remedy) if alone else ()
+        return (*_with_tool(place, steps[-1].argv[0], steps), *after)
     text = f"Remove {remedy.name} from the project"
-    if not named and (others := _requiring(situation, remedy.name)):
-        text += f", or what requires it: {', '.join(others)}"
+    if others:
+        text += f"{', and' if named else ', or'} what requires it: {', '.join(others)}"
     return (ManualStep(text=f"{text}.", why=remedy.why, risk="replaces"),)
 
 
 def _requiring(situation: Situation, name: str) -> tuple[str, ...]:
-    return tuple(
-        one.name
-        for one in situation.machine.packages
-        if any((what := parsed(line)) and what.name == name for line in one.requires)
-    )
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    packages = situation.machine.packages
+    return tuple(one.name for one in packages if any(what.name == name for what in applying(one, markers)))
 
 
 def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:

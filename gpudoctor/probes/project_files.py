@@ -78,7 +78,8 @@ def project_of(host: Host, layout: Layout, environ: Mapping[str, str]) -> Projec
 
 
 def _locked(host: Host, folder: str, lock: Lock) -> Project:
-    return Project(folder, lock, _pdm_keys(host, folder) if lock == "pdm.lock" else ())
+    keys = {"pdm.lock": _pdm_keys, "uv.lock": _uv_keys}.get(lock)
+    return Project(folder, lock, keys(host, folder) if keys else ())
 
 
 def _kept_elsewhere(host: Host, prefix: str, environ: Mapping[str, str]) -> Project:
@@ -128,6 +129,15 @@ def _of_pip_tools(host: Host, folder: str) -> Project:
     if not words or any(not re.fullmatch(_WORD, word) or without_secrets(word) != word for word in words):
         return Project()
     return Project(folder, "requirements.in", compiled_by=words)
+
+
+def _uv_keys(host: Host, folder: str) -> tuple[str, ...]:
+    """ "uv" if a line begins that table, and the settings that stand in it."""
+    text = host.text(posixpath.join(folder, "pyproject.toml"), _LIMIT).value or ""
+    head = ("uv",) if "[tool.uv]" in text.splitlines() else ()
+    table = _table(_table(_toml(text), "tool"), "uv")
+    plain = (f"uv.{key}" for key, value in table.items() if not isinstance(value, dict) and not _is_tables(value))
+    return (*head, *itertools.islice(plain, _MOST_MEMBERS))
 
 
 def _pdm_keys(host: Host, folder: str) -> tuple[str, ...]:
@@ -213,6 +223,10 @@ def _indexes_of_torch(project: dict[str, Any]) -> dict[tuple[str, str], str]:
         for row, url in found
         if isinstance(url, str) and without_secrets(url) == url and len(url) <= _LONGEST
     }
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
 
 
 def _tables(found: Any) -> list[dict[str, Any]]:
