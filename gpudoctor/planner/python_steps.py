@@ -29,6 +29,7 @@ from gpudoctor.planner.install_requests import (
     several_decide,
 )
 from gpudoctor.planner.place import Place, is_path, is_variable, risk_of
+from gpudoctor.planner.refused import refused
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
 from gpudoctor.spelling import is_index, is_name, is_specifier, is_version
@@ -133,7 +134,7 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
         return tuple(step for one in pip_steps.remove(remains) for step in _if_possible(place, one))
     undo = pip_steps.restore(place, situation, (Wanted(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
-    if why_not := pip_steps.refused(place, situation, ()):  # what takes its place could not be installed
+    if why_not := refused(place, situation, ()):  # what takes its place could not be installed
         return (ManualStep(text=f"{why_not}. Then:\n{shlex.join(argv)}", why=remedy.why, risk="replaces"),)
     step = RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo)
     strays = pip_steps.remove(pip_steps.stray_records(place, situation.machine, (remedy.name,)))
