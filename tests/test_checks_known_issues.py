@@ -397,3 +397,24 @@ def test_a_package_that_loads_another_cudnn_than_torchs_is_told():
     old = nvidia_machine(packages={"ctranslate2": "4.4.0"})
     assert [one.severity for one in found(old, "cudnn-mismatch")] == ["warning"]
     assert found(nvidia_machine(packages={"ctranslate2": "4.5.0"}), "cudnn-mismatch") == []
+
+
+@pytest.mark.parametrize(
+    ("torchao", "version", "noted"),
+    [
+        ("0.13.0", "2.8.0", False),
+        ("0.13.0", "2.9.1", True),
+        ("0.14.1", "2.9.0", False),
+        ("0.14.1", "2.9.1", True),
+        ("0.15.0", "2.9.1", False),
+        ("0.15.0", "2.10.0", True),
+        ("0.16.0", "2.10.0", False),
+        ("0.17.0", "2.9.1", False),
+    ],
+)
+def test_a_torchao_that_leaves_its_kernels_out_beside_this_torch_is_noted(
+    torchao: str, version: str, noted: bool
+) -> None:
+    machine = nvidia_machine(torch=torch(version), packages={"torchao": torchao})
+    issues = found(machine, "known-issue")
+    assert [one.severity for one in issues if f"torchao {torchao}" in one.message] == (["note"] if noted else [])
