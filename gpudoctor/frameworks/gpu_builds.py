@@ -317,6 +317,11 @@ def _installs(
     installed = public_version(framework.version)
     keeping = [build for build in ready if _keeps(build, _version(situation, framework, build), installed)]
     found = [fix for build in keeping or ready if (fix := install(situation, framework, build))]
+    if not found:  # all of them are for newer releases
+        newest = ((build, release_for(situation, build)) for build in ready)
+        found = [
+            fix for build, version in newest if version and (fix := install(situation, framework, build, version))
+        ]
     yield from found if keeping else found[:1]
     if ready and not any(build.install for build in ready):
         target, package = target_of(ready[0]), ready[0].package
