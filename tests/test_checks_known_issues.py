@@ -11,7 +11,7 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import IssueCondition, IssuePackage, IssueVariable, KnownIssue
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import found, matrix
-from tests.support.judging import finding, told
+from tests.support.judging import finding, remedies, told
 from tests.support.machines import (
     amd_gpu,
     amd_machine,
@@ -418,3 +418,10 @@ def test_a_torchao_that_leaves_its_kernels_out_beside_this_torch_is_noted(
     machine = nvidia_machine(torch=torch(version), packages={"torchao": torchao})
     issues = found(machine, "known-issue")
     assert [one.severity for one in issues if f"torchao {torchao}" in one.message] == (["note"] if noted else [])
+
+
+def test_a_release_without_the_issue_is_installed():
+    old = nvidia_machine(torch=torch("2.9.1"), packages={"ctranslate2": "4.4.0"})
+    assert remedies(old, "cudnn-mismatch") == ["ReplacePackage ctranslate2>=4.5"]
+    new = nvidia_machine(torch=torch("2.9.1"), packages={"ctranslate2": "4.5.0"})
+    assert found(new, "cudnn-mismatch") == []
