@@ -366,6 +366,36 @@ def test_a_constraint_that_leaves_nothing_of_a_range_is_named(wanted: str, const
         assert "pip install" in command(machine, remedy)
 
 
+@pytest.mark.parametrize(
+    ("remedy", "requires", "named"),
+    [
+        (ReplacePackage("cupy-cuda12x", "==14.2.0", extra="ctk"), (), True),
+        (ReplacePackage("cupy-cuda12x", "==14.2.0"), (), False),
+        (ReplacePackage("uvicorn", "==0.40", extra="standard"), (), False),
+        (
+            ReplacePackage("tensorflow", "==2.19.0", extra="and-cuda"),
+            ("nvidia-cublas-cu12>=12.5; extra == 'and-cuda'",),
+            True,
+        ),
+        (
+            ReplacePackage("tensorflow", "==2.15.0", extra="and-cuda"),
+            ("nvidia-cublas-cu12==12.2; extra == 'and-cuda'",),
+            False,
+        ),
+    ],
+)
+def test_the_libraries_that_torch_pins_stay_where_an_extra_brings_others(
+    remedy: ReplacePackage, requires: tuple[str, ...], named: bool
+) -> None:
+    pins = ("nvidia-cublas-cu12==12.8.4.1", "filelock")
+    packages = (
+        Distribution("torch", "2.9.1", path="/site/torch", installer="pip", requires=pins),
+        Distribution("tensorflow", "2.19.0", path="/site/tf", installer="pip", requires=requires),
+    )
+    machine = configured(InstallerSettings(), distributions=known(packages, "/site"))
+    assert (" torch==2.9.1" in f"{command(machine, remedy)} ") is named
+
+
 def test_the_tool_is_one_that_is_there() -> None:
     here = Installers(programs=known((), "PATH"), ensurepip=known(True, "x"))
     assert command(with_tools(here, uv_managed=True)).startswith("/venv/bin/python -m pip install")

@@ -53,6 +53,25 @@ def frameworks_over(situation: Situation, wanted: tuple[Wanted, ...]) -> tuple[W
     return tuple(found)
 
 
+def torch_to_keep(situation: Situation, wanted: tuple[Wanted, ...]) -> tuple[Wanted, ...]:
+    """The installed torch, where an extra brings libraries of CUDA: unless it is named as well, an installer may take
+    newer ones than those that it pins. Not where the extra is known to ask for others."""
+    torch = situation.machine.installed("torch")
+    extras = {(item.name, item.extra) for item in wanted if item.extra}
+    brought = any((row.install, row.extra) in extras for row in situation.matrix.tables.framework_builds)
+    if torch is None or not brought or torch.installer == "conda" or any(item.name == "torch" for item in wanted):
+        return ()
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    pinned = {what.name: what for what in applying(torch, markers) if what.name.startswith("nvidia-")}
+    for name, extra in extras:
+        package = situation.machine.installed(name)
+        asked = applying(package, markers, frozenset(extra.split(","))) if package else ()
+        pins = ((what, pinned[what.name].specifier.removeprefix("==")) for what in asked if what.name in pinned)
+        if any(not what.admits(version) for what, version in pins):
+            return ()
+    return (Wanted(name="torch", spec=f"=={torch.version}"),) if pinned else ()
+
+
 def pinning_another(situation: Situation, version: str) -> list[str]:
     """Installed packages whose requirements the new torch does not meet."""
     environment = situation.environment

@@ -11,7 +11,14 @@ from msgspec.structs import replace
 
 from gpudoctor.frameworks.wanted import Wanted, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
-from gpudoctor.planner.install_requests import frameworks_over, index_of_torch, rivals, several_decide, would_stay
+from gpudoctor.planner.install_requests import (
+    frameworks_over,
+    index_of_torch,
+    rivals,
+    several_decide,
+    torch_to_keep,
+    would_stay,
+)
 from gpudoctor.planner.place import Place, is_path
 from gpudoctor.planner.refused import refused
 from gpudoctor.situation import Situation
@@ -45,7 +52,8 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
     again = tuple(item for item in wanted if item.name not in gone and would_stay(situation.machine, item))
     replaced = any(situation.machine.installed(item.name) for item in wanted)
     undo = restore(place, situation, wanted)
-    commands = install_argvs(place, wanted, index, again=again, machine=situation.machine)
+    kept = torch_to_keep(situation, wanted) if not index else ()
+    commands = install_argvs(place, (*wanted, *kept), index, again=again, machine=situation.machine)
     why += _constrained(place, situation.machine)
     steps = tuple(
         RunStep(
