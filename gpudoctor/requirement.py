@@ -1,7 +1,8 @@
 """What a job asks of a machine, as one small form: `gpu>=8`, `gpu.memory>=70GiB`, `any(gfx in gfx942,gfx950)`.
 
-    requirement = comparison | "any(" comparison ")" | flag
+    requirement = comparison | "any(" comparison ")" | flag | range
     comparison  = field operator value            flag = "p2p" | "same-model" | "torch.cuda" | "jax.cuda" ...
+    range       = comparison { "," operator value }
 
 A field of a GPU holds for all usable GPUs, with `any(...)` for at least one; without a usable GPU it never holds.
 """
@@ -71,6 +72,7 @@ _UNITS = {
     "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
 }  # fmt: skip
 _FORM = r"(?P<name>[A-Za-z0-9.-]+?)\s*(?:(?P<operator>>=|<=|==|!=|~=|>|<|\bin\b)\s*(?P<value>.*))?"
+_BOUND = r"\s*(?:>=|<=|==|!=|>|<)[^,<>=!~]+"
 _LENGTH = 1000
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -137,6 +139,12 @@ class Requirement(Struct, frozen=True):
         wanted = tuple(int(part) for part in self.values[0].split("."))
         found = (*figures(version), *([0] * len(wanted)))[: len(wanted)]
         return self.compares(found, wanted)
+
+
+def each(text: str) -> tuple[str, ...]:
+    """The comparisons of a range: "torch>=2.6,<2.8" asks for two things, and both must hold."""
+    found = re.fullmatch(rf"\s*([a-z][a-z.-]*)\s*({_BOUND}(?:,{_BOUND})+)", text)
+    return tuple(found[1] + bound.strip() for bound in found[2].split(",")) if found else (text,)
 
 
 def parse(text: str, *, firm: bool = False) -> Requirement:

@@ -11,7 +11,7 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import IssueCondition, IssuePackage, IssueVariable, KnownIssue
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import found, matrix
-from tests.support.judging import finding, told
+from tests.support.judging import finding, remedies, told
 from tests.support.machines import (
     amd_gpu,
     amd_machine,
@@ -397,3 +397,10 @@ def test_a_package_that_loads_another_cudnn_than_torchs_is_told():
     old = nvidia_machine(packages={"ctranslate2": "4.4.0"})
     assert [one.severity for one in found(old, "cudnn-mismatch")] == ["warning"]
     assert found(nvidia_machine(packages={"ctranslate2": "4.5.0"}), "cudnn-mismatch") == []
+
+
+def test_a_release_without_the_issue_is_installed():
+    old = nvidia_machine(packages={"ctranslate2": "4.4.0"})
+    assert remedies(old, "cudnn-mismatch") == ["ReplacePackage ctranslate2>=4.5"]
+    new = nvidia_machine(packages={"ctranslate2": "4.5.0"})
+    assert found(new, "cudnn-mismatch") == []

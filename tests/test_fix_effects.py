@@ -161,6 +161,28 @@ def test_a_damaged_package_without_its_libraries_needs_both_steps() -> None:
     assert plan.predicted.left == ()
 
 
+def test_a_build_that_was_overwritten_counts_again_once_it_is_written_again() -> None:
+    """The files that were read are those of onnxruntime, which was installed over onnxruntime-gpu."""
+    both = tuple(
+        Distribution(name, "1.22.0", path="/site", installer="pip") for name in ("onnxruntime", "onnxruntime-gpu")
+    )
+    needs = Extension(
+        "onnxruntime-gpu", "1.22.0", "/site/onnxruntime/capi/libonnxruntime_providers_cuda.so",
+        needs=("libcublas.so.12",), missing=(MissingLibrary("libcublas.so.12"),),
+    )  # fmt: skip
+    files = Frameworks(others=(FrameworkFiles("onnxruntime", "1.22.0", owner="onnxruntime", source="/site"),))
+    machine = with_environment(
+        nvidia_machine(torch=None),
+        distributions=known(both, "/site"),
+        extensions=(needs,),
+        frameworks=files,
+        has_pip=True,
+    )
+    plan = plan_of(machine, Permissions(packages=True))
+    assert commands(plan)[-2:] == ["onnxruntime-gpu==1.22.0", "onnxruntime-gpu[cuda,cudnn]==1.22.0"]
+    assert plan.predicted.left == ()
+
+
 @pytest.mark.parametrize("damaged", [False, True])
 def test_only_the_extra_brings_the_libraries_of_a_framework(damaged: bool) -> None:
     lost = (DamagedFile("/site/tensorflow/__init__.py", "missing"),) if damaged else ()

@@ -1,7 +1,9 @@
-"""Projects of pdm, hatch, pip-tools and conda: found, and changed through their own tools."""
+"""Projects of pdm, pipenv, hatch, pip-tools and conda: found, and changed through their own tools."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpudoctor.checks.framework.torch_vendor import torch_cpu_only
 
 from gpudoctor.finding import RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.host import LiveHost
@@ -20,7 +23,8 @@ from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep, Step
-from tests.support.environments import write_conda, write_torch, write_venv
+from gpudoctor.testing import check_result
+from tests.support.environments import write_conda, write_distribution, write_torch, write_venv
 from tests.support.machines import change, environment, nvidia_gpu, nvidia_machine, torch
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.torch_indexes import only_these, served, write_indexes
@@ -92,6 +96,71 @@ def test_a_project_of_hatch_is_known_by_the_path_or_the_name_of_its_environment(
     assert probed(other, monkeypatch, tmp_path).project == str(tmp_path)
     (tmp_path / "pyproject.toml").write_text(table.replace("mine", "another"))
     assert probed(other, monkeypatch, tmp_path).project == ""
+
+
+def test_an_environment_that_poetry_keeps_elsewhere_belongs_to_the_project_of_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, deep = tmp_path / "mine", tmp_path / "mine/src/deep"
+    deep.mkdir(parents=True)
+    (mine / "poetry.lock").touch()
+    name = base64.urlsafe_b64encode(hashlib.sha256(str(mine).encode()).digest()).decode()[:8]
+    prefix = tmp_path / f"cache/virtualenvs/mine-{name}-py3.12"
+    write_venv(prefix)
+    for folder in (mine, deep):
+        found = probed(prefix, monkeypatch, folder)
+        assert (found.project, found.lock) == (str(mine), "poetry.lock")
+    assert probed(prefix, monkeypatch, tmp_path).lock == ""
+    write_venv(other := tmp_path / "cache/virtualenvs/mine-AAAAAAAA-py3.12")
+    assert probed(other, monkeypatch, mine).lock == "", "poetry keeps that one for another folder"
+
+
+def test_an_environment_that_a_variable_or_a_file_names_belongs_to_the_project_that_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, prefix = tmp_path / "mine", tmp_path / "envs/one"
+    mine.mkdir()
+    write_venv(prefix)
+    (mine / "uv.lock").touch()
+    (mine / "pdm.lock").touch()
+    assert probed(prefix, monkeypatch, mine).lock == ""
+    (mine / ".pdm-python").write_text(f"{prefix}/bin/python\n")
+    found = probed(prefix, monkeypatch, mine)
+    assert (found.project, found.lock) == (str(mine), "pdm.lock")
+    for chosen in (str(prefix), "../envs/one"):
+        monkeypatch.setenv("UV_PROJECT_ENVIRONMENT", chosen)
+        assert probed(prefix, monkeypatch, mine).lock == "uv.lock"
+    monkeypatch.setenv("UV_PROJECT_ENVIRONMENT", "other")
+    assert probed(prefix, monkeypatch, mine).lock == "pdm.lock"
+
+
+PIPFILE = """[packages]
+tensorflow = {version = "==2.19.0", extras = ["and-cuda"]}
+torch = "2.13.0"
+[dev-packages]
+jax = "*"
+[scripts]
+onnxruntime = "no package"
+"""
+
+
+def test_a_project_of_pipenv_is_known_beside_its_environment_and_by_the_file_in_it(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    for prefix in (mine / ".venv", tmp_path / "virtualenvs/mine-XTd9KI9S"):
+        site = write_venv(prefix)
+        write_torch(site)
+        for name in ("tensorflow", "jax", "onnxruntime"):
+            write_distribution(site, name, "1.0")
+        (mine / "Pipfile").write_text(PIPFILE)
+        (prefix / ".project").write_text(str(mine))
+        assert probed(prefix).lock == "", "pipenv has locked nothing"
+        (mine / "Pipfile.lock").touch()
+        found = probed(prefix)
+        assert (found.project, found.lock) == (str(mine), "Pipfile.lock")
+        named = (ProjectPackage("tensorflow"), ProjectPackage("torch"), ProjectPackage("jax", group="dev-packages"))
+        assert found.project_packages == named
+        assert [(one.file, one.requirement) for one in found.torch_asked] == [("Pipfile", "torch ==2.13.0")]
+        (mine / "Pipfile.lock").unlink()
 
 
 @pytest.mark.parametrize(
@@ -187,6 +256,8 @@ NAMED = (ProjectPackage("onnxruntime"), ProjectPackage("jax", group="gpu"), Proj
         ("pdm.lock", "jax-cuda13-plugin", ["/venv/bin/python -m pip uninstall -y jax-cuda13-plugin"]),
         ("poetry.lock", "cupy", ["poetry remove --optional gpu cupy"]),
         ("poetry.lock", "jax-cuda13-plugin", []),
+        ("Pipfile.lock", "onnxruntime", ["pipenv uninstall onnxruntime"]),
+        ("Pipfile.lock", "jax", ["pipenv uninstall --categories gpu jax"]),
         ("uv.lock", "jax", ["uv remove --no-sync --group gpu jax", "/venv/bin/python -m pip uninstall -y jax"]),
     ],
 )
@@ -204,6 +275,104 @@ def test_extras_that_a_tool_would_only_add_to_are_changed_by_a_person_or_anew() 
         "uv add --frozen --group gpu jax[cuda12]==0.12.0",
         "uv sync --inexact --group gpu",
     ]
+
+
+OVERRIDE = "override-dependencies = [\"onnxruntime; sys_platform == 'never'\"]"
+
+
+@pytest.mark.parametrize(
+    ("table", "edit"),
+    [
+        ("[tool.uv]\ndev-dependencies = []\n", rf"-e /^\[tool\.uv\]$/a {OVERRIDE}"),
+        ("[tool.uv.sources]\ntorch = {index = 'x'}\n", rf"-e $a\[tool.uv] -e $a\{OVERRIDE}"),
+        ("[tool]\nuv.package = false\n", ""),
+        ("[tool.uv]\noverride-dependencies = []\n", ""),
+    ],
+)
+def test_uv_keeps_out_what_another_package_requires(tmp_path: Path, table: str, edit: str) -> None:
+    site = write_venv(tmp_path / ".venv")
+    for name, requires in (
+        ("onnxruntime", ()),
+        ("rembg", ("onnxruntime",)),
+        ("other", ('onnxruntime; extra == "x"',)),
+    ):
+        write_distribution(site, name, "1.0", requires=requires)
+    (tmp_path / "uv.lock").touch()
+    (tmp_path / "pyproject.toml").write_text(f"[project]\nname = 'mine'\n{table}")
+    found = probe_environment(LiveHost(), str(tmp_path / ".venv"), {}, packages=("rembg", "other")).value
+    assert found is not None
+    remedy = RemovePackage("onnxruntime")
+    if not edit:
+        assert by_hand(found, remedy) == "Remove onnxruntime from the project, or what requires it: rembg."
+        return
+    expected = [f"sed -i {edit} pyproject.toml", "uv lock"]
+    assert commands(found, remedy)[:2] == expected
+    named = change(found, project_packages=(ProjectPackage("onnxruntime"),))
+    assert commands(named, remedy)[:3] == ["uv remove --no-sync onnxruntime", *expected]
+    assert "and what requires it: rembg" in by_hand(change(named, lock="poetry.lock"), remedy)
+
+
+EXTRAS = """[project]
+name = "mine"
+version = "0"
+requires-python = ">=3.10"
+[project.optional-dependencies]
+cpu = ["torch==2.13.0"]
+gpu = ["torch==2.13.0"]
+[tool.uv]
+conflicts = [[{{ extra = "cpu" }}, {{ extra = "gpu" }}]]
+[tool.uv.sources]
+torch = [{{ index = "of-cpu", extra = "cpu" }}, {{ index = "of-gpu", extra = "gpu" }}]
+[[tool.uv.index]]
+name = "of-cpu"
+url = "{base}/cpu"
+explicit = true
+[[tool.uv.index]]
+name = "of-gpu"
+url = "{base}/cu128"
+explicit = true
+"""
+
+
+def test_an_extra_of_the_project_that_has_the_build_is_synced_and_nothing_is_changed(tmp_path: Path) -> None:
+    write_torch(write_venv(tmp_path / ".venv"))
+    (tmp_path / "uv.lock").touch()
+    (tmp_path / "pyproject.toml").write_text(EXTRAS.format(base="https://x.example"))
+    found = probed(tmp_path / ".venv")
+    assert [(one.extra, one.index) for one in found.torch_asked] == [
+        ("cpu", "https://x.example/cpu"),
+        ("gpu", "https://x.example/cu128"),
+    ]
+    assert commands(found) == ["uv sync --inexact --extra gpu"]
+    for other in (change(CU128, index_url="https://x.example/cu130"), change(CU128, version="2.12.0")):
+        assert "uv add OPTION" in by_hand(found, other), "no extra has that build"
+    text = EXTRAS.format(base="https://me:secret99@x.example")
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert not any(one.index for one in probed(tmp_path / ".venv").torch_asked)
+
+
+@pytest.mark.parametrize(
+    ("named", "build"), [("", "cu130"), ("cu128", "cu128"), ("cpu", "cu130"), ("cu126", "cu126")]
+)
+def test_of_equally_good_builds_that_of_the_project_is_chosen(named: str, build: str) -> None:
+    url = f"https://download.pytorch.org/whl/{named}" if named else ""
+    asked = (TorchAsked("pyproject.toml", "torch", extra="one", index=url), TorchAsked("pyproject.toml", "torch"))
+    patient = environment(torch("2.10.0+cpu"), lock="uv.lock", project="/proj", torch_asked=asked)
+    machine = change(nvidia_machine(nvidia_gpu(), driver="580.65.06"), environment=known(patient, "test"))
+    found = check_result(torch_cpu_only, machine).findings[0].fixes[0].remedies[0]
+    assert isinstance(found, ReplaceTorch)
+    assert (found.version, found.build) == ("2.10.0", build)
+
+
+def test_pipenv_locks_and_installs_what_its_list_then_names() -> None:
+    assert commands(project("Pipfile.lock", "Pipfile: torch ==2.12.0")) == [
+        "pipenv install --index https://x.example/cu128 torch==2.13.0+cu128"
+    ]
+    remedy = ReplacePackage("jax", "==0.12.0", extra="cuda12")
+    named = project("Pipfile.lock", project_packages=NAMED)
+    assert commands(named, remedy) == ["pipenv install --categories gpu jax[cuda12]==0.12.0"]
+    twice = project("Pipfile.lock", project_packages=(*NAMED, ProjectPackage("jax")))
+    assert "jax[cuda12]==0.12.0" in by_hand(twice, remedy)
 
 
 @pytest.mark.parametrize(
@@ -321,6 +490,55 @@ def test_a_project_of_pdm_keeps_its_repair(tmp_path: Path, base: str) -> None:
     mine.run("pdm", "install", "-q")
     mine.repair()
     mine.run("pdm", "sync", "-q")
+    assert (mine.versions()["torch"], mine.versions()["numpy"]) == ("2.13.0+cu128", "2.0")
+
+
+@needs("uv")
+def test_a_project_of_uv_with_an_extra_for_the_gpu_keeps_its_files(tmp_path: Path, base: str) -> None:
+    mine = Project(tmp_path, base, {"pyproject.toml": EXTRAS})
+    mine.run("uv", "sync", "-q", "--python", sys.executable, "--extra", "cpu")
+    assert mine.versions()["torch"] == "2.13.0+cpu"
+    before = [(tmp_path / name).read_text() for name in ("pyproject.toml", "uv.lock")]
+    mine.repair()
+    assert mine.versions()["torch"] == "2.13.0+cu128"
+    assert [(tmp_path / name).read_text() for name in ("pyproject.toml", "uv.lock")] == before
+
+
+@needs("uv")
+@pytest.mark.parametrize("table", ["", "[tool.uv]\n", "[tool.uv.sources]\n"])
+def test_a_package_that_uv_keeps_out_does_not_come_back(tmp_path: Path, base: str, table: str) -> None:
+    head = '[project]\nname = "mine"\nversion = "0"\nrequires-python = ">=3.10"\ndependencies = ["accelerate"]\n'
+    mine = Project(tmp_path, base, {"pyproject.toml": head + table})
+    mine.run("uv", "sync", "-q", "--python", sys.executable)
+    assert "numpy" in mine.versions()
+    found = probe_environment(LiveHost(), str(mine.prefix), {}, packages=("accelerate",)).value
+    assert found is not None
+    for step in steps(found, RemovePackage("numpy")):
+        assert isinstance(step, RunStep), step
+        mine.run(*step.argv, cwd=step.cwd)
+    mine.run("uv", "sync", "-q", "--locked")
+    assert {"accelerate", "torch"} <= mine.versions().keys() - {"numpy"} == mine.versions().keys()
+
+
+PIPENV = """[[source]]
+url = "{base}/pypi"
+verify_ssl = false
+name = "pypi"
+[packages]
+torch = "==2.12.0"
+"""
+
+
+@needs("pipenv")
+@pytest.mark.parametrize("inside", ["1", "0"])
+def test_a_project_of_pipenv_keeps_its_repair(tmp_path: Path, base: str, inside: str) -> None:
+    mine = Project(tmp_path, base, {"Pipfile": PIPENV})
+    mine.environ.update(PIPENV_VENV_IN_PROJECT=inside, PIPENV_CACHE_DIR=str(tmp_path / "cache"), PIPENV_YES="1")
+    mine.environ.update(WORKON_HOME=str(tmp_path / "envs"), PIP_INDEX_URL="", PIPENV_IGNORE_VIRTUALENVS="1")
+    mine.run("pipenv", "--python", sys.executable, "install")
+    mine.prefix = next(path.parent for path in tmp_path.glob("**/pyvenv.cfg"))
+    mine.repair()
+    mine.run("pipenv", "sync")
     assert (mine.versions()["torch"], mine.versions()["numpy"]) == ("2.13.0+cu128", "2.0")
 
 

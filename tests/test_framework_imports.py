@@ -156,6 +156,18 @@ def test_torchvision_is_not_tried_beside_a_torch_that_fails(tmp_path: Path) -> N
     assert imports(machine) == {}
 
 
+def test_a_keras_of_another_major_is_found_though_tensorflow_alone_can_be_imported(tmp_path: Path) -> None:
+    site = venv(tmp_path)
+    files = {"tensorflow/__init__.py": "", "tensorflow/keras/__init__.py": "import keras\n"}
+    write_distribution(site, "tensorflow", "2.19.0", requires=["keras>=3.5.0"], files=files)
+    lines = "import tensorflow\ntensorflow.register_load_context_function()\n"
+    write_distribution(site, "keras", "2.15.0", files={"keras/__init__.py": lines})
+    machine = examined(tmp_path)
+    assert "tensorflow.keras" in imports(machine)
+    assert "requirements-incomplete" in problems(machine)
+    assert remedies(machine, "requirements-incomplete") == ["ReplacePackage keras>=3.5.0"]
+
+
 def test_a_crash_of_torchvision_costs_only_itself(tmp_path: Path) -> None:
     site = venv(tmp_path)
     write_vision(site)

@@ -172,6 +172,26 @@ def test_a_gpu_too_old_for_cuda_13_gets_cuda_12():
     assert (fix.remedies[0].name, fix.remedies[0].specifier) == ("nvidia-cudnn-cu12", "<9.11")
 
 
+@pytest.mark.parametrize(
+    ("packages", "new"),
+    [
+        ({"jax": "0.4.14", "jaxlib": "0.4.14"}, ("jax", "==0.6.2", "cuda12")),
+        ({"jax": "0.5.0", "jaxlib": "0.5.0"}, ("jax", "==0.5.0", "cuda12")),
+        ({"tensorflow-cpu": "2.10.1"}, ("tensorflow", "==2.21.0", "and-cuda")),
+    ],
+)
+def test_a_release_before_all_gpu_builds_makes_way_for_the_newest_of_this_python(packages, new):
+    fix = found(machine(packages, python="3.10"), "framework-cpu-only")[0].fixes[0]
+    last = fix.remedies[-1]
+    assert (last.name, last.specifier, last.extra) == new
+
+
+@pytest.mark.parametrize("version", ["2.3.0", "2.4.1", "2.10.1", "2.14.1", "2.21.0"])
+def test_the_tensorflow_of_the_index_is_for_gpus_since_2_1(version):
+    assert found(machine({"tensorflow": version}), "framework-cpu-only") == []
+    assert len(found(machine({"tensorflow-cpu": version}), "framework-cpu-only")) == 1
+
+
 def test_beside_a_torch_that_uses_the_gpu_a_cpu_build_is_a_note():
     beside = nvidia_machine(packages=JAX_CPU)
     assert [one.severity for one in found(beside, "framework-cpu-only")] == ["note"]

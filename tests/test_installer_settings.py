@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gpudoctor.finding import Fix, Manual, ReinstallPackage, ReplaceTorch
+from gpudoctor.finding import Fix, Manual, ReinstallPackage, ReplacePackage, ReplaceTorch
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.indexes import check_indexes
 from gpudoctor.frameworks.torch import builds
@@ -339,6 +339,61 @@ def test_what_no_command_can_meet_is_told_and_not_run() -> None:
     assert "numpy==2.4.0 cannot be installed: the constraint numpy==2.3.0" in by_hand(pinned, again)
     offline = InstallerSettings(offline=True, sources={"offline": "UV_OFFLINE"})
     assert "offline (UV_OFFLINE)" in by_hand(configured(offline, uv_managed=True))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "constraint", "refused"),
+    [
+        (">=0.50", "==0.41.3.post2", True),
+        (">=0.50", "<0.50", True),
+        (">=0.50", "<=0.49.2,>=0.40", True),
+        ("~=12.0", "<12", True),
+        (">=0.50", "<0.51", False),
+        (">=0.50,!=0.50", "<1", False),
+        ("~=12.0", ">=12.5", False),
+        ("<2", "==1.26.*", False),
+        ("<2", "==1.26.4", False),
+        ("", "==0.41", False),
+    ],
+)
+def test_a_constraint_that_leaves_nothing_of_a_range_is_named(wanted: str, constraint: str, refused: bool) -> None:
+    remedy = ReplacePackage("bitsandbytes", wanted)
+    machine = configured(limit(constraint, "bitsandbytes"))
+    if refused:
+        told = f"bitsandbytes{wanted} cannot be installed: the constraint bitsandbytes{constraint} (/c.txt, line 2)"
+        assert told in by_hand(machine, remedy)
+    else:
+        assert "pip install" in command(machine, remedy)
+
+
+@pytest.mark.parametrize(
+    ("remedy", "requires", "named"),
+    [
+        (ReplacePackage("cupy-cuda12x", "==14.2.0", extra="ctk"), (), True),
+        (ReplacePackage("cupy-cuda12x", "==14.2.0"), (), False),
+        (ReplacePackage("uvicorn", "==0.40", extra="standard"), (), False),
+        (
+            ReplacePackage("tensorflow", "==2.19.0", extra="and-cuda"),
+            ("nvidia-cublas-cu12>=12.5; extra == 'and-cuda'",),
+            True,
+        ),
+        (
+            ReplacePackage("tensorflow", "==2.15.0", extra="and-cuda"),
+            ("nvidia-cublas-cu12==12.2; extra == 'and-cuda'",),
+            False,
+        ),
+    ],
+)
+def test_the_libraries_that_torch_pins_stay_where_an_extra_brings_others(
+    remedy: ReplacePackage, requires: tuple[str, ...], named: bool
+) -> None:
+    pins = ("nvidia-cublas-cu12==12.8.4.1", "filelock")
+    packages = (
+        Distribution("torch", "2.9.1", path="/site/torch", installer="pip", requires=pins),
+        Distribution("tensorflow", "2.19.0", path="/site/tf", installer="pip", requires=requires),
+    )
+    machine = configured(InstallerSettings(), distributions=known(packages, "/site"))
+    assert (" torch==2.9.1" in f"{command(machine, remedy)} ") is named
 
 
 def test_the_tool_is_one_that_is_there() -> None:

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpudoctor.cli import gpudoctor
-from gpudoctor.finding import Manual, ReplacePackage
+from gpudoctor.finding import Manual, RemovePackage, ReplacePackage
 from gpudoctor.machine import Distribution, Extension, known
 from tests.support.check_cases import found
 from tests.support.machines import change, nvidia_machine, torch, with_environment
@@ -83,7 +83,7 @@ def test_vllm_pins_flashinfer_exactly():
     ("python", "kernels", "severity"),
     [
         ("0.7.2.post1", {"flashinfer-cubin": "0.7.2.post1", "flashinfer-jit-cache": "0.7.2.post1+cu130"}, []),
-        ("0.7.2.post1", {"flashinfer-cubin": "0.7.2"}, ["error"]),
+        ("0.6.13", {"flashinfer-cubin": "0.6.12"}, ["error"]),
         ("0.7.2", {"flashinfer-jit-cache": "0.7.1+cu130"}, ["error"]),
         ("0.0.0+unknown", {"flashinfer-cubin": "0.7.2"}, []),
         ("0.7.2", {}, []),
@@ -98,6 +98,15 @@ def test_flashinfer_compares_the_releases_of_its_kernels(python, kernels, severi
         assert (fix.name, fix.specifier) == (next(iter(kernels)), f"=={python}")
     silenced = change(patient, variables={"FLASHINFER_DISABLE_VERSION_CHECK": "1"})
     assert severities(silenced, "packages-of-different-releases") == []
+
+
+def test_kernels_of_flashinfer_that_the_index_no_longer_has_are_removed():
+    for python in ("0.6.14", "0.7.2.post1"):
+        jit = ("flashinfer-jit-cache", "0.6.13+cu130")
+        patient = machine("2.14.0", ("flashinfer-python", python), ("flashinfer-cubin", "0.6.13"), jit)
+        first, second = found(patient, "packages-of-different-releases")[0].fixes[0].remedies
+        assert (type(first), first.name) == (RemovePackage, "flashinfer-cubin")
+        assert (second.name, second.specifier) == ("flashinfer-jit-cache", f"=={python}")
 
 
 # --- recommend --------------------------------------------------------------------------------------------

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpudoctor.command_line.project_settings import Settings, requirements
 from gpudoctor.engine import Judgement, judge
 from gpudoctor.finding import Fix, InstallDriver, Manual, ReplacePackage, ReplaceTorch
 from gpudoctor.machine import DeviceNode, Machine, MigDevice, NvidiaApi, NvmlDevice, absent, known, unknown
-from gpudoctor.requirement import FIELDS, RequirementError, parse
+from gpudoctor.requirement import FIELDS, RequirementError, each, parse
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import matrix
 from tests.support.machines import amd_gpu, amd_machine, nvidia_gpu, nvidia_machine, torch, with_stack
@@ -285,3 +286,27 @@ def test_another_framework_is_installed_in_its_build_for_the_gpu() -> None:
 def test_what_is_required_of_the_machine_is_not_installed() -> None:
     assert isinstance(first_fix(hopper(), "gpu>=8").remedies[0], Manual)
     assert isinstance(first_fix(hopper(), "torch>=99").remedies[0], Manual)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("torch>=2.6,<2.8", ("torch>=2.6", "torch<2.8")),
+        ("torch >= 2.6, < 2.8", ("torch>= 2.6", "torch< 2.8")),
+        ("gpu.memory>=20GiB,<=30GiB", ("gpu.memory>=20GiB", "gpu.memory<=30GiB")),
+        ("torch!=2.7,>=2.6,<3", ("torch!=2.7", "torch>=2.6", "torch<3")),
+        ("gfx in gfx942,gfx950", ("gfx in gfx942,gfx950",)),
+        ("any(sm>=8,<9)", ("any(sm>=8,<9)",)),
+        ('gpu.model=="A,B"', ('gpu.model=="A,B"',)),
+        ("torch>=2.6,2.8", ("torch>=2.6,2.8",)),
+    ],
+)
+def test_a_range_asks_for_each_of_its_bounds(text: str, parts: tuple[str, ...]) -> None:
+    assert each(text) == parts
+
+
+def test_a_release_inside_a_range_is_the_fix() -> None:
+    required = requirements(Settings(), ["torch>=2.6,<2.8"], {})
+    judgement = judge(nvidia_machine(), matrix(), machine_checks(), select=["GPD910"], required=required)
+    (finding,) = judgement.findings
+    assert finding.fixes[0].remedies[0].version == "2.7.1"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.rows import SharedFiles
+from gpudoctor.matrix.rows import SameRelease, SharedFiles
 from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation
 
@@ -261,7 +261,7 @@ def packages_of_different_releases(situation: Situation) -> Verdicts:
     on a machine without a usable GPU.
 
     ## Fix safety
-    Replaces only the packages with the kernels.
+    Replaces only the packages with the kernels, or removes those that have no such release.
     """
     for row in situation.matrix.tables.same_releases:
         first = situation.machine.installed(row.package)
@@ -279,16 +279,25 @@ def packages_of_different_releases(situation: Situation) -> Verdicts:
                 want=f"release {wanted}",
                 subject=f"{first.name} {first.version}",
                 evidence=(_evidence(first), *map(_evidence, wrong)),
-                fixes=(
-                    Fix(
-                        f"Install the release of {first.name}",
-                        tuple(
-                            ReplacePackage(one.name, f"=={wanted}", why=f"{first.name}'s release") for one in wrong
-                        ),
-                    ),
-                ),
+                fixes=(_of_one_release(row, first, wrong),),
                 refs=(row.source,),
             )
+
+
+def _of_one_release(row: SameRelease, first: Distribution, others: list[Distribution]) -> Fix:
+    """The release of the first package for the others. What has no such release goes: it is not needed."""
+    wanted = public_version(first.version)
+    gone = [one for one in others if one.name in row.last and figures(wanted) > figures(row.last[one.name])]
+    if not gone:
+        why = f"{first.name}'s release"
+        new = tuple(ReplacePackage(one.name, f"=={wanted}", why=why) for one in others)
+        return Fix(f"Install the release of {first.name}", new)
+    why = f"it has no release {wanted}, and {first.name} does without it"
+    removed = tuple(RemovePackage(one.name, why=why) for one in gone)
+    again = tuple(
+        ReplacePackage(one.name, f"=={wanted}", why=f"{first.name}'s release") for one in others if one not in gone
+    )
+    return Fix(f"Remove {', '.join(one.name for one in gone)}: the index has no release {wanted}", (*removed, *again))
 
 
 def _numbers(version: str) -> str:

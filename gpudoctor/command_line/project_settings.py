@@ -90,15 +90,14 @@ def requirements(settings: Settings, given: Iterable[str], environ: Mapping[str,
     )
     if not texts:
         return ()
-    from gpudoctor.requirement import RequirementError, parse
+    from gpudoctor.requirement import RequirementError, each, parse
 
     found: dict[str, Requirement] = {}
     for source, text, firm in texts:
         try:
-            requirement = parse(text, firm=firm)
+            found |= {one.text: one for one in (parse(part, firm=firm) for part in each(text))}
         except RequirementError as error:
             raise InputError(f"{source}: {error}") from None
-        found[requirement.text] = requirement
     return tuple(found.values())
 
 

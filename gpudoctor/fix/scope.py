@@ -18,7 +18,7 @@ from gpudoctor.step import RunStep
 
 PROJECT_FILES = (
     *("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pixi.toml", "pixi.lock", "environment.yml"),
-    *("requirements.in", "requirements.txt"),
+    *("Pipfile", "Pipfile.lock", "requirements.in", "requirements.txt"),
 )
 """Files and folders of a project, beside its environment, that the project's own tools write."""
 

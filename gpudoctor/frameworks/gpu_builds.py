@@ -317,6 +317,11 @@ def _installs(
     installed = public_version(framework.version)
     keeping = [build for build in ready if _keeps(build, _version(situation, framework, build), installed)]
     found = [fix for build in keeping or ready if (fix := install(situation, framework, build))]
+    if not found:  # all of them are for newer releases
+        newest = ((build, release_for(situation, build)) for build in ready)
+        found = [
+            fix for build, version in newest if version and (fix := install(situation, framework, build, version))
+        ]
     yield from found if keeping else found[:1]
     if ready and not any(build.install for build in ready):
         target, package = target_of(ready[0]), ready[0].package
@@ -344,8 +349,8 @@ def after_installing(
     situation: Situation, environment: PythonEnvironment, name: str, *, version: str = "", extra: str = ""
 ) -> PythonEnvironment:
     """The environment after a package was installed or removed. What was read of the frameworks concerned is dropped,
-    unless the package comes without an extra and the build stays the same: then it opens the same libraries. An extra
-    brings its build and the libraries."""
+    unless the package comes without an extra and the build stays the same: then it opens the same libraries. Files
+    that were read of another package in the same folder are gone. An extra brings its build and the libraries."""
     tables = situation.matrix.tables
     concerned = {row.framework for row in tables.frameworks if name in row.packages}
     concerned |= {row.framework for row in tables.framework_builds if name in (row.package, row.install)}
@@ -354,7 +359,11 @@ def after_installing(
         looked = unknown("installed by the plan")
         left = tuple(replace(one, not_found=looked, beside=(), misfits=()) for one in others)
     else:
-        left = tuple(_as_before(situation, environment, others, concerned, alone=not extra))
+        over = {row.framework for row in tables.frameworks if name in row.packages}
+        here = environment.distribution(name) is not None
+        stale = {one.name for one in others if one.name in over and one.owner and (one.owner != name or not here)}
+        kept = (one for one in others if one.name not in stale)
+        left = tuple(_as_before(situation, environment, kept, concerned, alone=not extra))
     rows = [row for row in tables.framework_builds if extra and (row.install, row.extra) == (name, extra)]
     brought = [
         Distribution(

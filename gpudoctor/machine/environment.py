@@ -115,7 +115,7 @@ class Extension(Record, frozen=True):
     """A few symbols of torch that it needs and that the installed torch does not define."""
 
 
-Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", "pdm.lock", "requirements.in", "hatch", ""]
+Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", "pdm.lock", "Pipfile.lock", "requirements.in", "hatch", ""]
 
 
 class TorchAsked(Record, frozen=True):
@@ -131,6 +131,8 @@ class TorchAsked(Record, frozen=True):
     """Optional dependencies of a pyproject.toml."""
     hashed: bool = False
     """The file pins wheels by their hashes."""
+    index: str = ""
+    """URL of the index that uv's sources name for it."""
 
 
 class ProjectPackage(Record, frozen=True):

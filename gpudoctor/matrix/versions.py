@@ -38,6 +38,14 @@ def figures(version: str) -> Figures:
     return parts[:length]
 
 
+def just_below(version: str) -> str:
+    """A version just before another one: "1.99" for "2", "2.8.99" for "2.9.0"."""
+    release = [int(number) for number in re.findall(r"\d+", version)]
+    while release and release[-1] == 0:
+        release.pop()
+    return ".".join(map(str, [*release[:-1], release[-1] - 1, 99])) if release else version
+
+
 def public_version(version: str) -> str:
     """A Python package's version without its local part: "2.9.1" of "2.9.1+cu128"."""
     return version.partition("+")[0]

@@ -52,6 +52,24 @@ def frameworks_over(situation: Situation, wanted: tuple[PackageSpec, ...]) -> tu
     return tuple(found)
 
 
+def torch_to_keep(situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[PackageSpec, ...]:
+    """The installed torch, where an extra brings libraries of CUDA: unless it is named as well, an installer may take
+    newer ones than those that it pins. Not where the extra is known to ask for others."""
+    torch = situation.machine.installed("torch")
+    extras = {(item.name, item.extra) for item in wanted if item.extra}
+    brought = any((row.install, row.extra) in extras for row in situation.matrix.tables.framework_builds)
+    if torch is None or not brought or torch.installer == "conda" or any(item.name == "torch" for item in wanted):
+        return ()
+    pinned = {what.name: what for what in applying(torch, situation.markers) if what.name.startswith("nvidia-")}
+    for name, extra in extras:
+        package = situation.machine.installed(name)
+        asked = applying(package, situation.markers, frozenset(extra.split(","))) if package else ()
+        pins = ((what, pinned[what.name].specifier.removeprefix("==")) for what in asked if what.name in pinned)
+        if any(not what.admits(version) for what, version in pins):
+            return ()
+    return (PackageSpec(name="torch", spec=f"=={torch.version}"),) if pinned else ()
+
+
 def pinning_another(situation: Situation, version: str) -> list[str]:
     """Installed packages whose requirements the new torch does not meet."""
     environment = situation.environment
@@ -166,8 +184,8 @@ def named_by_project(machine: Machine, name: str) -> tuple[ProjectPackage, ...]:
 
 
 def places_that_ask(machine: Machine, name: str = "torch") -> tuple[TorchAsked, ...]:
-    """Where pyproject.toml, or that of a workspace's member, asks for a package, by names that can be arguments; for
-    torch where it does not."""
+    """Where pyproject.toml, that of a workspace's member, or the Pipfile asks for a package, by names that can be
+    arguments; for torch where it does not."""
     environment = machine.environment.value
     asked = environment.torch_asked if environment else ()
     if name != "torch" and (named := named_by_project(machine, name)):
@@ -175,7 +193,7 @@ def places_that_ask(machine: Machine, name: str = "torch") -> tuple[TorchAsked, 
     return tuple(
         line
         for line in asked
-        if (line.file == "pyproject.toml" or _pinned_by_a_member(line))
+        if (line.file in ("pyproject.toml", "Pipfile") or _pinned_by_a_member(line))
         and (not line.group or is_name(line.group))
         and (not line.extra or is_name(line.extra))
     )

@@ -11,8 +11,16 @@ from msgspec.structs import replace
 
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
-from gpudoctor.planner.install_requests import frameworks_over, index_of_torch, rivals, several_decide, would_stay
+from gpudoctor.planner.install_requests import (
+    frameworks_over,
+    index_of_torch,
+    rivals,
+    several_decide,
+    torch_to_keep,
+    would_stay,
+)
 from gpudoctor.planner.place import IN_THE_IMAGE, Place
+from gpudoctor.planner.refused import refused
 from gpudoctor.planner.remains import (
     has_no_record,
     remove,
@@ -22,7 +30,6 @@ from gpudoctor.planner.remains import (
     without_record,
 )
 from gpudoctor.situation import Situation
-from gpudoctor.situation.installer import refusal
 from gpudoctor.spelling import is_version
 from gpudoctor.step import ManualStep, RunStep, Step
 
@@ -55,7 +62,8 @@ def install(
     again = tuple(item for item in wanted if item.name not in gone and would_stay(situation.machine, item))
     replaced = any(situation.machine.installed(item.name) for item in wanted)
     undo = restore(place, situation, wanted)
-    commands = install_argvs(place, wanted, index, again=again, machine=situation.machine)
+    kept = torch_to_keep(situation, wanted) if not index else ()
+    commands = install_argvs(place, (*wanted, *kept), index, again=again, machine=situation.machine)
     why += _constrained(place, situation.machine)
     steps = tuple(
         RunStep(
@@ -109,46 +117,6 @@ def pip_first(place: Place) -> tuple[Step, ...]:
     why = "files of this pip are gone or damaged: it does not run, and ensurepip would leave it as it is"
     remove = RunStep(argv=("rm", "-rf", *place.broken_pip), why=why, risk="replaces")
     return (remove, RunStep(argv=argv, why="makes a pip that works: uv is not on PATH"))
-
-
-def refused(place: Place, situation: Situation, wanted: Iterable[PackageSpec]) -> str:
-    """Why the installer's configuration lets no command install these; "" if it does."""
-    settings = place.settings
-    if settings.require_hashes:
-        return f"{_set('require-hashes', settings, 'require_hashes')} allows packages with a hash only: add them"
-    if settings.dry_run:
-        return f"{_set('dry-run', settings, 'dry_run')} makes pip install nothing: remove it"
-    if settings.lost:
-        source = _set("constraint", settings, "constraint")
-        return f"{source} names {', '.join(settings.lost)}, which is not there: {place.tool} stops at it"
-    if place.tool in ("uv", "uv-project") and (why := _unsettled(settings)):
-        return why
-    for item in wanted:
-        exact = re.fullmatch(r"==([^*,]+)", item.spec)
-        if exact and (why := refusal(situation, item.name, exact[1])):
-            return f"{item.text} cannot be installed: {why}"
-    return ""
-
-
-def _unsettled(settings: InstallerSettings) -> str:
-    """What uv's files say and no option of a command takes back."""
-    if settings.elsewhere:
-        option, folder = next(iter(settings.elsewhere.items()))
-        return (
-            f"{_set(option, settings, option)} makes uv install into {folder}, not into this environment: remove it"
-        )
-    if settings.no_binary:
-        return f"{_set('no-binary', settings, 'no_binary')} forbids wheels, and torch has nothing else: remove it"
-    if settings.torch_backend and settings.sources.get("torch_backend") != "UV_TORCH_BACKEND":
-        return f"{_set('torch-backend', settings, 'torch_backend')} makes uv take torch from that index: remove it"
-    if settings.offline:
-        return f"{_set('offline', settings, 'offline')} makes uv use its cache only: go online, or remove it"
-    return ""
-
-
-def _set(option: str, settings: InstallerSettings, name: str) -> str:
-    source = settings.sources.get(name, "")
-    return f"{option} ({source})" if source else option
 
 
 def variables(place: Place) -> dict[str, str]:

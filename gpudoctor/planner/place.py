@@ -12,7 +12,9 @@ from gpudoctor.machine import Installers, InstallerSettings, Machine, Os, Python
 from gpudoctor.situation.installer import installer
 from gpudoctor.spelling import is_name, is_version
 
-Tool = Literal["pip", "uv", "uv-project", "poetry", "pdm", "hatch", "pip-tools", "pixi", "managed", "nowhere"]
+Tool = Literal[
+    "pip", "uv", "uv-project", "poetry", "pdm", "pipenv", "hatch", "pip-tools", "pixi", "managed", "nowhere"
+]
 """managed: the distribution owns this Python (PEP 668); nowhere: no environment is known."""
 
 Family = Literal["ubuntu", "debian", "fedora", "rhel", "suse", "arch", "other"]
@@ -220,6 +222,7 @@ _OWNERS: dict[str, Tool] = {
     "poetry.lock": "poetry",
     "pdm.lock": "pdm",
     "pixi.lock": "pixi",
+    "Pipfile.lock": "pipenv",
     "requirements.in": "pip-tools",
     "hatch": "hatch",
 }

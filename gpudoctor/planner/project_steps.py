@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gpudoctor.dependencies import parsed
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Machine, ProjectPackage, TorchAsked
 from gpudoctor.plain_text import without_controls
@@ -52,6 +53,10 @@ def uv_project(
     source = source_name(index)
     named = ("--index", f"{source}={index}") if index else ()
     if several_decide(machine, decisive(wanted)):
+        if option := _that_has_it(asked, wanted, index):
+            argv = ("uv", "sync", "--inexact", *option)
+            text = f"{why}; the project has it under this option, and `uv run` needs the option as well"
+            return (RunStep(argv=argv, cwd=place.project, why=text, risk="replaces"),)
         where = ", ".join(_told(line) for line in asked)
         command = " ".join(("uv", "add", "OPTION", *named, quoted(wanted)))
         text = (
@@ -87,6 +92,16 @@ def uv_project(
         if item.extra and named_by_project(machine, item.name)
     )
     return (*anew, declare, *_explicit(place, source, explicit and bool(index)), sync)
+
+
+def _that_has_it(asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str) -> tuple[str, ...]:
+    """The option by which uv installs the extra or group that asks for this very torch; empty if none does."""
+    version = next((item.spec.removeprefix("==").partition("+")[0] for item in wanted if item.name == "torch"), "")
+    for line in asked:
+        same = bool(index) and line.index.rstrip("/") == index.rstrip("/") and bool(line.extra or line.group)
+        if same and (what := parsed(line.requirement)) and what.admits(version):
+            return ("--extra", line.extra) if line.extra else ("--group", line.group)
+    return ()
 
 
 def _explicit(place: Place, source: str, wanted: bool) -> tuple[Step, ...]:
@@ -147,6 +162,18 @@ def poetry(place: Place, machine: Machine, wanted: tuple[PackageSpec, ...], inde
     return (declare, RunStep(argv=argv, cwd=place.project, why=why, risk="replaces"))
 
 
+def pipenv(
+    place: Place, asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str, why: str
+) -> RunStep:
+    """The Pipfile names these versions and their index; its lock and the environment follow."""
+    group = ("--categories", asked[0].group) if asked and asked[0].group else ()
+    source = ("--index", index) if index else ()
+    argv = ("pipenv", "install", *group, *source, *(item.text for item in wanted))
+    return RunStep(
+        argv=argv, cwd=place.project, why=f"{why}; in the Pipfile, or the next sync undoes it", risk="replaces"
+    )
+
+
 def remove(place: Place, named: ProjectPackage, why: str) -> RunStep | None:
     """The project no longer asks for a package; None where its tool has no command for that, or a name could be taken
     for an option."""
@@ -159,7 +186,34 @@ def remove(place: Place, named: ProjectPackage, why: str) -> RunStep | None:
     return RunStep(argv=(*_REMOVING[place.tool], *where, named.name), cwd=place.project, why=why, risk="replaces")
 
 
-_REMOVING = {"uv-project": ("uv", "remove", "--no-sync"), "poetry": ("poetry", "remove"), "pdm": ("pdm", "remove")}
+def keep_out(place: Place, name: str, why: str) -> tuple[RunStep, ...]:
+    """uv never installs a package, whatever requires it; empty where uv's table is written in another way, or the
+    project's tool cannot be told so."""
+    keys = place.project_keys
+    if place.tool != "uv-project" or "uv.override-dependencies" in keys or not is_name(name):
+        return ()
+    line = f"override-dependencies = [\"{name}; sys_platform == 'never'\"]"
+    edits: tuple[str, ...]
+    if "uv" in keys:
+        edits = (rf"/^\[tool\.uv\]$/a {line}",)
+    elif not any(key.startswith("uv.") for key in keys):
+        edits = ("$a\\[tool.uv]", f"$a\\{line}")
+    else:
+        return ()
+    argv = ("sed", "-i", *(part for edit in edits for part in ("-e", edit)), "pyproject.toml")
+    kept = f"{why}; what requires {name} would bring it back with the next sync"
+    return (
+        RunStep(argv=argv, cwd=place.project, why=kept, risk="replaces"),
+        RunStep(argv=("uv", "lock"), cwd=place.project, why="the lock follows", risk="replaces"),
+    )
+
+
+_REMOVING = {
+    "uv-project": ("uv", "remove", "--no-sync"),
+    "poetry": ("poetry", "remove"),
+    "pdm": ("pdm", "remove"),
+    "pipenv": ("pipenv", "uninstall"),
+}
 _REMOVED_FROM = {
     ("uv-project", "group"): "--group",
     ("uv-project", "extra"): "--optional",
@@ -167,6 +221,7 @@ _REMOVED_FROM = {
     ("poetry", "extra"): "--optional",
     ("pdm", "group"): "--group",
     ("pdm", "extra"): "--group",
+    ("pipenv", "group"): "--categories",
 }
 
 
@@ -221,7 +276,7 @@ def files_that_bring_it_back(
     return tuple(steps)
 
 
-_OWN = {"pip-tools": ("requirements.in", "requirements.txt")}
+_OWN = {"pip-tools": ("requirements.in", "requirements.txt"), "pipenv": ("Pipfile",)}
 """Files that the steps of a project change."""
 
 

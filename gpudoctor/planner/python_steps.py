@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from gpudoctor.dependencies import parsed
+from gpudoctor.dependencies import applying, marker_environment
 from gpudoctor.finding import (
     AllowExecution,
     ReinstallPackage,
@@ -29,6 +29,7 @@ from gpudoctor.planner.install_requests import (
     several_decide,
 )
 from gpudoctor.planner.place import Place, is_path, is_variable, risk_of
+from gpudoctor.planner.refused import refused
 from gpudoctor.planner.remains import remove, stray_records, without_record
 from gpudoctor.situation import Situation
 from gpudoctor.situation.import_order import let_through
@@ -38,7 +39,7 @@ from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
 _EXTRA = r"[a-z0-9-]+(,[a-z0-9-]+)*"
 _CONDA_CUDA = r"cuda-version>=\d+(\.\d+)?,<\d+"
-_PROJECTS = ("uv-project", "poetry", "pdm", "hatch", "pip-tools", "pixi")
+_PROJECTS = ("uv-project", "poetry", "pdm", "pipenv", "hatch", "pip-tools", "pixi")
 
 
 def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> tuple[Step, ...]:
@@ -155,7 +156,7 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
         return tuple(step for one in remove(remains) for step in _if_possible(place, one))
     undo = pip_steps.restore(place, situation, (PackageSpec(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
-    if why_not := pip_steps.refused(place, situation, ()):  # what takes its place could not be installed
+    if why_not := refused(place, situation, ()):  # what takes its place could not be installed
         return (ManualStep(text=f"{why_not}. Then:\n{shlex.join(argv)}", why=remedy.why, risk="replaces"),)
     step = RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo)
     strays = remove(stray_records(place, situation.machine, (remedy.name,)))
@@ -179,23 +180,25 @@ def _remove_from_project(place: Place, situation: Situation, remedy: RemovePacka
     named = named_by_project(situation.machine, remedy.name)
     if not named and remedy.indirect:
         return () if place.follows_lock else remove_package(pip_steps.directly(place), situation, remedy)
-    if len(named) == 1 and (step := project_steps.remove(place, named[0], remedy.why)):
-        steps = _with_tool(place, step.argv[0], (step,))
+    others = _requiring(situation, remedy.name)
+    kept_out = project_steps.keep_out(place, remedy.name, remedy.why) if others else ()
+    own = project_steps.remove(place, named[0], remedy.why) if len(named) == 1 else None
+    if (own and (kept_out or not others)) or (kept_out and not named):
+        steps = tuple(one for one in (own, *kept_out) if one is not None)
         # A sync of uv would also remove what its lock never had.
         alone = place.tool == "uv-project"
-        return (*steps, *(remove_package(pip_steps.directly(place), situation, remedy) if alone else ()))
+        after = remove_package(pip_steps.directly(place), situation, remedy) if alone else ()
+        return (*_with_tool(place, steps[-1].argv[0], steps), *after)
     text = f"Remove {remedy.name} from the project"
-    if not named and (others := _requiring(situation, remedy.name)):
-        text += f", or what requires it: {', '.join(others)}"
+    if others:
+        text += f"{', and' if named else ', or'} what requires it: {', '.join(others)}"
     return (ManualStep(text=f"{text}.", why=remedy.why, risk="replaces"),)
 
 
 def _requiring(situation: Situation, name: str) -> tuple[str, ...]:
-    return tuple(
-        one.name
-        for one in situation.machine.packages
-        if any((what := parsed(line)) and what.name == name for line in one.requires)
-    )
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    packages = situation.machine.packages
+    return tuple(one.name for one in packages if any(what.name == name for what in applying(one, markers)))
 
 
 def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:
@@ -242,6 +245,8 @@ def _install(
     beside = place.tool == "pdm" and any(item.extra and named_by_project(machine, item.name) for item in wanted)
     if several_decide(machine, name) or beside:
         return (project_steps.by_a_person(machine, wanted, index, why),)
+    if place.tool == "pipenv":
+        return _with_tool(place, "pipenv", (project_steps.pipenv(place, asked, wanted, index, why),))
     steps = pdm_steps.pdm if place.tool == "pdm" else hatch_steps.hatch
     return _with_tool(place, place.tool, steps(place, asked, wanted, index, why))
 

@@ -21,7 +21,7 @@ from gpudoctor.probes.search_path import on_path
 from gpudoctor.probes.uv_settings import uv_settings
 
 PROGRAMS = (
-    "uv", "poetry", "pdm", "hatch", "pixi", "pip-compile", "conda", "mamba", "micromamba",
+    "uv", "poetry", "pdm", "pipenv", "hatch", "pixi", "pip-compile", "conda", "mamba", "micromamba",
 )  # fmt: skip
 _OF_PIP = "pip._internal.cli.main, pip._internal.commands.install, pip._internal.commands.uninstall"
 _PIP_SECONDS = 20.0

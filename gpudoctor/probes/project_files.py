@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -27,11 +27,15 @@ _OF_CONDA = r"\s*-\s*['\"]?((?:pytorch|pytorch-gpu|torch)\s*[=<>!~ ][^'\"#]*)"
 _COMPILED = r"#\s+((?:pip-compile|uv pip compile)\b.*)"
 _WORD = r"[\w./@%+,:=-]+"
 _OF_HATCH = r"(.*)/env/virtual/(?P<name>[^/]+)/[^/]+/[^/]+"
-_LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pdm.lock", "pixi.lock")
+_OF_POETRY = r".*-([\w-]{8})-py\d+\.\d+"
+_LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "Pipfile.lock")
+_NO_PACKAGES = ("source", "requires", "scripts", "pipenv")
+"""Tables of a Pipfile that are no lists of packages."""
 _LIMIT = 1 << 20
 _HEAD = 4096
 _MOST_MEMBERS = 200
 _MOST_ASKED = 200
+_MOST_FOLDERS = 16
 _LONGEST = 200
 
 
@@ -54,8 +58,9 @@ class Project(Struct, frozen=True):
     compiled_by: tuple[str, ...] = ()
 
 
-def project_of(host: Host, layout: Layout) -> Project:
-    """The project that owns an environment: beside a .venv, above .pixi/envs/NAME, or of hatch's own folder."""
+def project_of(host: Host, layout: Layout, environ: Mapping[str, str]) -> Project:
+    """The project that owns an environment: beside a .venv, above .pixi/envs/NAME, or one whose tool keeps it
+    elsewhere."""
     folder, name = posixpath.split(layout.prefix)
     if folder.endswith("/.pixi/envs"):
         folder = folder.removesuffix("/.pixi/envs")
@@ -66,10 +71,50 @@ def project_of(host: Host, layout: Layout) -> Project:
         return _of_hatch(host, host.working_folder() or "", found["name"])
     for lock in _LOCKS if name == ".venv" else ():
         if host.exists(posixpath.join(folder, lock)):
-            return Project(folder, lock, _pdm_keys(host, folder) if lock == "pdm.lock" else ())
+            return _locked(host, folder, lock)
     if host.exists(posixpath.join(folder, "requirements.in")):
         return _of_pip_tools(host, folder)
-    return _of_hatch(host, folder, "") if name == ".venv" else Project()
+    return _of_hatch(host, folder, "") if name == ".venv" else _kept_elsewhere(host, layout.prefix, environ)
+
+
+def _locked(host: Host, folder: str, lock: Lock) -> Project:
+    keys = {"pdm.lock": _pdm_keys, "uv.lock": _uv_keys}.get(lock)
+    return Project(folder, lock, keys(host, folder) if keys else ())
+
+
+def _kept_elsewhere(host: Host, prefix: str, environ: Mapping[str, str]) -> Project:
+    """A project whose environment lies where its tool or a variable keeps it: the environment names the project
+    (pipenv), or the working folder, or one above it, is that of the project."""
+    named = (host.text(posixpath.join(prefix, ".project"), _HEAD).value or "").strip()
+    if named.startswith("/") and host.exists(posixpath.join(named, "Pipfile.lock")):
+        return Project(named, "Pipfile.lock")
+    folder = host.working_folder() or ""
+    for _ in range(_MOST_FOLDERS if folder else 0):
+        for lock in ("uv.lock", "poetry.lock", "pdm.lock"):
+            if host.exists(posixpath.join(folder, lock)) and _keeps(host, folder, lock, prefix, environ):
+                return _locked(host, folder, lock)
+        folder = posixpath.dirname(folder)
+    return Project()
+
+
+def _keeps(host: Host, folder: str, lock: Lock, prefix: str, environ: Mapping[str, str]) -> bool:
+    """Whether this is the environment that a tool keeps for the project in a folder."""
+    if lock == "uv.lock":
+        chosen = environ.get("UV_PROJECT_ENVIRONMENT", "")
+        return bool(chosen) and posixpath.normpath(posixpath.join(folder, chosen)) == prefix
+    if lock == "pdm.lock":
+        python = (host.text(posixpath.join(folder, ".pdm-python"), _HEAD).value or "").strip()
+        return posixpath.dirname(posixpath.dirname(python)) == prefix
+    found = re.fullmatch(_OF_POETRY, posixpath.basename(prefix))
+    return found is not None and found[1] == _poetrys_name(folder)
+
+
+def _poetrys_name(folder: str) -> str:
+    """The part of an environment's name by which poetry finds it for a folder."""
+    import base64
+    import hashlib
+
+    return base64.urlsafe_b64encode(hashlib.sha256(folder.encode()).digest()).decode()[:8]
 
 
 def _of_pip_tools(host: Host, folder: str) -> Project:
@@ -86,8 +131,17 @@ def _of_pip_tools(host: Host, folder: str) -> Project:
     return Project(folder, "requirements.in", compiled_by=words)
 
 
+def _uv_keys(host: Host, folder: str) -> tuple[str, ...]:
+    """ "uv" if a line begins that table, and the settings that stand in it."""
+    text = host.text(posixpath.join(folder, "pyproject.toml"), _LIMIT).value or ""
+    head = ("uv",) if "[tool.uv]" in text.splitlines() else ()
+    table = _table(_table(_toml(text), "tool"), "uv")
+    plain = (f"uv.{key}" for key, value in table.items() if not isinstance(value, dict) and not _is_tables(value))
+    return (*head, *itertools.islice(plain, _MOST_MEMBERS))
+
+
 def _pdm_keys(host: Host, folder: str) -> tuple[str, ...]:
-    sources = _table(_table(_pyproject(host, folder), "tool"), "pdm").get("source")
+    sources = _table(_table(_read(host, folder, "pyproject.toml"), "tool"), "pdm").get("source")
     rows = (row.get("name") for row in sources if isinstance(row, dict)) if isinstance(sources, list) else ()
     return tuple(f"source.{name}" for name in itertools.islice(rows, _MOST_MEMBERS) if isinstance(name, str))
 
@@ -127,12 +181,13 @@ def _from_environment_file(host: Host, prefix: str) -> tuple[TorchAsked, ...]:
 
 
 def torch_asked(host: Host, folder: str) -> tuple[TorchAsked, ...]:
-    """The lines of a project's pyproject.toml and requirements files that ask for torch."""
+    """The lines of a project's pyproject.toml, Pipfile and requirements files that ask for torch."""
     names = host.names(folder).value or ()
     lists = [name for name in sorted(names) if name.endswith((".txt", ".in")) and re.fullmatch(_REQUIREMENTS, name)]
     lines = (line for name in lists for line in _from_requirements(host, folder, name))
     declared = _from_pyproject(host, folder) if "pyproject.toml" in names else ()
-    return tuple(itertools.islice(itertools.chain(declared, lines), _MOST_ASKED))
+    pipfile = _of_torch(_from_pipfile(_read(host, folder, "Pipfile"))) if "Pipfile" in names else ()
+    return tuple(itertools.islice(itertools.chain(declared, pipfile, lines), _MOST_ASKED))
 
 
 def _from_requirements(host: Host, folder: str, name: str) -> Iterator[TorchAsked]:
@@ -146,17 +201,41 @@ def _from_requirements(host: Host, folder: str, name: str) -> Iterator[TorchAske
 def _from_pyproject(host: Host, folder: str) -> Iterator[TorchAsked]:
     text = host.text(posixpath.join(folder, "pyproject.toml"), _LIMIT).value or ""
     project = _toml(text)
-    yield from _asked_in(project, "pyproject.toml")
+    indexes = _indexes_of_torch(project)
+    for line in _of_torch(_declared(project, "pyproject.toml")):
+        yield replace(line, index=indexes.get((line.group, line.extra)) or indexes.get(("", ""), ""))
     left = _LIMIT
     for member in itertools.islice(dict.fromkeys(_members(host, folder, project)), _MOST_MEMBERS):
         file = f"{member}/pyproject.toml"
         text = host.text(posixpath.join(folder, file), _LIMIT).value or ""
         if "torch" in text.lower() and (left := left - len(text)) >= 0:
-            yield from _asked_in(_toml(text), file)
+            yield from _of_torch(_declared(_toml(text), file))
 
 
-def _pyproject(host: Host, folder: str) -> dict[str, Any]:
-    return _toml(host.text(posixpath.join(folder, "pyproject.toml"), _LIMIT).value or "")
+def _indexes_of_torch(project: dict[str, Any]) -> dict[tuple[str, str], str]:
+    """The index that uv takes torch from, by the group and the extra that it is for; both "" for any other."""
+    uv = _table(_table(project, "tool"), "uv")
+    rows, sources = uv.get("index"), _table(uv, "sources").get("torch")
+    urls = {str(row.get("name")): row.get("url") for row in _tables(rows)}
+    found = ((row, urls.get(str(row.get("index")))) for row in _tables(sources))
+    return {
+        (str(row.get("group", "")), str(row.get("extra", ""))): url
+        for row, url in found
+        if isinstance(url, str) and without_secrets(url) == url and len(url) <= _LONGEST
+    }
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
+
+
+def _tables(found: Any) -> list[dict[str, Any]]:
+    """One table, or a list of them."""
+    return [one for one in (found if isinstance(found, list) else [found])[:_MOST_ASKED] if isinstance(one, dict)]
+
+
+def _read(host: Host, folder: str, name: str) -> dict[str, Any]:
+    return _toml(host.text(posixpath.join(folder, name), _LIMIT).value or "")
 
 
 def _toml(text: str) -> dict[str, Any]:
@@ -183,20 +262,20 @@ def _members(host: Host, folder: str, project: dict[str, Any]) -> Iterator[str]:
             yield posixpath.join(parent, last)
 
 
-def project_packages(host: Host, folder: str, installed: Collection[str]) -> tuple[ProjectPackage, ...]:
-    """Which of the installed packages a project's pyproject.toml names."""
-    found = (
-        (re.match(_NAME, line.requirement), line)
-        for line in (_declared(_pyproject(host, folder), "pyproject.toml") if folder else ())
-    )
+def project_packages(host: Host, project: Project, installed: Collection[str]) -> tuple[ProjectPackage, ...]:
+    """Which of the installed packages a project's pyproject.toml, or Pipfile, names."""
+    of_pipenv = project.lock == "Pipfile.lock"
+    file = "Pipfile" if of_pipenv else "pyproject.toml"
+    table = _read(host, project.folder, file) if project.folder else {}
+    declared = _from_pipfile(table) if of_pipenv else _declared(table, file)
+    found = ((re.match(_NAME, line.requirement), line) for line in declared)
     named = (ProjectPackage(normalised(name[0]), line.group, line.extra) for name, line in found if name)
     return tuple(itertools.islice((one for one in dict.fromkeys(named) if one.name in installed), _MOST_ASKED))
 
 
-def _asked_in(project: dict[str, Any], file: str) -> Iterator[TorchAsked]:
-    for line in _declared(project, file):
-        if re.match(_TORCH, line.requirement):
-            yield replace(line, requirement=_shown(line.requirement))
+def _of_torch(lines: Iterable[TorchAsked]) -> Iterator[TorchAsked]:
+    mine = (line for line in lines if re.match(_TORCH, line.requirement))
+    return (replace(line, requirement=_shown(line.requirement)) for line in mine)
 
 
 def _declared(project: dict[str, Any], file: str) -> Iterator[TorchAsked]:
@@ -221,12 +300,23 @@ def _of_poetry(poetry: dict[str, Any], file: str) -> Iterator[TorchAsked]:
     """The tables in which poetry keeps a requirement as name and version."""
     groups = {"": poetry, "dev": {"dependencies": poetry.get("dev-dependencies")}, **_table(poetry, "group")}
     for group, table in groups.items():
-        for name, value in _table(table, "dependencies").items():
-            version = value.get("version") if isinstance(value, dict) else value
-            exact = "==" if isinstance(version, str) and version[:1].isdigit() else ""
-            if name != "python":
-                text = f"{name} {exact}{version}" if isinstance(version, str) else name
-                yield TorchAsked(file=file, requirement=text, group=group)
+        yield from _named(_table(table, "dependencies"), file, group)
+
+
+def _from_pipfile(pipfile: dict[str, Any]) -> Iterator[TorchAsked]:
+    """The lists of a Pipfile: [packages], [dev-packages], and those of other names."""
+    for group in pipfile:
+        if group not in _NO_PACKAGES:
+            yield from _named(_table(pipfile, group), "Pipfile", "" if group == "packages" else group)
+
+
+def _named(table: dict[str, Any], file: str, group: str) -> Iterator[TorchAsked]:
+    for name, value in table.items():
+        version = value.get("version") if isinstance(value, dict) else value
+        exact = "==" if isinstance(version, str) and version[:1].isdigit() else ""
+        if name != "python":
+            text = f"{name} {exact}{version}" if isinstance(version, str) else name
+            yield TorchAsked(file=file, requirement=text, group=group)
 
 
 def _table(parent: Any, name: str) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def probe_environment(
         distributions = tuple(
             replace(one, damaged=installed.locked) if one.name == "torch" else one for one in distributions
         )
-    project = project_of(host, layout)
+    project = project_of(host, layout, environ)
     faults = start_faults(host, layout, path, foreign)
     others = read_frameworks(host, frameworks, distributions, environ, layout.prefix) if frameworks else ()
     torch = installed.torch
@@ -143,7 +143,7 @@ def probe_environment(
             project_keys=project.keys,
             compiled_by=project.compiled_by,
             torch_asked=asked_beside(host, layout, project),
-            project_packages=project_packages(host, project.folder, {one.name for one in distributions}),
+            project_packages=project_packages(host, project, {one.name for one in distributions}),
             conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
             python_headers=unknown("its Python does not work") if faults else _headers(host, layout),
             start_faults=faults,

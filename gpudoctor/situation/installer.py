@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.dependencies import applies
-from gpudoctor.matrix.versions import package_matches
+from gpudoctor.matrix.versions import just_below, package_matches
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Constraint, InstallerSettings, PythonEnvironment
@@ -54,12 +55,23 @@ def refusal(situation: Situation, name: str, version: str) -> str:
 
 def excluding(situation: Situation, name: str, version: str) -> Constraint | None:
     """The constraint that excludes a version; None if there is none."""
+    return next((one for one in _limits(situation, name) if not _admits(one.specifier, version)), None)
+
+
+def excluding_all(situation: Situation, name: str, specifier: str) -> Constraint | None:
+    """The constraint that no version inside a range meets; None if there is none."""
+    for limit in _limits(situation, name):
+        ends = re.findall(r"\d+(?:\.\w+)*", f"{specifier},{limit.specifier}")
+        tried = (one for end in ends for one in (end, f"{end}.1", just_below(end)))
+        if not any(package_matches(specifier, one) and _admits(limit.specifier, one) for one in tried):
+            return limit
+    return None
+
+
+def _limits(situation: Situation, name: str) -> Iterator[Constraint]:
     environment = situation.environment
     limits = settings(environment).constraints if environment else ()
-    if not limits:
-        return None
-    mine = (one for one in limits if one.name == name and applies(one.marker, situation.markers))
-    return next((one for one in mine if not _admits(one.specifier, version)), None)
+    yield from (one for one in limits if one.name == name and applies(one.marker, situation.markers))
 
 
 def with_place(constraint: Constraint) -> str:

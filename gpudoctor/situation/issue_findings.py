@@ -12,6 +12,7 @@ from gpudoctor.finding import (
     InstallSystemPackage,
     Manual,
     Reboot,
+    ReplacePackage,
     SetVariable,
     Severity,
 )
@@ -195,4 +196,7 @@ def _fixes(situation: Situation, row: KnownIssue) -> tuple[Fix, ...]:
     if row.kernel:
         return newer_kernel(situation, row.kernel, why=row.workaround)
     settings = tuple(SetVariable(name, value, why=row.symptom) for name, value in row.variables.items())
-    return (Fix(row.workaround, settings or (Manual(row.workaround),)),)
+    packages = tuple(
+        ReplacePackage(name, spec, why="a release without the issue") for name, spec in row.install.items()
+    )
+    return (Fix(row.workaround, (*settings, *packages) or (Manual(row.workaround),)),)

@@ -28,35 +28,45 @@ def nearest(situation: Situation, choices: tuple[Choice, ...], keep: Torch | Non
     keep, matrix = situation.peer_torch or keep, situation.matrix
     if peers := [choice for choice in choices if situation.peer_torch and is_build(choice, situation.peer_torch)]:
         choices = tuple(peers)
-    offered = [_sound(matrix, [c for c in choices if not merely_built(c)], keep)]
-    built = _sound(matrix, [c for c in choices if merely_built(c)], keep)
+    own = project_indexes(situation)
+    offered = [_sound(matrix, [c for c in choices if not merely_built(c)], keep, own)]
+    built = _sound(matrix, [c for c in choices if merely_built(c)], keep, own)
     if built and (offered[0] is None or (keep and _distance(built, keep) < _distance(offered[0], keep))):
         offered.append(built)
     return tuple(choice for choice in offered if choice)
 
 
-def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
+def project_indexes(situation: Situation) -> frozenset[str]:
+    """The indexes that a project names for torch."""
+    environment = situation.environment
+    asked = environment.torch_asked if environment else ()
+    return frozenset(line.index.rstrip("/") for line in asked if line.index)
+
+
+def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None, own: frozenset[str]) -> Choice | None:
     """The nearest choice without a known fault, and the one that it replaces; else the nearest choice. A fault of the
     kept release itself, on any GPU, is no reason to leave that release; and a fault of one of its ROCm builds is none
     of the CUDA build that is kept."""
-    first = _nearest(matrix, choices, keep)
+    first = _nearest(matrix, choices, keep, own)
     same_kind = bool(first and keep and bool(first.rocm) == bool(keep.rocm or keep.hip))
     if first and keep and same_kind and first.fault_of_release and _distance(first, keep) == (0, ()):
         return first
-    best = _nearest(matrix, [choice for choice in choices if not choice.fault], keep)
+    best = _nearest(matrix, [choice for choice in choices if not choice.fault], keep, own)
     if first is None or best is None or not first.fault:
         return best or first
     return replace(best, passed_over=f"{first.version}+{first.build}: {first.fault}")
 
 
-def _nearest(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
+def _nearest(matrix: Matrix, choices: list[Choice], keep: Torch | None, own: frozenset[str]) -> Choice | None:
+    """Of equally good builds for the driver that of an index in `own` comes first."""
     if not choices:
         return None
     if keep is None:
         return choices[0]
     closest = min(_distance(choice, keep) for choice in choices)
     pool = [choice for choice in choices if _distance(choice, keep) == closest]
-    best = min(pool, key=lambda choice: within_version(matrix, choice))
+    ranked = ((within_version(matrix, choice), choice) for choice in pool)
+    best = min(ranked, key=lambda one: (one[0][0], one[1].index_url.rstrip("/") not in own, one[0]))[1]
     if best.index_url or best.version != keep.version.partition("+")[0]:
         return best
     # A plain ==X over another build of X changes nothing: take the same build from the index that names it.

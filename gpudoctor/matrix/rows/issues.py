@@ -65,6 +65,8 @@ class KnownIssue(Row, frozen=True, kw_only=True):
     workaround: str
     variables: dict[str, str] = {}
     """Variables of the workaround, if it is one."""
+    install: dict[str, str] = {}
+    """Packages of the workaround, with the specifier of their releases without the issue."""
     firmware: str = ""
     """The first release of linux-firmware without it."""
     kernel: str = ""

@@ -282,6 +282,8 @@ class SameRelease(Row, frozen=True, kw_only=True):
     package: str
     """Its import compares the releases, and stops where they differ."""
     others: tuple[str, ...]
+    last: dict[str, str] = {}
+    """The last release of those that the index has no newer one of; the package does without them."""
     unless: str
     """The variable that turns the comparison off."""
     text: str

@@ -24,7 +24,7 @@ from gpudoctor.machine import (
     known,
 )
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import figures, just_below, package_matches
 from gpudoctor.planner.effects.trial import imported_anew
 from gpudoctor.planner.install_requests import rivals, shared_folder
 from gpudoctor.situation import Situation
@@ -113,15 +113,8 @@ def installed_by(specifier: str) -> str:
         if operator in bounds:
             return bounds[operator].removesuffix(".*")
     if "<" in bounds:
-        return _just_below(bounds["<"])
+        return just_below(bounds["<"])
     return f"{bounds['>']}.1" if ">" in bounds else ""
-
-
-def _just_below(version: str) -> str:
-    release = [int(number) for number in re.findall(r"\d+", version)]
-    while release and release[-1] == 0:
-        release.pop()
-    return ".".join(map(str, [*release[:-1], release[-1] - 1, 99])) if release else version
 
 
 # --- torch -------------------------------------------------------------------------------------------
