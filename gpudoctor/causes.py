@@ -150,13 +150,14 @@ def _named(symptom: Finding) -> bool:
 def _joined(cause: Finding, symptom: Finding) -> Finding:
     """The cause with the symptom as its evidence: proved, if the symptom's text names it."""
     proved = _named(symptom) and symptom.confidence == "certain"
-    known = symptom.saw in (cause.saw, cause.message)
+    seen = symptom.saw.removesuffix(".")
+    known = symptom.saw in (cause.saw, cause.message) or seen in cause.message.partition(_SEEN)[2]
     told = f"{cause.message.removesuffix('.')}; " if _SEEN in cause.message else f"{cause.message} {_SEEN} "
     confidence: Confidence = "certain" if proved else cause.confidence
     return replace(
         cause,
         severity=min(cause.severity, symptom.severity, key=_SEVERITIES.index),
-        message=cause.message if known else f"{told}{symptom.saw.removesuffix('.')}.",
+        message=cause.message if known else f"{told}{seen}.",
         confidence=confidence,
         evidence=(*cause.evidence, *(item for item in symptom.evidence if item not in cause.evidence)),
         fixes=cause.fixes or symptom.fixes,

@@ -418,6 +418,21 @@ def test_what_was_seen_is_said_once(tmp_path: Path):
     assert "not compatible" in screen and "no kernel image" in screen
 
 
+def test_the_same_answer_twice_is_told_once(tmp_path: Path):
+    lines = (
+        "torch.cuda.is_available() is False",
+        "$ pip install torch===1.3.0",
+        "$ python3",
+        ">>> import torch",
+        ">>> torch.cuda.is_available()",
+        "False",
+        "nvidia-smi: driver 410.48",
+    )
+    (tmp_path / "report.txt").write_text("\n".join(lines))
+    screen = " ".join(piped("check", "--from", str(tmp_path / "report.txt")).split())
+    assert screen.count("torch.cuda.is_available() is False") == 1
+
+
 @pytest.mark.parametrize(
     ("names", "text"), [("", ""), ("a", "a"), ("abc", "a, b, c"), ("abcde", "a, b, c and 2 more")]
 )

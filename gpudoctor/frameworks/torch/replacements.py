@@ -261,7 +261,7 @@ def _name_first(gpu: Gpu, keep: Torch | None) -> Fix:
     amd = gpu.vendor == "amd"
     kind, command = ("a ROCm", "rocminfo | grep gfx") if amd else ("a CUDA", "nvidia-smi")
     text = (
-        f"Which torch runs on {gpu.name} depends on what it is. `{command}` tells it, and `gpudoctor recommend "
+        f"Which torch runs depends on the GPU (known here: {gpu.name}). `{command}` tells which it is, and `gpudoctor recommend "
         "--gpu NAME` then names the build."
     )
     fits = keep is not None and bool(keep.hip if amd else keep.cuda)
