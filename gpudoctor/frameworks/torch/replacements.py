@@ -261,8 +261,8 @@ def _name_first(gpu: Gpu, keep: Torch | None) -> Fix:
     amd = gpu.vendor == "amd"
     kind, command = ("a ROCm", "rocminfo | grep gfx") if amd else ("a CUDA", "nvidia-smi")
     text = (
-        f"Which torch runs depends on the GPU (known here: {gpu.name}). `{command}` tells which it is, and `gpudoctor recommend "
-        "--gpu NAME` then names the build."
+        f"Which torch runs depends on the GPU, and `{command}` names it. `gpudoctor recommend --gpu NAME` then names "
+        "the build."
     )
     fits = keep is not None and bool(keep.hip if amd else keep.cuda)
     title = "Find out which GPU this is" if fits else f"Install {kind} build of torch for this GPU"
