@@ -364,9 +364,9 @@ def test_nodes_that_differ_by_a_little_are_judged_once_and_a_full_gpu_is_told_ap
 ) -> None:
     judged: list[Machine] = []
 
-    def judge_and_count(machine: Machine, matrix: Matrix) -> fleet_nodes.Judged:
+    def judge_and_count(machine: Machine, matrix: Matrix) -> fleet_nodes.NodeJudgement:
         judged.append(machine)
-        return fleet_nodes.Judged("ok", ())
+        return fleet_nodes.NodeJudgement("ok", ())
 
     def used(memory: int, system: int) -> Machine:
         first, *rest = KINDS["h100"].gpus

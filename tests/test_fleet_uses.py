@@ -97,9 +97,9 @@ def test_a_variable_that_only_makes_libraries_say_more_is_a_note() -> None:
 def test_nodes_are_judged_once_whatever_differs_by_its_nature(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[Machine] = []
 
-    def judge_and_count(machine: Machine, matrix: Matrix) -> fleet_nodes.Judged:
+    def judge_and_count(machine: Machine, matrix: Matrix) -> fleet_nodes.NodeJudgement:
         judged.append(machine)
-        return fleet_nodes.Judged("ok", ())
+        return fleet_nodes.NodeJudgement("ok", ())
 
     monkeypatch.setattr(fleet_nodes, "judge_machine", judge_and_count)
     source = random.Random(1)
