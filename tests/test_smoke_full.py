@@ -134,7 +134,7 @@ def test_an_all_reduce_that_goes_wrong_is_told_with_the_worker(
 
 @with_torch
 def test_an_all_reduce_that_hangs_ends_with_its_workers(tmp_path: Path) -> None:
-    (result,) = run(tmp_path, "all-reduce", seconds=15, fault=IN_RANK_1.format(fault="time.sleep(600)"))
+    (result,) = run(tmp_path, "all-reduce", seconds=20, fault=IN_RANK_1.format(fault="time.sleep(600)"))
     assert result.status == "error", result
     assert "was still" in result.message
 
