@@ -20,7 +20,7 @@ from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import DamagedFile, Torch, TorchCopy
 from gpudoctor.situation import Situation
-from gpudoctor.situation.import_order import NO_USER_SITE
+from gpudoctor.situation.import_order import NO_USER_SITE, title_of
 from gpudoctor.situation.wsl import WHEEL_RUNTIME
 
 _OWN_LIBRARIES = ("libtorch", "libc10", "libcaffe2", "libshm")
@@ -180,7 +180,8 @@ def _let_through(situation: Situation, first: TorchCopy) -> Fix:
     if first.via == "PYTHONPATH":
         return Fix("Unset PYTHONPATH, or take that folder out of it", (UnsetVariable("PYTHONPATH", why=why),))
     if first.via == "user site":
-        return Fix("Keep Python out of the user's site folder", (SetVariable(NO_USER_SITE, "1", why=why),))
+        keep_out = SetVariable(NO_USER_SITE, "1", why=why)
+        return Fix(title_of(keep_out), (keep_out,))
     text = f"Take {folder} out of the .pth file that names it, or remove the torch there."
     return Fix("Take the folder out of the .pth file", (Manual(text, risk="replaces"),))
 

@@ -65,7 +65,6 @@ def builds_for(situation: Situation, name: str, gpus: tuple[Gpu, ...]) -> tuple[
         if situation.platform in row.platforms and any(supports(situation, row, gpu) for gpu in gpus)
     ]
     majors = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.name != name} - {""}
-
     rocm = system_rocm(situation)
 
     def order(row: FrameworkBuild) -> tuple[bool, bool]:
@@ -318,10 +317,8 @@ def _installs(
     keeping = [build for build in ready if _keeps(build, _version(situation, framework, build), installed)]
     found = [fix for build in keeping or ready if (fix := install(situation, framework, build))]
     if not found:  # all of them are for newer releases
-        newest = ((build, release_for(situation, build)) for build in ready)
-        found = [
-            fix for build, version in newest if version and (fix := install(situation, framework, build, version))
-        ]
+        newest = ((build, version) for build in ready if (version := release_for(situation, build)))
+        found = [fix for build, version in newest if (fix := install(situation, framework, build, version))]
     yield from found if keeping else found[:1]
     if ready and not any(build.install for build in ready):
         target, package = target_of(ready[0]), ready[0].package
@@ -352,14 +349,13 @@ def after_installing(
     unless the package comes without an extra and the build stays the same: then it opens the same libraries. Files
     that were read of another package in the same folder are gone. An extra brings its build and the libraries."""
     tables = situation.matrix.tables
-    concerned = {row.framework for row in tables.frameworks if name in row.packages}
-    concerned |= {row.framework for row in tables.framework_builds if name in (row.package, row.install)}
+    over = {row.framework for row in tables.frameworks if name in row.packages}
+    concerned = over | {row.framework for row in tables.framework_builds if name in (row.package, row.install)}
     others = environment.frameworks.others
     if name.startswith("nvidia-"):
         looked = unknown("installed by the plan")
         left = tuple(replace(one, not_found=looked, beside=(), misfits=()) for one in others)
     else:
-        over = {row.framework for row in tables.frameworks if name in row.packages}
         here = environment.distribution(name) is not None
         stale = {one.name for one in others if one.name in over and one.owner and (one.owner != name or not here)}
         kept = (one for one in others if one.name not in stale)
