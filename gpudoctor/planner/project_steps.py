@@ -53,7 +53,7 @@ def uv_project(
     source = source_name(index)
     named = ("--index", f"{source}={index}") if index else ()
     if several_decide(machine, decisive(wanted)):
-        if option := _that_has_it(asked, wanted, index):
+        if option := _option_for(asked, wanted, index):
             argv = ("uv", "sync", "--inexact", *option)
             text = f"{why}; the project has it under this option, and `uv run` needs the option as well"
             return (RunStep(argv=argv, cwd=place.project, why=text, risk="replaces"),)
@@ -94,13 +94,14 @@ def uv_project(
     return (*anew, declare, *_explicit(place, source, explicit and bool(index)), sync)
 
 
-def _that_has_it(asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str) -> tuple[str, ...]:
+def _option_for(asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str) -> tuple[str, ...]:
     """The option by which uv installs the extra or group that asks for this very torch; empty if none does."""
-    version = next((item.spec.removeprefix("==").partition("+")[0] for item in wanted if item.name == "torch"), "")
-    for line in asked:
-        same = bool(index) and line.index.rstrip("/") == index.rstrip("/") and bool(line.extra or line.group)
-        if same and (what := parsed(line.requirement)) and what.admits(version):
-            return ("--extra", line.extra) if line.extra else ("--group", line.group)
+    torch = next((item.spec.removeprefix("==").partition("+")[0] for item in wanted if item.name == "torch"), "")
+    for line in asked if torch and index else ():
+        option = ("--extra", line.extra) if line.extra else ("--group", line.group) if line.group else ()
+        what = parsed(line.requirement) if option and line.index.rstrip("/") == index.rstrip("/") else None
+        if what and what.admits(torch):
+            return option
     return ()
 
 
