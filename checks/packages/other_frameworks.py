@@ -10,6 +10,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.rows import SameRelease, SharedFiles
+from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation
 
@@ -72,8 +73,8 @@ def _groups(row: SharedFiles, listed: tuple[Distribution, ...]) -> Iterator[list
     """The installed packages that share files with another one."""
     groups: dict[str, list[Distribution]] = {}
     for one in listed:
-        if found := re.fullmatch(row.packages, one.name):
-            groups.setdefault(found.groupdict().get("one") or "", []).append(one)
+        if group := group_of(row, one.name):
+            groups.setdefault(group, []).append(one)
     yield from (group for group in groups.values() if len(group) > 1)
 
 

@@ -18,6 +18,7 @@ from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOU
 from gpudoctor.isa import Answer, capability
 from gpudoctor.machine import Distribution, FrameworkFiles, Gpu, PythonEnvironment, unknown
 from gpudoctor.matrix.rows import FrameworkBuild
+from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework, installed_frameworks
@@ -170,14 +171,11 @@ def _offers(package: Distribution, extras: str) -> bool:
 
 def _twins(situation: Situation, removed: Collection[str]) -> Iterator[ReinstallPackage]:
     """NVIDIA's packages that stay, and that own files of those that are removed: of another CUDA's."""
-    for row in situation.matrix.tables.shared_files:
-        found = [
-            (one, re.fullmatch(row.packages, one.name)) for one in situation.machine.packages if row.framework is None
-        ]
-        shared = {match["one"] for one, match in found if match and one.name in removed}
-        for one, match in found:
-            if match and match["one"] in shared and one.name not in removed:
-                yield written_again(one)
+    folder = situation.matrix.shared_folder
+    shared = {folder(name) for name in removed if name.startswith("nvidia-")} - {""}
+    for one in situation.machine.packages if shared else ():
+        if one.name not in removed and folder(one.name) in shared:
+            yield written_again(one)
 
 
 _LINKED = {"nvidia-cusparse", "nvidia-cusolver"}
@@ -280,7 +278,7 @@ def _in_the_way(situation: Situation, build: FrameworkBuild, installed: Installe
     for row in situation.matrix.tables.shared_files:
         for one in listed if row.framework is None and major else ():
             own = one.name.rpartition("-cu")[2]
-            if re.fullmatch(row.packages, one.name) and own != major and own not in others:
+            if group_of(row, one.name) and own != major and own not in others:
                 yield one.name
     needed = any(figures(other) >= FIRST_WITHOUT_SUFFIX for other in others if other)
     if build.looks == "pathfinder" and not needed and figures(major or "0") < FIRST_WITHOUT_SUFFIX:
