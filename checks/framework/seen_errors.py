@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, NotJudged
+from gpudoctor.finding import Evidence, Finding, NotJudged, by_hand
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.file_faults import by_hand
 from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.installed_build import build_name
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted

@@ -15,6 +15,7 @@ from gpudoctor.finding import (
     RemovePackage,
     SetVariable,
     UnsetVariable,
+    by_hand,
 )
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import better_torch
@@ -29,9 +30,9 @@ _OPENED_LATER = ("libtorch_cuda_linalg.so", "libcaffe2_nvrtc.so")
 _AHEAD = ("PYTHONPATH", "user site", ".pth")
 """Places that can put another torch before the one that is installed in the environment."""
 
-_NAME_ANOTHER = Fix(
+_NAME_ANOTHER = by_hand(
     "Install torch, or name the environment that has it",
-    (Manual("Install the build that `gpudoctor recommend` names, or name an environment with `--python PATH`."),),
+    "Install the build that `gpudoctor recommend` names, or name an environment with `--python PATH`.",
 )
 
 _HIDES_ANOTHER = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "torch-cpu-only")

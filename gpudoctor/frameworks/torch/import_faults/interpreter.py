@@ -7,9 +7,9 @@ import re
 import shlex
 import sys
 
-from gpudoctor.finding import Fix, Manual, UnsetVariable
+from gpudoctor.finding import Fix, Manual, UnsetVariable, by_hand
 from gpudoctor.frameworks.torch.c_library import cannot_load
-from gpudoctor.frameworks.torch.file_faults import CREATE_AGAIN, REQUIREMENTS, ImportFault, by_hand
+from gpudoctor.frameworks.torch.file_faults import CREATE_AGAIN, REQUIREMENTS, ImportFault
 from gpudoctor.frameworks.torch.import_faults.case import CRASHES, Case, find_out
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import NOT_STARTED
@@ -42,7 +42,7 @@ def not_started(case: Case) -> ImportFault | None:
     if "Exec format error" in error:
         text = "Create the environment again with a Python for this processor, and install its packages again."
         why = "The interpreter is not a program for this processor."
-        return ImportFault(why, (by_hand("Use a Python for this processor", text, replaces=True),))
+        return ImportFault(why, (by_hand("Use a Python for this processor", text, "replaces"),))
     if "leads to no Python" in error:
         return ImportFault("", (CREATE_AGAIN,))
     if ends := next((file.path for file in case.trial.suspects if file.problem == "ends-python"), ""):
