@@ -32,7 +32,7 @@ from gpudoctor.planner.installer_obstacle import installer_obstacle
 from gpudoctor.planner.leftovers import leftovers, remove_leftovers, stray_records
 from gpudoctor.planner.place import Place, is_path, is_variable, risk_of
 from gpudoctor.situation import Situation
-from gpudoctor.situation.import_order import let_through
+from gpudoctor.situation.import_order import remedy_for_path
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
 from gpudoctor.spelling import is_index, is_name, is_specifier, is_version
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
@@ -79,19 +79,17 @@ def replace_packages(place: Place, situation: Situation, remedies: Sequence[Repl
             return (_by_hand_only(item.name),)
     if all(remedy.indirect for remedy in remedies) and place.tool in _PROJECTS:
         place = pip_steps.directly(place)
-    return (*_let_through(place, situation, wanted), *_install(place, situation, wanted, index, why))
+    return (*_environment_first(place, situation, wanted), *_install(place, situation, wanted, index, why))
 
 
-def _let_through(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[Step, ...]:
+def _environment_first(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[Step, ...]:
     """What a variable puts before the environment stays before it, whatever is installed there."""
     torch = situation.torch
-    if place.user_site or (torch and any(let_through(situation, copy.path, "") for copy in torch.copies[:1])):
+    if place.user_site or (torch and any(remedy_for_path(situation, copy.path, "") for copy in torch.copies[:1])):
         return ()  # the environment is meant to be there
-    for item in wanted:
-        found = situation.machine.installed(item.name)
-        why = f"Python finds {item.name} {found.version} before that of this environment" if found else ""
-        remedy = let_through(situation, found.path, why) if found else None
-        if remedy is not None:
+    for found in filter(None, (situation.machine.installed(item.name) for item in wanted)):
+        why = f"Python finds {found.name} {found.version} before that of this environment"
+        if remedy := remedy_for_path(situation, found.path, why):
             return set_variable(place, remedy) if isinstance(remedy, SetVariable) else unset_variable(place, remedy)
     return ()
 
@@ -120,7 +118,7 @@ def reinstall_packages(place: Place, situation: Situation, remedies: Sequence[Re
         return steps
     if place.tool in ("managed", "nowhere"):
         return (*steps, *pip_steps.install(place, situation, again, index, why))
-    steps = (*steps, *_let_through(place, situation, again))
+    steps = (*steps, *_environment_first(place, situation, again))
     # The files are wrong, not the lock of a project: only the environment is fixed.
     return (*steps, *pip_steps.reinstall(pip_steps.directly(place), situation, again, index, why))
 

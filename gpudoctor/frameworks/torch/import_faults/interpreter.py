@@ -14,7 +14,7 @@ from gpudoctor.frameworks.torch.import_faults.case import CRASHES, Case, find_ou
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import NOT_STARTED
 from gpudoctor.matrix.versions import figures
-from gpudoctor.situation.import_order import let_through, title_of
+from gpudoctor.situation.import_order import remedy_for_path, remedy_title
 
 _VARIABLE = "framework-variable"
 _OFTEN_NAMED = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "ROCM_HOME", "VIRTUAL_ENV")
@@ -93,11 +93,11 @@ def put_first(case: Case) -> ImportFault | None:
     first = next((file for file in files if file.path in case.text), innermost or (files[0] if files else None))
     if first is None:
         return None
-    remedy = let_through(case.situation, first.path, "it leads to other packages than the installed ones")
-    if remedy is not None and let_through(case.situation, case.path, "") is None:
+    remedy = remedy_for_path(case.situation, first.path, "it leads to other packages than the installed ones")
+    if remedy is not None and remedy_for_path(case.situation, case.path, "") is None:
         cause = "PYTHONPATH" if isinstance(remedy, UnsetVariable) else "The user's site folder"
         why = f"{cause} puts {first.path} before the packages of this environment."
-        return ImportFault(why, (Fix(title_of(remedy), (remedy,)),), (REQUIREMENTS, "torch-shadowed"))
+        return ImportFault(why, (Fix(remedy_title(remedy), (remedy,)),), (REQUIREMENTS, "torch-shadowed"))
     folder = posixpath.dirname(first.path)
     if first.put_first and not case.path.startswith(f"{folder}/"):
         text = f"Take {folder} out of {first.put_first}, or remove that file, if nothing else needs it."
