@@ -57,7 +57,7 @@ def uv_project(
             argv = ("uv", "sync", "--inexact", *option)
             text = f"{why}; the project has it under this option, and `uv run` needs the option as well"
             return (RunStep(argv=argv, cwd=place.project, why=text, risk="replaces"),)
-        where = ", ".join(_told(line) for line in asked)
+        where = ", ".join(_place_of(line) for line in asked)
         command = " ".join(("uv", "add", "OPTION", *named, quoted(wanted)))
         text = (
             f"This project asks for {decisive(wanted)} in {where}. In each place that names a version, change what "
@@ -229,7 +229,7 @@ _REMOVED_FROM = {
 def by_a_person(machine: Machine, wanted: tuple[PackageSpec, ...], index: str, why: str) -> ManualStep:
     """Where several places of a project name a package, or its tool would keep what stands there."""
     name, source = decisive(wanted), f", from {index}" if index else ""
-    where = ", ".join(_told(line) for line in places_that_ask(machine, name))
+    where = ", ".join(_place_of(line) for line in places_that_ask(machine, name))
     text = f"This project asks for {name} in {where}. In each that this environment has, ask for "
     text += quoted(wanted) + source
     return ManualStep(text=f"{text}; then lock and install it again.", why=why, risk="replaces")
@@ -281,7 +281,7 @@ _OWN = {"pip-tools": ("requirements.in", "requirements.txt"), "pipenv": ("Pipfil
 """Files that the steps of a project change."""
 
 
-def _told(line: TorchAsked) -> str:
+def _place_of(line: TorchAsked) -> str:
     if "/" in line.file:
         return f"{_one_line(line.file)} (--package with the name in it)"
     if line.group:
