@@ -259,6 +259,11 @@ class Fix(Struct, frozen=True):
         return all(isinstance(remedy, Manual) for remedy in self.remedies)
 
 
+def by_hand(title: str, text: str, risk: Risk = "safe", *, elsewhere: bool = False) -> Fix:
+    """A fix that a person makes."""
+    return Fix(title, (Manual(text, risk=risk, elsewhere=elsewhere),))
+
+
 ABSENCE = "absence"
 """Of a symptom: every error of driver and access may be its cause."""
 

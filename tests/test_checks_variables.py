@@ -170,7 +170,7 @@ CONDAS = "x86_64-conda-linux-gnu-cc"
 def test_a_compiler_that_is_not_there_is_named(variable: str) -> None:
     machine = nvidia_machine(nvidia_gpu(), variables={variable: CONDAS})
     assert severity(machine, "framework-variable") is None
-    gone = with_system(machine, lost_compilers=(CONDAS,))
+    gone = with_system(machine, missing_compilers=(CONDAS,))
     assert severity(gone, "framework-variable") == "warning"
     assert remedies(gone, "framework-variable") == [f"unset {variable}"]
 
@@ -180,8 +180,8 @@ def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
     (tmp_path / "my-cc").chmod(0o755)
 
     def lost(**names: str) -> tuple[str, ...]:
-        return probe_system(LiveHost({"PATH": str(tmp_path), **names})).lost_compilers
+        return probe_system(LiveHost({"PATH": str(tmp_path), **names})).missing_compilers
 
     assert lost(CC="my-cc", CXX=f"{tmp_path}/my-cc") == ()
     assert lost(CC=CONDAS, CXX=f"{tmp_path}/c++") == (CONDAS, f"{tmp_path}/c++")
-    assert lost(CC="ccache gcc") == lost() == ()
+    assert lost(CC="ccache gcc") == lost(CC="./my-cc", CXX="tools/c++") == lost() == ()

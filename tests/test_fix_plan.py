@@ -272,6 +272,7 @@ def test_what_lies_in_one_folder_with_an_old_build_is_installed_anew() -> None:
     assert removed(rocm, "pytorch-triton-rocm") == []
     assert removed(thirteen, "nvidia-nccl-cu12", "nvidia-nccl-cu13") == ["nvidia-nccl-cu12", "nvidia-nccl-cu13"]
     assert removed(thirteen, "nvidia-nccl-cu13", "nvidia-cudnn-cu12") == ["nvidia-cudnn-cu12"]
+    assert removed(thirteen, "nvidia-cudnn-cu12", "nvidia-cudnn-frontend") == ["nvidia-cudnn-cu12"]
 
 
 def test_what_lies_before_the_environment_is_let_through_and_then_replaced() -> None:

@@ -346,6 +346,8 @@ def test_an_extra_of_the_project_that_has_the_build_is_synced_and_nothing_is_cha
     assert commands(found) == ["uv sync --inexact --extra gpu"]
     for other in (change(CU128, index_url="https://x.example/cu130"), change(CU128, version="2.12.0")):
         assert "uv add OPTION" in by_hand(found, other), "no extra has that build"
+    vision = ReplacePackage("torchvision", "==0.28.0", index_url=CU128.index_url)
+    assert "uv add OPTION" in by_hand(found, vision), "no extra has it"
     text = EXTRAS.format(base="https://me:secret99@x.example")
     (tmp_path / "pyproject.toml").write_text(text)
     assert not any(one.index for one in probed(tmp_path / ".venv").torch_asked)

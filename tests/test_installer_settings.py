@@ -351,6 +351,7 @@ def test_what_no_command_can_meet_is_told_and_not_run() -> None:
         (">=0.50", "<0.51", False),
         (">=0.50,!=0.50", "<1", False),
         ("~=12.0", ">=12.5", False),
+        ("~=12.0", "@ file:///wheels/bitsandbytes-12.1-py3-none-any.whl", False),
         ("<2", "==1.26.*", False),
         ("<2", "==1.26.4", False),
         ("", "==0.41", False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, by_hand
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.kernel_log import log_evidence
@@ -126,9 +126,10 @@ def vgpu_host_driver(situation: Situation) -> Verdicts:
         ),
         fixes=(
             Fix("Compute in a virtual machine", (Manual("Run torch in a virtual machine that gets a vGPU."),)),
-            Fix(
+            by_hand(
                 "Install the ordinary driver",
-                (Manual("Install NVIDIA's ordinary driver. This machine then lends no vGPUs.", risk="reboot"),),
+                "Install NVIDIA's ordinary driver. This machine then lends no vGPUs.",
+                "reboot",
             ),
         ),
         refs=("DualCoder/vgpu_unlock#51",),

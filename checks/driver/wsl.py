@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 
+from msgspec.structs import replace
+
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged, Severity
 from gpudoctor.machine import Torch
@@ -42,72 +44,67 @@ def wsl_driver(situation: Situation) -> Verdicts:
     machine = situation.machine
     if not machine.system.wsl.known or situation.in_container or situation.framework_vendor == "amd":
         return
-    first = machine.load_path.first("libcuda.so.1")
-    dxg = dxg_opens(situation)
+    first, dxg = machine.load_path.first("libcuda.so.1"), dxg_opens(situation)
     evidence = (
         Evidence.of("system.wsl", machine.system.wsl),
         Evidence("nvidia.nodes", "/dev/dxg" if dxg else "no /dev/dxg", machine.nvidia.nodes.source),
         Evidence("load_path.libcuda", first.path if first else "absent", first.via if first else "load path"),
     )
-    supersedes = ("no-driver", "driver-too-old")
+    found: Finding | None = None
     if dxg is False:
-        if situation.framework_vendor == "nvidia":
-            message = "This WSL system has no /dev/dxg: Windows gives it no GPU."
-            yield Finding(
-                "error",
-                message,
-                "no /dev/dxg",
-                "/dev/dxg",
-                "WSL",
-                evidence=evidence,
-                fixes=(UPDATE_WINDOWS,),
-                supersedes=supersedes,
-            )
-        return
-    if first is not None and first.kind == "driver" and cuda_status(situation) != 0:
-        text = (
-            "Remove the packages of the Linux driver inside WSL; /usr/lib/wsl/lib has the right libcuda. On Ubuntu:\n"
-            "sudo apt-get purge 'nvidia-driver-*' 'libnvidia-compute-*'\n"
-            "sudo ldconfig"
-        )
-        yield Finding(
-            severity="error",
-            message=f"A Linux NVIDIA driver is installed inside WSL: {first.path} comes before Windows' own "
-            "library in /usr/lib/wsl/lib.",
-            saw=first.path,
-            want="/usr/lib/wsl/lib/libcuda.so.1",
-            subject="WSL",
-            confidence="certain" if cuda_status(situation) else "likely",
-            evidence=evidence,
-            fixes=(Fix("Remove the Linux driver inside WSL", (Manual(text, risk="root"),)),),
-            supersedes=supersedes,
-        )
-        return
-    if of_another_vendor(situation):
-        return
-    missing = first is None and machine.load_path.complete.value and bool(machine.load_path.searched)
-    fails = cuda_status(situation) not in (None, 0) or nvml_status(situation) not in (None, 0)
-    if (
-        situation.framework_vendor == "nvidia"
-        and dxg
-        and (missing or fails)
-        and not situation.machine.variables.get("CUDA_VISIBLE_DEVICES")
-    ):
-        yield Finding(
-            severity="error",
-            message="Windows' NVIDIA driver does not answer in this WSL system."
-            if fails
-            else "This WSL system has no libcuda: Windows has no NVIDIA driver, or an old one that lacks it.",
-            saw=f"CUDA error {cuda_status(situation)}, NVML error {nvml_status(situation)}"
-            if fails
-            else "no libcuda",
-            want="/usr/lib/wsl/lib/libcuda.so.1 that answers",
-            subject="WSL",
-            confidence="likely",
-            evidence=(*evidence, *driver_answers(situation)),
-            fixes=(UPDATE_WINDOWS,),
-            supersedes=supersedes,
-        )
+        found = _without_dxg() if situation.framework_vendor == "nvidia" else None
+    elif first is not None and first.kind == "driver" and cuda_status(situation) != 0:
+        found = _linux_driver(first.path, sure=bool(cuda_status(situation)))
+    elif dxg and situation.framework_vendor == "nvidia" and not of_another_vendor(situation):
+        found = _silent_driver(situation)
+    if found is not None:
+        supersedes = ("no-driver", "driver-too-old")
+        yield replace(found, evidence=(*evidence, *found.evidence), supersedes=supersedes)
+
+
+def _without_dxg() -> Finding:
+    message = "This WSL system has no /dev/dxg: Windows gives it no GPU."
+    return Finding("error", message, "no /dev/dxg", "/dev/dxg", "WSL", fixes=(UPDATE_WINDOWS,))
+
+
+def _linux_driver(path: str, *, sure: bool) -> Finding:
+    text = (
+        "Remove the packages of the Linux driver inside WSL; /usr/lib/wsl/lib has the right libcuda. On Ubuntu:\n"
+        "sudo apt-get purge 'nvidia-driver-*' 'libnvidia-compute-*'\n"
+        "sudo ldconfig"
+    )
+    return Finding(
+        severity="error",
+        message=f"A Linux NVIDIA driver is installed inside WSL: {path} comes before Windows' own library in "
+        "/usr/lib/wsl/lib.",
+        saw=path,
+        want="/usr/lib/wsl/lib/libcuda.so.1",
+        subject="WSL",
+        confidence="certain" if sure else "likely",
+        fixes=(Fix("Remove the Linux driver inside WSL", (Manual(text, risk="root"),)),),
+    )
+
+
+def _silent_driver(situation: Situation) -> Finding | None:
+    """The driver of Windows does not answer, or its library is not there; None where it may."""
+    path = situation.machine.load_path
+    missing = path.first("libcuda.so.1") is None and path.complete.value and bool(path.searched)
+    cuda, nvml = cuda_status(situation), nvml_status(situation)
+    fails = cuda not in (None, 0) or nvml not in (None, 0)
+    if not (missing or fails) or situation.machine.variables.get("CUDA_VISIBLE_DEVICES"):
+        return None
+    return Finding(
+        severity="error",
+        message="Windows' NVIDIA driver does not answer in this WSL system."
+        if fails
+        else "This WSL system has no libcuda: Windows has no NVIDIA driver, or an old one that lacks it.",
+        saw=f"CUDA error {cuda}, NVML error {nvml}" if fails else "no libcuda",
+        want="/usr/lib/wsl/lib/libcuda.so.1 that answers",
+        subject="WSL",
+        confidence="likely",
+        evidence=driver_answers(situation),
+        fixes=(UPDATE_WINDOWS,),
+    )
 
 
 @check("GPD121", "rocm-wsl-unsupported", "driver")

@@ -76,7 +76,7 @@ def _counts(situation: Situation, row: FrameworkVariable, one: _Installed) -> bo
         return False
     if row.without and any(re.fullmatch(row.without, one.name) for one in situation.machine.packages):
         return False
-    if row.program and situation.variable(row.variable) not in situation.machine.system.lost_compilers:
+    if row.names_program and situation.variable(row.variable) not in situation.machine.system.missing_compilers:
         return False
     if row.builds == "any":
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
+from gpudoctor.finding import Evidence, Finding, NotJudged, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.installed_build import build_name
@@ -31,15 +31,11 @@ _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
 _EXTENSION, _NO_DRIVER, _NO_KFD = "ext-built-without-gpu-arch", "no-driver", "amd-kfd-missing"
 _BLAS, _OVERRIDE = "hipblaslt-unsupported-arch", "HSA_OVERRIDE_GFX_VERSION"
-_FIND_THE_LIBRARY = Fix(
+_FIND_THE_LIBRARY = by_hand(
     "Find the library that was called",
-    (
-        Manual(
-            "The last lines of the traceback name the package that was called: install a build of it for this GPU. "
-            'Check with `python -c "import torch; print(torch.__file__, torch.__version__)"` that this torch is the '
-            "one that the program imports."
-        ),
-    ),
+    "The last lines of the traceback name the package that was called: install a build of it for this GPU. "
+    'Check with `python -c "import torch; print(torch.__file__, torch.__version__)"` that this torch is the '
+    "one that the program imports.",
 )
 _OF_VENDORS = {
     "nvidia": (
@@ -66,70 +62,42 @@ _NEWER, _OLDER, _FIRST_OF_ALL_BUILDS = "torch-no-arch-for-gpu", "torch-dropped-o
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 _NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
 """Causes of messages that only say that no GPU was found."""
-_GIVE_GPUS = Fix(
+_GIVE_GPUS = by_hand(
     "Give the container the GPUs",
-    (
-        Manual(
-            "On the host, run `sudo nvidia-ctk runtime configure --runtime=docker` (or containerd) and restart it. "
-            "Docker: start the container with `--gpus all`. Podman: with `--device nvidia.com/gpu=all`. Kubernetes: "
-            "give the pod `runtimeClassName: nvidia`, or make nvidia the default runtime of the node. AMD: "
-            "`--device /dev/kfd --device /dev/dri`."
-        ),
-    ),
+    "On the host, run `sudo nvidia-ctk runtime configure --runtime=docker` (or containerd) and restart it. "
+    "Docker: start the container with `--gpus all`. Podman: with `--device nvidia.com/gpu=all`. Kubernetes: "
+    "give the pod `runtimeClassName: nvidia`, or make nvidia the default runtime of the node. AMD: "
+    "`--device /dev/kfd --device /dev/dri`.",
 )
-_GIVE_AMD_GPUS = Fix(
+_GIVE_AMD_GPUS = by_hand(
     "Give the container the GPUs",
-    (
-        Manual(
-            "Start the container with `--device /dev/kfd --device /dev/dri --group-add video --group-add render` "
-            "(rootless Podman: `--group-add keep-groups`). If the host has no /dev/kfd either, load amdgpu there."
-        ),
-    ),
+    "Start the container with `--device /dev/kfd --device /dev/dri --group-add video --group-add render` "
+    "(rootless Podman: `--group-add keep-groups`). If the host has no /dev/kfd either, load amdgpu there.",
 )
-_GIVE_UVM = Fix(
+_GIVE_UVM = by_hand(
     "Give the container nvidia-uvm",
-    (
-        Manual(
-            "On the host, as root, before the container starts: `nvidia-modprobe -c 0 -u`. Then give the container "
-            "/dev/nvidia-uvm and /dev/nvidia-uvm-tools beside the other nodes (Docker: `--device`; LXC: an entry for "
-            "the mount and for the device cgroup)."
-        ),
-    ),
+    "On the host, as root, before the container starts: `nvidia-modprobe -c 0 -u`. Then give the container "
+    "/dev/nvidia-uvm and /dev/nvidia-uvm-tools beside the other nodes (Docker: `--device`; LXC: an entry for "
+    "the mount and for the device cgroup).",
 )
-_BUILD_FOR_AMD = Fix(
+_BUILD_FOR_AMD = by_hand(
     "Install a build for AMD's GPUs",
-    (
-        Manual(
-            "For torch, take a ROCm build: `gpudoctor recommend --gpu NAME` names it and its index. A program that "
-            "exists for CUDA only cannot use an AMD GPU: use the CPU there, or another program."
-        ),
-    ),
+    "For torch, take a ROCm build: `gpudoctor recommend --gpu NAME` names it and its index. A program that "
+    "exists for CUDA only cannot use an AMD GPU: use the CPU there, or another program.",
 )
-_HIDE_INTEGRATED = Fix(
+_HIDE_INTEGRATED = by_hand(
     "Hide the integrated GPU",
-    (
-        Manual(
-            "Set HIP_VISIBLE_DEVICES to the number of the other GPU (0, or 1 where the integrated one comes first), "
-            "or switch the integrated GPU off in the BIOS."
-        ),
-    ),
+    "Set HIP_VISIBLE_DEVICES to the number of the other GPU (0, or 1 where the integrated one comes first), "
+    "or switch the integrated GPU off in the BIOS.",
 )
-_ASK_FOR_GPUS = Fix(
+_ASK_FOR_GPUS = by_hand(
     "Ask for a GPU",
-    (
-        Manual(
-            "Submit the job with `--gres=gpu:1` (or `--gpus=1`) on a partition that has GPUs: Slurm gives none else."
-        ),
-    ),
+    "Submit the job with `--gres=gpu:1` (or `--gpus=1`) on a partition that has GPUs: Slurm gives none else.",
 )
-_END_OTHERS = Fix(
+_END_OTHERS = by_hand(
     "End the programs that hold the GPU's memory",
-    (
-        Manual(
-            "`nvidia-smi` (AMD: `rocm-smi --showpids`) lists them; then run the program again. If it is the only "
-            "one, let it need less memory."
-        ),
-    ),
+    "`nvidia-smi` (AMD: `rocm-smi --showpids`) lists them; then run the program again. If it is the only "
+    "one, let it need less memory.",
 )
 _GIVEN = {
     BUSY: _END_OTHERS,
@@ -213,15 +181,8 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
     causes = _by_place(situation, row, causes, vendor, text)
     causes = tuple(slug for slug in causes if slug == first or not is_refuted(situation, slug))
-    circumstances = tuple(
-        one
-        for one, said in told_circumstances(situation)
-        if not harmless and not _is_message(situation, one, said) and _tells_of(one, row, causes)
-    )
-    told_causes = tuple(one.slug for one in circumstances)
-    if row.slug in NO_CODE and set(told_causes) <= set(NO_CODE):  # the message tells the library more exactly
-        told_causes = ()
-    causes = tuple(dict.fromkeys((*told_causes, *causes)))
+    circumstances = () if harmless else _circumstances(situation, row, causes)
+    causes = _with_told(row, causes, circumstances)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
     given = tuple(_GIVEN[slug] for slug in causes[:1] if slug in _GIVEN and slug != row.slug)
     if vendor == "amd":
@@ -253,6 +214,21 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
     return Finding(severity=severity(situation, fault), subject="an error message", **parts)  # type: ignore[arg-type]
+
+
+def _circumstances(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[ToldCircumstance, ...]:
+    """What the person told beside this message, and that is about it."""
+    told = told_circumstances(situation)
+    return tuple(one for one, said in told if not _is_message(situation, one, said) and _tells_of(one, row, causes))
+
+
+def _with_told(
+    row: ErrorPattern, causes: tuple[str, ...], circumstances: tuple[ToldCircumstance, ...]
+) -> tuple[str, ...]:
+    """The causes of a message, those that the person's words name before the others. Where all are missing code, the
+    message tells the library more exactly."""
+    told = tuple(one.slug for one in circumstances)
+    return causes if row.slug in NO_CODE and set(told) <= set(NO_CODE) else tuple(dict.fromkeys((*told, *causes)))
 
 
 def _names_another_gpu(situation: Situation) -> bool:
@@ -350,16 +326,15 @@ def _ranked(ask: str, causes: tuple[str, ...]) -> str:
     """What is said where the message alone does not decide."""
     if len(causes) < 2 or not ask:
         return ""
-    return (
-        f" Possible causes, most likely first: {', '.join(causes[:_NAMED])}. What decides: {sentence(with_code(ask))}"
-    )
+    named = ", ".join(causes[:_NAMED])
+    return f" Possible causes, most likely first: {named}. What decides: {sentence(with_code(ask))}"
 
 
 def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     gpus = situation.machine.gpus
     of_apu = bool(row.apu and gpus) and all(gpu.vendor == "amd" and gpu.integrated for gpu in gpus)
     more = row.apu if of_apu else "That alone is no fault of the machine."
-    fix = Fix("Give the GPU more memory", (Manual(row.apu),)) if of_apu else None
+    fix = by_hand("Give the GPU more memory", row.apu) if of_apu else by_hand("Change the program", row.workaround)
     return Finding(
         severity="note",
         message=f"{sentence(_line(text))} It means: {row.meaning}. {more}",
@@ -367,7 +342,7 @@ def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Fi
         subject="an error message",
         confidence="likely",
         evidence=(Evidence("error", _line(text), situation.machine.source_of_error(text)),),
-        fixes=(fix or Fix("Change the program", (Manual(row.workaround),)),),
+        fixes=(fix,),
         refs=tuple(ref.strip() for ref in row.source.split(";")),
     )
 

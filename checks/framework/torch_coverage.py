@@ -5,14 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import (
-    Evidence,
-    Finding,
-    Fix,
-    Manual,
-    NotJudged,
-    Severity,
-)
+from gpudoctor.finding import Evidence, Finding, Fix, NotJudged, Severity, by_hand
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.coverage import never_published, toolkit_knows
 from gpudoctor.frameworks.torch.gpu_coverage import (
@@ -255,8 +248,8 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
         )
 
 
-_LINALG_ON_THE_CPU = Fix(
-    "Compute these functions on the CPU", (Manual("Move the input of torch.linalg functions to the CPU."),)
+_LINALG_ON_THE_CPU = by_hand(
+    "Compute these functions on the CPU", "Move the input of torch.linalg functions to the CPU."
 )
 
 

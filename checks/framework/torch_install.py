@@ -15,12 +15,13 @@ from gpudoctor.finding import (
     RemovePackage,
     SetVariable,
     UnsetVariable,
+    by_hand,
 )
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import DamagedFile, Torch, TorchCopy
 from gpudoctor.situation import Situation
-from gpudoctor.situation.import_order import NO_USER_SITE
+from gpudoctor.situation.import_order import NO_USER_SITE, remedy_title
 from gpudoctor.situation.wsl import WHEEL_RUNTIME
 
 _OWN_LIBRARIES = ("libtorch", "libc10", "libcaffe2", "libshm")
@@ -29,9 +30,9 @@ _OPENED_LATER = ("libtorch_cuda_linalg.so", "libcaffe2_nvrtc.so")
 _AHEAD = ("PYTHONPATH", "user site", ".pth")
 """Places that can put another torch before the one that is installed in the environment."""
 
-_NAME_ANOTHER = Fix(
+_NAME_ANOTHER = by_hand(
     "Install torch, or name the environment that has it",
-    (Manual("Install the build that `gpudoctor recommend` names, or name an environment with `--python PATH`."),),
+    "Install the build that `gpudoctor recommend` names, or name an environment with `--python PATH`.",
 )
 
 _HIDES_ANOTHER = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "torch-cpu-only")
@@ -124,12 +125,12 @@ def torch_shadowed(situation: Situation) -> Verdicts:
     traces = tuple(copy for copy in torch.copies if copy.is_trace and copy is not here)
     first, others = importable[:1], importable[1:]
     if first and first[0].path.endswith("/torch.py"):
-        yield _shadowed(situation, torch, first[0], others)
+        yield _shadowed(torch, first[0], others)
         return
     if first and others and first[0].via in _AHEAD:
         hidden = tuple(copy for copy in others if copy.version != first[0].version)
         if hidden:
-            yield _shadowed(situation, torch, first[0], hidden)
+            yield _shadowed(torch, first[0], hidden)
             return
         yield _note(f"torch {torch.version} is installed twice: {first[0].path} and {others[0].path}.", importable)
     stale = [trace for trace in traces if trace.via in ("left-over dist-info", "conda record")]
@@ -139,7 +140,7 @@ def torch_shadowed(situation: Situation) -> Verdicts:
         yield _note(f"An earlier install of torch left {traces[0].path} ({traces[0].via}).", traces)
 
 
-def _shadowed(situation: Situation, torch: Torch, first: TorchCopy, hidden: tuple[TorchCopy, ...]) -> Finding:
+def _shadowed(torch: Torch, first: TorchCopy, hidden: tuple[TorchCopy, ...]) -> Finding:
     also = hidden[0] if hidden else None
     what = f"torch {first.version}" if first.version else first.path
     behind = f", before torch {also.version or 'of unknown version'} in {also.path}" if also else ""
@@ -152,7 +153,7 @@ def _shadowed(situation: Situation, torch: Torch, first: TorchCopy, hidden: tupl
         evidence=tuple(
             Evidence("torch.copy", f"{c.version or 'no version'} ({c.via})", c.path) for c in (first, *hidden)
         ),
-        fixes=(_let_through(situation, first),),
+        fixes=(_own_torch_first(first),),
         supersedes=_WRONG_COPY,
     )
 
@@ -171,7 +172,7 @@ def _in_working_folder(torch: Torch, copy: TorchCopy) -> Finding:
     )
 
 
-def _let_through(situation: Situation, first: TorchCopy) -> Fix:
+def _own_torch_first(first: TorchCopy) -> Fix:
     folder = posixpath.dirname(first.path)
     if first.path.endswith("/torch.py"):
         text = f"Rename {first.path}: Python imports a file of that name in place of torch."
@@ -180,7 +181,8 @@ def _let_through(situation: Situation, first: TorchCopy) -> Fix:
     if first.via == "PYTHONPATH":
         return Fix("Unset PYTHONPATH, or take that folder out of it", (UnsetVariable("PYTHONPATH", why=why),))
     if first.via == "user site":
-        return Fix("Keep Python out of the user's site folder", (SetVariable(NO_USER_SITE, "1", why=why),))
+        keep_out = SetVariable(NO_USER_SITE, "1", why=why)
+        return Fix(remedy_title(keep_out), (keep_out,))
     text = f"Take {folder} out of the .pth file that names it, or remove the torch there."
     return Fix("Take the folder out of the .pth file", (Manual(text, risk="replaces"),))
 

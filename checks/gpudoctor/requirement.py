@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import ABSENCE, Device, Evidence, Finding, Fix, Manual, NotJudged
+from gpudoctor.finding import ABSENCE, Device, Evidence, Finding, Fix, NotJudged, by_hand
 from gpudoctor.isa import dotted
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
@@ -66,9 +66,9 @@ def _finding(situation: Situation, requirement: Requirement, saw: str, source: s
         possible_causes=causes,
         fixes=(
             *_fixes(situation, requirement),
-            Fix(
+            by_hand(
                 "Run the job where the requirement is met",
-                (Manual(f"Start the job on a machine with {requirement.text}, or change the requirement."),),
+                f"Start the job on a machine with {requirement.text}, or change the requirement.",
             ),
         ),
     )

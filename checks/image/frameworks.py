@@ -22,6 +22,7 @@ from gpudoctor.dockerfile.torch import cuda_of, python_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.matrix.rows import FrameworkBuild
+from gpudoctor.matrix.shared_files import group_of
 
 _MAKER = {"nvidia": "CUDA", "amd": "ROCm"}
 _CUDA = re.compile(r"cuda|cudnn|cublas|nvidia|tensorrt|conda|mamba|spack", re.IGNORECASE)
@@ -232,8 +233,8 @@ def packages_overwrite(recipe: Recipe) -> Verdicts:
             for row in recipe.matrix.tables.shared_files:
                 groups: dict[str, list[InstalledPackage]] = {}
                 for one in place:
-                    if found := re.fullmatch(row.packages, one.name):
-                        groups.setdefault(found.groupdict().get("one") or "", []).append(one)
+                    if group := group_of(row, one.name):
+                        groups.setdefault(group, []).append(one)
                 builds = {build.package for build in recipe.matrix.tables.framework_builds if not build.default}
                 for found_ in groups.values():
                     yield from _overwriting(image, found_, builds, row.severity, row.what)

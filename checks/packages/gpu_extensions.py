@@ -180,17 +180,15 @@ def extension_torch_mismatch(situation: Situation) -> Verdicts:
         installed = situation.machine.installed(package)
         if torch is None or installed is None:
             continue
-        row = dependent_row(situation, installed)
-        severity = torch_mismatch(situation, package) if row else None
-        lacking = unloadable(situation, package)
-        if not lacking and severity is None:
+        row, lacking = dependent_row(situation, installed), unloadable(situation, package)
+        if not lacking and (row is None or torch_mismatch(situation, package) is None):
             continue
         wanted, source = built_for(situation, installed)
-        skips = row is not None and row.skips
+        works = row is not None and row.works_without_libraries
         yield Finding(
-            severity="warning" if skips else "error",
+            severity="warning" if works else "error",
             message=_of_another_torch(installed, torch, lacking, wanted)
-            + (" It leaves its libraries out, and works without them." if skips else ""),
+            + (" It leaves its libraries out, and works without them." if works else ""),
             saw=f"torch {torch.version}",
             want=f"torch {wanted}" if wanted else f"a torch with {lacking[0].undefined[0]}",
             subject=f"{package} {installed.version}",
@@ -212,8 +210,8 @@ def _compiled_against(situation: Situation) -> tuple[str, ...]:
 
 
 def _of_another_torch(installed: Distribution, torch: Torch, lacking: tuple[Extension, ...], wanted: str) -> str:
-    name = f"{installed.name} {installed.version}"
-    built = wanted.removeprefix("==")
+    """The sentence with what gives it away: a symbol that is lacking, or else the release that is wanted."""
+    name, built = f"{installed.name} {installed.version}", wanted.removeprefix("==")
     if not lacking:
         return f"{name} was built for torch {built}, and torch {torch.version} is installed."
     told = f" It was built for torch {built}." if built else ""

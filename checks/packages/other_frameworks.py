@@ -10,6 +10,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.rows import SameRelease, SharedFiles
+from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation
 
@@ -72,8 +73,8 @@ def _groups(row: SharedFiles, listed: tuple[Distribution, ...]) -> Iterator[list
     """The installed packages that share files with another one."""
     groups: dict[str, list[Distribution]] = {}
     for one in listed:
-        if found := re.fullmatch(row.packages, one.name):
-            groups.setdefault(found.groupdict().get("one") or "", []).append(one)
+        if group := group_of(row, one.name):
+            groups.setdefault(group, []).append(one)
     yield from (group for group in groups.values() if len(group) > 1)
 
 
@@ -287,17 +288,14 @@ def packages_of_different_releases(situation: Situation) -> Verdicts:
 def _of_one_release(row: SameRelease, first: Distribution, others: list[Distribution]) -> Fix:
     """The release of the first package for the others. What has no such release goes: it is not needed."""
     wanted = public_version(first.version)
-    gone = [one for one in others if one.name in row.last and figures(wanted) > figures(row.last[one.name])]
-    if not gone:
-        why = f"{first.name}'s release"
-        new = tuple(ReplacePackage(one.name, f"=={wanted}", why=why) for one in others)
-        return Fix(f"Install the release of {first.name}", new)
+    gone = [name for name, last in row.last_releases.items() if figures(wanted) > figures(last)]
+    gone = [one.name for one in others if one.name in gone]
     why = f"it has no release {wanted}, and {first.name} does without it"
-    removed = tuple(RemovePackage(one.name, why=why) for one in gone)
-    again = tuple(
-        ReplacePackage(one.name, f"=={wanted}", why=f"{first.name}'s release") for one in others if one not in gone
-    )
-    return Fix(f"Remove {', '.join(one.name for one in gone)}: the index has no release {wanted}", (*removed, *again))
+    removed = (RemovePackage(name, why=why) for name in gone)
+    why_new = f"{first.name}'s release"
+    new = (ReplacePackage(one.name, f"=={wanted}", why=why_new) for one in others if one.name not in gone)
+    title = f"Remove {', '.join(gone)}: the index has no release {wanted}"
+    return Fix(title if gone else f"Install the release of {first.name}", (*removed, *new))
 
 
 def _numbers(version: str) -> str:

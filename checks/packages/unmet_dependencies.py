@@ -12,7 +12,7 @@ from gpudoctor.frameworks.torch.unmet_dependencies import Unmet, unmet
 from gpudoctor.matrix.versions import figures
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
-from gpudoctor.situation.import_order import let_through, title_of
+from gpudoctor.situation.import_order import remedy_for_path, remedy_title
 
 _MOST_NAMED = 5
 _EFFECTS = ("torch-import-fails", "framework-import-fails", "python-dev-missing", "no-gpu")
@@ -71,10 +71,10 @@ def _evidence(one: Unmet) -> Evidence:
 
 def _fix(situation: Situation, problems: tuple[Unmet, ...]) -> Fix:
     for one in problems:
-        path = "" if one.found is None or let_through(situation, one.by.path, "") else one.found.path
-        remedy = let_through(situation, path, "Python finds these packages before those of this environment")
+        path = "" if one.found is None or remedy_for_path(situation, one.by.path, "") else one.found.path
+        remedy = remedy_for_path(situation, path, "Python finds these packages before those of this environment")
         if remedy is not None:
-            return Fix(title_of(remedy), (remedy,))
+            return Fix(remedy_title(remedy), (remedy,))
     missing = sum(one.problem == "absent" for one in problems)
     closed = tuple(one for one in problems if one.closed)
     if len(closed) == len(problems):

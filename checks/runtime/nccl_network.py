@@ -69,7 +69,7 @@ def nccl_interface_missing(situation: Situation) -> Verdicts:
     for found, names in _named_interfaces(situation):
         if any(names.selects(one.name) and one.state not in _DOWN for one in interfaces):
             continue
-        yield _no_interface(situation, found, names, interfaces)
+        yield _no_interface(found, names, interfaces)
 
 
 def _named_interfaces(situation: Situation) -> Iterator[tuple[NcclVariable, NameFilter]]:
@@ -83,9 +83,7 @@ def _named_interfaces(situation: Situation) -> Iterator[tuple[NcclVariable, Name
             yield NcclVariable(name, value, "environment"), NameFilter(excludes=False, exact=True, entries=entries)
 
 
-def _no_interface(
-    situation: Situation, found: NcclVariable, names: NameFilter, interfaces: tuple[Interface, ...]
-) -> Finding:
+def _no_interface(found: NcclVariable, names: NameFilter, interfaces: tuple[Interface, ...]) -> Finding:
     down = [one.name for one in interfaces if names.selects(one.name)]
     here = [one.name for one in interfaces if one.state not in _DOWN and one.name != "lo"]
     library = {"N": "NCCL", "G": "Gloo", "T": "TensorPipe"}[found.name[0]]
@@ -137,7 +135,7 @@ def nccl_rdma_device_missing(situation: Situation) -> Verdicts:
     if hcas.excludes or not hcas.entries or rdma.undecided:
         return
     if not working(selected_ports(machine)):
-        yield _no_port(situation, found, hcas)
+        yield _no_port(situation, found)
         return
     missing = [
         f"{name}:{port}" if port is not None else name
@@ -155,7 +153,7 @@ def nccl_rdma_device_missing(situation: Situation) -> Verdicts:
         )
 
 
-def _no_port(situation: Situation, found: NcclVariable, hcas: NameFilter) -> Finding:
+def _no_port(situation: Situation, found: NcclVariable) -> Finding:
     machine = situation.machine
     chosen = selected_ports(machine)
     usable = [one.name for one in working(all_ports(machine))]

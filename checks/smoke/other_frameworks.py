@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, NotJudged
+from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, NotJudged, by_hand
 from gpudoctor.machine import Smoke, SmokeKernel
 from gpudoctor.situation import Situation, needs
 
@@ -141,9 +141,8 @@ def framework_missing(situation: Situation) -> Verdicts:
     )
 
 
-_FIND_OUT = Fix(
-    "Find out why",
-    (Manual("Run `gpudoctor check --level driver`: it looks for what keeps programs from the GPU."),),
+_FIND_OUT = by_hand(
+    "Find out why", "Run `gpudoctor check --level driver`: it looks for what keeps programs from the GPU."
 )
 
 

@@ -18,6 +18,7 @@ from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOU
 from gpudoctor.isa import Answer, capability
 from gpudoctor.machine import Distribution, FrameworkFiles, Gpu, PythonEnvironment, unknown
 from gpudoctor.matrix.rows import FrameworkBuild
+from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework, installed_frameworks
@@ -65,7 +66,6 @@ def builds_for(situation: Situation, name: str, gpus: tuple[Gpu, ...]) -> tuple[
         if situation.platform in row.platforms and any(supports(situation, row, gpu) for gpu in gpus)
     ]
     majors = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.name != name} - {""}
-
     rocm = system_rocm(situation)
 
     def order(row: FrameworkBuild) -> tuple[bool, bool]:
@@ -171,14 +171,11 @@ def _offers(package: Distribution, extras: str) -> bool:
 
 def _twins(situation: Situation, removed: Collection[str]) -> Iterator[ReinstallPackage]:
     """NVIDIA's packages that stay, and that own files of those that are removed: of another CUDA's."""
-    for row in situation.matrix.tables.shared_files:
-        found = [
-            (one, re.fullmatch(row.packages, one.name)) for one in situation.machine.packages if row.framework is None
-        ]
-        shared = {match["one"] for one, match in found if match and one.name in removed}
-        for one, match in found:
-            if match and match["one"] in shared and one.name not in removed:
-                yield written_again(one)
+    folder = situation.matrix.shared_folder
+    shared = {folder(name) for name in removed if name.startswith("nvidia-")} - {""}
+    for one in situation.machine.packages if shared else ():
+        if one.name not in removed and folder(one.name) in shared:
+            yield written_again(one)
 
 
 _LINKED = {"nvidia-cusparse", "nvidia-cusolver"}
@@ -281,7 +278,7 @@ def _in_the_way(situation: Situation, build: FrameworkBuild, installed: Installe
     for row in situation.matrix.tables.shared_files:
         for one in listed if row.framework is None and major else ():
             own = one.name.rpartition("-cu")[2]
-            if re.fullmatch(row.packages, one.name) and own != major and own not in others:
+            if group_of(row, one.name) and own != major and own not in others:
                 yield one.name
     needed = any(figures(other) >= FIRST_WITHOUT_SUFFIX for other in others if other)
     if build.looks == "pathfinder" and not needed and figures(major or "0") < FIRST_WITHOUT_SUFFIX:
@@ -318,10 +315,8 @@ def _installs(
     keeping = [build for build in ready if _keeps(build, _version(situation, framework, build), installed)]
     found = [fix for build in keeping or ready if (fix := install(situation, framework, build))]
     if not found:  # all of them are for newer releases
-        newest = ((build, release_for(situation, build)) for build in ready)
-        found = [
-            fix for build, version in newest if version and (fix := install(situation, framework, build, version))
-        ]
+        newest = ((build, version) for build in ready if (version := release_for(situation, build)))
+        found = [fix for build, version in newest if (fix := install(situation, framework, build, version))]
     yield from found if keeping else found[:1]
     if ready and not any(build.install for build in ready):
         target, package = target_of(ready[0]), ready[0].package
@@ -352,14 +347,13 @@ def after_installing(
     unless the package comes without an extra and the build stays the same: then it opens the same libraries. Files
     that were read of another package in the same folder are gone. An extra brings its build and the libraries."""
     tables = situation.matrix.tables
-    concerned = {row.framework for row in tables.frameworks if name in row.packages}
-    concerned |= {row.framework for row in tables.framework_builds if name in (row.package, row.install)}
+    over = {row.framework for row in tables.frameworks if name in row.packages}
+    concerned = over | {row.framework for row in tables.framework_builds if name in (row.package, row.install)}
     others = environment.frameworks.others
     if name.startswith("nvidia-"):
         looked = unknown("installed by the plan")
         left = tuple(replace(one, not_found=looked, beside=(), misfits=()) for one in others)
     else:
-        over = {row.framework for row in tables.frameworks if name in row.packages}
         here = environment.distribution(name) is not None
         stale = {one.name for one in others if one.name in over and one.owner and (one.owner != name or not here)}
         kept = (one for one in others if one.name not in stale)

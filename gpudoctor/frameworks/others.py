@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Fix, Manual, ReinstallPackage
 from gpudoctor.machine import Distribution, Gpu
+from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
 
@@ -51,7 +51,7 @@ def in_one_folder(situation: Situation, package: str) -> bool:
 def _sharing(situation: Situation) -> Iterator[tuple[str, list[str]]]:
     """Frameworks of which several installed packages own the same files, and these packages."""
     for row in situation.matrix.tables.shared_files:
-        names = [one.name for one in situation.machine.packages if re.fullmatch(row.packages, one.name)]
+        names = [one.name for one in situation.machine.packages if group_of(row, one.name)]
         if row.framework and len(names) > 1:
             yield row.framework, names
 

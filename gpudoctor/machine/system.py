@@ -125,7 +125,7 @@ class System(Record, frozen=True):
     """How often the system was suspended and resumed since boot."""
     groups: dict[str, int] = field(default_factory=dict)
     """Numbers of the groups that own GPU nodes on this system (render, video), from /etc/group."""
-    lost_compilers: tuple[str, ...] = ()
+    missing_compilers: tuple[str, ...] = ()
     """What CC and CXX name, where no such program is there."""
 
     @property

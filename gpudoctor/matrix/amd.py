@@ -144,9 +144,14 @@ class AmdQuestions(Gpus):
     def _minors(self) -> list[Figures]:
         return sorted({minor(row.version) for row in self.tables.rocm_releases})
 
+    def is_number_of_a_driver(self, release: str) -> bool:
+        """Whether this is AMD's own number of a kernel driver (30.10 came with ROCm 7.0), and no release of ROCm."""
+        own = (row.driver for row in self.tables.rocm_releases if row.driver)
+        return any(figures(release)[:1] >= figures(number)[:1] for number in own)
+
     def _release_of_driver(self, driver: str) -> str:
-        """The ROCm that AMD's driver number came with: 30.10 is 7.0's. Others are returned unchanged."""
-        if figures(driver)[:1] < (30,):
+        """The ROCm that AMD's driver number came with. Others are returned unchanged."""
+        if not self.is_number_of_a_driver(driver):
             return driver
         numbers = (row for row in self.tables.rocm_releases if row.driver and minor(row.driver) == minor(driver))
         return next((row.version for row in numbers), driver)

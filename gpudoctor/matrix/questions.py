@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.dependencies import normalised
+from gpudoctor.dependencies import TRITONS, normalised
 from gpudoctor.matrix.amd import AmdQuestions
 from gpudoctor.matrix.driver_packages import DriverPackageQuestions
 from gpudoctor.matrix.errors import ErrorQuestions
@@ -17,6 +17,7 @@ from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.rates import RateQuestions
 from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, RequirementUse
+from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.torch_builds import TorchQuestions
 from gpudoctor.matrix.versions import package_matches
 
@@ -60,6 +61,13 @@ class Matrix(DriverPackageQuestions, AmdQuestions, TorchQuestions, ErrorQuestion
         names = {row.package for row in uses} | {row.requires for row in uses if row.optional}
         names |= {row.package for row in self.tables.torch_dependents}
         return frozenset(names | {row.package for row in self.tables.extension_builds})
+
+    def shared_folder(self, name: str) -> str:
+        """What packages of one folder have in common: whichever of them goes takes files of the others along. ""
+        for a package with a folder of its own."""
+        if name in TRITONS:
+            return TRITONS[0]
+        return next((group for row in self.tables.shared_files if (group := group_of(row, name))), "")
 
     def use_of(self, requirement: str, package: str, version: str) -> RequirementUse | None:
         """What breaks where a package lacks this requirement."""

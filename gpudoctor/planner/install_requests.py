@@ -118,29 +118,15 @@ def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ..
     environment = situation.environment
     listed = tuple(environment.distributions.value or ()) if environment else ()
     listed = tuple(one for one in listed if one.installer != "conda")
+    folder = situation.matrix.shared_folder
     folders: set[str] = set()
     for one in listed:
-        library = _OF_A_CUDA.fullmatch(one.name)
-        other_cuda = bool(cuda and library and library[1] != cuda[1])
+        other_cuda = cuda and one.name.startswith("nvidia-") and one.name.rpartition("-cu")[2] != cuda[1]
         other_triton = bool(own) and one.name in TRITONS and one.name not in own
         if other_cuda or other_triton:
-            folders.add(shared_folder(one.name))
-    return tuple(one for one in listed if shared_folder(one.name) in folders)
-
-
-def shared_folder(name: str) -> str:
-    """What packages of one folder have in common; whichever of them goes takes files of the others along. "" for a
-    package with a folder of its own."""
-    if name in TRITONS:
-        return "triton"
-    found = _ONE_FOLDER.fullmatch(name)
-    return found[1] if found else ""
-
-
-_ONE_FOLDER = re.compile(r"(nvidia-(?:cudnn|nccl|cusparselt|nvshmem)|onnxruntime|opencv)\b.*")
-"""Packages that lie in one folder under several names."""
-_OF_A_CUDA = re.compile(r"nvidia-(?:cudnn|nccl|cusparselt|nvshmem)-cu(\d+)")
-"""Libraries that lie in one folder for every CUDA (nvidia/cudnn/lib), under one file name."""
+            folders.add(folder(one.name))
+    folders.discard("")
+    return tuple(one for one in listed if folder(one.name) in folders) if folders else ()
 
 
 def _own_tritons(remedy: ReplaceTorch, matrix: Matrix) -> tuple[str, ...]:

@@ -19,16 +19,16 @@ from gpudoctor.planner.install_requests import (
     torch_to_keep,
     would_stay,
 )
-from gpudoctor.planner.place import IN_THE_IMAGE, Place
-from gpudoctor.planner.refused import refused
-from gpudoctor.planner.remains import (
+from gpudoctor.planner.installer_obstacle import installer_obstacle
+from gpudoctor.planner.leftovers import (
     has_no_record,
-    remove,
+    leftovers,
+    remove_file_links,
+    remove_folder_links,
+    remove_leftovers,
     stray_records,
-    without_folder_links,
-    without_links,
-    without_record,
 )
+from gpudoctor.planner.place import IN_THE_IMAGE, Place
 from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_version
 from gpudoctor.step import ManualStep, RunStep, Step
@@ -49,7 +49,7 @@ def install(
         options = f" --index-url {index}" if index else ""
         text = f"In the environment that needs it: pip install {quoted(wanted)}{options}"
         return (ManualStep(text=text, why=why, risk="replaces"),)
-    if why_not := place.obstacle or refused(place, situation, wanted):
+    if why_not := place.obstacle or installer_obstacle(place, situation, wanted):
         inside = _new_venv(place) if place.tool == "managed" else place
         command = shlex.join(install_argvs(inside, wanted, index)[-1])
         return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
@@ -57,7 +57,7 @@ def install(
         return _in_a_new_venv(place, situation, wanted, index, why)
     if place.user_site:
         return (_in_the_users_own_site(place, wanted, index, why),)
-    removed = without_record(place, situation.machine, (item.name for item in wanted))
+    removed = leftovers(place, situation.machine, (item.name for item in wanted))
     gone = {name for _, name in removed}
     again = tuple(item for item in wanted if item.name not in gone and would_stay(situation.machine, item))
     replaced = any(situation.machine.installed(item.name) for item in wanted)
@@ -76,8 +76,8 @@ def install(
         for number, argv in enumerate(commands)
     )
     strays = stray_records(place, situation.machine, (item.name for item in wanted))
-    links = without_folder_links(place, situation.machine, wanted)
-    first = (*pip_first(place), *links, *remove((*removed, *strays)))
+    links = remove_folder_links(place, situation.machine, wanted)
+    first = (*pip_first(place), *links, *remove_leftovers((*removed, *strays)))
     return (*first, *_without_twins(place, situation.machine, wanted), *steps, *_in_the_image(place, wanted, index))
 
 
@@ -96,15 +96,15 @@ def reinstall(
 ) -> tuple[Step, ...]:
     """The same versions again, over their damaged files; what they require stays."""
     machine = situation.machine
-    if why_not := place.obstacle or refused(place, situation, wanted):
+    if why_not := place.obstacle or installer_obstacle(place, situation, wanted):
         command = shlex.join(over_itself(place, wanted, index, machine))
         return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
-    remains = without_record(place, machine, (item.name for item in wanted))
+    remains = leftovers(place, machine, (item.name for item in wanted))
     argv = over_itself(place, wanted, index, None if remains else machine)
     step = RunStep(argv=argv, env=variables(place), why=why, risk="replaces")
     strays = stray_records(place, machine, (item.name for item in wanted))
-    links = (*without_links(place, machine, wanted), *without_folder_links(place, machine, wanted))
-    return (*pip_first(place), *links, *remove((*remains, *strays)), step)
+    links = (*remove_file_links(place, machine, wanted), *remove_folder_links(place, machine, wanted))
+    return (*pip_first(place), *links, *remove_leftovers((*remains, *strays)), step)
 
 
 def pip_first(place: Place) -> tuple[Step, ...]:

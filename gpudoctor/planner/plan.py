@@ -41,13 +41,7 @@ from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 def fixes_for(finding: Finding, situation: Situation) -> tuple[PlannedFix, ...]:
     """The fixes of a problem as steps for this machine, best first. Nothing runs here."""
     here = place(situation.machine)
-    return tuple(
-        PlannedFix(
-            title=fix.title,
-            steps=steps_for_all(fix.remedies, here, situation),
-        )
-        for fix in finding.fixes
-    )
+    return tuple(PlannedFix(fix.title, steps_for_all(fix.remedies, here, situation)) for fix in finding.fixes)
 
 
 def _once(steps: Iterable[Step]) -> tuple[Step, ...]:

@@ -53,11 +53,11 @@ def uv_project(
     source = source_name(index)
     named = ("--index", f"{source}={index}") if index else ()
     if several_decide(machine, decisive(wanted)):
-        if option := _that_has_it(asked, wanted, index):
+        if option := _option_for(asked, wanted, index):
             argv = ("uv", "sync", "--inexact", *option)
             text = f"{why}; the project has it under this option, and `uv run` needs the option as well"
             return (RunStep(argv=argv, cwd=place.project, why=text, risk="replaces"),)
-        where = ", ".join(_told(line) for line in asked)
+        where = ", ".join(_place_of(line) for line in asked)
         command = " ".join(("uv", "add", "OPTION", *named, quoted(wanted)))
         text = (
             f"This project asks for {decisive(wanted)} in {where}. In each place that names a version, change what "
@@ -94,13 +94,14 @@ def uv_project(
     return (*anew, declare, *_explicit(place, source, explicit and bool(index)), sync)
 
 
-def _that_has_it(asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str) -> tuple[str, ...]:
+def _option_for(asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str) -> tuple[str, ...]:
     """The option by which uv installs the extra or group that asks for this very torch; empty if none does."""
-    version = next((item.spec.removeprefix("==").partition("+")[0] for item in wanted if item.name == "torch"), "")
-    for line in asked:
-        same = bool(index) and line.index.rstrip("/") == index.rstrip("/") and bool(line.extra or line.group)
-        if same and (what := parsed(line.requirement)) and what.admits(version):
-            return ("--extra", line.extra) if line.extra else ("--group", line.group)
+    torch = next((item.spec.removeprefix("==").partition("+")[0] for item in wanted if item.name == "torch"), "")
+    for line in asked if torch and index else ():
+        option = ("--extra", line.extra) if line.extra else ("--group", line.group) if line.group else ()
+        what = parsed(line.requirement) if option and line.index.rstrip("/") == index.rstrip("/") else None
+        if what and what.admits(torch):
+            return option
     return ()
 
 
@@ -228,7 +229,7 @@ _REMOVED_FROM = {
 def by_a_person(machine: Machine, wanted: tuple[PackageSpec, ...], index: str, why: str) -> ManualStep:
     """Where several places of a project name a package, or its tool would keep what stands there."""
     name, source = decisive(wanted), f", from {index}" if index else ""
-    where = ", ".join(_told(line) for line in places_that_ask(machine, name))
+    where = ", ".join(_place_of(line) for line in places_that_ask(machine, name))
     text = f"This project asks for {name} in {where}. In each that this environment has, ask for "
     text += quoted(wanted) + source
     return ManualStep(text=f"{text}; then lock and install it again.", why=why, risk="replaces")
@@ -280,7 +281,7 @@ _OWN = {"pip-tools": ("requirements.in", "requirements.txt"), "pipenv": ("Pipfil
 """Files that the steps of a project change."""
 
 
-def _told(line: TorchAsked) -> str:
+def _place_of(line: TorchAsked) -> str:
     if "/" in line.file:
         return f"{_one_line(line.file)} (--package with the name in it)"
     if line.group:

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from gpudoctor.dependencies import applying, marker_environment
+from gpudoctor.dependencies import applying
 from gpudoctor.finding import (
     AllowExecution,
     ReinstallPackage,
@@ -28,11 +28,11 @@ from gpudoctor.planner.install_requests import (
     places_that_ask,
     several_decide,
 )
+from gpudoctor.planner.installer_obstacle import installer_obstacle
+from gpudoctor.planner.leftovers import leftovers, remove_leftovers, stray_records
 from gpudoctor.planner.place import Place, is_path, is_variable, risk_of
-from gpudoctor.planner.refused import refused
-from gpudoctor.planner.remains import remove, stray_records, without_record
 from gpudoctor.situation import Situation
-from gpudoctor.situation.import_order import let_through
+from gpudoctor.situation.import_order import remedy_for_path
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
 from gpudoctor.spelling import is_index, is_name, is_specifier, is_version
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
@@ -79,19 +79,17 @@ def replace_packages(place: Place, situation: Situation, remedies: Sequence[Repl
             return (_by_hand_only(item.name),)
     if all(remedy.indirect for remedy in remedies) and place.tool in _PROJECTS:
         place = pip_steps.directly(place)
-    return (*_let_through(place, situation, wanted), *_install(place, situation, wanted, index, why))
+    return (*_environment_first(place, situation, wanted), *_install(place, situation, wanted, index, why))
 
 
-def _let_through(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[Step, ...]:
+def _environment_first(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[Step, ...]:
     """What a variable puts before the environment stays before it, whatever is installed there."""
     torch = situation.torch
-    if place.user_site or (torch and any(let_through(situation, copy.path, "") for copy in torch.copies[:1])):
+    if place.user_site or (torch and any(remedy_for_path(situation, copy.path, "") for copy in torch.copies[:1])):
         return ()  # the environment is meant to be there
-    for item in wanted:
-        found = situation.machine.installed(item.name)
-        why = f"Python finds {item.name} {found.version} before that of this environment" if found else ""
-        remedy = let_through(situation, found.path, why) if found else None
-        if remedy is not None:
+    for found in filter(None, (situation.machine.installed(item.name) for item in wanted)):
+        why = f"Python finds {found.name} {found.version} before that of this environment"
+        if remedy := remedy_for_path(situation, found.path, why):
             return set_variable(place, remedy) if isinstance(remedy, SetVariable) else unset_variable(place, remedy)
     return ()
 
@@ -120,7 +118,7 @@ def reinstall_packages(place: Place, situation: Situation, remedies: Sequence[Re
         return steps
     if place.tool in ("managed", "nowhere"):
         return (*steps, *pip_steps.install(place, situation, again, index, why))
-    steps = (*steps, *_let_through(place, situation, again))
+    steps = (*steps, *_environment_first(place, situation, again))
     # The files are wrong, not the lock of a project: only the environment is fixed.
     return (*steps, *pip_steps.reinstall(pip_steps.directly(place), situation, again, index, why))
 
@@ -129,12 +127,16 @@ def _if_possible(place: Place, step: Step) -> tuple[Step, ...]:
     """A step, or what keeps it from running."""
     if not isinstance(step, RunStep):
         return (step,)
-    program = step.argv[0]
-    missing = f"{program} is not on PATH" if program == place.conda and not place.has(program) else ""
-    why_not = place.obstacle or missing
+    why_not = _obstacle(place, place.conda if step.argv[0] == place.conda else "")
     if not why_not:
         return (step,)
     return (ManualStep(text=f"{why_not}. Then:\n{shlex.join(step.argv)}", why=step.why, risk=step.risk),)
+
+
+def _obstacle(place: Place, program: str) -> str:
+    """Why a step that needs this program cannot run; "" if it can."""
+    missing = f"{program} is not on PATH" if program and not place.has(program) else ""
+    return place.obstacle or missing
 
 
 def _is_of_condas(place: Place, situation: Situation, name: str) -> bool:
@@ -152,14 +154,14 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
         return _remove_from_project(place, situation, remedy)
     if _is_of_condas(place, situation, remedy.name):
         return _if_possible(place, conda_steps.remove(place, remedy.name, remedy.why))
-    if remains := without_record(place, situation.machine, (remedy.name,)):
-        return tuple(step for one in remove(remains) for step in _if_possible(place, one))
+    if remains := leftovers(place, situation.machine, (remedy.name,)):
+        return tuple(step for one in remove_leftovers(remains) for step in _if_possible(place, one))
     undo = pip_steps.restore(place, situation, (PackageSpec(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
-    if why_not := refused(place, situation, ()):  # what takes its place could not be installed
+    if why_not := installer_obstacle(place, situation, ()):  # what takes its place could not be installed
         return (ManualStep(text=f"{why_not}. Then:\n{shlex.join(argv)}", why=remedy.why, risk="replaces"),)
     step = RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo)
-    strays = remove(stray_records(place, situation.machine, (remedy.name,)))
+    strays = remove_leftovers(stray_records(place, situation.machine, (remedy.name,)))
     removed = (one for first in strays for one in _if_possible(place, first))
     return (*pip_steps.pip_first(place), *removed, *_if_possible(place, step))
 
@@ -196,8 +198,7 @@ def _remove_from_project(place: Place, situation: Situation, remedy: RemovePacka
 
 
 def _requiring(situation: Situation, name: str) -> tuple[str, ...]:
-    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
-    packages = situation.machine.packages
+    packages, markers = situation.machine.packages, situation.markers
     return tuple(one.name for one in packages if any(what.name == name for what in applying(one, markers)))
 
 
@@ -254,8 +255,7 @@ def _install(
 def _with_tool(place: Place, program: str, steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps of a project; what a person does where its tool is missing or nothing can be changed."""
     commands = "\n".join(shlex.join(step.argv) for step in steps if isinstance(step, RunStep))
-    missing = f"{program} is not on PATH" if program and not place.has(program) else ""
-    why_not = place.obstacle or missing
+    why_not = _obstacle(place, program)
     if not why_not or not commands:
         return steps
     text = f"{why_not}. Where it can be changed, in {place.project}:\n{commands}"

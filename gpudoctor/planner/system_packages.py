@@ -108,7 +108,7 @@ def elsewhere(place: Place, text: str, why: str) -> ManualStep | None:
 def install_system_package(place: Place, remedy: InstallSystemPackage, matrix: Matrix) -> tuple[Step, ...]:
     """A package of the distribution by its purpose; the toolkit belongs to the host of a container."""
     purpose = remedy.purpose if is_name(remedy.purpose) or remedy.purpose == "libstdc++" else "the package"
-    after = _after(place, purpose)
+    after = _after(purpose)
     host_only = purpose in ("nvidia-container-toolkit", "linux-firmware")
     if host_only and not _own_toolkit(place, purpose):
         then = "".join(f"\n{line}" for step in after for line in step.text.splitlines())
@@ -190,7 +190,7 @@ def _own_toolkit(place: Place, purpose: str) -> bool:
     return place.wsl and not place.container and purpose == "nvidia-container-toolkit"
 
 
-def _after(place: Place, purpose: str) -> tuple[ManualStep, ...]:
+def _after(purpose: str) -> tuple[ManualStep, ...]:
     """What tells the container engines about the toolkit. Only a person knows which of them is in use."""
     if purpose != "nvidia-container-toolkit":
         return ()

@@ -74,9 +74,7 @@ def required_packages(
         lacking = []  # a recording that holds the record of torch, and nothing of what it requires
     return Checked(
         distributions=tuple(opened.get(distribution.name, distribution) for distribution in distributions),
-        not_installed=tuple(
-            name for name in lacking if name not in elsewhere and not _has_module(path.folders, name)
-        ),
+        not_installed=tuple(name for name in lacking if not _has_module(path.folders, name)),
     )
 
 

@@ -39,7 +39,7 @@ def nvidia_gpus(
         gpus.append(soc)
     if not gpus:
         gpus = _nameless_gpus(stack, system)
-    return _in_order(_with_single_node(gpus, stack), stack)
+    return _in_order(_with_single_node(gpus, stack))
 
 
 def _from_driver(stack: NvidiaStack) -> tuple[NvmlDevice, ...]:
@@ -237,7 +237,7 @@ def _with_single_node(gpus: list[Gpu], stack: NvidiaStack) -> list[Gpu]:
     return [replace(gpus[0], nodes=(nodes[0],))]
 
 
-def _in_order(gpus: list[Gpu], stack: NvidiaStack) -> tuple[Gpu, ...]:
+def _in_order(gpus: list[Gpu]) -> tuple[Gpu, ...]:
     """Number the GPUs as NVML does: in its own order, else its kernel module's GPUs by address."""
     from msgspec.structs import replace
 

@@ -93,7 +93,7 @@ def _own_group(host: Host) -> dict[str, str]:
     return groups
 
 
-def _folders(host: Host, groups: dict[str, str], controller: str) -> list[str]:
+def _folders(groups: dict[str, str], controller: str) -> list[str]:
     """The group's folder and those above it; in a container the group's path may not be visible."""
     found = []
     for base, path in (
@@ -112,7 +112,7 @@ def _lowest(host: Host, groups: dict[str, str], controller: str, *names: str) ->
     """The lowest limit of the group and the groups above it. What is close to 2^63 is no limit."""
     texts = (
         host.text(posixpath.join(folder, name)).value or ""
-        for folder in _folders(host, groups, controller)
+        for folder in _folders(groups, controller)
         for name in names
     )
     limits = (int(text) for text in texts if text.isdecimal())
@@ -120,7 +120,7 @@ def _lowest(host: Host, groups: dict[str, str], controller: str, *names: str) ->
 
 
 def _memory_kills(host: Host, groups: dict[str, str]) -> int | None:
-    for folder in _folders(host, groups, "memory"):
+    for folder in _folders(groups, "memory"):
         for name in ("memory.events", "memory.oom_control"):
             for line in (host.text(posixpath.join(folder, name)).value or "").splitlines():
                 key, _, count = line.partition(" ")

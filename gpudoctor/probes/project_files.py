@@ -6,6 +6,7 @@ import itertools
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -142,8 +143,7 @@ def _uv_keys(host: Host, folder: str) -> tuple[str, ...]:
 
 def _pdm_keys(host: Host, folder: str) -> tuple[str, ...]:
     sources = _table(_table(_read(host, folder, "pyproject.toml"), "tool"), "pdm").get("source")
-    rows = (row.get("name") for row in sources if isinstance(row, dict)) if isinstance(sources, list) else ()
-    return tuple(f"source.{name}" for name in itertools.islice(rows, _MOST_MEMBERS) if isinstance(name, str))
+    return tuple(f"source.{row['name']}" for row in _tables(sources) if isinstance(row.get("name"), str))
 
 
 def _of_hatch(host: Host, folder: str, name: str) -> Project:
@@ -238,8 +238,9 @@ def _read(host: Host, folder: str, name: str) -> dict[str, Any]:
     return _toml(host.text(posixpath.join(folder, name), _LIMIT).value or "")
 
 
+@lru_cache(maxsize=2)
 def _toml(text: str) -> dict[str, Any]:
-    """A TOML text as a table; empty if it is invalid."""
+    """A TOML text as a table, which nobody changes; empty if it is invalid. Several readers ask for a project's."""
     from gpudoctor.bounded_toml import TomlError, read_toml
 
     try:

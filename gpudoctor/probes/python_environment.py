@@ -21,9 +21,10 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
-from gpudoctor.probes.dependencies import required_packages
+from gpudoctor.probes.dependencies import Checked, required_packages
 from gpudoctor.probes.distributions import (
     JUDGED,
+    CondaPackage,
     conda_packages,
     conda_torch,
     distributions_in,
@@ -31,7 +32,7 @@ from gpudoctor.probes.distributions import (
     unrecorded,
     with_conda,
 )
-from gpudoctor.probes.file_owner import foreign_processor, program_of
+from gpudoctor.probes.file_owner import Program, foreign_processor, program_of
 from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of, project_packages
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 
 _NOT_THERE = "no torch there"
+_NO_ROWS = FrameworkRows()
 
 
 def probe_environment(
@@ -59,103 +61,145 @@ def probe_environment(
     packages: Collection[str] = (),
     modules: tuple[ImportedModules, ...] = (),
     version_files: tuple[VersionFile, ...] = (),
-    frameworks: FrameworkRows | None = None,
+    frameworks: FrameworkRows = _NO_ROWS,
 ) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
-    active one. `variables` override the host's own, `late` are libraries that others open when they need them, and
-    `modules` those that torch loads; what `packages` require is looked at, the files that `frameworks` name are read,
-    and `version_files` where a package has no record. Raises InputError if `python` is none of
-    these."""
+    active one.
+
+    `variables` override the host's own, `late` are libraries that others open when they need them, and `modules`
+    those that torch loads. What `packages` require is looked at, the files that `frameworks` name are read, and
+    `version_files` where a package has no record. Raises InputError if `python` is none of these.
+    """
     environ = {**host.environ, **variables}
     if python is not None and not host.live:
         host = LiveHost()  # --python is always a path of the running system, also beside --root
     layout = find_layout(host, python, environ)
     if layout is None:
-        if not host.live:
-            return unknown("no Python in this recording")
-        own = "; gpudoctor's own (uvx, pipx) is not examined: activate one, or name it with --python"
-        return absent("PATH", f"no Python was found{own if in_tool(host, environ) else ''}")
+        return _no_python(host, environ)
     path = import_path(host, layout, environ)
-    of_conda = conda_packages(host, layout.prefix) if layout.kind == "conda" else ()
-    recorded = with_conda(distributions_in(host, path.folders, path.archives), of_conda)
-    elsewhere = tuple(normalised(package.name) for package in of_conda)
-    names = {*elsewhere, *(one.name for one in recorded)}
-    if not names.isdisjoint(TRITONS):
-        names.update(TRITONS)
-    checked = required_packages(
-        host,
-        path,
-        (*recorded, *unrecorded(host, path.folders, version_files, names)),
-        packages=packages,
-        python=layout.python,
-        elsewhere=elsewhere,
-    )
-    distributions = checked.distributions
-    if frameworks is not None:
-        distributions = with_their_requirements(host, frameworks, distributions)
     program = program_of(host, host.resolve(layout.interpreter) or "")
-    foreign = foreign_processor(host, program.machine) if host.live else ""
-    distributions = with_their_wheels(host, layout, distributions, program)
-    of_frameworks = {name for row in frameworks.frameworks for name in row.packages} if frameworks else set()
-    surroundings = Surroundings(
+    conda = conda_packages(host, layout.prefix) if layout.kind == "conda" else ()
+    checked = _checked(host, path, conda, layout.python, packages, version_files)
+    distributions = with_their_requirements(host, frameworks, checked.distributions)
+    around = Surroundings(
         host=host,
         layout=layout,
         path=path,
         environ=environ,
-        distributions=distributions,
-        conda=conda_torch(of_conda),
+        distributions=with_their_wheels(host, layout, distributions, program),
+        conda=conda_torch(conda),
         late=late,
     )
-    copies = find_copies(host, path, surroundings.conda)
-    installed = _torch(surroundings, copies)
+    environment = _with_frameworks(_with_project(_interpreter(around, program), around), around, frameworks, modules)
+    of_frameworks = (name for row in frameworks.frameworks for name in row.packages)
+    return known(
+        replace(
+            environment,
+            not_installed=checked.not_installed,
+            interrupted=interrupted_installs(
+                path.folders, {*JUDGED, *packages, *of_frameworks}, _names(distributions) | _normalised(conda)
+            ),
+        ),
+        layout.prefix,
+    )
+
+
+def _no_python(host: Host, environ: Mapping[str, str]) -> Fact[PythonEnvironment]:
+    if not host.live:
+        return unknown("no Python in this recording")
+    own = "; gpudoctor's own (uvx, pipx) is not examined: activate one, or name it with --python"
+    return absent("PATH", f"no Python was found{own if in_tool(host, environ) else ''}")
+
+
+def _checked(
+    host: Host,
+    path: ImportPath,
+    conda: tuple[CondaPackage, ...],
+    python: str | None,
+    packages: Collection[str],
+    version_files: tuple[VersionFile, ...],
+) -> Checked:
+    """What is installed, and what of the requirements of `packages` is not."""
+    recorded = with_conda(distributions_in(host, path.folders, path.archives), conda)
+    names = _names(recorded) | _normalised(conda)
+    if not names.isdisjoint(TRITONS):
+        names.update(TRITONS)
+    found = (*recorded, *unrecorded(host, path.folders, version_files, names))
+    return required_packages(host, path, found, packages=packages, python=python, elsewhere=_normalised(conda))
+
+
+def _names(distributions: tuple[Distribution, ...]) -> set[str]:
+    return {one.name for one in distributions}
+
+
+def _normalised(conda: tuple[CondaPackage, ...]) -> set[str]:
+    return {normalised(package.name) for package in conda}
+
+
+def _interpreter(around: Surroundings, program: Program) -> PythonEnvironment:
+    """The environment with what is known of its interpreter, and of the tools that made it."""
+    host, layout, path = around.host, around.layout, around.path
+    faults = start_faults(host, layout, path, foreign_processor(host, program.machine))
+    return PythonEnvironment(
+        prefix=layout.prefix,
+        kind=layout.kind,
+        python=known(layout.python, layout.prefix) if layout.python else unknown("no file tells the version"),
+        interpreter=layout.interpreter,
+        site_packages=path.site_packages,
+        externally_managed=_externally_managed(host, layout),
+        has_pip=any(one.name == "pip" and not one.unlinked for one in around.distributions),
+        uv_managed="uv" in layout.config,
+        conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
+        python_headers=unknown("its Python does not work") if faults else _headers(host, layout),
+        start_faults=faults,
+        source=layout.prefix,
+    )
+
+
+def _with_project(environment: PythonEnvironment, around: Surroundings) -> PythonEnvironment:
+    """The environment with the project that owns it."""
+    host, layout = around.host, around.layout
+    project = project_of(host, layout, around.environ)
+    return replace(
+        environment,
+        project=project.folder,
+        lock=project.lock,
+        project_keys=project.keys,
+        compiled_by=project.compiled_by,
+        torch_asked=asked_beside(host, layout, project),
+        project_packages=project_packages(host, project, _names(around.distributions)),
+    )
+
+
+def _with_frameworks(
+    environment: PythonEnvironment,
+    around: Surroundings,
+    rows: FrameworkRows,
+    modules: tuple[ImportedModules, ...],
+) -> PythonEnvironment:
+    """The environment with its packages, torch and the other frameworks among them, and what these load."""
+    host, distributions = around.host, around.distributions
+    copies = find_copies(host, around.path, around.conda)
+    installed = _torch(around, copies)
     if installed.locked:
         distributions = tuple(
             replace(one, damaged=installed.locked) if one.name == "torch" else one for one in distributions
         )
-    project = project_of(host, layout, environ)
-    faults = start_faults(host, layout, path, foreign)
-    others = read_frameworks(host, frameworks, distributions, environ, layout.prefix) if frameworks else ()
+    others = read_frameworks(host, rows, distributions, around.environ, around.layout.prefix)
     torch = installed.torch
     if torch.absent and not others and torch.why == _NOT_THERE:
-        torch = _named_elsewhere(surroundings, torch, frameworks)
-    return known(
-        PythonEnvironment(
-            prefix=layout.prefix,
-            kind=layout.kind,
-            python=known(layout.python, layout.prefix) if layout.python else unknown("no file tells the version"),
-            interpreter=layout.interpreter,
-            site_packages=path.site_packages,
-            distributions=_listing(path, distributions),
-            not_installed=checked.not_installed,
-            frameworks=Frameworks(
-                torch=torch,
-                others=others,
-            ),
-            torch_remains=() if copies.importable else remains(host, copies),
-            interrupted=interrupted_installs(
-                path.folders, {*JUDGED, *packages, *of_frameworks}, {*elsewhere, *(one.name for one in distributions)}
-            ),
-            externally_managed=_externally_managed(host, layout),
-            has_pip=any(one.name == "pip" and not one.unlinked for one in distributions),
-            uv_managed="uv" in layout.config,
-            project=project.folder,
-            lock=project.lock,
-            project_keys=project.keys,
-            compiled_by=project.compiled_by,
-            torch_asked=asked_beside(host, layout, project),
-            project_packages=project_packages(host, project, {one.name for one in distributions}),
-            conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
-            python_headers=unknown("its Python does not work") if faults else _headers(host, layout),
-            start_faults=faults,
-            shadows=shadowing_modules(surroundings, installed.torch, others, modules),
-            libstdcxx=installed.libstdcxx,
-            libstdcxx_path=installed.libstdcxx_path,
-            libraries=installed.libraries,
-            missing_symbols=installed.missing_symbols,
-            triton_owner=triton_owner(host, distributions),
-            source=layout.prefix,
-        ),
-        layout.prefix,
+        torch = _named_elsewhere(around, torch, rows)
+    return replace(
+        environment,
+        distributions=_listing(around.path, distributions),
+        frameworks=Frameworks(torch=torch, others=others),
+        torch_remains=() if copies.importable else remains(host, copies),
+        shadows=shadowing_modules(around, installed.torch, others, modules),
+        libstdcxx=installed.libstdcxx,
+        libstdcxx_path=installed.libstdcxx_path,
+        libraries=installed.libraries,
+        missing_symbols=installed.missing_symbols,
+        triton_owner=triton_owner(host, distributions),
     )
 
 
@@ -186,11 +230,11 @@ def _no_torch(around: Surroundings, copies: Copies) -> Fact[Torch]:
     return absent(searched[0], why)
 
 
-def _named_elsewhere(around: Surroundings, torch: Fact[Torch], rows: FrameworkRows | None) -> Fact[Torch]:
+def _named_elsewhere(around: Surroundings, torch: Fact[Torch], rows: FrameworkRows) -> Fact[Torch]:
     """A torch that is not there, with the place of one, or of another framework, that Python does not see."""
     from gpudoctor.probes.hidden_framework import hidden_framework
 
-    others = (row.module for row in rows.frameworks if row.module) if rows else ()
+    others = (row.module for row in rows.frameworks if row.module)
     hidden = hidden_framework(around, ("torch", *others))
     return absent(torch.source, f"{torch.why}; {hidden}") if hidden else torch
 

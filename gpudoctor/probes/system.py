@@ -95,14 +95,16 @@ def probe_system(host: Host) -> System:
         user=_user(host, numbers),
         suspends=_suspends(host),
         groups={name: numbers[name] for name in _GPU_GROUPS if name in numbers},
-        lost_compilers=_lost_compilers(host),
+        missing_compilers=_missing_compilers(host),
     )
 
 
-def _lost_compilers(host: Host) -> tuple[str, ...]:
-    """A recording does not hold what is on PATH, and a name with a space may come with arguments."""
+def _missing_compilers(host: Host) -> tuple[str, ...]:
+    """A recording does not hold what is on PATH, a name with a space may come with arguments, and a relative path is
+    one from the folder of a program."""
     named = (host.environ.get(name, "") for name in _COMPILERS) if host.live else ()
-    return tuple(name for name in dict.fromkeys(named) if name and " " not in name and not on_path(host, name))
+    plain = (name for name in dict.fromkeys(named) if re.fullmatch(r"[^\s/]+|/\S+", name))
+    return tuple(name for name in plain if not on_path(host, name))
 
 
 def _kernel(host: Host) -> Fact[str]:

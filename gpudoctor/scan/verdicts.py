@@ -107,9 +107,9 @@ def _judge(
     code = combined_code([library.code for library in members])
     name = role.role if role else ""
     arch = gpu.arch.value or ""
-    runs, by = _runs(code, code.architectures(HALF if name == "half" else 0.0), gpu, matrix)
+    runs, by = _runs(code.architectures(HALF if name == "half" else 0.0), gpu, matrix)
     if runs == "no" and code.kpack:
-        runs, by = _runs(code, tuple(kpack), gpu, matrix)
+        runs, by = _runs(tuple(kpack), gpu, matrix)
         if runs == "no" and not kpack:
             return "unknown", "its device code is in separate packages, one for each GPU (amd-torch-device-*)"
     if runs == "yes":
@@ -125,11 +125,11 @@ def _judge(
         return "beside", f"no code for this GPU, and that is no fault ({note})"
     if _written_for_chosen_gpus(code):
         return "beside", "written for exactly the GPUs that it has code for"
-    partly = _runs(code, code.architectures(), gpu, matrix)[0] == "yes" if name == "half" else False
+    partly = _runs(code.architectures(), gpu, matrix)[0] == "yes" if name == "half" else False
     return "missing", "only a few of its kernels are for this GPU" if partly else "no code for this GPU"
 
 
-def _runs(code: Code, carried: tuple[str, ...], gpu: Gpu, matrix: Matrix) -> tuple[str, str]:
+def _runs(carried: tuple[str, ...], gpu: Gpu, matrix: Matrix) -> tuple[str, str]:
     """Whether it runs, and by which of the architectures in `carried`."""
     arch = gpu.arch.value or ""
     if gpu.vendor == "amd":

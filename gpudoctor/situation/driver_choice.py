@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import Fix, InstallDriver, Manual, ModuleFlavour, Reboot, UnblockModule
+from gpudoctor.finding import Fix, InstallDriver, Manual, ModuleFlavour, Reboot, UnblockModule, by_hand
 from gpudoctor.isa import capability, cuda_runs, gfx_runs
 from gpudoctor.machine import Gpu, Os
 from gpudoctor.matrix.versions import figures
@@ -251,14 +251,10 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
     if any(map(is_vgpu, situation.machine.of_vendor("nvidia"))):
         return guest_driver(remedy.branch)
     if situation.in_container:
-        return Fix(
+        return by_hand(
             f"Install {what} on the host",
-            (
-                Manual(
-                    text="Outside this container, with the host's package manager; then reboot the host.",
-                    risk="reboot",
-                ),
-            ),
+            "Outside this container, with the host's package manager; then reboot the host.",
+            "reboot",
         )
     return Fix(f"Install {what}", (remedy, *unblocking(situation), _BOOT))
 

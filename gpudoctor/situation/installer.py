@@ -59,8 +59,9 @@ def excluding(situation: Situation, name: str, version: str) -> Constraint | Non
 
 
 def excluding_all(situation: Situation, name: str, specifier: str) -> Constraint | None:
-    """The constraint that no version inside a range meets; None if there is none."""
-    for limit in _limits(situation, name):
+    """The constraint that no version inside a range meets; None if there is none. The version of a file that a
+    constraint names is not known."""
+    for limit in (one for one in _limits(situation, name) if not one.specifier.startswith("@")):
         ends = re.findall(r"\d+(?:\.\w+)*", f"{specifier},{limit.specifier}")
         tried = (one for end in ends for one in (end, f"{end}.1", just_below(end)))
         if not any(package_matches(specifier, one) and _admits(limit.specifier, one) for one in tried):

@@ -18,6 +18,7 @@ from gpudoctor.finding import (
     ReplaceTorch,
     SetVariable,
     UnsetVariable,
+    by_hand,
 )
 from gpudoctor.machine.pasted_text import WORKS_NOW
 from gpudoctor.situation import Situation
@@ -34,14 +35,10 @@ _ONLY_NO_GPU = ("torch-cpu-only", "framework-cpu-only", "no-gpu", "no-driver", "
 """What says no more than that no GPU is used."""
 _NO_DEVICE = ("cuda-visible-devices", "container-no-gpu", "container-toolkit-missing", "cuda-torch-on-amd")
 """What a runtime that finds no GPU may mean on Linux."""
-_USE_THE_CPU = Fix(
+_USE_THE_CPU = by_hand(
     "Let the program use the CPU",
-    (
-        Manual(
-            "The program asks for CUDA where the CPU is meant: set its device to cpu (an option such as --device "
-            "cpu, or `map_location='cpu'`), or change the lines that call .cuda()."
-        ),
-    ),
+    "The program asks for CUDA where the CPU is meant: set its device to cpu (an option such as --device "
+    "cpu, or `map_location='cpu'`), or change the lines that call .cuda().",
 )
 _ON_A_MAC = "CUDA and ROCm do not run on macOS: torch uses Apple's GPU through its device mps, else the CPU."
 _FOR_LINUX_ALONE = r"\b(?:jax|tensorflow)\[(?:and-)?(?:cuda|rocm)"

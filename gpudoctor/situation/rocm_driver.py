@@ -8,9 +8,6 @@ from gpudoctor.finding import Fix, InstallRocmDriver, Manual, Reboot
 from gpudoctor.matrix.versions import figures, minor
 from gpudoctor.situation import Situation
 
-_OWN_NUMBERS = 30
-"""From ROCm 7.0 on the driver has numbers of its own, which begin here."""
-
 
 class RocmDriver(Struct, frozen=True):
     """What is known of the release that the loaded amdgpu-dkms came with."""
@@ -19,10 +16,11 @@ class RocmDriver(Struct, frozen=True):
     """That release ("6.0.0"), AMD's own number of the driver ("30.20"), or the first release after it."""
     older: bool = False
     """Whether only a later release is known: no row has the driver's number."""
+    own_number: bool = False
 
     @property
     def text(self) -> str:
-        if figures(self.release)[0] >= _OWN_NUMBERS:
+        if self.own_number:
             return f"AMD's release {self.release}"
         return f"{'older than ' if self.older else ''}that of ROCm {self.release}"
 
@@ -32,8 +30,8 @@ def rocm_driver(situation: Situation) -> RocmDriver | None:
     version = situation.machine.amd.module.value
     if not version or not figures(version) or version == "in-tree":
         return None
-    if figures(version)[0] >= _OWN_NUMBERS:
-        return RocmDriver(version)
+    if situation.matrix.is_number_of_a_driver(version):
+        return RocmDriver(version, own_number=True)
     rows = [row for row in situation.matrix.tables.rocm_releases if row.dkms]
     own = [row.version for row in rows if row.dkms == version.partition("-")[0]]
     later = [row.version for row in rows if figures(row.dkms or "") > figures(version)]

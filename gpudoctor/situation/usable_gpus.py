@@ -67,14 +67,14 @@ def _standing(machine: Machine, gpu: Gpu, selected: dict[str, Answer]) -> Standi
 def _answers(machine: Machine, gpu: Gpu) -> tuple[Answer, Answer, Answer, Answer]:
     """Whether a GPU is bound, counted, granted and openable."""
     if gpu.vendor == "nvidia":
-        return _nvidia_bound(machine, gpu), "yes", _nvidia_granted(machine, gpu), _nvidia_openable(machine, gpu)
+        return _nvidia_bound(gpu), "yes", _nvidia_granted(machine, gpu), _nvidia_openable(machine, gpu)
     return _amd_bound(machine, gpu), _counted(machine, gpu), _amd_granted(machine, gpu), _amd_openable(machine, gpu)
 
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
 
-def _nvidia_bound(machine: Machine, gpu: Gpu) -> Answer:
+def _nvidia_bound(gpu: Gpu) -> Answer:
     if gpu.nvml is not None:
         return "yes"
     if gpu.driver.known:

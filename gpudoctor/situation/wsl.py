@@ -4,42 +4,30 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.finding import Fix, Manual
+from gpudoctor.finding import by_hand
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.situation import Situation
 
-UPDATE_WINDOWS = Fix(
+UPDATE_WINDOWS = by_hand(
     "Update the Windows driver and WSL",
-    (
-        Manual(
-            "In Windows: install the current NVIDIA driver, then `wsl --update` and `wsl --shutdown`; the system "
-            "must be WSL 2 (`wsl -l -v`). Do not install a Linux driver inside WSL."
-        ),
-    ),
+    "In Windows: install the current NVIDIA driver, then `wsl --update` and `wsl --shutdown`; the system "
+    "must be WSL 2 (`wsl -l -v`). Do not install a Linux driver inside WSL.",
 )
 """The fix where the driver of Windows does not answer."""
 
-NO_AMDGPU_HERE = Fix(
+NO_AMDGPU_HERE = by_hand(
     "Check that ROCm for WSL supports this system",
-    (
-        Manual(
-            "WSL has no amdgpu module and no /dev/kfd: ROCm reaches the GPU through Windows' driver. AMD's "
-            "compatibility matrix for WSL names the GPUs, the distributions and the drivers of Windows; with another "
-            "GPU, use Linux without WSL."
-        ),
-    ),
+    "WSL has no amdgpu module and no /dev/kfd: ROCm reaches the GPU through Windows' driver. AMD's "
+    "compatibility matrix for WSL names the GPUs, the distributions and the drivers of Windows; with another "
+    "GPU, use Linux without WSL.",
 )
 """The fix where ROCm finds no GPU inside WSL."""
 
-OUTSIDE_WSL = Fix(
+OUTSIDE_WSL = by_hand(
     "Run on native Linux or Windows",
-    (
-        Manual(
-            "Use native Linux or PyTorch for Windows with this GPU. Inside WSL, use Ubuntu 22.04 or 24.04 with a GPU "
-            "and a release from AMD's WSL list.",
-            elsewhere=True,
-        ),
-    ),
+    "Use native Linux or PyTorch for Windows with this GPU. Inside WSL, use Ubuntu 22.04 or 24.04 with a GPU "
+    "and a release from AMD's WSL list.",
+    elsewhere=True,
 )
 """The fix where ROCm inside WSL does not support the GPU."""
 

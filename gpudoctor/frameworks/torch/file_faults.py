@@ -9,7 +9,7 @@ import shlex
 
 from msgspec import Struct
 
-from gpudoctor.finding import Fix, Manual, ReplacePackage
+from gpudoctor.finding import Fix, ReplacePackage, by_hand
 from gpudoctor.frameworks.torch.reinstall import all_again, installed_again
 from gpudoctor.machine import EMPTY, Distribution, SuspectFile
 from gpudoctor.situation import Situation
@@ -19,15 +19,11 @@ FRAMEWORK_DAMAGED = "framework-install-damaged"
 OTHER_PYTHON = "packages-for-another-python"
 UNLINKED = "package-links-lead-nowhere"
 
-CREATE_AGAIN = Fix(
+CREATE_AGAIN = by_hand(
     "Create the environment again",
-    (
-        Manual(
-            "Create the environment again with a Python that exists (`python3 -m venv --clear`, `uv venv --clear`, "
-            "or your project's tool), and install its packages again.",
-            risk="replaces",
-        ),
-    ),
+    "Create the environment again with a Python that exists (`python3 -m venv --clear`, `uv venv --clear`, "
+    "or your project's tool), and install its packages again.",
+    "replaces",
 )
 
 
@@ -94,11 +90,6 @@ def _again(situation: Situation, suspect: SuspectFile) -> Fix:
         return installed_again(situation, situation.torch)
     package = Distribution(suspect.owner, suspect.version)
     return Fix(f"Install {named(suspect)} again", all_again(situation, (package,), "its files are not as installed"))
-
-
-def by_hand(title: str, text: str, *, replaces: bool = False) -> Fix:
-    """A fix that a person makes."""
-    return Fix(title, (Manual(text, risk="replaces" if replaces else "safe"),))
 
 
 def named(suspect: SuspectFile) -> str:

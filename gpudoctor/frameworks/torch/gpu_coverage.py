@@ -169,8 +169,8 @@ def aside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
 
 
 def fixes_beside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> tuple[Fix, ...]:
-    """Fixes for a GPU that the build does not support. Another build, if one supports the GPU; last, if the build
-    supports other GPUs, showing only those to a process. If only other GPUs can be supported, both together."""
+    """Fixes for a GPU that the build does not support: another build, and showing only others to a process, if the
+    build supports some. Those that a variable hides come first where it can only be a mistake."""
     gpus = builds.gpus_to_serve(situation, situation.usable_of(fit.gpu.vendor))
     others = tuple(other.gpu for other in all_fits if other.served and other.gpu.key != fit.gpu.key)
     show = show_only(situation, others or gpus) if others or fit.gpu not in gpus else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from gpudoctor.finding import Fix, Manual, ReplaceTorch
+from gpudoctor.finding import Fix, ReplaceTorch, by_hand
 from gpudoctor.isa import dotted
 from gpudoctor.machine import Gpu, Machine, Torch
 from gpudoctor.matrix.versions import figures
@@ -43,18 +43,14 @@ def fixes_elsewhere(place: Place, situation: Situation, gpus: tuple[Gpu, ...], k
     if place == "jetson":
         return (_jetson(situation, gpus),)
     if place == "ngc":
-        return (_by_hand("Use another tag of the NGC image", _ngc(wanted), "replaces"),)
+        return (by_hand("Use another tag of the NGC image", _ngc(wanted), "replaces"),)
     if place == "nix":
-        return (_by_hand("Choose the GPU variant in Nix", _nix(gpus), "replaces"),)
+        return (by_hand("Choose the GPU variant in Nix", _nix(gpus), "replaces"),)
     if place == "source":
-        return (_by_hand(f"Build torch again for {wanted}", _source(situation.matrix, gpus, archs), "replaces"),)
+        return (by_hand(f"Build torch again for {wanted}", _source(situation.matrix, gpus, archs), "replaces"),)
     if place == "conda":
         return _conda(situation, gpus, keep)
     return ()
-
-
-def _by_hand(title: str, text: str, risk: Literal["safe", "replaces"]) -> Fix:
-    return Fix(title=title, remedies=(Manual(text=text, risk=risk),))
 
 
 def _jetson(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix:
@@ -66,13 +62,13 @@ def _jetson(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix:
             "No wheel of the package index has kernels for this board. Install torch for CUDA 13 from conda-forge, "
             f'or build it from source with TORCH_CUDA_ARCH_LIST="{";".join(map(dotted, archs))}".'
         )
-        return _by_hand("Use a torch that is built for this board", text, "replaces")
+        return by_hand("Use a torch that is built for this board", text, "replaces")
     text = (
         f"Install the torch wheel that NVIDIA publishes{release} (JetPack){_wheels(situation, archs)}, or start "
         "NVIDIA's L4T PyTorch container: the aarch64 wheels of the package index are built for servers, not for this "
         "board."
     )
-    return _by_hand("Use NVIDIA's torch for Jetson", text, "replaces")
+    return by_hand("Use NVIDIA's torch for Jetson", text, "replaces")
 
 
 def _wheels(situation: Situation, archs: tuple[str, ...]) -> str:
@@ -128,7 +124,7 @@ def _conda(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> t
             "conda-forge has no ROCm builds of torch. Make a new environment with Python and pip only, and install "
             "the ROCm wheel of torch into it."
         )
-        return (_by_hand("Make a new environment for the ROCm build", text, "safe"),)
+        return (by_hand("Make a new environment for the ROCm build", text, "safe"),)
     cuda = conda_cuda(situation, gpus)
     if cuda is None or keep is None:
         return ()

@@ -41,8 +41,8 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
         return special
     if choice := choice_before_torch(situation, gpus):
         return (choice,)
-    if unknown := [gpu for gpu in gpus if gpu.arch.value is None]:
-        return special or (_name_first(unknown[0], keep),)
+    if unnamed := [gpu for gpu in gpus if gpu.arch.value is None]:
+        return special or (_name_first(unnamed[0], keep),)
     found = [carries(situation, gpu) for gpu in gpus]
     choices, rejected = candidates(situation, gpus)
     if modest := _modest_driver(situation, gpus):

@@ -19,7 +19,7 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     """Major release of the CUDA runtime that the package index's wheel needs; None: not read."""
     builds: tuple[str, ...] = ()
     """Builds of torch whose own index has a wheel of it."""
-    skips: bool = False
+    works_without_libraries: bool = False
     """Beside another torch it does not load its libraries, and its Python code works without them."""
     slug: str
 
@@ -150,7 +150,7 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     package_version: str | None = None
     without: str = ""
     """Only where no distribution of such a name is installed: a regular expression."""
-    program: bool = False
+    names_program: bool = False
     """The value names a program, and is wrong where there is none of that name."""
     meaning: str
     """A sentence without its full stop: "JAX then uses no GPU"."""
@@ -282,7 +282,7 @@ class SameRelease(Row, frozen=True, kw_only=True):
     package: str
     """Its import compares the releases, and stops where they differ."""
     others: tuple[str, ...]
-    last: dict[str, str] = {}
+    last_releases: dict[str, str] = {}
     """The last release of those that the index has no newer one of; the package does without them."""
     unless: str
     """The variable that turns the comparison off."""

@@ -26,7 +26,7 @@ from gpudoctor.machine import (
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.matrix.versions import figures, just_below, package_matches
 from gpudoctor.planner.effects.trial import imported_anew
-from gpudoctor.planner.install_requests import rivals, shared_folder
+from gpudoctor.planner.install_requests import rivals
 from gpudoctor.situation import Situation
 
 _SOURCE = "as the plan leaves it"
@@ -52,7 +52,7 @@ def machine_after(
     elif isinstance(remedy, ReinstallPackage):
         after = _whole_again(environment, remedy)
     else:
-        after = _without(environment, remedy.name)
+        after = _without(situation, environment, remedy.name)
     if after is None:
         return None
     if not isinstance(remedy, ReplaceTorch):
@@ -239,14 +239,15 @@ def _whole(environment: PythonEnvironment, remedy: ReinstallPackage) -> Torch:
     return replace(torch, damaged=(), unloadable=(), needs_libraries=(), copies=copies)
 
 
-def _without(environment: PythonEnvironment, name: str) -> PythonEnvironment:
+def _without(situation: Situation, environment: PythonEnvironment, name: str) -> PythonEnvironment:
     name = normalised(name)
     before = environment.distribution(name)
     if before is not None and before.twins:
         return environment  # an installer removes one record and its files; those of the other are mixed with them
-    folder = shared_folder(name)
+    shared = situation.matrix.shared_folder
+    folder = shared(name)
     listed = tuple(
-        replace(one, emptied=True) if folder and shared_folder(one.name) == folder else one
+        replace(one, emptied=True) if folder and shared(one.name) == folder else one
         for one in environment.distributions.value or ()
         if one.name != name
     )

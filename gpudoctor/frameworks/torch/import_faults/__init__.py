@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from gpudoctor.frameworks.torch.file_faults import ImportFault, by_hand, named
+from gpudoctor.finding import by_hand
+from gpudoctor.frameworks.torch.file_faults import ImportFault, named
 from gpudoctor.frameworks.torch.import_faults.case import Case, find_out
 from gpudoctor.frameworks.torch.import_faults.files import (
     bad_bytecode,

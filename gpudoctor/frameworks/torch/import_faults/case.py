@@ -6,8 +6,7 @@ import shlex
 
 from msgspec import Struct
 
-from gpudoctor.finding import Fix
-from gpudoctor.frameworks.torch.file_faults import by_hand
+from gpudoctor.finding import Fix, by_hand
 from gpudoctor.machine import Distribution, ImportTrial, Torch
 from gpudoctor.situation import Situation
 

@@ -6,14 +6,13 @@ import posixpath
 import re
 import shlex
 
-from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, UnsetVariable
+from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, UnsetVariable, by_hand
 from gpudoctor.frameworks.torch.companions import of_this_torch
 from gpudoctor.frameworks.torch.file_faults import (
     DAMAGED,
     REQUIREMENTS,
     UNLINKED,
     ImportFault,
-    by_hand,
     named,
     of_file,
 )
@@ -105,7 +104,7 @@ def _of_this_torch(case: Case) -> Fix:
     paired = of_this_torch(case.situation, case.module)
     if torch is None or torch.origin not in FROM_AN_INDEX or paired is None:
         text = f"Install the {case.module} that was built for this torch, from the index that torch came from."
-        return by_hand(f"Install the {case.module} of this torch", text, replaces=True)
+        return by_hand(f"Install the {case.module} of this torch", text, "replaces")
     version, index = paired
     title, why = f"Install {case.module} {version}", f"it was built for torch {torch.version}"
     if case.package is not None and case.package.installer == "conda":
@@ -192,7 +191,7 @@ def stray_file(case: Case) -> ImportFault | None:
         return None
     why = f"{stray.path} is no file of {record.name} {record.version}, and Python takes it for a part of it."
     text = f"Remove it: rm {shlex.quote(stray.path)}"
-    return ImportFault(why, (by_hand(f"Remove {stray.path}", text, replaces=True),))
+    return ImportFault(why, (by_hand(f"Remove {stray.path}", text, "replaces"),))
 
 
 def file_of_nobody(case: Case) -> ImportFault | None:

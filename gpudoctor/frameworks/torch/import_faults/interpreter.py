@@ -7,14 +7,14 @@ import re
 import shlex
 import sys
 
-from gpudoctor.finding import Fix, Manual, UnsetVariable
+from gpudoctor.finding import Fix, Manual, UnsetVariable, by_hand
 from gpudoctor.frameworks.torch.c_library import cannot_load
-from gpudoctor.frameworks.torch.file_faults import CREATE_AGAIN, REQUIREMENTS, ImportFault, by_hand
+from gpudoctor.frameworks.torch.file_faults import CREATE_AGAIN, REQUIREMENTS, ImportFault
 from gpudoctor.frameworks.torch.import_faults.case import CRASHES, Case, find_out
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import NOT_STARTED
 from gpudoctor.matrix.versions import figures
-from gpudoctor.situation.import_order import let_through, title_of
+from gpudoctor.situation.import_order import remedy_for_path, remedy_title
 
 _VARIABLE = "framework-variable"
 _OFTEN_NAMED = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "ROCM_HOME", "VIRTUAL_ENV")
@@ -42,7 +42,7 @@ def not_started(case: Case) -> ImportFault | None:
     if "Exec format error" in error:
         text = "Create the environment again with a Python for this processor, and install its packages again."
         why = "The interpreter is not a program for this processor."
-        return ImportFault(why, (by_hand("Use a Python for this processor", text, replaces=True),))
+        return ImportFault(why, (by_hand("Use a Python for this processor", text, "replaces"),))
     if "leads to no Python" in error:
         return ImportFault("", (CREATE_AGAIN,))
     if ends := next((file.path for file in case.trial.suspects if file.problem == "ends-python"), ""):
@@ -93,11 +93,11 @@ def put_first(case: Case) -> ImportFault | None:
     first = next((file for file in files if file.path in case.text), innermost or (files[0] if files else None))
     if first is None:
         return None
-    remedy = let_through(case.situation, first.path, "it leads to other packages than the installed ones")
-    if remedy is not None and let_through(case.situation, case.path, "") is None:
+    remedy = remedy_for_path(case.situation, first.path, "it leads to other packages than the installed ones")
+    if remedy is not None and remedy_for_path(case.situation, case.path, "") is None:
         cause = "PYTHONPATH" if isinstance(remedy, UnsetVariable) else "The user's site folder"
         why = f"{cause} puts {first.path} before the packages of this environment."
-        return ImportFault(why, (Fix(title_of(remedy), (remedy,)),), (REQUIREMENTS, "torch-shadowed"))
+        return ImportFault(why, (Fix(remedy_title(remedy), (remedy,)),), (REQUIREMENTS, "torch-shadowed"))
     folder = posixpath.dirname(first.path)
     if first.put_first and not case.path.startswith(f"{folder}/"):
         text = f"Take {folder} out of {first.put_first}, or remove that file, if nothing else needs it."

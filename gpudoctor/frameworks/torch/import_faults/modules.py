@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from gpudoctor.dependencies import normalised
-from gpudoctor.finding import Fix, RemovePackage, ReplacePackage, SetVariable
-from gpudoctor.frameworks.torch.file_faults import REQUIREMENTS, ImportFault, by_hand, named
+from gpudoctor.finding import Fix, RemovePackage, ReplacePackage, SetVariable, by_hand
+from gpudoctor.frameworks.torch.file_faults import REQUIREMENTS, ImportFault, named
 from gpudoctor.frameworks.torch.import_faults.case import Case
 from gpudoctor.frameworks.torch.pinned_packages import out_of_range
 from gpudoctor.frameworks.torch.reinstall import all_again
@@ -41,7 +41,7 @@ def not_there(case: Case) -> ImportFault | None:
         release = f"{package.name}=={public_version(package.version)}"
         text = f"Restore {folder}, or install a release: pip install --force-reinstall --no-deps {release}"
         why = f"{package.name} {package.version} was installed from {folder}, and its modules are not found there."
-        return ImportFault(why, (by_hand("Restore the folder that it was installed from", text, replaces=True),))
+        return ImportFault(why, (by_hand("Restore the folder that it was installed from", text, "replaces"),))
     why = f"{package.name} {package.version} is recorded as installed, and its modules are not there."
     again = all_again(case.situation, (package,), "its modules are not there")
     return ImportFault(why, (Fix(f"Install {package.name} {package.version} again", again),))

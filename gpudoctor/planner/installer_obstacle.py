@@ -12,17 +12,17 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.installer import excluding_all, refusal, with_place
 
 
-def refused(place: Place, situation: Situation, wanted: Iterable[PackageSpec]) -> str:
+def installer_obstacle(place: Place, situation: Situation, wanted: Iterable[PackageSpec]) -> str:
     """Why the installer's configuration lets no command install these; "" if it does."""
     settings = place.settings
     if settings.require_hashes:
-        return f"{_set('require-hashes', settings, 'require_hashes')} allows packages with a hash only: add them"
+        return f"{_set(settings, 'require_hashes')} allows packages with a hash only: add them"
     if settings.dry_run:
-        return f"{_set('dry-run', settings, 'dry_run')} makes pip install nothing: remove it"
+        return f"{_set(settings, 'dry_run')} makes pip install nothing: remove it"
     if settings.lost:
-        source = _set("constraint", settings, "constraint")
+        source = _set(settings, "constraint")
         return f"{source} names {', '.join(settings.lost)}, which is not there: {place.tool} stops at it"
-    if place.tool in ("uv", "uv-project") and (why := _unsettled(settings)):
+    if place.tool in ("uv", "uv-project") and (why := _obstacle_in_uvs_files(settings)):
         return why
     for item in wanted:
         exact = re.fullmatch(r"==([^*,]+)", item.spec)
@@ -33,22 +33,21 @@ def refused(place: Place, situation: Situation, wanted: Iterable[PackageSpec]) -
     return ""
 
 
-def _unsettled(settings: InstallerSettings) -> str:
-    """What uv's files say and no option of a command takes back."""
+def _obstacle_in_uvs_files(settings: InstallerSettings) -> str:
+    """What uv's own files say, and no option of a command overrides."""
     if settings.elsewhere:
         option, folder = next(iter(settings.elsewhere.items()))
-        return (
-            f"{_set(option, settings, option)} makes uv install into {folder}, not into this environment: remove it"
-        )
+        return f"{_set(settings, option)} makes uv install into {folder}, not into this environment: remove it"
     if settings.no_binary:
-        return f"{_set('no-binary', settings, 'no_binary')} forbids wheels, and torch has nothing else: remove it"
+        return f"{_set(settings, 'no_binary')} forbids wheels, and torch has nothing else: remove it"
     if settings.torch_backend and settings.sources.get("torch_backend") != "UV_TORCH_BACKEND":
-        return f"{_set('torch-backend', settings, 'torch_backend')} makes uv take torch from that index: remove it"
+        return f"{_set(settings, 'torch_backend')} makes uv take torch from that index: remove it"
     if settings.offline:
-        return f"{_set('offline', settings, 'offline')} makes uv use its cache only: go online, or remove it"
+        return f"{_set(settings, 'offline')} makes uv use its cache only: go online, or remove it"
     return ""
 
 
-def _set(option: str, settings: InstallerSettings, name: str) -> str:
-    source = settings.sources.get(name, "")
+def _set(settings: InstallerSettings, name: str) -> str:
+    """An option, with the file or variable that sets it."""
+    option, source = name.replace("_", "-"), settings.sources.get(name, "")
     return f"{option} ({source})" if source else option

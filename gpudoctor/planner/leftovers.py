@@ -11,7 +11,7 @@ from gpudoctor.planner.place import Place, is_path
 from gpudoctor.step import RunStep, Step
 
 
-def without_record(place: Place, machine: Machine, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+def leftovers(place: Place, machine: Machine, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """(path, name) of what is left of packages that pip can neither uninstall nor replace."""
     environment = machine.environment.value
     found: list[tuple[str, str]] = []
@@ -19,9 +19,8 @@ def without_record(place: Place, machine: Machine, names: Iterable[str]) -> tupl
         package = machine.installed(name)
         if package is not None and has_no_record(machine, name) and package.installer not in _KEEPERS:
             site = package.path.rpartition("/")[0]
-            tops = _TOPS.get(name, ())
-            paths = dict.fromkeys((package.path, *(f"{site}/{top}" for top in tops)))
-            found += [(path, name) for path in paths]
+            folders = (f"{site}/{folder}" for folder in _OWN_FOLDERS.get(name, ()))
+            found += [(path, name) for path in dict.fromkeys((package.path, *folders))]
         elif name == "torch" and environment is not None:
             recorded = package.path if package else ""
             found += [(copy.path, name) for copy in environment.torch_remains if copy.path != recorded]
@@ -50,7 +49,7 @@ _KEEPERS = ("conda", "debian", "rpm")
 _OF_THE_SYSTEM = ("/usr/lib/", "/usr/lib64/")
 
 
-_TOPS = {
+_OWN_FOLDERS = {
     "torch": ("torch", "functorch", "torchgen"),
     "torchvision": ("torchvision", "torchvision.libs"),
     "torchaudio": ("torchaudio",),
@@ -60,15 +59,15 @@ _TOPS = {
 written over."""
 
 
-def remove(remains: tuple[tuple[str, str], ...]) -> tuple[Step, ...]:
-    """Remove what no installer can uninstall."""
-    if not remains:
+def remove_leftovers(found: tuple[tuple[str, str], ...]) -> tuple[Step, ...]:
+    """Remove paths that no installer can uninstall."""
+    if not found:
         return ()
-    names = ", ".join(dict.fromkeys(name for _, name in remains))
+    names = ", ".join(dict.fromkeys(name for _, name in found))
     why = (
         f"no installer can remove what is left of {names}: it has no record of its files, and would mix with new ones"
     )
-    return (RunStep(argv=("rm", "-rf", *(path for path, _ in remains)), why=why, risk="replaces"),)
+    return (RunStep(argv=("rm", "-rf", *(path for path, _ in found)), why=why, risk="replaces"),)
 
 
 def has_no_record(machine: Machine, name: str) -> bool:
@@ -77,7 +76,7 @@ def has_no_record(machine: Machine, name: str) -> bool:
     return found is not None and "RECORD" in found.lacks
 
 
-def without_folder_links(place: Place, machine: Machine, wanted: Iterable[PackageSpec]) -> tuple[Step, ...]:
+def remove_folder_links(place: Place, machine: Machine, wanted: Iterable[PackageSpec]) -> tuple[Step, ...]:
     """Remove links that lead nowhere in place of folders: pip and uv stop at them."""
     environment = machine.environment.value
     links = environment.installers.links if environment else {}
@@ -88,8 +87,8 @@ def without_folder_links(place: Place, machine: Machine, wanted: Iterable[Packag
     return ()
 
 
-def without_links(place: Place, machine: Machine, wanted: Iterable[PackageSpec]) -> tuple[Step, ...]:
-    """Remove links that lead nowhere. pip would write through them; uv replaces them."""
+def remove_file_links(place: Place, machine: Machine, wanted: Iterable[PackageSpec]) -> tuple[Step, ...]:
+    """Remove the files that are links and lead nowhere: pip would write through them. uv replaces them."""
     found = (machine.installed(item.name) for item in wanted)
     if place.tool != "pip" or not any(one is not None and one.unlinked for one in found):
         return ()
