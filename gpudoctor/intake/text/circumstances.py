@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_hypothetical
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
 
@@ -81,7 +81,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     advice = list(_not_to_reproduce(lines, texts))
     short, advised = _of_one_matter(texts), _of_one_matter(advice)
     lowered = "\n".join(texts).lower()
-    whole = "\n".join(line.text for line in in_english).lower()
+    whole = text_of(in_english).lower()
     places: dict[str, tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
         for sign in row.signs:

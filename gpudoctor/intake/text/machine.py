@@ -13,11 +13,11 @@ from gpudoctor.intake.described_log import with_logged_state
 from gpudoctor.intake.described_system import named_os
 from gpudoctor.intake.described_torch import python_for
 from gpudoctor.intake.text.access import refused
-from gpudoctor.intake.text.bound import with_bound, without_unused_modules
 from gpudoctor.intake.text.corroboration import borne_out
 from gpudoctor.intake.text.dkms import with_trees
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Statement
 from gpudoctor.intake.text.gpus import identified, unnamed_gpu
+from gpudoctor.intake.text.kernel_drivers import with_kernel_driver, without_unused_modules
 from gpudoctor.intake.text.kernel_log import logged
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
@@ -212,7 +212,7 @@ def _told(gpu: Gpu, named: NamedGpu, identity: Identity, bound: Statement | None
         gpu = replace(gpu, bdf=named.bdf)
     if named.memory:
         gpu = replace(gpu, memory=known(named.memory, where))
-    return with_bound(gpu, bound) if bound else gpu
+    return with_kernel_driver(gpu, bound) if bound else gpu
 
 
 def _driver(

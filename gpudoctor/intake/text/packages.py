@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.intake.text.facts import Facts, Statement
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, text_of
 
 _NAME = r"[A-Za-z][A-Za-z0-9._-]{0,60}"
 _VERSION = r"\d[\w.+!-]{0,60}"
@@ -171,7 +171,7 @@ def _in_one_line(text: str) -> list[tuple[str, str]]:
 
 def _is_of_another_system(entry: tuple[Line, ...]) -> bool:
     """Whether a lock file has this version for Windows or macOS only."""
-    markers = "\n".join(line.text for line in entry).partition("[[package]]")[0]
+    markers = text_of(entry).partition("[[package]]")[0]
     return "sys_platform == 'darwin'" in markers and "linux" not in markers
 
 
