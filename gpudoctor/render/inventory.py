@@ -67,7 +67,8 @@ def system_text(machine: Machine) -> str:
     os_name = (os.name or os.id or unnamed) if os else "unknown system"
     place = place_text(machine)
     release = system.kernel.value if _is_told(machine, system.kernel.source) else None
-    kernel = f"kernel {release} {system.arch.value or ''}".rstrip() if release else "kernel unknown"
+    arch = system.arch.value if release or _is_told(machine, system.arch.source) else None
+    kernel = " ".join(filter(None, ("kernel", release or "unknown", arch)))
     return ", ".join(filter(None, (os_name, kernel, place)))
 
 
