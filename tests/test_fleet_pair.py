@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.fleet.pair.blame import Judgement, Meeting, judge
 from gpudoctor.fleet.pair.capacity import port_rates
-from gpudoctor.fleet.pair.coordinator import Lead, PairOptions
+from gpudoctor.fleet.pair.coordinator import Coordinator, PairOptions
 from gpudoctor.fleet.pair.job_rank import JobRank, job_rank
 from gpudoctor.fleet.pair.rank import Rank
 from gpudoctor.fleet.pair.report import PairReport
@@ -283,10 +283,10 @@ class Played:
         return self._answer(rank, together)
 
 
-def lead_of(member: Played, ranks: int, **wanted: Any) -> Lead:
+def lead_of(member: Played, ranks: int, **wanted: Any) -> Coordinator:
     place = JobRank(0, ranks, 0, "0", "n0", 29500, False, "0", "n0")
     rank = Rank(place, member)  # type: ignore[arg-type]
-    return Lead(rank, PairOptions(**{"rounds": 3, "seconds": 60.0, **wanted}), lambda stage: None)
+    return Coordinator(rank, PairOptions(**{"rounds": 3, "seconds": 60.0, **wanted}), lambda stage: None)
 
 
 def report_of_ranks(member: Played, ranks: int, **wanted: Any) -> PairReport:

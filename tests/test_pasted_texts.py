@@ -214,6 +214,7 @@ def test_the_torch_that_answers_is_the_one_that_was_installed_before() -> None:
     command, answer = "$ pip install torch==1.3.0\n", ">>> torch.cuda.is_available()\nFalse\n"
     assert problems(f"{command}{answer}Driver Version: 410.48  CUDA Version: 10.0\n") == ["driver-too-old"]
     assert machine(f"{answer}{command}").torch is None
+    assert machine(f"$ pip install torch==2.9.1+xpu\n{answer}").torch is None
 
 
 def test_a_torch_that_no_index_has_is_not_installed() -> None:

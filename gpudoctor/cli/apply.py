@@ -17,7 +17,7 @@ from gpudoctor.command_line.reading import words
 from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
-    from gpudoctor.cli.examination import Examination, ReportStyle
+    from gpudoctor.cli.examination import Diagnosis, Examination
     from gpudoctor.cli.fix_options import FixRequest
     from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.fix.apply import ApplyResult
@@ -53,7 +53,7 @@ def confirmed(plan: Repair) -> bool:
 
 def show(
     plan: Repair,
-    look: ReportStyle,
+    look: Diagnosis,
     shown: ReportOptions,
     examination: Examination,
     *,
@@ -81,7 +81,7 @@ def show(
         sys.stdout.flush()
 
 
-def _next(plan: Repair, look: ReportStyle, examination: Examination, request: FixRequest) -> tuple[str, ...]:
+def _next(plan: Repair, look: Diagnosis, examination: Examination, request: FixRequest) -> tuple[str, ...]:
     """What to type after a plan that is only shown."""
     if plan.to_run:
         return ("gpudoctor", "fix", *request.of_the_plan, *examination.same_target)
@@ -90,7 +90,7 @@ def _next(plan: Repair, look: ReportStyle, examination: Examination, request: Fi
     return ("gpudoctor", "check", *_same(look, examination))
 
 
-def _same(look: ReportStyle, examination: Examination) -> tuple[str, ...]:
+def _same(look: Diagnosis, examination: Examination) -> tuple[str, ...]:
     """The options with which `check` judges this machine and environment again."""
     described = not examination.sources.description.empty
     if described or not examination.here:
@@ -109,7 +109,7 @@ class Outcome(Struct, frozen=True):
     exit_code: int
 
 
-def run_and_check(examination: Examination, look: ReportStyle, plan: Repair, shown: ReportOptions) -> int:
+def run_and_check(examination: Examination, look: Diagnosis, plan: Repair, shown: ReportOptions) -> int:
     """Run the plan's steps, look again, and give the exit code."""
     from gpudoctor.command_line.interrupted_fixes import journal_home
     from gpudoctor.fix.apply import apply
@@ -129,7 +129,7 @@ def run_and_check(examination: Examination, look: ReportStyle, plan: Repair, sho
     return _conclude(examination, look, applied, shown, plan_data(plan), plan.predicted)
 
 
-def go_on(examination: Examination, look: ReportStyle, cut_off: Run | None, shown: ReportOptions) -> int:
+def go_on(examination: Examination, look: Diagnosis, cut_off: Run | None, shown: ReportOptions) -> int:
     """Continue the fix that was cut off, and look again."""
     from gpudoctor.fix.apply import resume
 
@@ -158,7 +158,7 @@ def _guarded(run: Callable[[], ApplyResult]) -> ApplyResult:
 
 def _conclude(
     examination: Examination,
-    before: ReportStyle,
+    before: Diagnosis,
     applied: ApplyResult,
     shown: ReportOptions,
     plan: dict[str, Any],
@@ -182,7 +182,7 @@ def _conclude(
     return outcome.exit_code
 
 
-def _prove(examination: Examination, before: ReportStyle, predicted: Predicted | None) -> tuple[Proof, int]:
+def _prove(examination: Examination, before: Diagnosis, predicted: Predicted | None) -> tuple[Proof, int]:
     """The second look: are the problems gone, and is there a new one?"""
     from gpudoctor.planner.proof import proof, with_variables
     from gpudoctor.planner.repair import variables_for

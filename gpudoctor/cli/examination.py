@@ -38,8 +38,8 @@ class Sources(Struct, frozen=True):
     require: tuple[str, ...] = ()
 
 
-class ReportStyle(Struct, frozen=True):
-    """One look at the machine and what was found."""
+class Diagnosis(Struct, frozen=True):
+    """What one look at the machine found."""
 
     survey: Survey
     subject: Subject
@@ -63,7 +63,7 @@ class Examination:
         self.required = requirements(project_settings() if here else Settings(), sources.require, os.environ)
         self.matrix = load_matrix(sources.overlays)
 
-    def look(self) -> ReportStyle:
+    def look(self) -> Diagnosis:
         """Probe and judge. Raises InputError for what cannot be read."""
         from gpudoctor.command_line.machine_source import from_file, probed, with_description, with_installers
 
@@ -78,7 +78,7 @@ class Examination:
             survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
         )
         judgement = self.judge(survey, survey.machine)
-        return ReportStyle(survey, subject, judgement, self._exit_code(judgement))
+        return Diagnosis(survey, subject, judgement, self._exit_code(judgement))
 
     def _with_requirements(self, survey: Survey) -> Survey:
         """What every installed package requires; a check needs that of a few only."""
@@ -114,7 +114,7 @@ class Examination:
         )
 
     def plan(
-        self, look: ReportStyle, *, only: Iterable[str], alternative: int, system: bool, also: Iterable[str] = ()
+        self, look: Diagnosis, *, only: Iterable[str], alternative: int, system: bool, also: Iterable[str] = ()
     ) -> Repair:
         """The plan for what a look found; `also` are ids of notes that count, too. Raises InputError for a name that
         no check has and a fix that is not there."""
@@ -173,7 +173,7 @@ class Examination:
         place = self.sources.snapshot or self.sources.examined.root or "this machine"
         return f"{place} ({described})" if described else place
 
-    def allowed(self, look: ReportStyle, *, system: bool) -> Permissions:
+    def allowed(self, look: Diagnosis, *, system: bool) -> Permissions:
         """What may be run: packages in a live environment outside any root; system steps here and as root."""
         from gpudoctor.planner.planned_steps import Permissions
 

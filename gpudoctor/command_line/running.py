@@ -78,14 +78,13 @@ def tell(text: str) -> None:
 
 def _wrapped(text: str) -> str:
     """The line as a terminal shows it without breaking a word; a log takes it as one line."""
-    if not sys.stderr.isatty() or len(text) <= (
-        width := os.get_terminal_size(sys.stderr.fileno()).columns or len(text)
-    ):
+    if not sys.stderr.isatty():
         return text
     from gpudoctor.render.layout import wrap
+    from gpudoctor.render.lines import columns
 
     label = "gpudoctor: " if text.startswith("gpudoctor: ") else ""
-    lines = wrap([(label, ""), (text.removeprefix(label), "")], width)
+    lines = wrap([(label, ""), (text.removeprefix(label), "")], columns(sys.stderr))
     return "\n".join("".join(part for part, _ in line) for line in lines)
 
 

@@ -25,6 +25,7 @@ from gpudoctor.intake.described_torch import (
 )
 from gpudoctor.isa import capability
 from gpudoctor.machine import (
+    ASSUMED,
     AmdStack,
     DeviceNode,
     Distribution,
@@ -68,8 +69,6 @@ if TYPE_CHECKING:
 _FIRST_OPEN = (515,)
 """The driver branch with the first open kernel modules."""
 
-_ASSUMED = "assumed"
-"""The source of what a text leaves open."""
 _IMPORT_ERROR = (
     r"(ImportError|OSError|ModuleNotFoundError)\b.*(torch|lib(c10|cu|nccl|nv|hsa|amdhip|roc|hip|MIOpen)\w*)"
 )
@@ -99,23 +98,23 @@ def healthy(variables: dict[str, str]) -> Machine:
     job = job_of(variables)
     return Machine(
         system=System(
-            kernel=known("6.8.0", "assumed"),
-            arch=known("x86_64", "assumed"),
-            os=known(Os(), "assumed"),
-            cpu_flags=known(("avx", "avx2"), "assumed"),
-            wsl=absent("assumed"),
-            jetson=absent("assumed"),
-            virtual_machine=absent("assumed"),
-            container=absent("assumed"),
-            job=known(job, f"variable {job.source}") if job else absent("assumed"),
-            secure_boot=known(False, "assumed"),
-            lockdown=known("none", "assumed"),
-            kernel_options=known((), "assumed"),
-            suspends=known(0, "assumed"),
+            kernel=known("6.8.0", ASSUMED),
+            arch=known("x86_64", ASSUMED),
+            os=known(Os(), ASSUMED),
+            cpu_flags=known(("avx", "avx2"), ASSUMED),
+            wsl=absent(ASSUMED),
+            jetson=absent(ASSUMED),
+            virtual_machine=absent(ASSUMED),
+            container=absent(ASSUMED),
+            job=known(job, f"variable {job.source}") if job else absent(ASSUMED),
+            secure_boot=known(False, ASSUMED),
+            lockdown=known("none", ASSUMED),
+            kernel_options=known((), ASSUMED),
+            suspends=known(0, ASSUMED),
         ),
-        environment=known(empty_environment(), "assumed"),
+        environment=known(empty_environment(), ASSUMED),
         variables=variables,
-        kernel_log=known(KernelLog(), "assumed"),
+        kernel_log=known(KernelLog(), ASSUMED),
     )
 
 
@@ -132,7 +131,7 @@ def described_machine(machine: Machine, description: Description, matrix: Matrix
         machine = replace(machine, kernel_log=described_log(description.kernel_log, matrix))
         _check_log_is_of_here(machine, description)
     elif description.gpus:  # a log of this machine is about other GPUs
-        machine = replace(machine, kernel_log=known(KernelLog(), "assumed"))
+        machine = replace(machine, kernel_log=known(KernelLog(), ASSUMED))
     if description.gpus:
         machine = _with_described_gpus(machine, description, matrix)
     elif description.driver:
@@ -326,9 +325,9 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
         # The package index's wheel has the local part in torch.__version__ alone: no index installs it by that name.
         version = public_version(torch.version) if torch.origin == "pypi" else torch.version
         packages = (Distribution("torch", version, path=SOURCE), *packages)
-        if environment.python.source in (SOURCE, _ASSUMED):
+        if environment.python.source in (SOURCE, ASSUMED):
             python = python_for(torch, matrix, machine.system.platform)
-            if environment.python.source == _ASSUMED and not description.python_version:
+            if environment.python.source == ASSUMED and not description.python_version:
                 assumed += (f"Python {python}",)
             environment = replace(environment, python=known(python, environment.python.source))
     if description.python_version:

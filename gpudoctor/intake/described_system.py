@@ -11,7 +11,7 @@ from gpudoctor.host import InputError
 from gpudoctor.host.input_file import STDIN, read_given
 from gpudoctor.intake.described_gpus import SOURCE
 from gpudoctor.intake.described_torch import plain_version
-from gpudoctor.machine import Fact, KernelLog, Machine, Os, System, absent, known, unknown
+from gpudoctor.machine import ASSUMED, Fact, KernelLog, Machine, Os, System, absent, known, unknown
 from gpudoctor.matrix.driver_packages import reaches
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.container import KINDS
@@ -91,19 +91,19 @@ def assumed_kernel(machine: Machine, matrix: Matrix) -> tuple[Fact[str], str]:
     needed = max((_USUAL_KERNEL, *firsts.values()), key=figures)
     rows = matrix.kernels(os)
     if not rows or machine.system.wsl.known:
-        return known(_release(needed), "assumed"), "kernel" if needed == _USUAL_KERNEL else f"kernel {needed}"
+        return known(_release(needed), ASSUMED), "kernel" if needed == _USUAL_KERNEL else f"kernel {needed}"
     own, name = rows[0], f"{os.id}-{os.version}" if os.version else os.id
     if own.backports:
-        return unknown(f"{name} adds newer GPU drivers to its kernel {own.kernel}", "assumed"), f"kernel of {name}"
+        return unknown(f"{name} adds newer GPU drivers to its kernel {own.kernel}", ASSUMED), f"kernel of {name}"
     lacking = [gpu for gpu, first in firsts.items() if not reaches(own, first)]
     if not lacking:
-        return known(_release(own.kernel), "assumed"), f"kernel {own.kernel} of {name}"
+        return known(_release(own.kernel), ASSUMED), f"kernel {own.kernel} of {name}"
     serving = next((row for row in rows if all(reaches(row, first) for first in firsts.values())), None)
     if serving is None:
         return known(_release(rows[-1].kernel), SOURCE), ""
     package = f"{serving.package} of {serving.repository}" if serving.repository else serving.package
     why = f"{name}'s {own.kernel} does not support {' and '.join(lacking)}"
-    return known(_release(serving.kernel), "assumed"), f"kernel {serving.kernel} of {package} ({why})"
+    return known(_release(serving.kernel), ASSUMED), f"kernel {serving.kernel} of {package} ({why})"
 
 
 def _release(kernel: str) -> str:

@@ -36,7 +36,7 @@ from gpudoctor.machine.environment import (
     StartFaultKind,
     TorchAsked,
 )
-from gpudoctor.machine.facts import Fact, FactState, Record, Vendor, absent, denied, known, unknown
+from gpudoctor.machine.facts import ASSUMED, Fact, FactState, Record, Vendor, absent, denied, known, unknown
 from gpudoctor.machine.gpu import Firmware, Gpu
 from gpudoctor.machine.network import Interface, Network, RdmaDevice, RdmaPort, SettingsFile
 from gpudoctor.machine.nvidia import (
@@ -88,6 +88,7 @@ from gpudoctor.machine.torch import (
 )
 
 __all__ = [
+    "ASSUMED",
     "EMPTY",
     "FORMAT",
     "LISTING",

@@ -10,6 +10,8 @@ T = TypeVar("T")
 
 Vendor = Literal["nvidia", "amd"]
 FactState = Literal["known", "absent", "denied", "unknown"]
+ASSUMED = "assumed"
+"""The source of what a description or a text leaves open."""
 
 
 class Record(Struct, frozen=True, omit_defaults=True):

@@ -67,11 +67,9 @@ def system_text(machine: Machine) -> str:
     os_name = (os.name or os.id or unnamed) if os else "unknown system"
     place = place_text(machine)
     release = system.kernel.value if _is_told(machine, system.kernel.source) else None
-    arch = system.arch.value or ""
-    if release:
-        return ", ".join(filter(None, (os_name, f"kernel {release} {arch}".rstrip(), place)))
-    known_arch = arch if _is_told(machine, system.arch.source) else ""
-    return ", ".join(filter(None, (os_name, "kernel unknown", known_arch, place)))
+    arch = system.arch.value if release or _is_told(machine, system.arch.source) else None
+    kernel = " ".join(filter(None, (f"kernel {release}" if release else "kernel unknown,", arch))).rstrip(",")
+    return ", ".join(filter(None, (os_name, kernel, place)))
 
 
 def place_text(machine: Machine) -> str:

@@ -16,7 +16,7 @@ from gpudoctor.render.layout import Line, Span, wrap
 if TYPE_CHECKING:
     from gpudoctor.report import Report
 
-__all__ = ["Line", "Span", "colored", "ignored_lines", "print_lines", "printable"]
+__all__ = ["Line", "Span", "colored", "columns", "ignored_lines", "print_lines", "printable"]
 
 _PLAIN_WIDTH, _WIDEST = 80, 120
 
@@ -42,7 +42,7 @@ def print_lines(
         return printable(text if exact else clean(text))
 
     terminal = out.isatty()
-    width = _width(out) if terminal else _PLAIN_WIDTH
+    width = min(columns(out), _WIDEST) if terminal else _PLAIN_WIDTH
     lines: list[Line] = []
     for line in given:
         clear = [(shown(text, style), style) for text, style in line]
@@ -73,9 +73,9 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
-def _width(out: TextIO) -> int:
-    """Of a terminal; one that was told no size has none."""
-    return min(os.get_terminal_size(out.fileno()).columns or _PLAIN_WIDTH, _WIDEST)
+def columns(terminal: TextIO) -> int:
+    """How wide a terminal is; one that was told no size has none."""
+    return os.get_terminal_size(terminal.fileno()).columns or _PLAIN_WIDTH
 
 
 def _print_rich(lines: list[Line], out: TextIO) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.lines import Line, columns, print_lines
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import Tables
@@ -40,7 +39,7 @@ def print_rows(rows: list[dict[str, Any]], out: TextIO) -> None:
     names = [name for name in found if name not in _LEFT_OUT]
     cells = {name: [_shortened(_cell(row.get(name))) for row in rows] for name in names}
     widths = {name: max(len(name), *map(len, column)) for name, column in cells.items()}
-    if out.isatty() and sum(widths.values()) + 2 * len(widths) > os.get_terminal_size(out.fileno()).columns:
+    if out.isatty() and sum(widths.values()) + 2 * len(widths) > columns(out):
         print_lines((line for row in rows for line in _record(row, names)), out, color=True)
         return
     lines: list[Line] = [_row({name: name for name in cells}, widths, "bold")]

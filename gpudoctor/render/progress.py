@@ -7,7 +7,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from gpudoctor.render.lines import printable
+from gpudoctor.render.lines import columns, printable
 
 if TYPE_CHECKING:
     from gpudoctor.machine import SmokeKernel
@@ -50,8 +50,7 @@ class ProgressLine:
     def _write(self, text: str) -> None:
         if not self._shown:
             return
-        width = os.get_terminal_size(self._out.fileno()).columns or 80
-        self._out.write(_CLEAR + printable(text)[: width - 1])
+        self._out.write(_CLEAR + printable(text)[: columns(self._out) - 1])
         self._out.flush()
 
 

@@ -38,7 +38,7 @@ class PairOptions(Struct, frozen=True):
     between: Between | None = None
 
 
-class Lead:
+class Coordinator:
     """Leads the ranks of a job; `rank` is number 0."""
 
     def __init__(self, rank: Rank, wanted: PairOptions, progress: Progress) -> None:

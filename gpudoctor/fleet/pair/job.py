@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from gpudoctor.fleet.pair.coordinator import Lead, PairOptions, Progress
+from gpudoctor.fleet.pair.coordinator import Coordinator, PairOptions, Progress
 from gpudoctor.fleet.pair.job_rank import JobRank
 from gpudoctor.fleet.pair.member import Member
 from gpudoctor.fleet.pair.rank import Rank
@@ -28,13 +28,13 @@ def take_part(
         try:
             rank = Rank(place, member)
             rank.introduce()
-            code = rank.follow(wanted.seconds) if place.rank else _lead(Lead(rank, wanted, progress), tell)
+            code = rank.follow(wanted.seconds) if place.rank else _lead(Coordinator(rank, wanted, progress), tell)
         finally:
             member.end()
     return code
 
 
-def _lead(lead: Lead, tell: Callable[[Trials], int]) -> int:
+def _lead(lead: Coordinator, tell: Callable[[Trials], int]) -> int:
     code = _FAULT
     try:
         code = tell(lead.test())

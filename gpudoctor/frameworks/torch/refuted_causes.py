@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, NO_CODE
 from gpudoctor.isa import capability
-from gpudoctor.machine import Gpu
+from gpudoctor.machine import ASSUMED, Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import driver_verdict, refusals
 from gpudoctor.situation.usable_gpus import why_busy
@@ -82,7 +82,7 @@ def _has_room(situation: Situation) -> bool:
 
 def _is_outside_wsl(situation: Situation) -> bool:
     system = situation.machine.system
-    return system.wsl.absent and system.kernel.known and system.kernel.source != "assumed"
+    return system.wsl.absent and system.kernel.known and system.kernel.source != ASSUMED
 
 
 def _known_gpus(situation: Situation) -> tuple[Gpu, ...]:

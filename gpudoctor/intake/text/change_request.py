@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, text_of
 
 _TITLE = re.compile(
     r"\s*#?\s*(?:(?:fix|feat|docs?|chore|refactor|tests?|ci|perf|build|style|revert)(?:\([^)\n]{1,60}\))?!?: \S"
@@ -49,7 +49,7 @@ _ENOUGH = 2
 
 def is_change_request(lines: tuple[Line, ...]) -> bool:
     """Whether the text is a pull request, the message of a commit, or the record of a decision."""
-    signs = {sign[0].lower() for sign in _SIGNS.finditer("\n".join(line.text for line in lines[:_MOST_LINES]))}
+    signs = {sign[0].lower() for sign in _SIGNS.finditer(text_of(lines[:_MOST_LINES]))}
     if len(signs) >= _ENOUGH:
         return True
     first = [line.text for line in lines[:_MOST_BEFORE]]

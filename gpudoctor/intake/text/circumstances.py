@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_hypothetical
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
 
@@ -25,8 +25,8 @@ _ABOUT_GPUS = re.compile(
     re.ASCII,
 )
 _COMPLAINS = re.compile(
-    r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br[eo]ak\w*"
-    r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|missing|gone|dead"
+    r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br(?:ea|o)k\w*"
+    r"|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|missing|gone|dead"
     r"|disappear\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck|only|false"
     r"|(?:have to|must) (?:reboot|restart))\b",
     re.ASCII,
@@ -34,6 +34,23 @@ _COMPLAINS = re.compile(
 _NO_COMPLAINT = re.compile(
     r"\b(?:without|no|any) (?:any |further |more )?(?:problems?|issues?|errors?|trouble|bugs?)\b"
 )
+_WISH = re.compile(
+    r"\bplease (?:add|support)|feature request|\bwould (?:be (?:great|nice)|love)|\bany plans?\b|roadmap"
+    r"|\A\W{0,4}(?:add|support|implement|document|improve|allow)\b",
+    re.ASCII,
+)
+"""A text that asks for something new tells of no fault."""
+_NEGATED = re.compile(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n.t\b)[^.:;,!?\n]{0,10}$", re.ASCII)
+"""What stands before a fault that is not there."""
+_IN_ORDER = re.compile(
+    r"\b(?:as|is|are) (?:expected|intended|designed)\b|\bas it should\b|\bas (?:i|we) want\b"
+    r"|\bon purpose\b|\bby design\b"
+    r"|\b(?:all|everything) (?:works|runs|is (?:fine|well))\b|\bwhich is (?:fine|ok(?:ay)?)\b"
+    r"|\band (?:it )?(?:works|runs)(?: (?:fine|well))?(?: on (?:the|my) gpu)?\W*$",
+    re.ASCII,
+)
+"""What a person says of something that is no fault, in the same sentence."""
+_SENTENCE_END = re.compile(r"[.;!?](?=\s|$)")
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
     r"|works? (?:again|now|fine|for me)|(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b"
@@ -81,7 +98,8 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     advice = list(_not_to_reproduce(lines, texts))
     short, advised = _of_one_matter(texts), _of_one_matter(advice)
     lowered = "\n".join(texts).lower()
-    whole = "\n".join(line.text for line in in_english).lower()
+    whole = text_of(in_english).lower()
+    wish = _WISH.search(lowered) is not None
     places: dict[str, tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
         for sign in row.signs:
@@ -92,7 +110,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
             continue
         where = (advice, advised) if row.remedy else (texts, short)
         found = list(_told(row, lines, *where, of_row[:_MOST_PLACES]))
-        if not found or (row.unless and re.search(row.unless, lowered, re.ASCII)):
+        if not found or (wish and row.alone) or (row.unless and re.search(row.unless, lowered, re.ASCII)):
             continue
         if re.search(row.beside, whole, re.ASCII):
             facts.told.append(found[-1])
@@ -150,11 +168,20 @@ def _told(
         near = whole or near
         # Of the first two the facts, or the words beside it, name the GPU.
         about = row.where or (row.alone and row.beside) or _ABOUT_GPUS.search(near)
-        complains = row.remedy or bool(about and (row.alone or _COMPLAINS.search(_NO_COMPLAINT.sub("", near))))
+        told = row.alone or _COMPLAINS.search(_NO_COMPLAINT.sub("", near))
+        complains = row.remedy or bool(about and told and not _is_in_order(around, found))
         text = " ".join(one.text.translate(_MARKS).strip() for one in said).strip()
         yield Told(row.id, text.lstrip("#-* ")[:300], lines[place].number, complains)
         if complains:
             return
+
+
+def _is_in_order(text: str, found: re.Match[str]) -> bool:
+    """Whether the sentence denies what was found in it, or says that it is no fault."""
+    start = max((end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())), default=0)
+    end = _SENTENCE_END.search(text, found.end())
+    sentence = text[start : end.start() if end else len(text)]
+    return bool(_NEGATED.search(text[start : found.start()]) or _IN_ORDER.search(sentence))
 
 
 def _of_one_matter(texts: list[str]) -> str:

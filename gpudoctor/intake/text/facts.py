@@ -11,6 +11,8 @@ from gpudoctor.intake.text.lines import Line
 from gpudoctor.machine import HsaApi, NvidiaApi, SmiGpu, Told
 
 _VENDOR_ONLY = re.compile(r"(?i)\s*(?:nvidia|amd|radeon|geforce|nvidia geforce|amd radeon)(?: gpus?| cards?)?\.?\s*")
+SILENT = "the text does not say"
+"""Why a fact is unknown."""
 By = Literal["tool", "program", "report", "list", "shell", "prose"]
 """Who says it: a driver's tool, a running program about itself, a report such as collect_env's, a list of packages, a
 shell, a person."""

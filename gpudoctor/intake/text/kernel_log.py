@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.machine import KernelLog
 from gpudoctor.probes.kernel_log import log_of_text
 from gpudoctor.probes.pci_address import normal_address
@@ -109,4 +109,4 @@ def read_boot(line: Line, facts: Facts) -> None:
 def logged(facts: Facts, matrix: Matrix) -> KernelLog:
     """The faults in the log of a text."""
     source = f"text, line {facts.log[0].number}" if facts.log else "text"
-    return log_of_text("\n".join(line.text for line in facts.log), matrix.tables.log_patterns, source)
+    return log_of_text(text_of(facts.log), matrix.tables.log_patterns, source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, count, islice, pairwise
 from typing import NamedTuple
 
@@ -54,6 +54,16 @@ class Line(NamedTuple):
 
     number: int
     text: str
+
+
+def text_of(lines: Iterable[Line]) -> str:
+    """The lines as one text."""
+    return "\n".join(line.text for line in lines)
+
+
+def answer_below(lines: tuple[Line, ...], place: int) -> Line | None:
+    """The line below this one that may hold the answer to it."""
+    return next((line for line in lines[place + 1 : place + 4] if line.text.strip()), None)
 
 
 def plain_lines(content: bytes) -> tuple[Line, ...]:

@@ -8,26 +8,23 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from gpudoctor.host import InputError
-from gpudoctor.intake.described import empty_environment, healthy, with_driver, with_gpus
+from gpudoctor.intake.described import healthy, with_driver, with_gpus
 from gpudoctor.intake.described_log import with_logged_state
 from gpudoctor.intake.described_system import named_os
-from gpudoctor.intake.described_torch import python_for
-from gpudoctor.intake.text.access import refused
-from gpudoctor.intake.text.bound import with_bound, without_unused_modules
 from gpudoctor.intake.text.corroboration import borne_out
+from gpudoctor.intake.text.device_nodes import with_nodes
 from gpudoctor.intake.text.dkms import with_trees
-from gpudoctor.intake.text.facts import Facts, NamedGpu, Statement
+from gpudoctor.intake.text.environment import with_environment, with_errors
+from gpudoctor.intake.text.facts import SILENT, Facts, NamedGpu, Statement
 from gpudoctor.intake.text.gpus import identified, unnamed_gpu
+from gpudoctor.intake.text.kernel_drivers import with_kernel_driver, without_unused_modules
 from gpudoctor.intake.text.kernel_log import logged
-from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
-from gpudoctor.intake.text.torch import is_rocm, pasted_torch, source, with_trial
+from gpudoctor.intake.text.torch import is_rocm, source
 from gpudoctor.machine import (
+    ASSUMED,
     BatchJob,
-    DeviceNode,
-    Distribution,
     Gpu,
-    ImportTrial,
     InstalledModule,
     Machine,
     NvidiaApi,
@@ -41,36 +38,19 @@ from gpudoctor.machine import (
 )
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.wsl_jetson import is_wsl_kernel
-from gpudoctor.situation.frameworks import installed_frameworks
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Identity, Matrix
 
-_SILENT, _ASSUMED = "the text does not say", "assumed"
 _FLAVOUR = " kernel module"
 _OF_LINUX = re.compile(rf"NVIDIA driver \d.*|.*{_FLAVOUR}")
 """What is assumed of NVIDIA's driver for Linux: Windows and Jetson have another."""
-_WHOLE_LIST = 15
-"""Packages; the environment of a framework has more."""
-_IMPORT_ERROR = re.compile(
-    r"(?:ImportError|OSError|ModuleNotFoundError)\b.*(?:/torch/lib/|libtorch|libc10|lib(?:cu|nccl|nv|hsa|amdhip|roc|hip|MIOpen)\w*)"
-)
-"""An error that `import torch` ends with."""
-_MISSING_LIBRARY = "late-library"
-"""The row of error patterns for any missing library: the import of torch tells more about torch's own."""
 _DISTRIBUTION = re.compile(r"(?:\d+(?:\.\d+){2,3}-\S+\s+)?(?P<name>[^(,]{2,60})")
 """Its name, behind the release of the kernel where somebody wrote both."""
 _ANY_DRIVER = "580"
 """Where it is unknown which driver the GPU needs."""
-_NO_GPU = re.compile(
-    r"No CUDA GPUs|no NVIDIA driver|No HIP GPUs|no CUDA-capable device|No devices were found|libcuda\.so|hsa api call"
-)
 _GIVES_NODES = re.compile(r"--privileged|--device[= ]\S*(?:nvidia|dri)")
 """Options that need no toolkit on the host to have an effect."""
-_GRANTS_GPUS = re.compile(
-    r"--gpus\b|--runtime[= ]nvidia|--privileged|--device[= ]\S*(?:nvidia|dri)|NVIDIA_VISIBLE_DEVICES|/dev/dxg"
-)
-"""ROCm needs the nodes of /dev/dri besides /dev/kfd."""
 
 
 def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> Machine:
@@ -85,14 +65,14 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     machine = _with_gpus(machine, found, facts, matrix)
     machine = with_trees(machine, facts, matrix)
     machine = _with_answers(machine, facts)
-    machine = _with_nodes(machine, facts)
-    machine = _with_environment(machine, facts, matrix)
+    machine = with_nodes(machine, facts)
+    machine = with_environment(machine, facts, matrix)
     if log.faults and machine.gpus:
         machine = with_logged_state(machine)
-    machine = _with_errors(machine, facts, matrix)
+    machine = with_errors(machine, facts, matrix)
     if foreign := _foreign(machine, facts):
         named = Os(name={"windows": "Windows", "macos": "macOS"}[foreign])
-        system = replace(machine.system, os=known(named, "text"), kernel=unknown(_SILENT))
+        system = replace(machine.system, os=known(named, "text"), kernel=unknown(SILENT))
         said = decided(facts, "os")
         if said and "arm64" in said.value:
             system = replace(system, arch=known("arm64", source(said)))
@@ -116,9 +96,9 @@ def _without_linux_driver(machine: Machine) -> Machine:
 def _assumed(machine: Machine) -> tuple[str, ...]:
     """What the text does not say and is assumed, besides what the builders of the parts named."""
     environment, assumed = machine.environment.value, list(machine.assumed)
-    if machine.system.kernel.source == _ASSUMED:
+    if machine.system.kernel.source == ASSUMED:
         assumed.insert(0, "kernel")
-    if environment is not None and environment.torch.value is not None and environment.python.source == _ASSUMED:
+    if environment is not None and environment.torch.value is not None and environment.python.source == ASSUMED:
         assumed.append(f"Python {environment.python.value}")
     return tuple(dict.fromkeys(assumed)) or ("healthy hardware",)
 
@@ -139,7 +119,7 @@ def _system(system: System, facts: Facts, matrix: Matrix) -> System:
         wsl = known(release, source(told)) if is_wsl_kernel(release) else absent(source(told), "no kernel of WSL")
         system = replace(system, kernel=known(release, source(told)), wsl=wsl)
     elif wsl_said := decided(facts, "system wsl"):
-        system = replace(system, wsl=known("WSL2", source(wsl_said)), kernel=unknown(_SILENT, source(wsl_said)))
+        system = replace(system, wsl=known("WSL2", source(wsl_said)), kernel=unknown(SILENT, source(wsl_said)))
     if not told and (os := decided(facts, "os")) and (within := re.match(r"Linux (\d+\.\d+(?:\.\d+)?)\b", os.value)):
         system = replace(system, kernel=known(within[1], source(os)))
     if (os := decided(facts, "os")) and (name := _DISTRIBUTION.match(os.value)):
@@ -193,7 +173,7 @@ def _with_gpus(
         machine = replace(machine, system=replace(machine.system, jetson=known(jetson, source(l4t))))
     if nvidia and driver is None and machine.nvidia.module.known:
         module = machine.nvidia.module
-        machine = replace(machine, nvidia=replace(machine.nvidia, module=replace(module, source=_ASSUMED)))
+        machine = replace(machine, nvidia=replace(machine.nvidia, module=replace(module, source=ASSUMED)))
     return _with_sources(without_unused_modules(machine, driver_named=driver is not None), driver)
 
 
@@ -212,7 +192,7 @@ def _told(gpu: Gpu, named: NamedGpu, identity: Identity, bound: Statement | None
         gpu = replace(gpu, bdf=named.bdf)
     if named.memory:
         gpu = replace(gpu, memory=known(named.memory, where))
-    return with_bound(gpu, bound) if bound else gpu
+    return with_kernel_driver(gpu, bound) if bound else gpu
 
 
 def _driver(
@@ -285,118 +265,6 @@ def _with_device(gpu: Gpu, devices: dict[str, NvmlDevice]) -> Gpu:
     return replace(gpu, nvml=device) if gpu.vendor == "nvidia" and device else gpu
 
 
-def _with_nodes(machine: Machine, facts: Facts) -> Machine:
-    """Device nodes that a listing shows or misses, and a container that was started without GPUs."""
-    missing = decided_with(facts, "no node ")
-    where = next((source(said) for said in missing.values()), "")
-    if any(name.startswith("/dev/kfd") for name in missing):
-        gone = absent(where, "no such file")
-        machine = replace(machine, amd=replace(machine.amd, kfd=gone, topology=unknown(_SILENT)))
-    if "/dev/dri" in missing:
-        machine = replace(machine, amd=replace(machine.amd, render_nodes=known((), where)))
-    machine = _with_refusals(machine, facts)
-    listed = {name: said for name, said in decided_with(facts, "node ").items() if name.startswith("/dev/nvidia")}
-    if listed and "/dev/nvidia-uvm" not in listed:  # of `ls -l /dev/nvidia*`, which lists all
-        missing = {**missing, "/dev/nvidia-uvm": next(iter(listed.values()))}
-        where = where or source(missing["/dev/nvidia-uvm"])
-    if "/dev/nvidia-uvm" in missing:
-        nodes = tuple(node for node in machine.nvidia.nodes.value or () if "uvm" not in node.path)
-        machine = replace(machine, nvidia=replace(machine.nvidia, nodes=known(nodes, where)))
-    command = decided(facts, "container command")
-    if command and not _GRANTS_GPUS.search(command.value) and _sees_no_gpu(facts):
-        stack = replace(machine.nvidia, nodes=known(_without_gpus(machine.nvidia.nodes.value), source(command)))
-        amd = machine.amd
-        if machine.of_vendor("amd"):
-            amd = replace(
-                amd,
-                kfd=amd.kfd if "/dev/kfd" in command.value else absent(source(command), "not given to the container"),
-                render_nodes=known((), source(command)),
-            )
-        machine = replace(machine, nvidia=stack, amd=amd)
-    return machine
-
-
-def _with_refusals(machine: Machine, facts: Facts) -> Machine:
-    """Nodes that this user may not open."""
-    kfd = machine.amd.kfd
-    if kfd.value is not None and (closed := refused(facts, kfd.value)):
-        return replace(machine, amd=replace(machine.amd, kfd=known(closed[0], source(closed[1]))))
-    return machine
-
-
-def _without_gpus(nodes: tuple[DeviceNode, ...] | None) -> tuple[DeviceNode, ...]:
-    return tuple(node for node in nodes or () if "nvidia" not in node.path)
-
-
-def _sees_no_gpu(facts: Facts) -> bool:
-    available = decided(facts, "available")
-    return bool(available and available.value == "False") or any(_NO_GPU.search(line.text) for line in facts.errors)
-
-
-# --- Python and torch ------------------------------------------------------------------------------
-
-
-def _with_environment(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
-    environment = empty_environment()
-    environment = replace(environment, python=known(environment.python.value or "", _ASSUMED))
-    torch, assumed = pasted_torch(facts, machine, matrix)
-    available = decided(facts, "available")
-    ours = len(machine.gpus)
-    if torch is not None:
-        torch = with_trial(torch, available, ours)
-        environment = environment.with_torch(known(torch, torch.source))
-        environment = replace(environment, python=known(python_for(torch, matrix, machine.system.platform), _ASSUMED))
-    elif decided(facts, "torch missing") is None:
-        environment = environment.with_torch(unknown(_SILENT))
-    if python := decided(facts, "python"):
-        environment = replace(environment, python=known(python.value, source(python)))
-    packages = tuple(
-        Distribution(name=name, version=said.value, path=source(said))
-        for name, said in sorted(decided_with(facts, "package ").items())
-        if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,80}", name) and re.fullmatch(r"\d[\w.+!-]{0,60}", said.value)
-    )
-    if torch is not None and not any(package.name == "torch" for package in packages):
-        packages = (Distribution(name="torch", version=torch.version, path=torch.source), *packages)
-    environment = replace(environment, distributions=known(packages, "text"))
-    if not _lists_packages(facts):
-        # A framework's GPU build is a package of its own: that nobody named it does not make it a CPU build.
-        unsaid = [one for one in installed_frameworks(environment, matrix) if one.vendor is None and one.row]
-        names = {name for one in unsaid if one.row for name in one.row.packages}
-        packages = tuple(package for package in packages if package.name not in names)
-        environment = replace(environment, distributions=known(packages, "text"))
-    return replace(
-        machine, environment=known(environment, "text"), assumed=tuple(dict.fromkeys((*machine.assumed, *assumed)))
-    )
-
-
-def _lists_packages(facts: Facts) -> bool:
-    """Whether the text holds a whole list of packages, as pip and conda print it."""
-    return sum(one.by == "list" and one.what.startswith("package ") for one in facts.said) >= _WHOLE_LIST
-
-
-def _with_errors(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
-    """The machine with its error messages; one that `import torch` ends with is the result of the import."""
-    available, environment = decided(facts, "available"), machine.environment.value
-    if available and available.value == "False" and machine.torch is None and not facts.errors:
-        facts.errors.append(Line(available.line, "torch.cuda.is_available() is False"))
-    facts.errors = facts.errors or facts.unexplained
-    environment, torch = machine.environment.value, machine.torch
-    faults = machine.kernel_log.value.faults if machine.kernel_log.value else ()
-    told = {line.number for line in facts.log if any(fault.line in line.text for fault in faults)}
-    facts.errors = [line for line in facts.errors if line.number not in told]
-    errors = tuple(dict.fromkeys(line.text for line in facts.errors))
-    for line in facts.errors:
-        row = matrix.cause_seen(line.text, None)
-        exact = row is not None and row.id != _MISSING_LIBRARY
-        if environment and torch and not torch.trial.known and not exact and _IMPORT_ERROR.search(line.text):
-            trial = known(ImportTrial(ok=False, error=line.text), f"text, line {line.number}")
-            environment = environment.with_torch(known(replace(torch, trial=trial), torch.source))
-            machine = replace(machine, environment=known(environment, "text"))
-            errors = tuple(text for text in errors if text != line.text)
-            break
-    return replace(machine, errors=errors)
-
-
 # --- what the text leaves open ---------------------------------------------------------------------
 
 
@@ -439,7 +307,7 @@ def _pasted(
 
 def _foreign(machine: Machine, facts: Facts) -> Literal["", "windows", "macos"]:
     """Windows or macOS, unless the text shows a Linux."""
-    if machine.system.wsl.known or (decided(facts, "platform") and machine.system.kernel.source != "assumed"):
+    if machine.system.wsl.known or (decided(facts, "platform") and machine.system.kernel.source != ASSUMED):
         return ""
     os = decided(facts, "os")
     if os and re.search(r"(?i)windows|\bwin1[01]\b", os.value):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.intake.text.facts import Facts, Statement
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, text_of
 
 _NAME = r"[A-Za-z][A-Za-z0-9._-]{0,60}"
 _VERSION = r"\d[\w.+!-]{0,60}"
@@ -68,7 +68,7 @@ _TORCH_INDEX = re.compile(
 _NOT_INSTALLED = re.compile(r"ERROR: No matching distribution found for torch|No solution found when resolving")
 """The end of a command that installed nothing."""
 _ASKED_TORCH = re.compile(
-    r"\btorch={2,3}(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3})(?P<build>\+(?:cu\d{2,3}|cpu))?(?![\w.])"
+    r"\btorch={2,3}(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3})(?P<build>\+(?:cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu))?(?![\w.+])"
 )
 _LONGEST_LINE = 300
 """Characters of a line in which a person names several packages."""
@@ -123,21 +123,21 @@ def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
             continue
         if _LIST_HEAD.match(text):
             listing = True
-            continue
-        columns = _COLUMNS.match(text) or _ALIGNED.match(text)
-        if columns is None or not (listing or text.lstrip().startswith("[conda]") or _KNOWN.match(columns["name"])):
+        elif not _read_row(number, text, facts, listed=listing):
             listing = listing and bool(re.match(r"[\s#─_-]", text))
-            continue
-        rest = columns["rest"].split()
-        _say(
-            columns["name"],
-            columns["version"],
-            number,
-            facts,
-            conda=text.lstrip().startswith("[conda]") or _is_conda(rest),
-            build=" ".join(rest),
-        )
     facts.said.extend(from_index)
+
+
+def _read_row(number: int, text: str, facts: Facts, *, listed: bool) -> bool:
+    """Whether the line is the row of a package; outside a list only that of one that is known."""
+    row = _COLUMNS.match(text) or _ALIGNED.match(text)
+    of_conda = text.lstrip().startswith("[conda]")
+    if row is None or not (listed or of_conda or _KNOWN.match(row["name"])):
+        return False
+    rest = row["rest"].split()
+    conda = of_conda or _is_conda(rest)
+    _say(row["name"], row["version"], number, facts, conda=conda, build=" ".join(rest))
+    return True
 
 
 def _is_command(text: str) -> bool:
@@ -171,7 +171,7 @@ def _in_one_line(text: str) -> list[tuple[str, str]]:
 
 def _is_of_another_system(entry: tuple[Line, ...]) -> bool:
     """Whether a lock file has this version for Windows or macOS only."""
-    markers = "\n".join(line.text for line in entry).partition("[[package]]")[0]
+    markers = text_of(entry).partition("[[package]]")[0]
     return "sys_platform == 'darwin'" in markers and "linux" not in markers
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Statement
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.line_search import lines_with
 
 _OLLAMA = re.compile(r"msg=\"?(?:inference compute|types)\"?")
@@ -94,14 +94,7 @@ _SYSTEMS = (
             "Apple M",
             "mps",
             "/Users/",
-            "M1",
-            "M2",
-            "M3",
-            "M4",
-            "m1",
-            "m2",
-            "m3",
-            "m4",
+            *(f"{m}{n}" for m in "mM" for n in "1234"),
         ),
     ),
     ("wsl", _WSL, ("WSL", "wsl", "/dev/dxg", "/mnt/")),
@@ -113,7 +106,7 @@ _EVERYWHERE = re.compile(r"(?i)\bLinux, WSL ?2?,? (?:and|or) Windows\b|\bWindows
 
 def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
     """Facts in the start-up lines of programs."""
-    whole = "\n".join(line.text for line in lines)
+    whole = text_of(lines)
     signs = {row[0]: frozenset(lines_with(row[2], whole)) for row in _SYSTEMS}
     unseen = [row for row in _SYSTEMS if signs[row[0]]]
     for place, (number, text) in enumerate(lines):

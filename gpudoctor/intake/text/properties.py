@@ -8,7 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from gpudoctor.intake.text.facts import By, Facts, NamedGpu
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.line_search import lines_with
 from gpudoctor.probes.pci_address import normal_address
 
@@ -134,7 +134,7 @@ _PLATFORM = "Number of devices"
 
 def read_properties(lines: tuple[Line, ...], facts: Facts) -> None:
     """The GPUs that these tools list."""
-    whole = "\n".join(line.text for line in lines)
+    whole = text_of(lines)
     platforms = list(lines_with((_PLATFORM,), whole))
     for block, tool in enumerate(_TOOLS):
         listed_by: dict[str, int] = {}

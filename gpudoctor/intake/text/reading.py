@@ -23,9 +23,10 @@ from gpudoctor.intake.text.packages import read_packages
 from gpudoctor.intake.text.program_errors import read_program_errors
 from gpudoctor.intake.text.programs import read_asides, read_programs, read_prose
 from gpudoctor.intake.text.properties import read_properties
+from gpudoctor.intake.text.python_prompt import two_lines_say
 from gpudoctor.intake.text.rows import read_rows
 from gpudoctor.intake.text.several_machines import several
-from gpudoctor.intake.text.shell import read_shell, two_lines_say
+from gpudoctor.intake.text.shell import read_shell
 from gpudoctor.intake.text.solved_reports import read_solved
 from gpudoctor.intake.text.torch_history import read_replaced
 from gpudoctor.intake.text.vendor_tools import read_vendor_tools

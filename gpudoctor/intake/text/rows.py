@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.intake.text.properties import vendor_of
 from gpudoctor.line_search import lines_with
 from gpudoctor.probes.pci_address import normal_address
@@ -41,7 +41,7 @@ _ROW_SIGNS = (" MB", "│", "PCIe", "pci bus id: ", _OF_TORCH, "ggml_vulkan: ", 
 
 def read_rows(lines: tuple[Line, ...], facts: Facts) -> None:
     """The GPUs that these tools list."""
-    whole = "\n".join(line.text for line in lines)
+    whole = text_of(lines)
     for place in lines_with(_ROW_SIGNS, whole):
         _row(lines[place], facts)
     _nodes(lines, whole, facts)

@@ -1,20 +1,16 @@
-"""What people paste from a shell: variables, `docker run`, `ls -l` of device nodes, `uname`, `lspci`.
-
-And from a Python prompt.
-"""
+"""What people paste from a shell: variables, `docker run`, `ls -l` of device nodes, `uname`, `lspci`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from itertools import pairwise
 
 from gpudoctor.intake.text.access import read_groups, read_user
 from gpudoctor.intake.text.dkms import is_tree
 from gpudoctor.intake.text.facts import Facts, NamedGpu
-from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.kernel_log import read_boot, read_module
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, answer_below, text_of
+from gpudoctor.intake.text.python_prompt import read_prompt
 from gpudoctor.line_search import lines_with
 from gpudoctor.probes.pci_address import normal_address
 from gpudoctor.probes.wsl_jetson import l4t_of
@@ -135,20 +131,10 @@ _LSPCI_DRIVER = re.compile(r"\s{1,16}Kernel driver in use: (?P<driver>[\w-]{2,30
 _LSPCI_MODULES = re.compile(r"\s{1,16}Kernel modules: (?P<all>[\w, -]{2,200})")
 _PCI_ID = re.compile(r"\[(?P<id>(?:10de|1002):[0-9a-fA-F]{4})\]")
 
-_PROMPT = re.compile(r"\s{0,4}(?:>>>|In ?\[\d{0,4}\]:)\s?(?P<code>.{3,300})")
-_PRINTED = re.compile(
-    r"\s{0,6}(?:print\()?['\"]?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.is_available\(\)|cuda\.device_count\(\)|cuda\.get_device_name\(\w{0,12}\)|cuda\.get_arch_list\(\)|cuda\.get_device_capability\(\w{0,12}\)|backends\.cudnn\.version\(\)))['\"]?\)?\s?(?:[:=]{1,2}|->|returns|gives|is|→|,|#|(?=\s(?:True|False)\b))\s{0,3}(?P<value>.{1,400})"
-)
-_SAID_AVAILABLE = re.compile(
-    r"(?i)(?:torch\.)?cuda\.is_av\w{5,9}(?:\(\))?[`'\" ]{0,3}(?:returns?|is|gives|:|=|->|→|shows|says"
-    r"|(?:只会|总是|一直)?(?:返回|为|是)|==)[`'\" ]{0,3}\s?(?P<value>true|false)\b"
-    r"|^\s{0,8}gpu available\s{2,60}(?P<short>yes|no)\b"
-)
-
 
 def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]) -> None:
     """What the shell and Python prompts of a text say; of the variables only the named ones count."""
-    contained = frozenset(lines_with(_CONTAINER_SIGNS, "\n".join(line.text for line in lines).lower()))
+    contained = frozenset(lines_with(_CONTAINER_SIGNS, text_of(lines).lower()))
     expected = False
     for place, line in enumerate(lines):
         number, text = line
@@ -159,29 +145,20 @@ def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]
         if ("=" in text or ": " in text) and not expected:
             _variables(number, text, facts, variables)
         asked = _ASKED.match(text) if "echo" in text else None
-        if asked and asked["name"] in variables and (following := _following(lines, place)):
+        if asked and asked["name"] in variables and (following := answer_below(lines, place)):
             facts.say_even_empty(f"variable {asked['name']}", following.text.strip(), following.number, "shell")
         _nodes(number, text, facts)
         read_user(text, number, facts)
         if "uname" in text and _ASKED_KERNEL.match(text):
-            _running_kernel(_following(lines, place), facts)
-        if "groups" in text and (following := _following(lines, place)):
+            _running_kernel(answer_below(lines, place), facts)
+        if "groups" in text and (following := answer_below(lines, place)):
             read_groups(text, following.text.strip(), following.number, facts)
         if " run " in text and text.endswith("\\"):
             text = _whole_command(lines, place)
         _system(number, text, facts, contained=place in contained)
         read_module(line, facts)
         read_boot(line, facts)
-        if "+" in text and (printed := _PRINTED_TOGETHER.fullmatch(text.strip())):
-            _together(printed, number, facts)
-        if "__version__" in text and (asked_module := _ASKED_MODULE.match(text)):
-            _module_version(asked_module, _following(lines, place), facts)
-        if "torch" in text or "vailable" in text:
-            prints = _prints(text) if "print(" in text else []
-            if sum(name != "" for call in prints for name in call) > 1:
-                _answers(prints, lines[place + 1 : place + _FAR_ANSWERS], facts)
-            else:
-                _python(number, text, _following(lines, place), facts)
+        read_prompt(lines, place, text, facts)
     _pci_drivers(lines, facts)
 
 
@@ -191,11 +168,6 @@ def _whole_command(lines: tuple[Line, ...], place: int) -> str:
     while parts[-1].endswith("\\") and len(parts) < _MOST_TAKEN_IN and place + len(parts) < len(lines):
         parts.append(lines[place + len(parts)].text)
     return " ".join(part.rstrip("\\").strip() for part in parts)
-
-
-def _following(lines: tuple[Line, ...], place: int) -> Line | None:
-    """The line that may hold the answer to this one."""
-    return next((line for line in lines[place + 1 : place + 4] if line.text.strip()), None)
 
 
 def _running_kernel(following: Line | None, facts: Facts) -> None:
@@ -330,136 +302,3 @@ def _distribution(number: int, text: str, facts: Facts) -> None:
         facts.say("distribution", name["name"], number, "report")
     if found := _DISTRIBUTION.search(text):
         facts.say("os", _OF_THE_DRAWING.sub("", found["os"]).strip(), number, "report")
-
-
-def _python(number: int, text: str, following: Line | None, facts: Facts) -> None:
-    """What a Python prompt, or a program that prints its own call, says of torch."""
-    if (prompt := _PROMPT.match(text)) and following is not None:
-        code = prompt["code"].strip()
-        name = next((name for name in _ANSWERS if name in code), "")
-        if name and "=" not in code.partition("print")[0].replace("==", ""):
-            _answer(name, following.text.strip(), following.number, facts)
-        return
-    if (asked := _CALLED.fullmatch(text.strip())) and following is not None:
-        _answer(asked["name"], following.text.strip(), following.number, facts)
-        return
-    if printed := _PRINTED.search(text):
-        _answer(re.sub(r"\(.*", "", printed["name"]), printed["value"].strip(), number, facts)
-    elif (said := _SAID_AVAILABLE.search(text)) and not is_hypothetical(text):
-        facts.say("available", str((said["value"] or said["short"]).lower() in ("true", "yes")), number, "prose")
-
-
-_CALLED = re.compile(
-    r"(?:\([\w.-]{1,40}\) ?)?[-`*$#%>!\s]{0,4}(?:import torch[;,\s]{1,3})?"
-    r"(?:print\(|python3? -c ['\"].{0,60}print\()?"
-    r"(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.(?:is_available|device_count"
-    r"|get_device_name|get_arch_list)))(?:\([^)]{0,20}\))?\)?['\"`]{0,3}\s?(?:returns?|gives|output"
-    r"|prints|:|is|=|->){0,2}\s?:?`?"
-)
-"""A call without prompt; its answer stands on the next line."""
-_ANSWERS = (
-    "torch.cuda.is_available", "torch.__version__", "torch.version.cuda", "torch.version.hip",
-    "torch.cuda.device_count",
-    "torch.cuda.get_device_name", "torch.cuda.get_arch_list", "torch.cuda.get_device_capability",
-)  # fmt: skip
-
-
-_PRINT = re.compile(r"print\((?P<all>(?:[^()]|\([^()]{0,60}\)){3,300})\)")
-_ARGUMENT = re.compile(r"\s*(?P<one>(?:[^,()'\"]|\([^()]{0,60}\)|'[^']{0,60}'|\"[^\"]{0,60}\")+)(?:,|$)")
-_FAR_ANSWERS = 10
-"""Lines below a command in which its answers stand."""
-
-
-def _prints(text: str) -> list[list[str]]:
-    """Of each call of print its arguments: the names of those that say something of torch, and "" for the others."""
-    calls = [[one["one"].strip() for one in _ARGUMENT.finditer(found["all"])] for found in _PRINT.finditer(text)]
-    return [
-        [next((name for name in _ANSWERS if re.fullmatch(rf"{re.escape(name)}(?:\(.*\))?", one)), "") for one in call]
-        for call in calls
-    ]
-
-
-_FORMS = {"torch.__version__": r"['\"]?\d{1,2}\.\d", "torch.cuda.is_available": r"True\b|False\b"}
-"""How an answer begins. Those of other commands of the same line may stand before it."""
-
-
-def _answers(calls: list[list[str]], following: tuple[Line, ...], facts: Facts) -> None:
-    """What several calls of print, or one with several arguments, printed: a line for each call."""
-    lines = iter([line for line in following if line.text.strip()])
-    for names in calls:
-        form = _FORMS.get(names[0], "")
-        line = next((line for line in lines if re.match(form, line.text.strip())), None)
-        values = line.text.split(maxsplit=len(names) - 1) if line else []
-        for name, value in zip(names, values, strict=False):
-            _answer(name, value.strip(), line.number if line else 0, facts)
-
-
-_PRINTED_TOGETHER = re.compile(
-    r"\(?['\"]?(?P<torch>\d\.\d{1,2}\.\d{1,2}\w{0,12}\+(?:cpu|cu\d{2,3}|rocm\d[\d.]{0,6}))['\"]?,? {1,4}"
-    r"(?:(?P<cuda>\d{1,2}\.\d)|None|(?P<available>True|False))(?P<rest>(?:,? .{1,400}|\))?)"
-)
-"""What a call of print that nobody pasted printed: torch's version, and its CUDA or whether it sees a GPU."""
-_AVAILABLE = re.compile(r"\b(?:True|False)\b")
-
-
-def _together(printed: re.Match[str], number: int, facts: Facts) -> None:
-    _answer("torch.__version__", printed["torch"], number, facts)
-    if printed["cuda"]:
-        _answer("torch.version.cuda", printed["cuda"], number, facts)
-    if available := printed["available"] or next(iter(_AVAILABLE.findall(printed["rest"])), ""):
-        _answer("torch.cuda.is_available", available, number, facts)
-    _answer("torch.cuda.get_arch_list", printed["rest"], number, facts)
-
-
-_ASKED_MODULE = re.compile(
-    r"(?:.{0,80}\bprint\(|\s{0,8}>>> ?|\s{0,8}In ?\[\d{0,4}\]: ?)(?P<module>\w{2,20})\.__version__\)?[\"']?\s*$"
-)
-_MODULES = {
-    "tf": "tensorflow", "tensorflow": "tensorflow", "jax": "jax", "jaxlib": "jaxlib", "ort": "onnxruntime",
-    "onnxruntime": "onnxruntime", "np": "numpy", "numpy": "numpy", "torchvision": "torchvision",
-    "torchaudio": "torchaudio", "vllm": "vllm", "xformers": "xformers", "triton": "triton", "cupy": "cupy",
-    "transformers": "transformers", "bitsandbytes": "bitsandbytes", "bnb": "bitsandbytes",
-}  # fmt: skip
-"""Packages by the names that programs import them by."""
-
-
-def _module_version(asked: re.Match[str], following: Line | None, facts: Facts) -> None:
-    package = _MODULES.get(asked["module"])
-    if package and following and (version := re.fullmatch(r"\s*['\"]?(\d[\w.+!-]{0,60}?)['\"]?\s*", following.text)):
-        facts.say(f"package {package}", version[1], following.number, "program")
-
-
-def _answer(name: str, value: str, number: int, facts: Facts) -> None:
-    value = value.strip("'\"`() ")
-    if name == "torch.__version__" and (version := re.match(r"\d{1,2}\.\d{1,3}[\w.+-]{0,60}", value)):
-        facts.say("torch", version[0].rstrip("."), number, "program")
-    elif name == "torch.version.cuda" and re.match(r"None\b|\d{1,2}\.\d", value):
-        facts.say("torch cuda", value.split()[0].strip("'\""), number, "program")
-    elif name == "torch.version.hip" and re.match(r"None\b|\d\.\d", value):
-        facts.say("torch hip", value.split()[0].strip("'\""), number, "program")
-    elif name == "torch.cuda.is_available" and (
-        said := re.match(
-            r"(?i)(?:(?:i get|it (?:is|returns|gives|says|prints)|returns|gives|->|=>) ?)?(true|false)\b", value
-        )
-    ):
-        facts.say("available", said[1].title(), number, "program")
-    elif name == "torch.cuda.get_device_name" and 3 < len(value) < 80 and "Error" not in value:
-        facts.gpus.append(NamedGpu(number, "program", name=value))
-    elif name == "torch.cuda.get_arch_list" and (
-        archs := re.findall(r"(?:sm|compute)_\d{2,3}[af]?|gfx[0-9a-f]{3,4}", value)
-    ):
-        facts.say("archs", " ".join(archs), number, "program")
-    elif name == "torch.cuda.device_count" and (count := re.match(r"\d{1,2}\b", value)):
-        facts.say("available", str(int(count[0]) > 0), number, "program")
-
-
-def two_lines_say(lines: tuple[Line, ...], facts: Facts) -> None:
-    """ "CUDA AVAILABLE:" with its answer on the next line."""
-    said = [line for line in lines if line.text.strip()]
-    for line, following in pairwise(said):
-        if (
-            "vailable" in line.text.lower()
-            and re.fullmatch(r"\s*(?:torch )?(?:cuda|gpu)[ _]available\??\s?:?\s*", line.text, re.I)
-            and re.fullmatch(r"\s*(?:True|False)\s*", following.text)
-        ):
-            facts.say("available", following.text.strip(), following.number, "program")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.intake.text.facts import Facts
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.machine import Told
 from gpudoctor.machine.pasted_text import WORKS_NOW
 
@@ -29,7 +29,7 @@ _SHORT = 500
 
 def read_solved(lines: tuple[Line, ...], facts: Facts) -> None:
     """Nothing that the text tells of is amiss any more, if it says so and complains of nothing."""
-    whole = "\n".join(line.text for line in lines if line.text).strip()
+    whole = text_of(line for line in lines if line.text).strip()
     if len(whole) > _SHORT or facts.log or any(one.what == "available" for one in facts.said):
         return
     text = _QUOTED.sub(" ", whole)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.hypothetical import is_hypothetical
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import NvidiaApi, NvmlDevice, SmiGpu
 from gpudoctor.probes.amd_answers import parse_rocminfo
@@ -58,14 +58,10 @@ _AMD_SMI_SIGNS = ("ROCm System Management", "ROCm Info", "Concise Info", "GPU[",
 
 def read_vendor_tools(lines: tuple[Line, ...], facts: Facts) -> None:
     """What each output of a driver's tool says."""
-    text = _text_of(lines)
+    text = text_of(lines)
     _nvidia_smi(lines, text, facts)
     _rocminfo(lines, text, facts)
     _amd_smi(lines, text, facts)
-
-
-def _text_of(lines: tuple[Line, ...]) -> str:
-    return "\n".join(line.text for line in lines)
 
 
 # --- nvidia-smi ------------------------------------------------------------------------------------
@@ -75,7 +71,7 @@ def _nvidia_smi(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
     answers: list[tuple[NvidiaApi, int]] = []
     heads = [place for place in lines_with(_SMI_SIGNS, whole) if _SMI_HEAD.match(lines[place].text)]
     for start, block in sorted([*_blocks(lines, heads), *_tables(lines, whole)]):
-        text = _text_of(block)
+        text = text_of(block)
         answer = _parsed(text)
         number = lines[start].number
         if answer is None:
@@ -140,7 +136,7 @@ def _rocminfo(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
         return
     block = lines[start : start + _LAST_LINE_LIMIT]
     end = next((place for place, line in enumerate(block) if "*** Done ***" in line.text), len(block))
-    answer = parse_rocminfo(_text_of(block[: end + 1]))
+    answer = parse_rocminfo(text_of(block[: end + 1]))
     if answer is None:
         return
     facts.say("for amd", "rocminfo", block[0].number, "tool")
@@ -171,7 +167,7 @@ def _amd_smi(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
         return
     block = lines[start : start + _LAST_LINE_LIMIT]
     end = next((place for place, line in enumerate(block) if "End of ROCm SMI Log" in line.text), len(block))
-    found = parse_amd_smi(_text_of(block[: end + 1]))
+    found = parse_amd_smi(text_of(block[: end + 1]))
     if "System Management" in block[0].text:
         facts.say("for amd", block[0].text, block[0].number, "tool")
     _note_amd(found, block[0].number, facts)
@@ -186,7 +182,7 @@ def _amd_json(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
     bracket = _BRACKETS.get(lines[start].text[:1], "")
     end = next((place for place in range(sign, len(lines)) if lines[place].text == bracket), len(lines) - 1)
     end = start if lines[start].text.endswith(bracket) else end
-    _note_amd(parse_amd_smi(_text_of(lines[start : end + 1][:_LAST_LINE_LIMIT])), lines[start].number, facts)
+    _note_amd(parse_amd_smi(text_of(lines[start : end + 1][:_LAST_LINE_LIMIT])), lines[start].number, facts)
 
 
 def _note_amd(found: tuple[SmiGpu, ...], number: int, facts: Facts) -> None:

@@ -17,7 +17,7 @@ _NONE = "no kernel driver has it"
 _ASSUMED_AMDGPU = "amdgpu driver"
 
 
-def with_bound(gpu: Gpu, bound: Statement) -> Gpu:
+def with_kernel_driver(gpu: Gpu, bound: Statement) -> Gpu:
     """The GPU with the kernel driver that has it ("": none); without amdgpu an AMD GPU has no node for computing."""
     where = source(bound)
     gpu = replace(gpu, driver=known(bound.value, where) if bound.value else absent(where, _NONE))
