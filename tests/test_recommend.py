@@ -262,6 +262,24 @@ def test_a_gpu_that_programs_would_meet_first_is_hidden() -> None:
     assert answer["choices"][0]["env"] == {}
 
 
+@pytest.mark.parametrize(
+    ("gpus", "override", "env"),
+    [
+        (("RX 7700 XT", "gfx1036"), "10.3.0", {}),  # under it only the integrated GPU would have code
+        (("gfx1036", "RX 7700 XT"), "10.3.0", {"HIP_VISIBLE_DEVICES": "1"}),
+        (("RX 6900 XT", "RX 470"), "11.5.1", {"HIP_VISIBLE_DEVICES": "0"}),  # under it no GPU would
+        (("RX 6900 XT",), "9.0.0", {}),
+    ],
+)
+def test_which_gpu_a_build_leaves_out_is_judged_without_the_override_that_it_unsets(
+    gpus: tuple[str, ...], override: str, env: dict[str, str]
+) -> None:
+    words = [word for gpu in gpus for word in ("--gpu", gpu)]
+    best = described(*words, "--env", f"HSA_OVERRIDE_GFX_VERSION={override}")[1]["choices"][0]
+    assert (best["level"], best["env"]) == ("native", env)
+    assert any(why.startswith("unset HSA_OVERRIDE_GFX_VERSION") for why in best["why"])
+
+
 def test_a_gpu_that_the_driver_refuses_needs_no_hiding() -> None:
     _, answer = described("--gpu", "L40S", "--gpu", "K80", "--driver", "570.86.15")
     assert (answer["choices"][0]["level"], answer["choices"][0]["env"]) == ("native", {})
