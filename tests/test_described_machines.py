@@ -48,6 +48,11 @@ MACHINES = {
     "--gpu MI210 --torch 2.5.1+rocm6.2": (None, 0),
     "--gpu RX~9070~XT --torch 2.9.1+rocm6.4": (None, 0),
     "--gpu MI50 --torch 2.7.1+rocm6.3": (None, 0),
+    # which library a release of bitsandbytes has is known of its wheel
+    "--gpu A100 --torch 2.14.0+cu130 --package bitsandbytes==0.45.5": ("bitsandbytes-no-cuda-lib", 1),
+    "--gpu A100 --torch 2.14.0+cu130 --package bitsandbytes==0.50.2": (None, 0),
+    "--gpu A100 --torch 2.9.1+cu128 --package bitsandbytes==0.45.5": (None, 0),
+    "--gpu MI300X --torch 2.9.1+rocm6.4 --package bitsandbytes==0.48.2": ("bitsandbytes-no-cuda-lib", 1),
     # AMD's own builds have the code of each GPU in a package, which an extra of torch chooses
     "--gpu RX~6700~XT --torch 2.13.0+rocm7.14.0": (None, 0),
     "--gpu RX~6700~XT --gpu RX~7900~XTX --torch 2.13.0+rocm7.14.0": (None, 0),

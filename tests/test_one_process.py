@@ -76,11 +76,12 @@ def machine_of(options: tuple[str, ...], matrix: Matrix) -> Machine:
     name, _, value = told.get("--env", "").partition("=")
     description = Description(
         gpus=tuple(value for option, value in zip(options[::2], options[1::2], strict=True) if option == "--gpu"),
+        driver=told.get("--driver", ""),
+        os=told.get("--os", ""),
+        kernel=told.get("--kernel", ""),
+        torch=told.get("--torch", ""),
+        python_version=told.get("--python-version", ""),
         packages=(told["--package"],) if "--package" in told else (),
-        **{
-            name: told.get(f"--{name.replace('_', '-')}", "")
-            for name in ("driver", "os", "kernel", "torch", "python_version")
-        },
     )
     return imagined(description, {name: value} if name else {}, matrix)
 

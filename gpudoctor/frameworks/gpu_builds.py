@@ -15,6 +15,7 @@ from gpudoctor.finding import Fix, Manual, ReinstallPackage, RemovePackage, Repl
 from gpudoctor.frameworks.others import in_one_folder, parts_here, written_again
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
+from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch, release_for_torch
 from gpudoctor.isa import Answer, capability
 from gpudoctor.machine import Distribution, FrameworkFiles, Gpu, PythonEnvironment, unknown
 from gpudoctor.matrix.rows import FrameworkBuild
@@ -260,7 +261,10 @@ def _three(version: str) -> tuple[int, ...]:
 
 
 def release_for(situation: Situation, build: FrameworkBuild) -> str | None:
-    """Its newest release with a wheel for the examined Python; None: none is known."""
+    """Its newest release with a wheel for the examined Python, and for the torch here where that decides; None: none
+    is known."""
+    if depends_on_torch(situation, build.install):
+        return release_for_torch(situation, build.install)
     if not build.pythons or situation.python is None or situation.python in build.pythons:
         return build.newest
     return build.older.get(situation.python)

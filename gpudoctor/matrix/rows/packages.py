@@ -24,6 +24,24 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     slug: str
 
 
+class RuntimeLibraries(Row, frozen=True, kw_only=True):
+    """The libraries of a package that brings one for each CUDA and ROCm and loads that for torch's (bitsandbytes)."""
+
+    package: str
+    version: str
+    """PEP 440 specifier of the package."""
+    newest: str
+    """Newest of these releases."""
+    runtimes: tuple[str, ...]
+    """What its libraries are for: "cuda128", "rocm64"."""
+    neighbours: bool = False
+    """Without a library for torch's very release it takes the nearest of the same major."""
+    torch: str | None = None
+    """PEP 440 specifier of the torch that it requires."""
+    python: str | None = None
+    """The same for Python."""
+
+
 class TorchUser(Row, frozen=True, kw_only=True):
     """A package that requires some torch, so that an installer brings the newest one along."""
 
