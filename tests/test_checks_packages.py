@@ -168,8 +168,10 @@ def test_flash_attn_whose_wheels_came_before_torch_2_3(build, version, weight):
 def test_the_matrix_tells_where_a_packages_requirements_do_not():
     found = machine("2.9.1+cu128", vllm="0.20.2")
     assert severity(found, "vllm-torch-abi") == "error"
-    assert remedies(found, "vllm-torch-abi") == ["torch 2.11.0+cu128"]
-    assert severity(machine("2.11.0+cu128", vllm="0.20.2"), "vllm-torch-abi") is None
+    assert remedies(found, "vllm-torch-abi")[0] == "torch 2.11.0+cu130"  # its wheel is for CUDA 13
+    assert severity(machine("2.11.0+cu130", vllm="0.20.2"), "vllm-torch-abi") is None
+    assert severity(machine("2.11.0+cu128", vllm="0.20.2"), "vllm-torch-abi") == "error"
+    assert severity(machine("2.11.0+cu129", vllm="0.20.2+cu129"), "vllm-torch-abi") is None
     assert severity(machine("2.9.1+cu128", vllm="0.20.2+nv26.1"), "vllm-torch-abi") is None
 
 

@@ -37,7 +37,7 @@ def row_of(situation: Situation, installed: Distribution) -> RuntimeLibraries | 
 def runtimes_of(situation: Situation, installed: Distribution) -> tuple[str, ...]:
     """What the libraries of an installed package are for: by its files, by the matrix where only its release is
     known. Empty if unknown, as of one that was built here."""
-    if installed.runtimes or installed.path.endswith("-info") or local_version(installed.version):
+    if installed.runtimes or not installed.only_named or local_version(installed.version):
         return installed.runtimes
     row = row_of(situation, installed)
     return row.runtimes if row else ()
