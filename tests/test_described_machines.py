@@ -54,6 +54,10 @@ MACHINES = {
     "--gpu RTX~4090 --driver 580.95.05 --torch 2.9.1+cu130 --package vllm==0.14.1": ("vllm-torch-abi", 1),
     "--gpu RTX~4090 --driver 570.133.07 --torch 2.11.0+cu129 --package vllm==0.21.0+cu129": (None, 0),
     "--gpu RTX~4090 --driver 570.133.07 --torch 2.10.0+cu128 --package vllm==0.19.1": (None, 0),
+    "--gpu RTX~4090 --driver 580.95.05 --torch 2.9.1+cu130 --package xformers==0.0.33.post2": (
+        None,
+        0,
+    ),  # any index's
     "--gpu RTX~4090 --driver 580.95.05 --torch 2.14.0+cu130 --package vllm==0.33.0": (None, 0),
     # the distribution of a container says nothing of the kernel
     "--gpu MI355X --os debian-12 --torch 2.14.1+rocm7.14": ("amd-kernel-or-runtime-too-old", 1),

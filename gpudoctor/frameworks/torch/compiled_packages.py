@@ -50,13 +50,13 @@ def dependent_row(situation: Situation, installed: Distribution) -> TorchDepende
 
 
 def cuda_needed(situation: Situation, package: str) -> str | None:
-    """The major release of CUDA that the package index's wheel of an installed package needs; None: another wheel, or
-    not known."""
+    """The major release of CUDA that an installed package certainly needs, since the version of a wheel for another
+    one would tell it; None: not known."""
     installed = situation.machine.installed(package)
     if installed is None or local_version(installed.version) or installed.direct_url:
         return None
     row = dependent_row(situation, installed)
-    return row.cuda if row and not row.builds else None
+    return row.cuda if row and row.tagged else None
 
 
 def needs_other_cuda(situation: Situation, installed: Distribution, torch: Torch) -> bool:

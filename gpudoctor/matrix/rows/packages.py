@@ -17,6 +17,8 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     """PEP 440 specifier of torch."""
     cuda: str | None = None
     """Major release of the CUDA runtime that the package index's wheel needs; None: not read."""
+    tagged: bool = False
+    """Its wheels for another CUDA have a local version ("0.24.0+cu129")."""
     builds: tuple[str, ...] = ()
     """Builds of torch whose own index has a wheel of it."""
     skips: bool = False
