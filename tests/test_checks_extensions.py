@@ -520,3 +520,11 @@ def test_an_environment_without_such_packages_opens_no_library(tmp_path: Path, m
     host = LiveHost()
     monkeypatch.setattr(host, "open_binary", lambda path: pytest.fail(f"{path} was opened"))
     assert read_extensions(host, _environment(tmp_path, Distribution("numpy", "2", str(info))), {})[0] == ()
+
+
+def test_a_plan_knows_that_a_torch_for_another_cuda_brings_no_runtime_for_what_was_compiled():
+    extension = Extension("vllm", "0.33.0", "/site/vllm/_C.abi3.so", needs=("libcudart.so.13",), of_torch=True)
+    base = with_environment(nvidia_machine(torch=torch("2.14.0+cu130")), extensions=(extension,))
+    for build, missing in (("cu126", ["libcudart.so.13"]), ("cu132", []), ("cpu", [])):
+        after = base.environment.value.with_torch(known(torch(f"2.14.0+{build}"), "plan"))
+        assert [one.name for one in after.extensions[0].missing] == missing, build

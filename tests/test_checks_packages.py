@@ -168,8 +168,10 @@ def test_flash_attn_whose_wheels_came_before_torch_2_3(build, version, weight):
 def test_the_matrix_tells_where_a_packages_requirements_do_not():
     found = machine("2.9.1+cu128", vllm="0.20.2")
     assert severity(found, "vllm-torch-abi") == "error"
-    assert remedies(found, "vllm-torch-abi") == ["torch 2.11.0+cu128"]
-    assert severity(machine("2.11.0+cu128", vllm="0.20.2"), "vllm-torch-abi") is None
+    assert remedies(found, "vllm-torch-abi")[0] == "torch 2.11.0+cu130"  # its wheel is for CUDA 13
+    assert severity(machine("2.11.0+cu130", vllm="0.20.2"), "vllm-torch-abi") is None
+    assert severity(machine("2.11.0+cu128", vllm="0.20.2"), "vllm-torch-abi") == "error"
+    assert severity(machine("2.11.0+cu129", vllm="0.20.2+cu129"), "vllm-torch-abi") is None
     assert severity(machine("2.9.1+cu128", vllm="0.20.2+nv26.1"), "vllm-torch-abi") is None
 
 
@@ -206,19 +208,40 @@ def test_bitsandbytes_told_to_use_another_cuda():
 @pytest.mark.parametrize(
     ("build", "version", "runtimes", "expected"),
     [
-        ("2.9.1+cu130", "0.45.5", ("cuda124", "cuda128"), "ReplacePackage bitsandbytes>=0.50"),
-        ("2.3.1+cu118", "0.50.2", ("cuda121", "cuda130"), "Manual"),
-        ("2.3.1+cu121", "0.45.5", ("cuda118", "cuda124", "cuda128"), "set BNB_CUDA_VERSION=124"),
+        ("2.9.1+cu130", "0.45.5", ("cuda124", "cuda128"), "ReplacePackage bitsandbytes==0.50.2"),
+        ("2.3.1+cu118", "0.50.2", ("cuda121", "cuda130"), "ReplacePackage bitsandbytes==0.49.2"),
+        ("2.2.0+cu121", "0.45.5", ("cuda118", "cuda124", "cuda128"), "ReplacePackage bitsandbytes==0.47.0"),
+        ("2.0.1+cu121", "0.38.0", ("cuda118", "cuda124"), "ReplacePackage bitsandbytes==0.45.5"),
         ("2.9.1+cu128", "0.50.2", ("cuda118", "cuda126"), None),
         ("2.9.1+cu128", "0.45.5", ("cuda126", "cuda128"), None),
         ("2.9.1+rocm6.4", "0.50.2", ("cuda128", "rocm64"), None),
-        ("2.9.1+rocm6.4", "0.45.5", ("cuda128",), "ReplacePackage bitsandbytes>=0.50"),
+        ("2.9.1+rocm6.4", "0.45.5", ("cuda128",), "ReplacePackage bitsandbytes==0.50.2"),
         ("2.9.1+cpu", "0.45.5", ("cuda128",), None),
-        ("2.9.1+cu130", "0.45.5", (), None),
+        ("2.9.1+cu130", "0.45.5", (), "ReplacePackage bitsandbytes==0.50.2"),  # the matrix tells what its wheel has
+        ("2.9.1+cu130", "0.45.5+cu130", (), None),
+        ("2.9.1+cu130", "0.48.2", (), None),
+        ("2.9.1+cu129", "0.46.0", (), "ReplacePackage bitsandbytes==0.50.2"),
+        ("2.14.0+cu132", "0.49.2", (), "ReplacePackage bitsandbytes==0.50.2"),
+        ("2.12.0+cu129", "0.50.2", (), None),
+        ("2.9.1+rocm6.4", "0.48.2", (), "ReplacePackage bitsandbytes==0.50.2"),
+        ("2.9.1+rocm6.4", "0.49.2", (), None),
+        ("2.9.1+cu130", "0.37.2", (), None),
+        (
+            "2.3.1+cu121",
+            "0.45.5",
+            ("cuda118",),
+            "ReplacePackage bitsandbytes==0.49.2",
+        ),  # newer ones require torch 2.4
+        (
+            "1.13.1+cu117",
+            "0.46.0",
+            ("cuda118",),
+            "ReplacePackage bitsandbytes==0.44.1",
+        ),  # the last that has it for this torch
     ],
 )
 def test_bitsandbytes_by_the_libraries_that_it_has(build, version, runtimes, expected):
-    """None where nothing is found: libraries that were not seen say nothing."""
+    """None where nothing is found: a release that nobody read, and whose libraries were not seen, is not judged."""
     judged = listed(machine(build, bitsandbytes=version), "bitsandbytes", runtimes=runtimes)
     assert severity(judged, "bitsandbytes-no-cuda-lib") == ("error" if expected else None)
     if expected:

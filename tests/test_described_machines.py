@@ -48,6 +48,25 @@ MACHINES = {
     "--gpu MI210 --torch 2.5.1+rocm6.2": (None, 0),
     "--gpu RX~9070~XT --torch 2.9.1+rocm6.4": (None, 0),
     "--gpu MI50 --torch 2.7.1+rocm6.3": (None, 0),
+    # a wheel of vLLM needs the runtime of its own CUDA, which a torch for another one does not bring
+    "--gpu RTX~4090 --driver 580.95.05 --torch 2.14.0+cu126 --package vllm==0.33.0": ("vllm-torch-abi", 1),
+    "--gpu RTX~4090 --driver 570.133.07 --torch 2.11.0+cu128 --package vllm==0.21.0": ("vllm-torch-abi", 1),
+    "--gpu RTX~4090 --driver 580.95.05 --torch 2.9.1+cu130 --package vllm==0.14.1": ("vllm-torch-abi", 1),
+    "--gpu RTX~4090 --driver 570.133.07 --torch 2.11.0+cu129 --package vllm==0.21.0+cu129": (None, 0),
+    "--gpu RTX~4090 --driver 570.133.07 --torch 2.10.0+cu128 --package vllm==0.19.1": (None, 0),
+    "--gpu RTX~4090 --driver 580.95.05 --torch 2.9.1+cu130 --package xformers==0.0.33.post2": (
+        None,
+        0,
+    ),  # any index's
+    "--gpu RTX~4090 --driver 580.95.05 --torch 2.14.0+cu130 --package vllm==0.33.0": (None, 0),
+    # the distribution of a container says nothing of the kernel
+    "--gpu MI355X --os debian-12 --torch 2.14.1+rocm7.14": ("amd-kernel-or-runtime-too-old", 1),
+    "--gpu MI355X --os debian-12 --container docker --torch 2.14.1+rocm7.14": (None, 0),
+    # which library a release of bitsandbytes has is known of its wheel
+    "--gpu A100 --torch 2.14.0+cu130 --package bitsandbytes==0.45.5": ("bitsandbytes-no-cuda-lib", 1),
+    "--gpu A100 --torch 2.14.0+cu130 --package bitsandbytes==0.50.2": (None, 0),
+    "--gpu A100 --torch 2.9.1+cu128 --package bitsandbytes==0.45.5": (None, 0),
+    "--gpu MI300X --torch 2.9.1+rocm6.4 --package bitsandbytes==0.48.2": ("bitsandbytes-no-cuda-lib", 1),
     # AMD's own builds have the code of each GPU in a package, which an extra of torch chooses
     "--gpu RX~6700~XT --torch 2.13.0+rocm7.14.0": (None, 0),
     "--gpu RX~6700~XT --gpu RX~7900~XTX --torch 2.13.0+rocm7.14.0": (None, 0),

@@ -127,9 +127,15 @@ def test_a_model_server_is_recommended_with_the_torch_that_it_brings():
     ("name", "gpu", "options", "words"),
     [
         ("vllm", "RTX 4090", ("--driver", "570.133.07"), "CUDA 13 needs driver 580"),
+        ("vllm", "RTX 4090", ("--driver", "570.133.07"), "vllm==0.19.1 built for CUDA 12 requires torch ==2.10.0"),
+        ("vllm", "RTX 4090", ("--driver", "570.133.07", "--python-version", "3.14"), "Driver 580, then vLLM's build"),
         ("sglang", "RTX 2080", ("--driver", "580.95.05"), "no code for sm_75"),
         ("vllm", "RX 7900 XTX", (), "for NVIDIA GPUs"),
         ("bitsandbytes", "RX 6700 XT", (), "bitsandbytes==0.50.2"),
+        ("bitsandbytes", "A100", ("--torch", "2.14.0+cu130"), "bitsandbytes==0.50.2"),
+        ("bitsandbytes", "A100", ("--torch", "2.2.2+cu121"), "bitsandbytes==0.47.0"),
+        ("bitsandbytes", "A100", ("--torch", "2.2.2+cu121"), "0.50.2, does not go with torch 2.2.2+cu121"),
+        ("bitsandbytes", "MI100", ("--torch", "2.2.2+rocm5.7"), "no release goes with torch 2.2.2+rocm5.7"),
     ],
 )
 def test_what_a_library_supports_decides(name, gpu, options, words):

@@ -296,3 +296,10 @@ def test_a_build_inside_wsl_comes_with_the_variable_that_it_needs_there():
     fix = whatif(machine)["findings"][0]["fixes"][0]
     assert "2.11.0+rocm7.2" in fix["title"]
     assert [step["name"] for step in fix["steps"] if step["kind"] == "env"] == ["HSA_ENABLE_DXG_DETECTION"]
+
+
+def test_no_torch_for_another_cuda_is_installed_beside_vllm():
+    """Its wheel needs the runtime of CUDA 13: only the driver helps."""
+    found = plan_of(described("--gpu RTX~4090 --driver 570.133.07 --torch 2.14.0+cu130 --package vllm==0.33.0"))
+    assert "NVIDIA driver of branch 580" in shown(found)
+    assert "cu126" not in shown(found)

@@ -262,6 +262,24 @@ def test_a_gpu_that_programs_would_meet_first_is_hidden() -> None:
     assert answer["choices"][0]["env"] == {}
 
 
+@pytest.mark.parametrize(
+    ("gpus", "override", "env"),
+    [
+        (("RX 7700 XT", "gfx1036"), "10.3.0", {}),  # under it only the integrated GPU would have code
+        (("gfx1036", "RX 7700 XT"), "10.3.0", {"HIP_VISIBLE_DEVICES": "1"}),
+        (("RX 6900 XT", "RX 470"), "11.5.1", {"HIP_VISIBLE_DEVICES": "0"}),  # under it no GPU would
+        (("RX 6900 XT",), "9.0.0", {}),
+    ],
+)
+def test_which_gpu_a_build_leaves_out_is_judged_without_the_override_that_it_unsets(
+    gpus: tuple[str, ...], override: str, env: dict[str, str]
+) -> None:
+    words = [word for gpu in gpus for word in ("--gpu", gpu)]
+    best = described(*words, "--env", f"HSA_OVERRIDE_GFX_VERSION={override}")[1]["choices"][0]
+    assert (best["level"], best["env"]) == ("native", env)
+    assert any(why.startswith("unset HSA_OVERRIDE_GFX_VERSION") for why in best["why"])
+
+
 def test_a_gpu_that_the_driver_refuses_needs_no_hiding() -> None:
     _, answer = described("--gpu", "L40S", "--gpu", "K80", "--driver", "570.86.15")
     assert (answer["choices"][0]["level"], answer["choices"][0]["env"]) == ("native", {})
@@ -620,3 +638,36 @@ def test_what_check_would_note_of_a_build_is_told_with_it(arguments: tuple[str, 
 def test_a_requirement_that_no_build_is_chosen_by_is_told() -> None:
     _, data = described("--gpu", "RTX 4090", "--require", "gpu.memory>=70GiB", "--require", "torch<2.8")
     assert [note.partition(" ")[0] for note in data["notes"] if "decide" in note] == ["gpu.memory>=70GiB"]
+
+
+# --- what `whatif` says of the same machine ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--gpu RTX~5070 --gpu A2 --driver 535.183.01 --os ubuntu-18.04 --python-version 3.12", "Driver 580"),
+        ("--gpu RTX~5070 --gpu A2 --driver 580.95.05 --os ubuntu-18.04 --python-version 3.12", "newer distribution"),
+        ("--gpu RTX~5070 --gpu A2 --driver 580.95.05 --python-version 3.8", "another Python"),
+        ("--gpu RX~9070 --gpu RX~6800 --python-version 3.8", "another Python"),
+        ("--gpu MI355X --os debian-12 --python-version 3.10", "Upgrade to debian-13"),
+        ("--gpu MI355X --os ubuntu-20.04 --python-version 3.10", "Upgrade to ubuntu-24.04"),
+    ],
+)
+def test_a_gpu_is_not_left_out_for_what_another_python_or_system_changes(options: str, words: str) -> None:
+    code, text = run(*(word.replace("~", " ") for word in options.split()))
+    assert code == 1
+    assert words in text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--gpu RTX~4090 --gpu K80 --driver 580.95.05 --python-version 3.13",
+        "--gpu RTX~4090 --gpu GTX~1080 --driver 580.95.05 --python-version 3.14",
+        "--gpu MI355X --os ubuntu-24.04 --python-version 3.10",
+        "--gpu MI355X --os debian-12 --container docker --python-version 3.10",
+    ],
+)
+def test_an_older_gpu_is_left_out_and_a_distribution_is_only_judged_by_its_own_kernel(options: str) -> None:
+    assert run(*(word.replace("~", " ") for word in options.split()))[0] == 0

@@ -100,7 +100,8 @@ def vllm_torch_abi(situation: Situation) -> Verdicts:
 
     ## How it is judged
     By the torch that the package itself requires exactly, else by the matrix. Another release line is an error,
-    another patch release a warning. A vLLM that was built here, or came with an image, is not checked.
+    another patch release a warning. A vLLM whose libraries were not read is judged by the CUDA of its wheel, too. One
+    that was built here, or came with an image, is not checked.
 
     ## Fix safety
     Replaces torch with the one that vLLM was compiled for, or vLLM with a build for this torch.
@@ -151,7 +152,9 @@ def _dependent(situation: Situation, name: str, refs: tuple[str, ...], compiled:
         return
     from gpudoctor.frameworks.torch.compiled_packages import (
         built_for,
+        cuda_needed,
         for_this_torch,
+        needs_other_cuda,
         symbol_evidence,
         torch_mismatch,
         unloadable,
@@ -167,14 +170,15 @@ def _dependent(situation: Situation, name: str, refs: tuple[str, ...], compiled:
         wanted = ""  # what it says of itself does not hold
     rival = _rival(situation, name, wanted)
     beside = f" {rival.name} {rival.version} also requires another torch." if rival else ""
-    built = f"torch {wanted.removeprefix('==')}" if wanted else "another torch"
+    cuda = f" with CUDA {cuda_needed(situation, name)}" if needs_other_cuda(situation, installed, torch) else ""
+    built = f"torch {wanted.removeprefix('==')}{cuda}" if wanted else "another torch"
     symbol = f": it needs {lacking[0].undefined[0]}, which this torch does not define" if lacking else ""
     yield Finding(
         severity=severity,
         message=f"{name} {installed.version} was built for {built}, and torch {torch.version} is installed{symbol}."
         f"{beside}",
         saw=f"torch {torch.version}",
-        want=f"torch {wanted}" if wanted else f"a torch with {lacking[0].undefined[0]}",
+        want=f"torch {wanted}{cuda}" if wanted else f"a torch with {lacking[0].undefined[0]}",
         subject=f"{name} {installed.version}",
         confidence="certain" if lacking else "likely",
         evidence=(

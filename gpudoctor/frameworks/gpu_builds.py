@@ -6,22 +6,21 @@ torch has a module of its own for this (`frameworks.torch.builds`): its builds c
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-
-from msgspec.structs import replace
+from collections.abc import Collection, Iterator
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.finding import Fix, Manual, ReinstallPackage, RemovePackage, ReplacePackage
 from gpudoctor.frameworks.others import in_one_folder, parts_here, written_again
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
+from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch, release_for_torch
 from gpudoctor.isa import Answer, capability
-from gpudoctor.machine import Distribution, FrameworkFiles, Gpu, PythonEnvironment, unknown
+from gpudoctor.machine import Distribution, Gpu
 from gpudoctor.matrix.rows import FrameworkBuild
 from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
-from gpudoctor.situation.frameworks import InstalledFramework, installed_frameworks
+from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.nvidia_driver import driver_verdict
 from gpudoctor.situation.system_rocm import system_rocm
 
@@ -257,7 +256,10 @@ def _three(version: str) -> tuple[int, ...]:
 
 
 def release_for(situation: Situation, build: FrameworkBuild) -> str | None:
-    """Its newest release with a wheel for the examined Python; None: none is known."""
+    """Its newest release with a wheel for the examined Python, and for the torch here where that decides; None: none
+    is known."""
+    if depends_on_torch(situation, build.install):
+        return release_for_torch(situation, build.install)
     if not build.pythons or situation.python is None or situation.python in build.pythons:
         return build.newest
     return build.older.get(situation.python)
@@ -335,64 +337,3 @@ def target_of(build: FrameworkBuild) -> str:
     if build.cuda:
         return f"CUDA {build.cuda}"
     return f"ROCm {build.rocm}" if build.rocm else "AMD GPUs" if build.vendor == "amd" else "NVIDIA GPUs"
-
-
-# --- after a fix ---------------------------------------------------------------------------------------------
-
-
-def after_installing(
-    situation: Situation, environment: PythonEnvironment, name: str, *, version: str = "", extra: str = ""
-) -> PythonEnvironment:
-    """The environment after a package was installed or removed. What was read of the frameworks concerned is dropped,
-    unless the package comes without an extra and the build stays the same: then it opens the same libraries. Files
-    that were read of another package in the same folder are gone. An extra brings its build and the libraries."""
-    tables = situation.matrix.tables
-    over = {row.framework for row in tables.frameworks if name in row.packages}
-    concerned = over | {row.framework for row in tables.framework_builds if name in (row.package, row.install)}
-    others = environment.frameworks.others
-    if name.startswith("nvidia-"):
-        looked = unknown("installed by the plan")
-        left = tuple(replace(one, not_found=looked, beside=(), misfits=()) for one in others)
-    else:
-        here = environment.distribution(name) is not None
-        stale = {one.name for one in others if one.name in over and one.owner and (one.owner != name or not here)}
-        kept = (one for one in others if one.name not in stale)
-        left = tuple(_as_before(situation, environment, kept, concerned, alone=not extra))
-    rows = [row for row in tables.framework_builds if extra and (row.install, row.extra) == (name, extra)]
-    brought = [
-        Distribution(
-            row.package, version if row.package.startswith(row.framework) else row.cuda or "", installer="pip"
-        )
-        for row in rows
-        if row.version is None or row.package != row.install or package_matches(row.version, version)
-    ][:1]
-    there = {one.name: one for one in environment.distributions.value or ()}
-    # What is there in that version stays as it is, with the damage that it has.
-    brought = [one for one in brought if one.name not in there or there[one.name].version != one.version]
-    new = {one.name: one for one in brought if one.name != name or name not in there}
-    listed = there | new
-    distributions = replace(environment.distributions, value=tuple(listed[one] for one in sorted(listed)))
-    return replace(
-        environment,
-        distributions=distributions if brought else environment.distributions,
-        frameworks=replace(environment.frameworks, others=left),
-    )
-
-
-def _as_before(
-    situation: Situation,
-    environment: PythonEnvironment,
-    files: Iterable[FrameworkFiles],
-    concerned: Collection[str],
-    *,
-    alone: bool,
-) -> Iterator[FrameworkFiles]:
-    """What was read of the frameworks and still stands."""
-    before = {one.name: one for one in situation.others}
-    after = {one.name: one for one in installed_frameworks(environment, situation.matrix)}
-    for one in files:
-        was, new = before.get(one.name), after.get(one.name)
-        if one.name not in concerned:
-            yield one
-        elif alone and was and new and was.build == new.build and (was.build or was.version == new.version):
-            yield one if was.version == new.version else replace(one, version=new.version, cuda=None)

@@ -79,12 +79,10 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
     """A machine of which only the description is known; all else is healthy."""
     if not description.gpus:
         raise InputError("describe at least one GPU: --gpu NAME (`gpudoctor matrix show nvidia_gpus` lists names)")
-    machine = described_machine(healthy(variables), description, matrix)
+    machine = _with_description(healthy(variables), description, matrix)
     left: list[str] = []
     if not description.kernel:
-        kernel, said = assumed_kernel(machine, matrix)
-        machine = replace(machine, system=replace(machine.system, kernel=kernel))
-        left += [said] if said else []
+        machine, left = _with_assumed_kernel(machine, description, matrix)
     if not description.python_version:
         environment = machine.environment.value
         left.append(f"Python {environment.python.value if environment else '?'}")
@@ -119,10 +117,27 @@ def healthy(variables: dict[str, str]) -> Machine:
 
 
 def described_machine(machine: Machine, description: Description, matrix: Matrix) -> Machine:
-    """The machine with what is described in the place of what was probed.
+    """The machine with what is described in the place of what was probed. Described GPUs with a distribution are
+    another machine's, which has its own kernel.
 
     Raises InputError for a GPU, version or name that means nothing or more than one thing.
     """
+    machine = _with_description(machine, description, matrix)
+    if description.gpus and description.os and not description.kernel and not machine.pasted:
+        machine, left = _with_assumed_kernel(machine, description, matrix)
+        machine = replace(machine, assumed=(*left, *machine.assumed))
+    return machine
+
+
+def _with_assumed_kernel(machine: Machine, description: Description, matrix: Matrix) -> tuple[Machine, list[str]]:
+    """The machine with the kernel that its distribution suggests, and what that assumes. The distribution of a
+    container suggests none."""
+    os = None if description.container not in ("", "none") else machine.system.os.value
+    kernel, said = assumed_kernel(machine, os or Os(), matrix)
+    return replace(machine, system=replace(machine.system, kernel=kernel)), [said] if said else []
+
+
+def _with_description(machine: Machine, description: Description, matrix: Matrix) -> Machine:
     machine = replace(machine, assumed=_still_assumed(machine.assumed, description))
     machine = replace(machine, system=described_system(machine.system, description, matrix))
     if description.os and machine.system.os.value and not matrix.distribution_named(machine.system.os.value.id):

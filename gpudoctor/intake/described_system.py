@@ -81,10 +81,10 @@ def driver_version(text: str, matrix: Matrix) -> str:
     )
 
 
-def assumed_kernel(machine: Machine, matrix: Matrix) -> tuple[Fact[str], str]:
+def assumed_kernel(machine: Machine, os: Os, matrix: Matrix) -> tuple[Fact[str], str]:
     """The kernel of a machine of which none is described, and what that assumes: one that its distribution ships and
     that supports its GPUs. If the distribution ships none, its newest is taken for described, and so is judged."""
-    os, module = machine.system.os.value or Os(), machine.amd.module.value
+    module = machine.amd.module.value
     in_tree = (gpu for gpu in machine.of_vendor("amd") if module in (None, "in-tree"))
     targets = {gpu.name: matrix.target(gpu.arch.value or "") for gpu in in_tree}
     firsts = {name: target.first_kernel for name, target in targets.items() if target and target.first_kernel}

@@ -48,6 +48,11 @@ class Distribution(Record, frozen=True):
     """Its files are links that lead nowhere: the cache of the installer was removed."""
 
     @property
+    def only_named(self) -> bool:
+        """Whether its name and release are all that is known: by a description, a text or a plan."""
+        return not self.path.endswith("-info")
+
+    @property
     def lost(self) -> tuple[DamagedFile, ...]:
         """Files that are gone, cut short or closed to this user; none where all are links that lead nowhere."""
         return () if self.unlinked else tuple(one for one in self.damaged if one.problem != "not-executable")
@@ -113,6 +118,12 @@ class Extension(Record, frozen=True):
     """It names libraries of torch: a process has imported torch before it is loaded."""
     undefined: tuple[str, ...] = ()
     """A few symbols of torch that it needs and that the installed torch does not define."""
+
+    def of_other_cuda(self, cuda: str | None) -> tuple[MissingLibrary, ...]:
+        """The runtimes that it needs and that a torch for this CUDA does not bring; none if torch is for no CUDA."""
+        own = f"libcudart.so.{(cuda or '').partition('.')[0]}"
+        runtimes = (name for name in self.needs if name.startswith("libcudart.so."))
+        return tuple(MissingLibrary(name) for name in runtimes if cuda and name.split(".")[:3] != own.split("."))
 
 
 Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", "pdm.lock", "Pipfile.lock", "requirements.in", "hatch", ""]
@@ -379,8 +390,8 @@ class PythonEnvironment(Record, frozen=True):
         return self.frameworks.torch
 
     def with_torch(self, torch: Fact[Torch]) -> PythonEnvironment:
-        """The same environment with this torch. What extensions lack beside another one is unknown then, and whether
-        what is compiled for torch can be imported."""
+        """The same environment with this torch. What extensions lack beside another one is unknown then, but for the
+        runtime of another CUDA, and whether what is compiled for torch can be imported."""
         frameworks, extensions = replace(self.frameworks, torch=torch), self.extensions
         before, after = self.torch.value, torch.value
         same = (before.version if before else "") == (after.version if after else "")
@@ -388,8 +399,10 @@ class PythonEnvironment(Record, frozen=True):
             imports = tuple(one for one in frameworks.imports if one.framework != "torch")
             frameworks = replace(frameworks, imports=imports)
         if extensions and not same:
+            cuda = after.cuda if after else None
             extensions = tuple(
-                replace(one, missing=(), undefined=()) if one.of_torch else one for one in self.extensions
+                replace(one, missing=one.of_other_cuda(cuda), undefined=()) if one.of_torch else one
+                for one in self.extensions
             )
         return replace(self, frameworks=frameworks, extensions=extensions)
 

@@ -55,6 +55,7 @@ _SPECIFIERS = {
     "companions": ("torchvision_torch", "torchaudio_torch", "triton"),
     "stable_companions": ("torch",),
     "torch_dependents": ("version", "torch"),
+    "runtime_libraries": ("version", "torch", "python"),
     "late_libraries": ("version",),
     "framework_builds": ("version",),
     "package_conflicts": ("version", "other_version"),

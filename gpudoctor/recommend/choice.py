@@ -10,7 +10,7 @@ from gpudoctor.finding import AnyRemedy, Fix, InstallDriver, Manual, ReplaceTorc
 from gpudoctor.frameworks.torch.builds import Choice, RejectedCandidate, candidates, gpus_to_serve
 from gpudoctor.frameworks.torch.c_library import c_library
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
-from gpudoctor.frameworks.torch.coverage import OVERRIDE
+from gpudoctor.frameworks.torch.coverage import OVERRIDE, without_overrides
 from gpudoctor.frameworks.torch.gpu_coverage import disturbs, fits, visible_as
 from gpudoctor.frameworks.torch.hsa_override import override_fixes
 from gpudoctor.frameworks.torch.nearest_build import is_build, nearest, replace_torch
@@ -23,7 +23,7 @@ from gpudoctor.planner.effects import effect
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.recommend.companions import by_hand, left_out, with_companions
-from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
+from gpudoctor.recommend.records import Out, Recommendation, Recommended
 from gpudoctor.recommend.starting_point import (
     archs_of,
     beside_the_choice,
@@ -146,11 +146,11 @@ class _Choosing:
             why.append(f"AMD's own index; the extra {choice.extra} chooses the device code")
         if self.keep and is_build(choice, self.keep):
             why.append("this build is installed")
-        if choice.rocm and (overrides := sorted(n for n in self.machine.variables if n.startswith(OVERRIDE))):
+        before = without_overrides(self.situation) if choice.rocm else self.situation
+        if overrides := sorted(self.machine.variables.keys() - before.machine.variables.keys()):
             why.append(f"unset {', '.join(overrides)}: native code is not used under an override")
-        level: BuildLevel = choice.level
-        after = self._after(remedies)
-        if level != "cpu":
+        after = _after(before, remedies)
+        if choice.level != "cpu":
             why += self._remarks(after, choice.fault)
         hiding, reason = self._hiding(after)
         behind_windows, beside = needed_in_wsl(self.situation, choice.rocm) if choice.rocm else ({}, ())
@@ -160,18 +160,11 @@ class _Choosing:
             build=choice.build,
             origin=choice.origin,
             index_url=choice.index_url,
-            level=level,
+            level=choice.level,
             env=env,
             commands=commands_for(remedies, self.situation, env=env, apart=self._apart),
             why=(*why, *beside, *reason),
         )
-
-    def _after(self, remedies: tuple[AnyRemedy, ...]) -> Situation:
-        """The situation once a build is installed."""
-        after = self.situation
-        for remedy in remedies:
-            after = after.on(effect(remedy, after).machine)
-        return after
 
     def _remarks(self, after: Situation, fault: str) -> list[str]:
         """What `check` will note of this build; `fault` is already told."""
@@ -214,7 +207,7 @@ class _Choosing:
             else:
                 remedies = with_companions(self.situation, remedies, torch, self.companions)
                 why += left_out(self.situation, torch.version, remedies, self.companions)
-            hiding, reason = self._hiding(self._after(remedies))
+            hiding, reason = self._hiding(_after(self.situation, remedies))
             env |= hiding
             why += reason
             found.append(
@@ -390,6 +383,13 @@ class _Choosing:
             return why
         others = ", and no single driver supports all GPUs" if driver_options(self.situation) else ""
         return f"{why}; it needs {driver_needs(self.matrix, gpu)}{others}"
+
+
+def _after(situation: Situation, remedies: tuple[AnyRemedy, ...]) -> Situation:
+    """The situation once a build is installed."""
+    for remedy in remedies:
+        situation = situation.on(effect(remedy, situation).machine)
+    return situation
 
 
 def _named(torch: Torch | None) -> tuple[str | None, str | None]:

@@ -21,6 +21,7 @@ from gpudoctor.frameworks.gpu_builds import (
     target_of,
 )
 from gpudoctor.frameworks.required_release import value_of
+from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.rows import Framework, FrameworkBuild, KnownIssue
 from gpudoctor.matrix.versions import figures
@@ -108,6 +109,8 @@ class _Choosing:
         if not row.install and any(other.install for other in self.rows if other.vendor == row.vendor):
             return "no package index has all that it needs"
         release = release_for(situation, row)
+        if row.install and release is None and depends_on_torch(situation, row.install):
+            return f"no release goes with {self._torch_and_python()}"
         if row.install and release is None:
             newest = f"no wheel for Python {situation.python} in its newest release"
             return f"{newest} (only for {', '.join(row.pythons)})"
@@ -135,6 +138,10 @@ class _Choosing:
     def _release(self, row: FrameworkBuild) -> str:
         """The release to install; "" if none has a wheel for this Python."""
         return release_for(self.situation, row) or ""
+
+    def _torch_and_python(self) -> str:
+        torch, python = self.situation.torch, self.situation.python
+        return (f"torch {torch.version}" if torch else "torch") + (f" and Python {python}" if python else "")
 
     def _issues(self, row: FrameworkBuild) -> tuple[KnownIssue, ...]:
         return of_release(self.situation, self.gpus, row.install, self._release(row))
@@ -180,7 +187,9 @@ class _Choosing:
         yield f"built for {target_of(row)}"
         if row.beside:
             yield f"it uses {target_of(row)} of the system, which must be installed"
-        if release != row.newest:
+        if release != row.newest and depends_on_torch(self.situation, row.install):
+            yield f"the newest release of this build, {row.newest}, does not go with {self._torch_and_python()}"
+        elif release != row.newest:
             yield f"the newest release of this build, {row.newest}, has no wheel for Python {self.situation.python}"
         for issue in self._issues(row):
             yield f"known issue: {issue.symptom}. {issue.workaround}"

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
 from gpudoctor.finding import Fix
 from gpudoctor.frameworks.torch import builds
-from gpudoctor.frameworks.torch.compiled_packages import built_for
+from gpudoctor.frameworks.torch.compiled_packages import built_for, cuda_needed
 from gpudoctor.frameworks.torch.installed_build import gpus_meant
 from gpudoctor.frameworks.torch.nearest_build import nearest
 from gpudoctor.machine import Torch
-from gpudoctor.matrix.versions import package_matches, public_version
+from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation, answer_once
 
 _Companion = Literal["torchvision", "torchaudio"]
 
 
-def torch_of(situation: Situation, torch: Torch, wanted: str) -> tuple[Fix, ...]:
-    """The nearest build of the `wanted` release that supports the GPUs here; none if there is no such build."""
+def torch_of(situation: Situation, torch: Torch, wanted: str, packages: Iterable[str]) -> tuple[Fix, ...]:
+    """The nearest build of the `wanted` release that supports the GPUs here, for the CUDA of the packages that were
+    compiled for it; none if there is no such build."""
     choices, _ = builds.candidates(situation, gpus_meant(situation))
-    fitting = tuple(choice for choice in choices if package_matches(wanted, choice.version))
+    majors = {figures(cuda)[:1] for package in packages if (cuda := cuda_needed(situation, package))}
+    fitting = tuple(
+        choice
+        for choice in choices
+        if package_matches(wanted, choice.version) and (not choice.cuda or majors <= {figures(choice.cuda)[:1]})
+    )
     alike = tuple(choice for choice in fitting if choice.build == torch.build)
     fitting = tuple(choice for choice in alike if choice.origin == torch.origin) or alike or fitting
     return tuple(builds.fix_by(situation, choice, torch) for choice in nearest(situation, fitting, torch)[:1])
@@ -34,11 +40,12 @@ def agreed_torch(situation: Situation) -> tuple[Fix, ...]:
     if torch is None:
         return ()
     release = public_version(torch.version)
+    compiled = [name for name, _ in _compiled(situation)]
     for other in dict.fromkeys(_releases(situation)):
         judged = tuple(_judged(situation, release, other))
         broken = sum(not works for works, _ in judged)
         all_agree = broken > 1 and all(would_work for _, would_work in judged)
-        if all_agree and (fixes := torch_of(situation, torch, f"=={other}")):
+        if all_agree and (fixes := torch_of(situation, torch, f"=={other}", compiled)):
             return fixes
     return ()
 

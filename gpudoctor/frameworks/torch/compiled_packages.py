@@ -49,6 +49,23 @@ def dependent_row(situation: Situation, installed: Distribution) -> TorchDepende
     return next((row for row in rows if package_matches(row.version, installed.version)), None)
 
 
+def cuda_needed(situation: Situation, package: str) -> str | None:
+    """The major release of CUDA that an installed package certainly needs, since the version of a wheel for another
+    one would tell it; None: not known."""
+    installed = situation.machine.installed(package)
+    if installed is None or local_version(installed.version) or installed.direct_url:
+        return None
+    row = dependent_row(situation, installed)
+    return row.cuda if row and row.tagged else None
+
+
+def needs_other_cuda(situation: Situation, installed: Distribution, torch: Torch) -> bool:
+    """Whether that is another CUDA than torch's: nothing brings its runtime along. What its libraries miss tells more
+    where they were read."""
+    cuda = cuda_needed(situation, installed.name)
+    return bool(cuda and torch.cuda) and figures(cuda or "")[:1] != figures(torch.cuda or "")[:1]
+
+
 def torch_mismatch(situation: Situation, package: str, compiled: tuple[str, ...] = ()) -> Severity | None:
     """How much it weighs that an installed package was compiled for another torch: another patch release often works,
     and so does one whose libraries, in the packages `compiled`, are for this torch. None: no mismatch is known."""
@@ -60,7 +77,7 @@ def torch_mismatch(situation: Situation, package: str, compiled: tuple[str, ...]
     release = public_version(torch.version)
     wanted = built_for(situation, installed)[0] if re.fullmatch(r"[\d.]+", release) else ""
     if not wanted or package_matches(wanted, release):
-        return None
+        return "error" if installed.only_named and needs_other_cuda(situation, installed, torch) else None
     line = figures(re.sub(r"[^\d.].*$", "", wanted.lstrip("=<>~! ")))[:2]
     extensions = situation.environment.extensions if situation.environment else ()
     loads = any(one.of_torch and one.package in compiled for one in extensions)
@@ -97,7 +114,7 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
         for row in fitting[-1:]
     ]
     agreed = agreed_torch(situation)
-    others = () if agreed else torch_of(situation, torch, wanted) if wanted else ()
+    others = () if agreed else torch_of(situation, torch, wanted, (name,)) if wanted else ()
     text = (
         f"Install a build of {name} for torch {release} (see its release page), compile it here, or uninstall "
         "it if nothing needs it."
@@ -108,9 +125,10 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
     chooses = any(name in row.packages for row in programs)
     fixes = [*others, *fixes] if chooses else [*fixes, *others]
     if wanted and not others and not agreed:
+        cuda = cuda_needed(situation, name)
         other = (
-            f"Install torch {wanted.removeprefix('==')}, which this {name} was built for, if a build of it has code "
-            "for the GPUs."
+            f"Install torch {wanted.removeprefix('==')}{f' for CUDA {cuda}' if cuda else ''}, which this {name} was "
+            "built for, if a build of it has code for the GPUs and the driver runs it."
         )
         fixes.append(Fix("Use the torch that it was built for", (Manual(other, risk="replaces"),)))
     return (*agreed, *fixes)

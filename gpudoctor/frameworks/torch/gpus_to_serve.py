@@ -16,9 +16,9 @@ def gpus_to_serve(situation: Situation, usable: tuple[Gpu, ...]) -> tuple[Gpu, .
     """The GPUs that a torch build should support.
 
     These are the discrete GPUs and the integrated ones that are made for computing; or all integrated ones, if no
-    build supports any of these. A GPU that no build can support is left out. So is the GPU that drives the display,
-    if the others can only be supported without it; and one that the present driver refuses, if a better one works or
-    no single driver supports all.
+    build supports any of these. A GPU that no build can support is left out, and one that needs another Python or
+    system for it if a better one works. So is the GPU that drives the display, if the others can only be supported
+    without it; and one that the present driver refuses, if a better one works or no single driver supports all.
     """
     usable = tuple(gpu for gpu in usable if not never_in_wsl(situation, gpu)) or usable
     gpus = tuple(gpu for gpu in usable if not gpu.integrated or for_computing(situation, gpu))
@@ -43,4 +43,8 @@ def _served(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
 
 def _can_be_served(situation: Situation, gpu: Gpu) -> bool:
     policy = situation.matrix.override(gpu.arch.value) if gpu.vendor == "amd" and gpu.arch.value else None
-    return bool(policy and policy.value and policy.safety == "safe-class") or _served(situation, (gpu,))
+    if bool(policy and policy.value and policy.safety == "safe-class") or _served(situation, (gpu,)):
+        return True
+    choices, refused = candidates(situation, (gpu,), any_python=True, unconstrained=True)
+    elsewhere = bool(choices) or any(one.because == "libc" for one in refused)
+    return elsewhere and not has_a_better(situation, gpu)

@@ -80,6 +80,7 @@ from gpudoctor.matrix.rows.packages import (
     PackageConflict,
     RemovedModules,
     RequirementUse,
+    RuntimeLibraries,
     SameRelease,
     SharedFiles,
     TorchDependent,
@@ -166,6 +167,7 @@ __all__ = [
     "RocmDriverWindow",
     "RocmRelease",
     "Row",
+    "RuntimeLibraries",
     "SameRelease",
     "SharedFiles",
     "StableCompanion",
@@ -238,6 +240,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     companions: tuple[Companion, ...] = ()
     stable_companions: tuple[StableCompanion, ...] = ()
     torch_dependents: tuple[TorchDependent, ...] = ()
+    runtime_libraries: tuple[RuntimeLibraries, ...] = ()
     torch_users: tuple[TorchUser, ...] = ()
     library_roles: tuple[LibraryRole, ...] = ()
     extension_builds: tuple[ExtensionBuild, ...] = ()
@@ -310,6 +313,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "companions": ("torch",),
     "stable_companions": ("package",),
     "torch_dependents": ("package", "version", "torch"),
+    "runtime_libraries": ("package", "version"),
     "torch_users": ("package",),
     "library_roles": ("library",),
     "extension_builds": ("package",),

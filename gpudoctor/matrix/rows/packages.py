@@ -17,11 +17,31 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     """PEP 440 specifier of torch."""
     cuda: str | None = None
     """Major release of the CUDA runtime that the package index's wheel needs; None: not read."""
+    tagged: bool = False
+    """Its wheels for another CUDA have a local version ("0.24.0+cu129")."""
     builds: tuple[str, ...] = ()
     """Builds of torch whose own index has a wheel of it."""
     works_without_libraries: bool = False
     """Beside another torch it does not load its libraries, and its Python code works without them."""
     slug: str
+
+
+class RuntimeLibraries(Row, frozen=True, kw_only=True):
+    """The libraries of a package that brings one for each CUDA and ROCm and loads that for torch's (bitsandbytes)."""
+
+    package: str
+    version: str
+    """PEP 440 specifier of the package."""
+    newest: str
+    """Newest of these releases."""
+    runtimes: tuple[str, ...]
+    """What its libraries are for: "cuda128", "rocm64"."""
+    neighbours: bool = False
+    """Without a library for torch's very release it takes the nearest of the same major."""
+    torch: str | None = None
+    """PEP 440 specifier of the torch that it requires."""
+    python: str | None = None
+    """The same for Python."""
 
 
 class TorchUser(Row, frozen=True, kw_only=True):

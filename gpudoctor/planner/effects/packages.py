@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, applying, normalised
 from gpudoctor.finding import AllowExecution, ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
-from gpudoctor.frameworks.gpu_builds import after_installing
 from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
 from gpudoctor.frameworks.torch.torch_by_version import named_torch
@@ -25,6 +24,7 @@ from gpudoctor.machine import (
 )
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.matrix.versions import figures, just_below, package_matches
+from gpudoctor.planner.effects.frameworks import after_installing
 from gpudoctor.planner.effects.trial import imported_anew
 from gpudoctor.planner.install_requests import rivals
 from gpudoctor.situation import Situation
