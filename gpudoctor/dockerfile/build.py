@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -52,8 +52,10 @@ def with_line(one: Instruction) -> Iterator[None]:
 class Build:
     """The image so far: the effect of the instructions of a stage, after those of its parents."""
 
-    def __init__(self, given: Mapping[str, str], read: Read, bounds: Bounds) -> None:
+    def __init__(self, given: Mapping[str, str], read: Read, bounds: Bounds, names: Sequence[str]) -> None:
         self._given, self._read, self._bounds = given, read, bounds
+        self._names = names
+        """Variables that decide what commands compile."""
         self.general: dict[str, str] = {}
         """Every ARG before the first FROM."""
         self.settings: dict[str, ImageVariable] = {}
@@ -82,7 +84,7 @@ class Build:
 
     def another(self) -> Build:
         """An empty image of the same build."""
-        other = Build(self._given, self._read, self._bounds)
+        other = Build(self._given, self._read, self._bounds, self._names)
         other.general.update(self.general)
         return other
 
@@ -130,7 +132,7 @@ class Build:
             self._command = one
         elif one.name == "RUN":
             files = _Files(self.folder, self.copied, one, self._read, self._bounds)
-            self._take(commands(one, self._known, self._bounds), files, 0)
+            self._take(commands(one, self._known, self._bounds, self._names), files, 0)
 
     def _take(self, found: Iterator[Command], files: _Files, depth: int) -> None:
         """The commands of a RUN, and those of the shell scripts that they run."""
@@ -167,7 +169,7 @@ class Build:
         if not for_a_shell(path, text) or len(text) > _LONGEST_SCRIPT or self._script_text < 0:
             return None
         try:
-            return tuple(script_commands(text, path, command, self._known, self._script_bounds))
+            return tuple(script_commands(text, path, command, self._known, self._script_bounds, self._names))
         except BoundError:
             return None
 
@@ -182,7 +184,7 @@ class Build:
         """What a container surely installs by pip when it starts."""
         files = _Files(self.folder, self.copied, one, self._read, self._bounds)
         before = len(self.steps)
-        self._take(commands(one, self._known, self._bounds), files, 0)
+        self._take(commands(one, self._known, self._bounds, self._names), files, 0)
         self.steps[before:] = [
             step for step in self.steps[before:] if step.pip is not None and not step.command.maybe
         ]
@@ -193,7 +195,7 @@ class Build:
         for line, text in later.commands:
             one = Instruction(stage.line, "RUN", text)
             files = _Files(_WORKSPACE, [mount], one, later.read, self._bounds)
-            found = commands(one, self._known, self._bounds)
+            found = commands(one, self._known, self._bounds, self._names)
             with with_line(one):
                 self._take((replace(command, script=f"{later.file}:{line}") for command in found), files, 0)
 

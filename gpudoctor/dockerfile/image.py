@@ -77,6 +77,8 @@ class Image(Struct, frozen=True, eq=False):
     bases: tuple[tuple[str, int], ...] = ()
     """Every image that the build starts from or copies from, with its line: also those of other stages."""
 
+    builders: tuple[Image, ...] = ()
+    """The images of the stages from which something is copied into this one."""
     source: tuple[str, ...] = ()
     """The lines of the file."""
     form: Literal["dockerfile", "definition", "service"] = "dockerfile"

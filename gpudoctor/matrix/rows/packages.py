@@ -187,6 +187,22 @@ class ExtensionBuild(Row, frozen=True, kw_only=True):
     """The variable that makes its setup.py compile nothing."""
 
 
+class GpuList(Row, frozen=True, kw_only=True):
+    """A variable that says for which GPUs a program is compiled. CMake and make take it as an option, too."""
+
+    name: str
+    vendor: Literal["nvidia", "amd"] | None = None
+    """Whose GPUs it lists; None: it holds options of compilers, or of CMake, which may name GPUs."""
+    read_by: tuple[Literal["python", "cmake", "hipcc", "nvcc", "make", "cargo"], ...] = ()
+    """What surely reads it from the environment: a Python package's build, or a program. Others may."""
+    packages: tuple[str, ...] = ()
+    """Packages that pip compiles with it, as the package index has no wheel of them."""
+    ptx: Literal["marked", "each", "newest", "none"] = "none"
+    """The entries that bring PTX, too: those with +PTX, all but the -real ones, the last one, or none."""
+    words: dict[str, str] = field(default_factory=dict)
+    """Names of architectures that may stand in it, in small letters, and the entries that they mean."""
+
+
 class LateLibrary(Row, frozen=True, kw_only=True):
     """Libraries that another one opens only when it needs them (dlopen), by the first part of their names."""
 
