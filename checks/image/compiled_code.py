@@ -59,7 +59,7 @@ def _judged(
     if answer.runs == "yes":
         return ()
     if answer.runs == "unknown":
-        return (NotJudged(f"for which GPUs line {line} compiles ({code.written})", matters=True),)
+        return (NotJudged(f"for which GPUs line {line} compiles ({code.written.removesuffix('=$')})", matters=True),)
     if not code.sure:
         why = f"whether what line {line} compiles runs on {gpu.name}: {code.written} leaves it out"
         return (NotJudged(why, matters=True),)
@@ -155,7 +155,7 @@ def _for_amd(recipe: Recipe, image: Image, part: Image, code: GpuCode, own: str,
 def _longer(code: GpuCode, wanted: str) -> str:
     """The list with one more entry, as it is written."""
     name, _, value = code.written.partition("=")
-    if not re.fullmatch(r"[A-Z]\w+", name) or " " in value and "=" in value:
+    if not re.fullmatch(r"[A-Z]\w+", name) or (" " in value and "=" in value):
         option = (
             f"--offload-arch={wanted}"
             if code.vendor == "amd"

@@ -84,8 +84,9 @@ def _instead(recipe: Recipe, image: Image, step: Step, one: Requirement, instead
 
 def _pin(recipe: Recipe, image: Image, package: str) -> str:
     """ "==2.21.0", the newest release with wheels for the image's Python; "" if that is unknown."""
-    name, python = package.partition("[")[0], python_of(image)
-    rows = (row for row in recipe.matrix.tables.framework_builds if row.install == name and python in row.pythons)
+    name, _, extra = package.removesuffix("]").partition("[")
+    builds, python = recipe.matrix.tables.framework_builds, python_of(image)
+    rows = (row for row in builds if (row.install, row.extra) == (name, extra) and python in row.pythons)
     return next((f"=={row.newest}" for row in rows if row.newest), "")
 
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 _EVERYTHING = ("native", "all", "all-major", "auto", "common")
 _NVIDIA = re.compile(r"(?:(sm|compute)_)?(\d{1,2})\.?(\d)([af]?)(\+ptx|-real|-virtual)?")
 _AMD = re.compile(r"gfx[0-9a-f]+(?:-\d)*(?:-generic)?(?::[\w:+-]+)?")
-_ASSIGNED = re.compile(r"""(?:^|[\s;,=]|-D|cmake\.define\.)([A-Z]\w+)(?::\w+)?=("[^"]*"|'[^']*'|[^\s"']+)""")
+_ASSIGNED = re.compile(
+    r"""(?:^|[\s;,=]|-D|cmake\.define\.)([A-Z]\w+)(?::\w+)?=("[^"]*"|'[^']*'|(?:(?!;-D)[^\s"'])+)"""
+)
 _WHOLE = re.compile(r"(?:-D|cmake\.define\.)?([A-Z]\w+)(?::\w+)?=(.*)", re.DOTALL)
 _GENCODE = re.compile(r"(?:-gencode|--generate-code)[ =]\W?arch=[\w$]+,\s*code=\W*([\w$,]+)")
 _ARCH = re.compile(
@@ -87,10 +89,10 @@ def _values(image: Image, step: Step, rows: Iterable[str]) -> dict[str, str]:
     """The lists and options in the variables that a command sees. One that depends on something unknown is "$"."""
     found = {name: value for name in rows if (value := step.command.variables.get(name, "").strip())}
     for name in rows:
-        setting = image.settings.get(name)
-        if name not in step.command.variables and setting is not None and setting.value is None:
-            if setting.line < step.command.line and image.form != "definition":
-                found[name] = "$"
+        setting = image.settings.get(name) if image.form != "definition" else None
+        unknown = setting is not None and setting.value is None and setting.line < step.command.line
+        if unknown and name not in step.command.variables:
+            found[name] = "$"
     return found
 
 
@@ -135,7 +137,7 @@ def _listed(texts: Sequence[str], rows: Mapping[str, GpuList]) -> Iterator[GpuCo
     written: dict[Vendor, list[str]] = {"nvidia": [], "amd": []}
     for name, value in _assignments(texts):
         row = rows.get(name)
-        if row is not None and row.vendor is not None:
+        if value and row is not None and row.vendor is not None:
             found[row.vendor].append((row, value))
             written[row.vendor].append(f"{name}={value}")
     text = " ".join(texts)
@@ -156,7 +158,7 @@ def _assignments(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield whole[1], whole[2].strip("\"'")
             continue
         for match in _ASSIGNED.finditer(text):
-            yield match[1], match[2].partition(";-D")[0].strip("\"'")
+            yield match[1], match[2].strip("\"'")
 
 
 def _code(vendor: Vendor, entries: list[tuple[GpuList | None, str]], written: str) -> GpuCode:

@@ -133,6 +133,7 @@ __all__ = [
     "FrameworkBuild",
     "FrameworkVariable",
     "GfxTarget",
+    "GpuList",
     "GpuProgram",
     "GpuRates",
     "HipblasltUse",

@@ -58,6 +58,8 @@ class Framework(Row, frozen=True, kw_only=True):
     """What it is installed for: GPU work alone; GPU work as a rule; or often CPU work beside other things."""
     cpu: str = ""
     """The distribution to install where no GPU is; empty: it has no CPU build."""
+    extras: dict[str, str] = field(default_factory=dict)
+    """The extras for GPUs that it has or had, with the specifier of the releases that do; empty: unknown."""
     compares_versions: bool = False
     """It refuses libraries older than those that its extras name; others only refuse an older cuDNN."""
     chooses_torch: bool = False
