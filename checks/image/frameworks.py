@@ -16,9 +16,10 @@ from gpudoctor.dockerfile.frameworks import (
     packages_of,
 )
 from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import package_line
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
-from gpudoctor.dockerfile.torch import cuda_of, python_of
+from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.matrix.rows import FrameworkBuild

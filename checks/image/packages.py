@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image, Step
+from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import install_line, package_line
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import apart, in_place
-from gpudoctor.dockerfile.torch import cuda_of, python_of
+from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.matrix.versions import figures, package_matches

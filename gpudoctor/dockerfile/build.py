@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands, script_commands
 from gpudoctor.dockerfile.conda import conda_installs
-from gpudoctor.dockerfile.image import Copied, ImageVariable, Later, Read, Step
+from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Read, Step
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
 from gpudoctor.dockerfile.scripts import Script, for_a_shell, installing_script, installs_torch, script_path
@@ -60,7 +60,7 @@ class Build:
         """Every ARG before the first FROM."""
         self.settings: dict[str, ImageVariable] = {}
         self.steps: list[Step] = []
-        self.copied: list[Copied] = []
+        self.copied: list[CopyInstruction] = []
         self.folder, self.user, self.machine = "/", "", "x86_64"
         self._locks: dict[str, str | None] = {}
         self._scripts: dict[str, str | None] = {}
@@ -125,7 +125,7 @@ class Build:
             words = [path(self._expanded(word)) for word in (one.argv or self._words(one.text))]
             if len(words) > 1:
                 target = posixpath.normpath(posixpath.join(self.folder, words[-1]))
-                self.copied.append(Copied(tuple(words[:-1]), path(target), one.line, one.flag("from")))
+                self.copied.append(CopyInstruction(tuple(words[:-1]), path(target), one.line, one.flag("from")))
         elif one.name == "ENTRYPOINT":
             self._entrypoint, self._command = one, None
         elif one.name == "CMD":
@@ -191,7 +191,7 @@ class Build:
 
     def run_later(self, later: Later, stage: Stage) -> None:
         """Commands that run in a container of the image, whose places are in another file."""
-        mount = Copied((".",), _WORKSPACE, stage.line)
+        mount = CopyInstruction((".",), _WORKSPACE, stage.line)
         for line, text in later.commands:
             one = Instruction(stage.line, "RUN", text)
             files = _Files(_WORKSPACE, [mount], one, later.read, self._bounds)
@@ -260,7 +260,9 @@ class _Values(Mapping[str, str]):
 class _Files:
     """Requirements files and scripts of a RUN, found in the build context through their COPY or mount."""
 
-    def __init__(self, folder: str, copied: list[Copied], run: Instruction, read: Read, bounds: Bounds) -> None:
+    def __init__(
+        self, folder: str, copied: list[CopyInstruction], run: Instruction, read: Read, bounds: Bounds
+    ) -> None:
         self.folder = folder
         """The working directory; "" where a `cd` leaves it open."""
         self._copied, self._read, self._bounds = copied, read, bounds
@@ -302,7 +304,7 @@ class _Files:
         texts = (self._from_copy(copied, whole) for copied in own)
         return next((text for text in texts if text is not None), None)
 
-    def _from_copy(self, copied: Copied, whole: str) -> str | None:
+    def _from_copy(self, copied: CopyInstruction, whole: str) -> str | None:
         target = copied.target
         for source in copied.sources:
             self._bounds.places.spend()

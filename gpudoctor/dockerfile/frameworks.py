@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.dockerfile.image import Image, Step
+from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.requirements import Requirement
-from gpudoctor.dockerfile.torch import python_of
 from gpudoctor.matrix.versions import figures, package_matches
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.apptainer import is_definition, parse_definition
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.build import Build, Stage, with_line
-from gpudoctor.dockerfile.image import Copied, Image, Later, Read, Step
+from gpudoctor.dockerfile.image import CopyInstruction, Image, Later, Read, Step
 from gpudoctor.dockerfile.scripts import INSTALLER
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
 from gpudoctor.dockerfile.variables import expanded
@@ -70,7 +70,7 @@ def _image(
     file: str,
     chain: list[Stage],
     build: Build,
-    copied: tuple[Copied, ...],
+    copied: tuple[CopyInstruction, ...],
     matrix: Matrix,
     source: tuple[str, ...],
     form: Literal["dockerfile", "definition"],
@@ -102,7 +102,9 @@ def _chain(stage: Stage) -> list[Stage]:
     return chain
 
 
-def _followed(origins: Mapping[str, Stage], chain: list[Stage], build: Build, matrix: Matrix) -> tuple[Copied, ...]:
+def _followed(
+    origins: Mapping[str, Stage], chain: list[Stage], build: Build, matrix: Matrix
+) -> tuple[CopyInstruction, ...]:
     """What was copied. The commands that fill a Python environment in another stage become commands of this image, if
     the environment is copied as a whole, and the stage's base image is known to bring no torch."""
     copied = list(build.copied)
