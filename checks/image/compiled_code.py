@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compiled_code import GpuCode, compiled_code
@@ -109,12 +111,18 @@ def _evidence(part: Image, step: Step, code: GpuCode) -> Iterator[Evidence]:
 
 def _line_of(part: Image, step: Step, code: GpuCode) -> int:
     """The line that sets the list: that of the variable, else the command's own."""
-    if code.variable and not step.command.script:
-        sets = re.compile(rf"\b{code.variable}\s*[= ]")
-        for number in range(min(step.command.line, len(part.source)), 0, -1):
-            if sets.search(part.source[number - 1]):
-                return number
-    return step.command.line
+    own = step.command.line
+    if not code.variable or step.command.script:
+        return own
+    setting = _lines_that_set(part, code.variable)
+    before = bisect_right(setting, own)
+    return setting[before - 1] if before else own
+
+
+@lru_cache(maxsize=256)
+def _lines_that_set(part: Image, variable: str) -> tuple[int, ...]:
+    sets = re.compile(rf"\b{variable}\s*[= ]")
+    return tuple(number for number, line in enumerate(part.source, start=1) if sets.search(line))
 
 
 def _fix(recipe: Recipe, image: Image, part: Image, step: Step, code: GpuCode, gpu: Gpu) -> Fix:

@@ -15,9 +15,7 @@ from gpudoctor.dockerfile.proposals import (
     torch_finding,
 )
 from gpudoctor.dockerfile.recipe import Recipe, change
-from gpudoctor.dockerfile.torch_dependents import (
-    pins_torch,
-)
+from gpudoctor.dockerfile.torch_dependents import pins_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest
 from gpudoctor.dockerfile.torch_wheels import ImageTorch, cuda_of, outrun, wheels_for
 from gpudoctor.finding import Finding, Severity

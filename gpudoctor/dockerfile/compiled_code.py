@@ -31,7 +31,7 @@ _ARCH = re.compile(
     r"(?:(?<![\w-])-arch|--gpu-architecture|--cuda-gpu-arch)[ =]((?:sm|compute)_\w+|native|all(?:-major)?|\$)"
 )
 _OFFLOAD = re.compile(r"--(?:offload-arch|amdgpu-target)[ =]([\w$:+,-]+)")
-_SETUP = re.compile(r"\bsetup\.py (install|develop|build|build_ext|bdist_wheel)\b|\bpython\S* -m build\b")
+_SETUP = re.compile(r"\bsetup\.py (install|develop|build|build_ext|bdist_wheel)\b|\bpython[\d.]* -m build\b")
 _SOURCE = re.compile(
     r"(?:.* @ )?git\+|(?:\.{1,2}|/|[\w.-]+/)(?!.*\.(?:whl|txt|toml|lock)\b)|\.(?:\[|$)|https?://.*\.(?:tar\.gz|zip)$"
 )

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from gpudoctor.dockerfile.conda import conda_packages
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.dockerfile.markers import PYTHONS
-
-if TYPE_CHECKING:
-    pass
 
 _OTHER_PYTHON = re.compile(
     r"[Pp]ython-?(3\.\d+|\$)|altinstall|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
