@@ -132,6 +132,16 @@ RUN pip install /wheels/*.whl"""
     assert one.fixes[0].remedies[0].text == 'Dockerfile:2: TORCH_CUDA_ARCH_LIST="8.0;8.6;9.0+PTX;7.5"'  # type: ignore[union-attr]
 
 
+def test_a_list_that_one_command_surely_reads_is_not_in_doubt_for_another():
+    text = f"{CUDA}\nENV TORCH_CUDA_ARCH_LIST=9.0\nRUN pip install -e .\nRUN pip install --no-build-isolation ./ops"
+    found, unknown = judged(text, "RTX 5090")
+    assert [one.subject for one in found] == ["Dockerfile:2"] and unknown == []
+    both = f"{ROCM}\nENV GPU_ARCHS=gfx90a PYTORCH_ROCM_ARCH=gfx90a\nRUN pip install --no-build-isolation ."
+    for text in (both, both.replace("GPU_ARCHS", "HIP_ARCHITECTURES")):
+        found, unknown = judged(text, "MI300X")
+        assert len(found) == 1 and unknown == []
+
+
 def test_ptx_needs_a_driver_that_knows_it():
     text = f"{CUDA}\nENV TORCH_CUDA_ARCH_LIST=8.0+PTX\nRUN pip install --no-build-isolation ./ops"
     assert answer(text, "H100 PCIe", "570.133.07") == "silent"

@@ -324,7 +324,7 @@ def test_an_extra_that_the_release_has_is_silent(base: str, package: str):
     assert "has no extra" not in " ".join(one.message for one in found)
 
 
-def test_the_release_for_an_older_python_counts():
+def test_the_release_for_an_old_python_counts():
     text = "FROM nvidia/cuda:11.8.0-{}runtime-ubuntu20.04\nRUN pip install tensorflow numpy"
     (one,) = [one for one in findings(text.format("")) if one.slug == "image-framework-libraries-missing"]
     assert one.severity == "warning" and "TensorFlow 2.13.1 needs cuDNN 8" in one.message

@@ -39,33 +39,38 @@ def extension_archs(recipe: Recipe) -> Verdicts:
     A longer list only takes more time to compile. The image's nvcc must know the GPU: 12.8 or newer for Blackwell.
     """
     for image in recipe.images:
-        told: set[tuple[int, str, str]] = set()
+        found: dict[tuple[int, str], tuple[GpuCode, Finding | NotJudged]] = {}
         for part in (image, *image.builders):
             for step in part.steps:
                 for code in compiled_code(part, step, recipe.matrix):
                     for gpu in recipe.gpus:
-                        key = (step.command.line, code.vendor, gpu.name)
-                        if gpu.vendor == code.vendor and key not in told:
-                            found = _judged(recipe, image, part, step, code, gpu)
-                            told |= {key} if found else set()
-                            yield from found
+                        key = (step.command.line, gpu.name)
+                        if key in found and isinstance(found[key][1], Finding):
+                            continue
+                        one = _judged(recipe, image, part, step, code, gpu)
+                        if one is not None and (key not in found or isinstance(one, Finding)):
+                            found[key] = code, one
+        certain = {(code.written, name) for (_, name), (code, one) in found.items() if isinstance(one, Finding)}
+        for (_, name), (code, told) in found.items():
+            if isinstance(told, Finding) or (code.written, name) not in certain:
+                yield told  # a list that one command surely reads is not in doubt for another
 
 
 def _judged(
     recipe: Recipe, image: Image, part: Image, step: Step, code: GpuCode, gpu: Gpu
-) -> tuple[Finding | NotJudged, ...]:
+) -> Finding | NotJudged | None:
     line = step.command.line
-    if code.everything:
-        return ()
+    if code.everything or gpu.vendor != code.vendor:
+        return None
     answer = _answer(recipe, image, part, code, gpu) if code.known else Answer("unknown", "no-list")
     if answer.runs == "yes":
-        return ()
+        return None
     if answer.runs == "unknown":
-        return (NotJudged(f"for which GPUs line {line} compiles ({code.written.removesuffix('=$')})", matters=True),)
+        return NotJudged(f"for which GPUs line {line} compiles ({code.written.removesuffix('=$')})", matters=True)
     if not code.sure:
         why = f"whether what line {line} compiles runs on {gpu.name}: {code.written} leaves it out"
-        return (NotJudged(why, matters=True),)
-    return (_leaves_out(recipe, image, part, step, code, gpu),)
+        return NotJudged(why, matters=True)
+    return _leaves_out(recipe, image, part, step, code, gpu)
 
 
 def _answer(recipe: Recipe, image: Image, part: Image, code: GpuCode, gpu: Gpu) -> Answer:
