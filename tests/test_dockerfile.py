@@ -18,7 +18,7 @@ from gpudoctor.cli.dockerfile import dockerfile
 from gpudoctor.dockerfile.compose import read_compose
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.reading import read_recipe
-from gpudoctor.dockerfile.recipe import Recipe, Started
+from gpudoctor.dockerfile.recipe import Recipe, RecipeService
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError, parse
 from gpudoctor.dockerfile.torch import torch_of
@@ -948,7 +948,7 @@ def services_told(text: str) -> list[tuple[str, str]]:
     for service in read_compose("compose.yaml", text):
         facts = matrix().base_image(service.image or "")
         image = Image("compose.yaml", "", service.image, service.line, facts, "linux-x86_64") if facts else None
-        images.append(Started(service, image))
+        images.append(RecipeService(service, image))
     case = Recipe(matrix(), (), tuple(images))
     return [(one.slug, one.severity) for one in judge_recipe(case, image_checks()).findings if one.severity != "note"]
 

@@ -177,7 +177,7 @@ def test_what_finds_its_libraries_itself_is_given_its_extra():
         ("FROM python:3.12\nRUN pip install jax jax-cuda13-plugin==0.8.0", "jax-cuda13-plugin", "0.12.0.1"),
         ("FROM python:3.12\nRUN pip install 'onnxruntime-gpu<1.27'", "onnxruntime-gpu", "1.26.0"),
         ("FROM python:3.12\nRUN pip install tensorflow", "tensorflow", "2.21.0"),
-        ("FROM python:3.10\nRUN pip install onnxruntime-gpu", None, ""),
+        ("FROM python:3.10\nRUN pip install onnxruntime-gpu", "onnxruntime-gpu", "1.23.2"),
     ],
 )
 def test_the_build_that_a_line_installs(text: str, build: str | None, version: str):
@@ -285,3 +285,48 @@ def test_a_base_image_with_the_libraries_is_named(base: str, package: str, image
     (one,) = findings(f"FROM {base}\nRUN pip install onnxruntime-gpu=={package}")
     texts = [remedy.text for fix in one.fixes for remedy in fix.remedies]  # type: ignore[union-attr]
     assert f"Dockerfile:1: FROM an image with the libraries of {image}" in texts
+
+
+@pytest.mark.parametrize(
+    ("base", "package", "fix"),
+    [
+        ("rocm/pytorch:latest", "jax[rocm61]", "jax[rocm7-local]"),
+        ("python:3.12-slim", "jax[cuda12_pip]", "ask for jax[cuda] or jax[cuda12]"),
+        ("nvidia/cuda:12.8.1-cudnn-runtime-ubuntu24.04", "jax[gpu]", "ask for jax[cuda]"),
+        ("python:3.11-slim", "jax[cuda13]==0.6.2", "ask for jax[cuda] or jax[cuda12]"),
+        ("python:3.12-slim", "jax[rocm]==0.12.0.1", "jax[rocm7-local]==0.12.0.1"),
+        ("python:3.12-slim", "tensorflow[gpu]", "tensorflow[and-cuda]"),
+        ("python:3.11-slim", "tensorflow[and-cuda]==2.13.1", "take a release of tensorflow with GPU support"),
+    ],
+)
+def test_an_extra_that_the_release_does_not_have_brings_no_gpu(base: str, package: str, fix: str):
+    found = findings(f"FROM {base}\nRUN pip install '{package}'")
+    (one,) = [one for one in found if one.slug == "image-framework-cpu-only"]
+    assert one.severity == "warning" and "has no extra" in one.message
+    assert fix in lines(one)
+
+
+@pytest.mark.parametrize(
+    ("base", "package"),
+    [
+        ("python:3.12-slim", "jax[cuda12]"),
+        ("python:3.12-slim", "jax[cuda13-local,k8s]"),
+        ("python:3.12-slim", "jax[cuda12,rocm61]"),
+        ("python:3.9-slim", "jax[cuda12_pip]"),  # its newest release for this Python may have it
+        ("python:3.10-slim", "jax[cuda12_pip]==0.4.30"),
+        ("python:3.10-slim", "jax[rocm]==0.6.2"),
+        ("python:3.12-slim", "tensorflow[and-cuda]"),
+        ("nvidia/cuda:12.8.1-cudnn-runtime-ubuntu24.04", "tensorflow[gpu]"),
+    ],
+)
+def test_an_extra_that_the_release_has_is_silent(base: str, package: str):
+    found = findings(f"FROM {base}\nRUN pip install '{package}'")
+    assert "has no extra" not in " ".join(one.message for one in found)
+
+
+def test_the_release_for_an_old_python_counts():
+    text = "FROM nvidia/cuda:11.8.0-{}runtime-ubuntu20.04\nRUN pip install tensorflow numpy"
+    (one,) = [one for one in findings(text.format("")) if one.slug == "image-framework-libraries-missing"]
+    assert one.severity == "warning" and "TensorFlow 2.13.1 needs cuDNN 8" in one.message
+    assert lines(one).startswith("Dockerfile:1: FROM an image with cuDNN 8")
+    assert findings(text.format("cudnn8-")) == []

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
-from gpudoctor.dockerfile.recipe import Recipe, Started, change
+from gpudoctor.dockerfile.recipe import Recipe, RecipeService, change
 from gpudoctor.dockerfile.variables import VISIBLE, slip_in_devices
 from gpudoctor.finding import Evidence, Finding, NotJudged
 from gpudoctor.machine import Vendor
@@ -288,7 +288,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
                 )
 
 
-def _for_cpus(recipe: Recipe, started: Started) -> bool:
+def _for_cpus(recipe: Recipe, started: RecipeService) -> bool:
     """Whether the service may run on CPUs: its names or variables say so, or nothing but the package index's torch,
     which is a CUDA build, is for a GPU."""
     image = started.image
@@ -298,12 +298,12 @@ def _for_cpus(recipe: Recipe, started: Started) -> bool:
     return of_index or _named_for_cpus(started)
 
 
-def _optional(started: Started) -> bool:
+def _optional(started: RecipeService) -> bool:
     """Whether the image is of a program that often runs without a GPU."""
     return started.image is not None and started.image.facts is not None and started.image.facts.cpu
 
 
-def _named_for_cpus(started: Started) -> bool:
+def _named_for_cpus(started: RecipeService) -> bool:
     """Whether names or variables of the service say that it runs on CPUs."""
     service, image = started.service, started.image
     names = (service.name, service.image or "", service.dockerfile, service.target, image.name if image else "")
@@ -315,7 +315,7 @@ def _named_for_cpus(started: Started) -> bool:
     )
 
 
-def _made_for_others(recipe: Recipe, started: Started) -> bool:
+def _made_for_others(recipe: Recipe, started: RecipeService) -> bool:
     """Whether the service is given the GPUs of one vendor alone, and its image is for the other."""
     service, image, vendor = started.service, started.image, _vendor(recipe, started)
     amd = service.amd or service.kfd
@@ -325,24 +325,24 @@ def _made_for_others(recipe: Recipe, started: Started) -> bool:
     return own in (None, vendor) and amd is not (vendor == "amd") and not _named_for_cpus(started)
 
 
-def _vendor(recipe: Recipe, started: Started) -> Vendor | None:
+def _vendor(recipe: Recipe, started: RecipeService) -> Vendor | None:
     return recipe.vendor(started.image) if started.image is not None else None
 
 
-def _given(started: Started, vendor: Vendor) -> bool:
+def _given(started: RecipeService, vendor: Vendor) -> bool:
     service = started.service
     return service.privileged or (
         service.nvidia if vendor == "nvidia" else service.amd or (service.kfd and service.render)
     )
 
 
-def _vendors(started: Started) -> tuple[Vendor, ...]:
+def _vendors(started: RecipeService) -> tuple[Vendor, ...]:
     """The vendors whose GPUs a service is given."""
     vendors: tuple[Vendor, ...] = ("nvidia", "amd")
     return tuple(vendor for vendor in vendors if _given(started, vendor))
 
 
-def _sources(started: Started) -> tuple[tuple[str, ...], ...]:
+def _sources(started: RecipeService) -> tuple[tuple[str, ...], ...]:
     """What identifies the image of a service: its name, or the folder that it is built in."""
     service = started.service
     by_name = ((service.image,),) if service.image is not None else ()

@@ -13,19 +13,18 @@ from msgspec.structs import replace
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compat import compat_library
 from gpudoctor.dockerfile.conda import conda_packages
-from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
+from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.frameworks.torch.coverage import toolkit_knows
-from gpudoctor.isa import Answer, cuda_runs, dotted
+from gpudoctor.isa import Answer, cuda_runs
 from gpudoctor.machine import Gpu, Torch
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import DriverVerdict
     from gpudoctor.matrix.rows import BaseImage
 
-_COMPILES = re.compile(r"\bsetup\.py (install|develop|build_ext|bdist_wheel)\b")
 _OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _KIND = {"nvidia": "CUDA", "amd": "ROCm"}
 
@@ -207,68 +206,6 @@ def _not_for(image: Image, gpu: Gpu, text: str, saw: str, want: str) -> Finding:
 def _unknown(recipe: Recipe, why: str) -> Iterator[NotJudged]:
     if recipe.gpus:
         yield NotJudged(why, matters=True)
-
-
-@check("GPD615", "image-extension-archs", "image")
-def extension_archs(recipe: Recipe) -> Verdicts:
-    """TORCH_CUDA_ARCH_LIST of the image leaves out the described GPU.
-
-    ## Why it matters
-    What is compiled against torch in the image gets code for the GPUs of that list alone. On another GPU torch itself
-    works, and the extension stops with "no kernel image is available".
-
-    ## How it is judged
-    The check reads the last ENV of the built stage, and whether a later command compiles: `--no-build-isolation`, or
-    setup.py. Code for 8.0 runs on 8.6 and 8.9, code with +PTX on newer GPUs. It is a warning, because a package may
-    choose its GPUs otherwise. Names of architectures in place of numbers are not judged.
-
-    ## Fix safety
-    A longer list only takes more time to compile. The image's nvcc must know the GPU: 12.8 or newer for Blackwell.
-    """
-    for image in recipe.images:
-        setting = image.settings.get("TORCH_CUDA_ARCH_LIST")
-        code = _code_of(setting.value or "") if setting else None
-        later = (step for step in image.steps if setting and step.command.line > setting.line)
-        compiled = next((step for step in later if _compiles(step)), None)
-        if setting is None or code is None or compiled is None:
-            continue
-        for gpu in recipe.gpus:
-            sm = gpu.arch.value or ""
-            if gpu.vendor != "nvidia" or cuda_runs(sm, code[0], code[1], ptx_readable=True).runs != "no":
-                continue
-            longer = f"{setting.value};{dotted(sm)}".replace(" ", ";")
-            yield Finding(
-                severity="warning",
-                confidence="likely",
-                message=f"TORCH_CUDA_ARCH_LIST={setting.value} has nothing for {gpu.name} ({sm}): what line "
-                f"{compiled.command.line} compiles does not run there.",
-                saw=f"TORCH_CUDA_ARCH_LIST={setting.value}",
-                want=dotted(sm),
-                subject=image.place(setting.line),
-                evidence=(
-                    line_of(image, setting.line, image.written_env(setting.name, setting.value)),
-                    command_of(image, compiled.command),
-                ),
-                fixes=(change(f"Add {dotted(sm)}", f'{image.place(setting.line)}: TORCH_CUDA_ARCH_LIST="{longer}"'),),
-            )
-
-
-def _compiles(step: Step) -> bool:
-    """Whether a command compiles a package against the torch of the image."""
-    isolated = step.pip is None or "--no-build-isolation" not in step.pip.flags
-    return not isolated or _COMPILES.search(step.command.text) is not None
-
-
-def _code_of(value: str) -> tuple[list[str], list[str]] | None:
-    """The machine code and the PTX that a TORCH_CUDA_ARCH_LIST asks for; None if it has other words than numbers."""
-    sass, ptx = [], []
-    for word in re.split(r"[;,\s]+", value.strip()):
-        found = re.fullmatch(r"(\d+)\.(\d)([af]?)(\+PTX)?", word)
-        if found is None:
-            return None
-        sass.append(f"sm_{found[1]}{found[2]}{found[3]}")
-        ptx += [f"compute_{found[1]}{found[2]}{found[3]}"] if found[4] else []
-    return sass, ptx
 
 
 def _without_gpu(recipe: Recipe, image: Image) -> bool:

@@ -16,13 +16,15 @@ from gpudoctor.dockerfile.frameworks import (
     packages_of,
 )
 from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import package_line
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
-from gpudoctor.dockerfile.torch import cuda_of, python_of
+from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.matrix.rows import FrameworkBuild
 from gpudoctor.matrix.shared_files import group_of
+from gpudoctor.matrix.versions import package_matches
 
 _MAKER = {"nvidia": "CUDA", "amd": "ROCm"}
 _CUDA = re.compile(r"cuda|cudnn|cublas|nvidia|tensorrt|conda|mamba|spack", re.IGNORECASE)
@@ -183,6 +185,42 @@ def framework_other_vendor(recipe: Recipe) -> Verdicts:
             )
 
 
+def _has_no_libraries(recipe: Recipe, image: Image, build: FrameworkBuild) -> bool:
+    """Whether a build that serves CPUs, too, finds no CUDA in an image that is not made for it."""
+    without = image.facts is not None and image.facts.cuda is None and image.facts.vendor is None
+    return build.default and without and not _may_have_cuda(image) and not _torch_brings(recipe, image, build)
+
+
+def _without_extra(image: Image, one: ImageFramework) -> Finding:
+    names, step = ", ".join(one.lacks), one.package.step
+    kind = "rocm" if "rocm" in names else "cuda"
+    there = [
+        name
+        for name, releases in one.row.extras.items()
+        if kind in name and package_matches(releases, one.package.pinned or "999")
+    ]
+    asked = " or ".join(f"{one.package.name}[{name}]" for name in there)
+    advice = f"{image.place(one.line)}: ask for {asked}, or leave the extra out"
+    if len(there) == 1:
+        wanted = f"{one.package.name}[{there[0]}]{one.package.requirement.specifier}"
+        advice = package_line(image, step, one.package.requirement, wanted)
+    title = f"Ask for an extra that {one.row.title} has" if there else "Install a release with that extra"
+    if not there:
+        advice = f"{image.place(one.line)}: take a release of {one.package.name} with GPU support"
+    return Finding(
+        severity="warning",
+        confidence="likely",
+        message=f"{one.text} has no extra {names}: pip leaves it out, and {one.row.title} does not use the GPU.",
+        saw=f"{one.package.name}{one.package.requirement.extras}",
+        want=asked or "a GPU build",
+        subject=image.place(one.line),
+        framework=one.row.framework,
+        evidence=(command_of(image, step.command),),
+        fixes=(change(title, advice),),
+        refs=(one.row.source,),
+    )
+
+
 def _build_for(recipe: Recipe, image: Image, one: ImageFramework, kind: str) -> tuple[Fix, ...]:
     """The line that installs the best build of that kind; none if no index has one."""
     return tuple(
@@ -276,18 +314,22 @@ def framework_cpu_only(recipe: Recipe) -> Verdicts:
 
     ## Why it matters
     `pip install jax` installs a CPU build. In a container for CUDA or ROCm it computes on the processor and says so
-    in one line.
+    in one line. So does `jax[rocm61]`: pip leaves out an extra that the release does not have, with a warning.
 
     ## How it is judged
     Only for frameworks that people install for GPU work as a rule, in an image whose base is made for GPUs, if no
     torch and no unread file may be what the GPUs are for. It is a warning: the GPU may be for another program. If
-    GPUs are described, the framework is checked against them instead.
+    GPUs are described, the framework is checked against them instead. An extra for GPUs that the matrix does not know
+    of the framework, or not of its release, is told in every image.
 
     ## Fix safety
     The extra adds the GPU build's packages; the framework keeps its version.
     """
     for image in recipe.images:
         facts = image.facts
+        for one in recipe.frameworks(image):
+            if one.lacks and (one.build is None or _has_no_libraries(recipe, image, one.build)):
+                yield _without_extra(image, one)
         if facts is None or facts.vendor is None or facts.has_torch or recipe.torch(image) is not None:
             continue
         if facts.cuda is None and facts.rocm is None:  # it may hold the framework itself
@@ -300,6 +342,7 @@ def framework_cpu_only(recipe: Recipe) -> Verdicts:
             if (
                 (recipe.gpus and distributions(one))
                 or not one.cpu
+                or one.lacks
                 or one.row.gpu != "usually"
                 or one.package.name == one.row.cpu != one.row.packages[0]
             ):

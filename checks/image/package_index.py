@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import (
     build_after,
     build_within,
@@ -15,7 +16,8 @@ from gpudoctor.dockerfile.proposals import (
     torch_finding,
 )
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
-from gpudoctor.dockerfile.torch import TorchRequest, asked_for, outrun, python_of
+from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for
+from gpudoctor.dockerfile.torch_wheels import outrun
 from gpudoctor.finding import Finding, Fix
 from gpudoctor.matrix.rows import TorchBuild
 from gpudoctor.matrix.versions import figures

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image, Step
+from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import install_line, package_line
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import apart, in_place
-from gpudoctor.dockerfile.torch import cuda_of, python_of
+from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.matrix.versions import figures, package_matches
@@ -84,8 +85,9 @@ def _instead(recipe: Recipe, image: Image, step: Step, one: Requirement, instead
 
 def _pin(recipe: Recipe, image: Image, package: str) -> str:
     """ "==2.21.0", the newest release with wheels for the image's Python; "" if that is unknown."""
-    name, python = package.partition("[")[0], python_of(image)
-    rows = (row for row in recipe.matrix.tables.framework_builds if row.install == name and python in row.pythons)
+    name, _, extra = package.removesuffix("]").partition("[")
+    builds, python = recipe.matrix.tables.framework_builds, python_of(image)
+    rows = (row for row in builds if (row.install, row.extra) == (name, extra) and python in row.pythons)
     return next((f"=={row.newest}" for row in rows if row.newest), "")
 
 

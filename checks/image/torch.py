@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.proposals import build_within, install_line, package_line, step_of, torch_finding
-from gpudoctor.dockerfile.recipe import Recipe, change
-from gpudoctor.dockerfile.requirements import Requirement
-from gpudoctor.dockerfile.rewriting import TorchIndex
-from gpudoctor.dockerfile.torch import (
-    Held,
-    TorchRequest,
-    asked_for,
-    companion_torch,
-    cuda_of,
-    outrun,
-    pins_torch,
-    python_of,
-    release_for,
-    required_by,
-    required_torch,
-    wheels_for,
+from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.image_python import python_of
+from gpudoctor.dockerfile.proposals import (
+    build_within,
+    install_line,
+    keep_torch,
+    torch_finding,
 )
-from gpudoctor.finding import Finding, Fix, Severity
-from gpudoctor.matrix.versions import figures, minor, package_matches
+from gpudoctor.dockerfile.recipe import Recipe, change
+from gpudoctor.dockerfile.torch_dependents import pins_torch
+from gpudoctor.dockerfile.torch_requests import TorchRequest
+from gpudoctor.dockerfile.torch_wheels import ImageTorch, cuda_of, outrun, wheels_for
+from gpudoctor.finding import Finding, Severity
+from gpudoctor.matrix.versions import figures, minor
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchBuild
@@ -94,13 +86,13 @@ def older_cuda(recipe: Recipe) -> Verdicts:
             )  # fmt: skip
 
 
-def _driver_is_judged(recipe: Recipe, held: Held, wheel: str) -> bool:
+def _driver_is_judged(recipe: Recipe, held: ImageTorch, wheel: str) -> bool:
     """Whether the described driver supports the wheel, or the checks of machines say that it does not."""
     verdict = recipe.matrix.driver_for_cuda(recipe.driver, wheel)
     return verdict in ("serves", "minor-version") or (verdict == "too-old" and held.known)
 
 
-def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Severity, message: str) -> Finding:
+def _older(recipe: Recipe, image: Image, held: ImageTorch, wheel: str, severity: Severity, message: str) -> Finding:
     facts, asked = image.facts, held.asked
     assert facts is not None and facts.cuda is not None and asked is not None
     fixes = [
@@ -111,7 +103,7 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
     ]
     build = build_within(recipe, image, facts.cuda, held.version if held.certain else "")
     if facts.torch and asked.by and " " not in asked.by:
-        fixes.insert(0, _kept(image, asked, facts.torch))
+        fixes.insert(0, keep_torch(image, asked, facts.torch))
     elif build is not None:
         url = recipe.matrix.index_url(build)
         fixes.insert(
@@ -127,7 +119,7 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
     )  # fmt: skip
 
 
-def _compiles(image: Image, held: Held) -> tuple[str, bool] | None:
+def _compiles(image: Image, held: ImageTorch) -> tuple[str, bool] | None:
     """(what is compiled against torch after torch was installed, whether that is certain)."""
     for step in image.steps:
         install, text = step.pip, step.command.text
@@ -211,11 +203,11 @@ def _without(image: Image, asked: TorchRequest) -> str:
     return f"{file}: leave out torch" if file else f"{image.place(asked.line)}: leave torch out of the command"
 
 
-def _place(held: Held) -> str:
+def _place(held: ImageTorch) -> str:
     return "package index" if held.source == "package index" else f"index for {held.build}"
 
 
-def _of_vendor(recipe: Recipe, image: Image, held: Held) -> TorchBuild | None:
+def _of_vendor(recipe: Recipe, image: Image, held: ImageTorch) -> TorchBuild | None:
     """The nearest build for the base image: the same version, with the base's CUDA or ROCm or an older one."""
     facts = image.facts
     assert facts is not None
@@ -328,133 +320,3 @@ def _pins_torch(image: Image, asked: TorchRequest) -> bool:
         "PIP_CONSTRAINT" in step.command.variables or "PIP_CONSTRAINT" in step.command.text for step in image.steps
     )
     return asked.tool == "pip" and figures(release or "") >= (25, 3) and not taken_back
-
-
-@check("GPD654", "image-package-requires-other-torch", "image")
-def requires_other_torch(recipe: Recipe) -> Verdicts:
-    """A package requires another torch than the image installs.
-
-    ## Why it matters
-    vLLM, xformers and torchvision are compiled for one release of torch and require it. In the same command pip finds
-    no solution, and the build of the image fails. In a later command pip replaces torch by that release, from
-    whatever index that command names: often with another CUDA.
-
-    ## How it is judged
-    The matrix has the torch that exact versions of these packages require, and the newest torchvision of an index. A
-    package without a version counts by its newest known release.
-    A torchvision that the base image or a command before may have brought stays. It is an error if one command asks
-    for both, a warning if a command replaces a torch whose version the file pins, or that of the base image.
-
-    ## Fix safety
-    With one torch in all commands nothing is replaced.
-    """
-    for image in recipe.images:
-        for step in image.steps:
-            if step.pip is None or step.command.maybe or "--no-deps" in step.pip.flags:
-                continue
-            asked = next((one for one in asked_for(image) if one.line == step.command.line), None)
-            for one in step.pip.requirements:
-                torch = required_torch(one, recipe.matrix) or companion_torch(one, recipe.matrix)
-                if asked is None or not torch or not asked.pinned or package_matches(torch, asked.pinned):
-                    continue
-                yield torch_finding(
-                    image, asked, "error",
-                    f"{one.name} {one.exact} requires torch {torch.removeprefix('==')}, and the same command asks "
-                    f"for {asked.pinned}: the build fails here.",
-                    f"torch{asked.requirement.specifier}", f"torch{torch}",
-                    (_in_one_command(recipe, image, step, asked, one, torch),), certain=False,
-                )  # fmt: skip
-        for later in required_by(image, recipe.matrix):
-            before = [one for one in asked_for(image) if one.line < later.line]
-            wanted = later.requirement.specifier
-            if later.maybe or not wanted:
-                continue
-            if not before:
-                yield from _replacing_the_base(recipe, image, later)
-                continue
-            if not before[-1].pinned or package_matches(wanted, before[-1].pinned):
-                continue
-            yield torch_finding(
-                image, later, "warning",
-                f"{later.by} requires torch {wanted.removeprefix('==')}: pip replaces torch {before[-1].pinned} of "
-                f"line {before[-1].line}.",
-                f"torch{before[-1].requirement.specifier}", f"torch{wanted}",
-                (_with_its_companion(recipe, image, before[-1], later),), certain=False,
-            )  # fmt: skip
-
-
-def _replacing_the_base(recipe: Recipe, image: Image, later: TorchRequest) -> Iterator[Finding]:
-    """A package that requires another torch than the base image has. Other checks tell it of a torch for another
-    vendor's GPUs, and of the images whose torch NVIDIA built."""
-    held, facts = recipe.torch(image), image.facts
-    if held is None or held.asked != later or facts is None or not facts.torch:
-        return
-    if held.vendor not in (None, facts.vendor) or facts.origin in ("ngc", "jetson"):
-        return
-    if any("venv" in step.command.text for step in image.steps):
-        return
-    wanted = later.requirement.specifier
-    name, _, version = later.by.partition(" ")
-    if not version and not recipe.driver and figures(facts.cuda or "")[:1] < figures(cuda_of(held.build))[:1]:
-        return  # image-cuda-older-than-wheel reports it
-    release = _companion(recipe, facts.torch, name) or release_for(name, facts.torch, recipe.matrix)
-    if release:
-        step, asked = step_of(image, later.line, name)
-        title = f"Install {name} {release}, which is for torch {facts.torch}"
-        fix = change(title, package_line(image, step, asked, f"{name}=={release}"))
-    elif version:
-        other = f"torch {wanted.removeprefix('==')}"
-        fix = change(f"Use a base image with {other}", image.on_base(f"an image with {other}"))
-    else:
-        fix = _kept(image, later, facts.torch)
-    yield torch_finding(
-        image, later, "warning",
-        f"{later.by} requires torch {wanted.removeprefix('==')}: pip replaces torch {facts.torch} of {image.base}, "
-        "and what was compiled for that may fail.",
-        f"torch {facts.torch}", f"torch{wanted}", (fix,), certain=False,
-    )  # fmt: skip
-
-
-def _in_one_command(
-    recipe: Recipe, image: Image, step: Step, asked: TorchRequest, package: Requirement, torch: str
-) -> Fix:
-    """The fix that lets pip find a solution: the companion of the torch, or the torch that the package requires."""
-    release = _companion(recipe, asked.pinned, package.name)
-    if release:
-        local = f"+{asked.local}" if asked.local else ""
-        text = package_line(image, step, package, f"{package.name}=={release}{local}")
-        return change(f"Ask for {package.name} {release}", text)
-    text = package_line(image, step, asked.requirement, f"torch{torch}")
-    return change(f"Ask for torch {torch.removeprefix('==')}", text)
-
-
-def _companion(recipe: Recipe, torch: str, name: str) -> str | None:
-    """The release of torchvision or torchaudio that belongs to a torch."""
-    row = recipe.matrix.companion(torch)
-    return {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(name) if row else None
-
-
-def _with_its_companion(recipe: Recipe, image: Image, before: TorchRequest, later: TorchRequest) -> Fix:
-    """The fix that leaves one torch: the release of the package that is for the torch before, else the torch that the
-    package requires, or for a package of any version that torch in its command."""
-    name, _, version = later.by.partition(" ")
-    release = _companion(recipe, before.pinned, name)
-    index = TorchIndex(before.index_url, before.build) if release else None
-    release = release or release_for(name, before.pinned, recipe.matrix)
-    if release:
-        step, asked = step_of(image, later.line, name)
-        text = f"{name}=={release}"
-        title = f"Install {name} {release}, which is for torch {before.pinned}"
-        return change(title, package_line(image, step, asked, text, index))
-    if version:
-        step, asked = step_of(image, before.line, "torch")
-        text = f"torch=={later.pinned}"
-        return change(f"Install torch {later.pinned} at once", package_line(image, step, asked, text))
-    return _kept(image, later, before.pinned)
-
-
-def _kept(image: Image, asked: TorchRequest, version: str) -> Fix:
-    """The fix that names the torch that is there, so that pip looks for a release of the package that is for it."""
-    step, _ = step_of(image, asked.line, asked.by)
-    text = package_line(image, step, Requirement("torch"), f"torch=={version}")
-    return change(f"Keep torch {version}: name it with {asked.by}", text)

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from gpudoctor.dockerfile.compat import compat_library
 from gpudoctor.dockerfile.frameworks import distributions
+from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import install_line
 from gpudoctor.dockerfile.recipe import change, line_of
-from gpudoctor.dockerfile.torch import python_of
 from gpudoctor.engine import judge
 from gpudoctor.finding import (
     Finding,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands, script_commands
 from gpudoctor.dockerfile.conda import conda_installs
-from gpudoctor.dockerfile.image import Copied, ImageVariable, Later, Read, Step
+from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Read, Step
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
 from gpudoctor.dockerfile.scripts import Script, for_a_shell, installing_script, installs_torch, script_path
@@ -52,13 +52,15 @@ def with_line(one: Instruction) -> Iterator[None]:
 class Build:
     """The image so far: the effect of the instructions of a stage, after those of its parents."""
 
-    def __init__(self, given: Mapping[str, str], read: Read, bounds: Bounds) -> None:
+    def __init__(self, given: Mapping[str, str], read: Read, bounds: Bounds, names: Sequence[str]) -> None:
         self._given, self._read, self._bounds = given, read, bounds
+        self._names = names
+        """Variables that decide what commands compile."""
         self.general: dict[str, str] = {}
         """Every ARG before the first FROM."""
         self.settings: dict[str, ImageVariable] = {}
         self.steps: list[Step] = []
-        self.copied: list[Copied] = []
+        self.copied: list[CopyInstruction] = []
         self.folder, self.user, self.machine = "/", "", "x86_64"
         self._locks: dict[str, str | None] = {}
         self._scripts: dict[str, str | None] = {}
@@ -82,7 +84,7 @@ class Build:
 
     def another(self) -> Build:
         """An empty image of the same build."""
-        other = Build(self._given, self._read, self._bounds)
+        other = Build(self._given, self._read, self._bounds, self._names)
         other.general.update(self.general)
         return other
 
@@ -123,14 +125,14 @@ class Build:
             words = [path(self._expanded(word)) for word in (one.argv or self._words(one.text))]
             if len(words) > 1:
                 target = posixpath.normpath(posixpath.join(self.folder, words[-1]))
-                self.copied.append(Copied(tuple(words[:-1]), path(target), one.line, one.flag("from")))
+                self.copied.append(CopyInstruction(tuple(words[:-1]), path(target), one.line, one.flag("from")))
         elif one.name == "ENTRYPOINT":
             self._entrypoint, self._command = one, None
         elif one.name == "CMD":
             self._command = one
         elif one.name == "RUN":
             files = _Files(self.folder, self.copied, one, self._read, self._bounds)
-            self._take(commands(one, self._known, self._bounds), files, 0)
+            self._take(commands(one, self._known, self._bounds, self._names), files, 0)
 
     def _take(self, found: Iterator[Command], files: _Files, depth: int) -> None:
         """The commands of a RUN, and those of the shell scripts that they run."""
@@ -167,7 +169,7 @@ class Build:
         if not for_a_shell(path, text) or len(text) > _LONGEST_SCRIPT or self._script_text < 0:
             return None
         try:
-            return tuple(script_commands(text, path, command, self._known, self._script_bounds))
+            return tuple(script_commands(text, path, command, self._known, self._script_bounds, self._names))
         except BoundError:
             return None
 
@@ -182,18 +184,18 @@ class Build:
         """What a container surely installs by pip when it starts."""
         files = _Files(self.folder, self.copied, one, self._read, self._bounds)
         before = len(self.steps)
-        self._take(commands(one, self._known, self._bounds), files, 0)
+        self._take(commands(one, self._known, self._bounds, self._names), files, 0)
         self.steps[before:] = [
             step for step in self.steps[before:] if step.pip is not None and not step.command.maybe
         ]
 
     def run_later(self, later: Later, stage: Stage) -> None:
         """Commands that run in a container of the image, whose places are in another file."""
-        mount = Copied((".",), _WORKSPACE, stage.line)
+        mount = CopyInstruction((".",), _WORKSPACE, stage.line)
         for line, text in later.commands:
             one = Instruction(stage.line, "RUN", text)
             files = _Files(_WORKSPACE, [mount], one, later.read, self._bounds)
-            found = commands(one, self._known, self._bounds)
+            found = commands(one, self._known, self._bounds, self._names)
             with with_line(one):
                 self._take((replace(command, script=f"{later.file}:{line}") for command in found), files, 0)
 
@@ -258,7 +260,9 @@ class _Values(Mapping[str, str]):
 class _Files:
     """Requirements files and scripts of a RUN, found in the build context through their COPY or mount."""
 
-    def __init__(self, folder: str, copied: list[Copied], run: Instruction, read: Read, bounds: Bounds) -> None:
+    def __init__(
+        self, folder: str, copied: list[CopyInstruction], run: Instruction, read: Read, bounds: Bounds
+    ) -> None:
         self.folder = folder
         """The working directory; "" where a `cd` leaves it open."""
         self._copied, self._read, self._bounds = copied, read, bounds
@@ -300,7 +304,7 @@ class _Files:
         texts = (self._from_copy(copied, whole) for copied in own)
         return next((text for text in texts if text is not None), None)
 
-    def _from_copy(self, copied: Copied, whole: str) -> str | None:
+    def _from_copy(self, copied: CopyInstruction, whole: str) -> str | None:
         target = copied.target
         for source in copied.sources:
             self._bounds.places.spend()

@@ -6,7 +6,7 @@ import itertools
 import os.path
 import re
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -52,7 +52,7 @@ class Command(Struct, frozen=True):
     tolerated: bool = False
     """Whether the build goes on if it fails: `|| true` comes after it."""
     variables: dict[str, str] = {}
-    """Variables that decide what is installed: set by ENV, ARG or export, or for this command alone."""
+    """Variables that decide what is installed or compiled: set by ENV, ARG or export, or for this command alone."""
     text: str = ""
     """The command as written, its words separated by single spaces."""
     writes: str = ""
@@ -68,10 +68,12 @@ class Command(Struct, frozen=True):
         return f"{self.script.replace(':', ', line ')}: {self.text}" if self.script else self.text
 
 
-def commands(run: Instruction, variables: Mapping[str, str], bounds: Bounds) -> Iterator[Command]:
-    """The commands that a RUN starts. `variables` are the known values of ENV and ARG. A text that no shell accepts
-    yields nothing. Raises BoundError."""
-    shell = _Shell(variables, bounds)
+def commands(
+    run: Instruction, variables: Mapping[str, str], bounds: Bounds, names: Sequence[str] = ()
+) -> Iterator[Command]:
+    """The commands that a RUN starts. `variables` are the known values of ENV and ARG, `names` those that commands
+    keep besides what installers read. A text that no shell accepts yields nothing. Raises BoundError."""
+    shell = _Shell(variables, bounds, names)
     if run.argv is not None:
         yield from shell.called(run.argv, run.line, False, 0)
         return
@@ -81,11 +83,11 @@ def commands(run: Instruction, variables: Mapping[str, str], bounds: Bounds) -> 
 
 
 def script_commands(
-    text: str, path: str, run: Command, variables: Mapping[str, str], bounds: Bounds
+    text: str, path: str, run: Command, variables: Mapping[str, str], bounds: Bounds, names: Sequence[str] = ()
 ) -> Iterator[Command]:
     """The commands of a script that a command runs. What its arguments and functions decide is unknown. Raises
     BoundError."""
-    for one in _Shell(variables, bounds).of_script(text, 1):
+    for one in _Shell(variables, bounds, names).of_script(text, 1):
         yield replace(one, line=run.line, maybe=one.maybe or run.maybe, script=f"{path}:{one.line}")
 
 
@@ -127,9 +129,9 @@ class _List:
 class _Shell:
     """The shell that runs the commands, with the known variables and those that the commands export."""
 
-    def __init__(self, variables: Mapping[str, str], bounds: Bounds) -> None:
+    def __init__(self, variables: Mapping[str, str], bounds: Bounds, names: Sequence[str]) -> None:
         self._known: ChainMap[str, str] = ChainMap({}, variables)  # type: ignore[arg-type]
-        self._bounds = bounds
+        self._bounds, self._names = bounds, (*_OF_INSTALLERS, *names)
 
     def of_script(self, text: str, line: int) -> Iterator[Command]:
         """A script, in which a line break ends a command."""
@@ -208,7 +210,7 @@ class _Shell:
         scope = ChainMap(assigned, self._known) if assigned else self._known
         argv = tuple(part for word in rest[first:] for part in self._parts(word, scope))
         for command in self.called(argv, line, maybe, level):
-            yield replace(command, variables=_installer_variables(scope), writes=_written(words))
+            yield replace(command, variables=self._kept(scope), writes=_written(words))
 
     def _whole(self, word: str) -> str:
         return partly_expanded(word, self._known, self._bounds)
@@ -236,11 +238,10 @@ class _Shell:
                     yield from self.of_text(argv[number + 1], line, maybe, level + 1, Conditions())
                     return
         self._bounds.commands.spend()
-        yield Command(argv, line, maybe, variables=_installer_variables(self._known), text=" ".join(argv))
+        yield Command(argv, line, maybe, variables=self._kept(self._known), text=" ".join(argv))
 
-
-def _installer_variables(known: Mapping[str, str]) -> dict[str, str]:
-    return {name: known[name] for name in _OF_INSTALLERS if name in known}
+    def _kept(self, known: Mapping[str, str]) -> dict[str, str]:
+        return {name: known[name] for name in self._names if name in known}
 
 
 def _without_redirections(words: tuple[str, ...]) -> Iterator[str]:

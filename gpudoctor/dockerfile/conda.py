@@ -14,7 +14,7 @@ from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.installs import PipInstall, install_of, parted
 from gpudoctor.dockerfile.projects import Choice
-from gpudoctor.dockerfile.requirements import Collected, Read, Requirement
+from gpudoctor.dockerfile.requirements import Read, Requirement, RequirementCollector
 
 TOOLS = ("conda", "mamba", "micromamba")
 _FILE = ("-f", "--file", "--name-file")
@@ -128,7 +128,7 @@ def _by_pip(
 ) -> Iterator[PipInstall]:
     if not environment.pip:
         return
-    collected = Collected(read, bounds, machine, Choice())
+    collected = RequirementCollector(read, bounds, machine, Choice())
     for line, place in environment.pip:
         collected.line(line, place, folder)
     yield install_of("pip", collected, command)

@@ -13,14 +13,15 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.dockerfile.image import Image, Step
+from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.requirements import Requirement
-from gpudoctor.dockerfile.torch import python_of
 from gpudoctor.matrix.versions import figures, package_matches
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import Framework, FrameworkBuild
 
+_FOR_GPUS = re.compile(r"cuda|rocm|gpu")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 
 
@@ -59,6 +60,8 @@ class ImageFramework(Struct, frozen=True):
     """The package that brings it, if the file does not name it."""
     cudnn: str | None = None
     """The major release of the cuDNN that it needs here."""
+    lacks: tuple[str, ...] = ()
+    """Extras for GPUs that the file asks for and that this release does not have."""
 
     @property
     def line(self) -> int:
@@ -119,8 +122,9 @@ def _framework(
         return None
     package = there[0]
     own = (one for name, one in by_name.items() if name in row.packages or name.startswith(row.framework))
+    lacks = _missing_extras(row, package, matrix, python)
     local = any(re.search(r"\+|^@", one.requirement.specifier) for one in own)
-    extras = set(re.findall(r"[\w.-]+", package.requirement.extras))
+    extras = {extra for extra in _extras(package) if normalised(extra) not in lacks}
     builds = [one for one in matrix.builds_of(row.framework) if image.platform in one.platforms]
     direct = [one for one in builds if one.package in by_name]
     brought = [one for one in builds if one.install == package.name and one.package != package.name]
@@ -129,43 +133,68 @@ def _framework(
         return ImageFramework(row, package, None)
     if not direct and not brought:
         page = package.step.pip is not None and package.step.pip.find_links  # it may hold builds for GPUs
-        cpu = not extras and row.gpu != "always" and not page
-        return ImageFramework(row, package, None, package.pinned, cpu=cpu)
+        cpu = not extras and row.gpu != "always" and (not page or bool(lacks))
+        return ImageFramework(row, package, None, package.pinned, cpu=cpu, lacks=lacks)
     built = by_name.get(direct[0].package, package) if direct else package
-    build = _chosen(direct or brought, built, python)
+    build, release = _chosen(direct or brought, built, python)
     if build is None:
-        return ImageFramework(row, package, None)
+        return ImageFramework(row, package, None, lacks=lacks)
     needed = set(build.extra.split(",")) if build.extra else set()
     # An extra such as cuda12-local brings the build without its libraries.
     whole = bool(needed) and all(
         any(re.fullmatch(rf"{one}(_pip|-pip)?", extra) for extra in extras) for one in needed
     )
-    version = package.pinned or (build.newest if build.install == package.name else None) or ""
+    version = package.pinned or (release if build.install == package.name else "")
     cudnn = cudnn_of(build) if users or not row.brought_by else None
-    return ImageFramework(row, package, build, version, whole, by=by, cudnn=cudnn)
+    return ImageFramework(row, package, build, version, whole, by=by, cudnn=cudnn, lacks=lacks)
 
 
-def _chosen(rows: list[FrameworkBuild], package: InstalledPackage, python: str | None) -> FrameworkBuild | None:
-    """The build that pip installs: that of the exact version, or the newest with wheels for the image's Python."""
+def _chosen(
+    rows: list[FrameworkBuild], package: InstalledPackage, python: str | None
+) -> tuple[FrameworkBuild | None, str]:
+    """The build that pip installs, and its newest release there: the build of the exact version, or the newest with
+    wheels for the image's Python; "" if the release is unknown."""
     if package.pinned:
         # A row without versions that serves CPUs, too, tells nothing of old releases.
         of_version = (
             row for row in rows if (package_matches(row.version, package.pinned) if row.version else not row.default)
         )
-        return next(of_version, None)
+        found = next(of_version, None)
+        return found, (found.newest or "") if found else ""
     specifier = package.requirement.specifier
     if all(row.version is None and not row.pythons for row in rows):
-        return rows[0]
-    fitting = [
-        row
-        for row in rows
-        if row.newest
-        and (not specifier or package_matches(specifier, row.newest))
-        and (not row.pythons or python is None or python in row.pythons)
-    ]
+        return rows[0], rows[0].newest or ""
+    newest = [(row, release) for row in rows if (release := newest_for(row, python))]
+    fitting = [pair for pair in newest if not specifier or package_matches(specifier, pair[1])]
     if not fitting or (python is None and len({major(row.cuda) for row in rows}) > 1):
-        return None
-    return max(fitting, key=lambda row: figures(row.newest or ""))
+        return None, ""
+    return max(fitting, key=lambda pair: figures(pair[1]))
+
+
+def newest_for(row: FrameworkBuild, python: str | None) -> str:
+    """The newest release of a build with wheels for a Python; "" if none is known."""
+    if not row.pythons or python is None or python in row.pythons:
+        return row.newest or ""
+    return row.older.get(python, "")
+
+
+def _extras(package: InstalledPackage) -> list[str]:
+    return re.findall(r"[\w.-]+", package.requirement.extras)
+
+
+def _missing_extras(row: Framework, package: InstalledPackage, matrix: Matrix, python: str | None) -> tuple[str, ...]:
+    """The extras for GPUs that a file asks for and that the release does not have: pip leaves them out."""
+    version, specifier = package.pinned, package.requirement.specifier
+    if not version and not specifier and python is not None:
+        rows = (one for one in matrix.builds_of(row.framework) if one.install == package.name)
+        version = max((newest_for(one, python) for one in rows), key=figures, default="")
+    return tuple(
+        name
+        for name in map(normalised, _extras(package))
+        if row.extras
+        and _FOR_GPUS.search(name)
+        and (name not in row.extras or (version and not package_matches(row.extras[name], version)))
+    )
 
 
 def major(cuda: str | None) -> str:

@@ -37,7 +37,7 @@ class ImageVariable(Struct, frozen=True):
     line: int
 
 
-class Copied(Struct, frozen=True):
+class CopyInstruction(Struct, frozen=True):
     """A COPY or ADD: from the build context, or from a stage or image."""
 
     sources: tuple[str, ...]
@@ -72,11 +72,13 @@ class Image(Struct, frozen=True, eq=False):
     """linux-x86_64 or linux-aarch64, as torch wheels name it."""
     settings: dict[str, ImageVariable] = {}
     steps: tuple[Step, ...] = ()
-    copied: tuple[Copied, ...] = ()
+    copied: tuple[CopyInstruction, ...] = ()
     user: str = ""
     bases: tuple[tuple[str, int], ...] = ()
     """Every image that the build starts from or copies from, with its line: also those of other stages."""
 
+    builders: tuple[Image, ...] = ()
+    """The images of the stages from which something is copied into this one."""
     source: tuple[str, ...] = ()
     """The lines of the file."""
     form: Literal["dockerfile", "definition", "service"] = "dockerfile"

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.projects import Choice
-from gpudoctor.dockerfile.requirements import Collected, Read, Requirement
+from gpudoctor.dockerfile.requirements import Read, Requirement, RequirementCollector
 
 WITH_VALUE = frozenset({
     "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-r", "--requirement", "-c", "--constraint", "-t",
@@ -78,7 +78,7 @@ def pip_install(command: Command, read: Read, bounds: Bounds, machine: str) -> P
         all_extras="--all-extras" in flags,
         sources="uv" if tool == "uv" and "--no-sources" not in flags else "",
     )
-    collected = Collected(read, bounds, machine, choice)
+    collected = RequirementCollector(read, bounds, machine, choice)
     for path in (*given("-c", "--constraint"), *command.variables.get(f"{tool.upper()}_CONSTRAINT", "").split()):
         collected.constraint(path)
     for group in given("--group"):
@@ -93,7 +93,7 @@ def pip_install(command: Command, read: Read, bounds: Bounds, machine: str) -> P
 
 def install_of(
     tool: str,
-    collected: Collected,
+    collected: RequirementCollector,
     command: Command,
     options: Mapping[str, list[str]] = {},
     flags: tuple[str, ...] = (),

@@ -16,7 +16,7 @@ from gpudoctor.dockerfile.installs import PipInstall, install_of, parted
 from gpudoctor.dockerfile.markers import applies
 from gpudoctor.dockerfile.other_locks import LockedTorch, of_pdm, of_pipenv, of_pipfile, of_pixi, requirements_of
 from gpudoctor.dockerfile.projects import Choice
-from gpudoctor.dockerfile.requirements import Collected, Read, Requirement
+from gpudoctor.dockerfile.requirements import Read, Requirement, RequirementCollector
 
 _PACKAGE_INDEX = "https://pypi.org/simple"
 _FOLDER = ("--project", "--directory", "-C", "-P", "--manifest-path")
@@ -85,14 +85,14 @@ def project_install(
     path = os.path.join(call.folder, _LOCK_FILES.get(call.tool, f"{call.tool}.lock"))
     text = None if call.unlocked else lock(path)
     if text is None and call.tool in ("uv", "poetry", "pdm"):
-        return _unlocked(command, call, Collected(read, bounds, machine, call.choice))
+        return _unlocked(command, call, RequirementCollector(read, bounds, machine, call.choice))
     if call.tool in ("pdm", "pipenv", "pixi"):
         return _of_others(command, call, text, path, read, machine)
     assert text is not None
     if call.tool == "uv":
         torch = _of_uv(_read(text), call, machine)
     else:
-        collected = Collected(read, bounds, machine, call.choice)
+        collected = RequirementCollector(read, bounds, machine, call.choice)
         collected.table(os.path.join(call.folder, "pyproject.toml"), call.choice)
         exact = next((one.exact for one in collected.requirements() if one.name == "torch"), "")
         torch = _of_poetry(text, call, machine, exact)
@@ -133,7 +133,7 @@ def _in_groups(block: list[tuple[int, str]], call: _Call) -> bool:
     return bool(groups & {"default", *call.choice.groups}) if not call.choice.development else True
 
 
-def _unlocked(command: Command, call: _Call, collected: Collected) -> PipInstall:
+def _unlocked(command: Command, call: _Call, collected: RequirementCollector) -> PipInstall:
     """What pyproject.toml requires: without a lock file the tool makes one while the image is built."""
     collected.table(os.path.join(call.folder, "pyproject.toml"), call.choice)
     return install_of(call.tool, collected, command)

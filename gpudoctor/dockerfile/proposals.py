@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.dockerfile.image import Image, ImageVariable, Step
+from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.project_lines import project_lines
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, rewritten, without_conda
-from gpudoctor.dockerfile.torch import TorchRequest, build_of_index, cuda_of, pins_torch, python_of, wheels_for
+from gpudoctor.dockerfile.torch_dependents import pins_torch
+from gpudoctor.dockerfile.torch_requests import TorchRequest, build_of_index
+from gpudoctor.dockerfile.torch_wheels import cuda_of, wheels_for
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted, torch_and_companions
 from gpudoctor.frameworks.torch.coverage import gfx_answer
@@ -155,6 +158,13 @@ def package_line(image: Image, step: Step, asked: Requirement, package: str, ind
     written = f"'{package}'" if set(package) & set("[]<>*") else package
     new = rewritten(step, {asked.name: written}, index)
     return in_place(image, step.command, new if written in new.split() else f"{new} {written}")
+
+
+def keep_torch(image: Image, asked: TorchRequest, version: str) -> Fix:
+    """The fix that names the torch that is there, so that pip looks for a release of the package that is for it."""
+    step, _ = step_of(image, asked.line, asked.by)
+    text = package_line(image, step, Requirement("torch"), f"torch=={version}")
+    return change(f"Keep torch {version}: name it with {asked.by}", text)
 
 
 def index_of(recipe: Recipe, build: str) -> str:

@@ -16,7 +16,7 @@ from gpudoctor.dockerfile.compose import Service, read_compose
 from gpudoctor.dockerfile.devcontainer import read_devcontainer
 from gpudoctor.dockerfile.image import Image, Later
 from gpudoctor.dockerfile.kubernetes import is_manifest, read_manifests
-from gpudoctor.dockerfile.recipe import Started
+from gpudoctor.dockerfile.recipe import RecipeService
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.host import InputError
@@ -35,13 +35,13 @@ _MOST_FILES = 1000
 _MOST_IMAGES = 200
 _COMPOSE_NAME = re.compile(r"(docker-)?compose[\w.-]*\.ya?ml$")
 
-Parts = tuple[tuple[Image, ...], tuple[Started, ...]]
+Parts = tuple[tuple[Image, ...], tuple[RecipeService, ...]]
 
 
 def read_recipes(paths: Sequence[str], matrix: Matrix, arguments: Mapping[str, str], target: str) -> Parts:
     """Images and services of several recipes. What a compose file builds is not judged again as a Dockerfile."""
     images: tuple[Image, ...] = ()
-    services: tuple[Started, ...] = ()
+    services: tuple[RecipeService, ...] = ()
     for path in sorted(paths, key=lambda path: not path.endswith((".yaml", ".yml"))):
         found, started = read_recipe(path, matrix, arguments, target)
         known = {image.file for image in images}
@@ -121,7 +121,7 @@ class _Reader:
             else:
                 services = read_compose(_place(file), text, self._bounds, self._variables(folder))
                 elsewhere = self._given_elsewhere(file, folder)
-        started: list[Started] = []
+        started: list[RecipeService] = []
         images: dict[tuple[object, ...], Image] = {}
         for found in services:
             given = found.name in elsewhere
@@ -130,7 +130,7 @@ class _Reader:
                 image = self._of_service(service, folder)
                 if image is not None:
                     image = images.setdefault(_key(image), image)
-                started.append(Started(service, image))
+                started.append(RecipeService(service, image))
                 if len(images) > _MOST_IMAGES:
                     raise BoundError(f"more than {_MOST_IMAGES:,} images of services")
         return tuple(images.values()), tuple(started)
@@ -156,7 +156,7 @@ class _Reader:
         later = Later(service.file, found.creating, self._context(root)) if found.creating else None
         with _named(file):
             image = self._of_service(service, folder, later)
-        return ((image,) if image is not None else ()), (Started(service, image),)
+        return ((image,) if image is not None else ()), (RecipeService(service, image),)
 
     def _given_elsewhere(self, file: str, folder: str) -> set[str]:
         """Services to which another compose file of the folder gives a GPU (compose.gpu.yaml, say)."""

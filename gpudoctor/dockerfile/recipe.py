@@ -10,7 +10,8 @@ from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.frameworks import ImageFramework, frameworks_of
 from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.torch import Held, torch_of
+from gpudoctor.dockerfile.torch import torch_of
+from gpudoctor.dockerfile.torch_wheels import ImageTorch
 from gpudoctor.dockerfile.variables import OVERRIDE
 from gpudoctor.finding import Evidence, Fix, Manual
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 
-class Started(Struct, frozen=True):
+class RecipeService(Struct, frozen=True):
     """A service with the image that it runs, if that is known."""
 
     service: Service
@@ -33,15 +34,15 @@ class Recipe:
         self,
         matrix: Matrix,
         images: tuple[Image, ...],
-        services: tuple[Started, ...] = (),
+        services: tuple[RecipeService, ...] = (),
         gpus: tuple[Gpu, ...] = (),
         driver: str = "",
     ) -> None:
         self.matrix, self.images, self.services, self.gpus, self.driver = matrix, images, services, gpus, driver
-        self._torches: dict[Image, Held | None] = {}
+        self._torches: dict[Image, ImageTorch | None] = {}
         self._frameworks: dict[Image, tuple[ImageFramework, ...]] = {}
 
-    def torch(self, image: Image) -> Held | None:
+    def torch(self, image: Image) -> ImageTorch | None:
         """The torch of an image."""
         if image not in self._torches:
             self._torches[image] = torch_of(image, self.matrix)

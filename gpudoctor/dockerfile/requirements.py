@@ -70,7 +70,7 @@ def requirement(word: str, file: str = "") -> tuple[Requirement, str] | None:
     return Requirement(name, specifier, found[2] or "", file), (found[4] or "")[1:]
 
 
-class Collected:
+class RequirementCollector:
     """What one command installs, as far as its words and files tell."""
 
     def __init__(self, read: Read, bounds: Bounds, machine: str, choice: Choice) -> None:

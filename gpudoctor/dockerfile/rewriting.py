@@ -15,7 +15,7 @@ from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.installs import WITH_VALUE
 from gpudoctor.dockerfile.requirements import requirement
-from gpudoctor.dockerfile.torch import build_of_index
+from gpudoctor.dockerfile.torch_requests import build_of_index
 from gpudoctor.dockerfile.words import plain_words
 
 _GAP = r"(?:[ \t]|[\\`][ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)*)+"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from gpudoctor.dockerfile.apptainer import is_definition, parse_definition
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.build import Build, Stage, with_line
-from gpudoctor.dockerfile.image import Copied, Image, Later, Read, Step
+from gpudoctor.dockerfile.image import CopyInstruction, Image, Later, Read, Step
 from gpudoctor.dockerfile.scripts import INSTALLER
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
 from gpudoctor.dockerfile.variables import expanded
@@ -46,7 +46,7 @@ def read_dockerfile(
     Raises RecipeError for a text that no builder accepts, or if a bound is exceeded.
     """
     bounds = bounds or Bounds()
-    build = Build(arguments, read, bounds)
+    build = Build(arguments, read, bounds, [row.name for row in matrix.tables.gpu_lists])
     definition = is_definition(text)
     found = parse_definition(text, arguments, bounds) if definition else parse(text, bounds)
     stages = _stages(found, build, bounds)
@@ -55,7 +55,27 @@ def read_dockerfile(
     if later is not None:
         build.run_later(later, chain[0])
     origins = _origins(stages)
-    copied = _followed(origins, chain, build, matrix)
+    form: Literal["dockerfile", "definition"] = "definition" if definition else "dockerfile"
+    source = tuple(text.removeprefix("\ufeff").splitlines())
+    builders = []
+    for stage in _copied_stages(origins, chain):
+        other = build.another()
+        other.run(_chain(stage))
+        builders.append(_image(file, _chain(stage), other, tuple(other.copied), matrix, source, form))
+    own = _image(file, chain, build, _followed(origins, chain, build, matrix), matrix, source, form)
+    return replace(own, bases=tuple(_bases(origins, chain[0])), builders=tuple(builders))
+
+
+def _image(
+    file: str,
+    chain: list[Stage],
+    build: Build,
+    copied: tuple[CopyInstruction, ...],
+    matrix: Matrix,
+    source: tuple[str, ...],
+    form: Literal["dockerfile", "definition"],
+) -> Image:
+    """The image of a stage whose instructions are applied."""
     base = chain[-1].image
     facts = matrix.base_image(base) if base else None
     return Image(
@@ -69,9 +89,8 @@ def read_dockerfile(
         steps=tuple(build.steps),
         copied=copied,
         user=build.user,
-        bases=tuple(_bases(origins, chain[0])),
-        source=tuple(text.removeprefix("\ufeff").splitlines()),
-        form="definition" if definition else "dockerfile",
+        source=source,
+        form=form,
     )
 
 
@@ -83,7 +102,9 @@ def _chain(stage: Stage) -> list[Stage]:
     return chain
 
 
-def _followed(origins: Mapping[str, Stage], chain: list[Stage], build: Build, matrix: Matrix) -> tuple[Copied, ...]:
+def _followed(
+    origins: Mapping[str, Stage], chain: list[Stage], build: Build, matrix: Matrix
+) -> tuple[CopyInstruction, ...]:
     """What was copied. The commands that fill a Python environment in another stage become commands of this image, if
     the environment is copied as a whole, and the stage's base image is known to bring no torch."""
     copied = list(build.copied)
@@ -115,6 +136,20 @@ def _origins(stages: list[Stage]) -> dict[str, Stage]:
     """The stages by what COPY --from calls them: their names, or else their numbers. Of one name the first counts."""
     numbered = {str(number): stage for number, stage in enumerate(stages)}
     return {**numbered, **{stage.name.lower(): stage for stage in reversed(stages) if stage.name}}
+
+
+def _copied_stages(origins: Mapping[str, Stage], chain: list[Stage]) -> list[Stage]:
+    """The stages from which something is copied into a stage, or into one that is copied from."""
+    found: list[Stage] = []
+    open_ = list(chain)
+    while open_:
+        for one in open_.pop().instructions:
+            for name in _FROM.findall(" ".join(one.flags)):
+                origin = origins.get(name.lower())
+                if origin is not None and not any(origin is each for each in (*chain, *found)):
+                    found.append(origin)
+                    open_.extend(_chain(origin))
+    return found
 
 
 def _bases(origins: Mapping[str, Stage], wanted: Stage) -> Iterator[tuple[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.dockerfile.compose import read_compose
 from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.recipe import Recipe, Started
+from gpudoctor.dockerfile.recipe import Recipe, RecipeService
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.intake.described import imagined
 from gpudoctor.intake.description import Description
@@ -80,7 +80,7 @@ def recipe(slug: str) -> Recipe:
         for service in read_compose("compose.yaml", COMPOSE_FILES[slug]):
             facts = matrix().base_image(service.image or "")
             started.append(
-                Started(service, Image("compose.yaml", "", service.image, service.line, facts, "linux-x86_64"))
+                RecipeService(service, Image("compose.yaml", "", service.image, service.line, facts, "linux-x86_64"))
             )
         return Recipe(matrix(), (), tuple(started))
     gpu, driver = DESCRIBED.get(slug, ("", ""))

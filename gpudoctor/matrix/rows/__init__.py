@@ -72,6 +72,7 @@ from gpudoctor.matrix.rows.packages import (
     Framework,
     FrameworkBuild,
     FrameworkVariable,
+    GpuList,
     ImportedModules,
     InstallerTargets,
     LateLibrary,
@@ -133,6 +134,7 @@ __all__ = [
     "FrameworkBuild",
     "FrameworkVariable",
     "GfxTarget",
+    "GpuList",
     "GpuProgram",
     "GpuRates",
     "HipblasltUse",
@@ -244,6 +246,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     torch_users: tuple[TorchUser, ...] = ()
     library_roles: tuple[LibraryRole, ...] = ()
     extension_builds: tuple[ExtensionBuild, ...] = ()
+    gpu_lists: tuple[GpuList, ...] = ()
     late_libraries: tuple[LateLibrary, ...] = ()
     imported_modules: tuple[ImportedModules, ...] = ()
     optional_modules: tuple[OptionalModules, ...] = ()
@@ -317,6 +320,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "torch_users": ("package",),
     "library_roles": ("library",),
     "extension_builds": ("package",),
+    "gpu_lists": ("name",),
     "late_libraries": ("opener", "version"),
     "imported_modules": ("id",),
     "optional_modules": ("id",),

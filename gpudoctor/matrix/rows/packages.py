@@ -78,6 +78,8 @@ class Framework(Row, frozen=True, kw_only=True):
     """What it is installed for: GPU work alone; GPU work as a rule; or often CPU work beside other things."""
     cpu: str = ""
     """The distribution to install where no GPU is; empty: it has no CPU build."""
+    extras: dict[str, str] = field(default_factory=dict)
+    """The extras for GPUs that it has or had, with the specifier of the releases that do; empty: unknown."""
     compares_versions: bool = False
     """It refuses libraries older than those that its extras name; others only refuse an older cuDNN."""
     chooses_torch: bool = False
@@ -205,6 +207,22 @@ class ExtensionBuild(Row, frozen=True, kw_only=True):
     """Whether its setup.py imports torch without asking for it as a build dependency."""
     skip: str | None = None
     """The variable that makes its setup.py compile nothing."""
+
+
+class GpuList(Row, frozen=True, kw_only=True):
+    """A variable that says for which GPUs a program is compiled. CMake and make take it as an option, too."""
+
+    name: str
+    vendor: Literal["nvidia", "amd"] | None = None
+    """Whose GPUs it lists; None: it holds options of compilers, or of CMake, which may name GPUs."""
+    read_by: tuple[Literal["python", "cmake", "hipcc", "nvcc", "make", "cargo"], ...] = ()
+    """What surely reads it from the environment: a Python package's build, or a program. Others may."""
+    packages: tuple[str, ...] = ()
+    """Packages that pip compiles with it, as the package index has no wheel of them."""
+    ptx: Literal["marked", "each", "newest", "none"] = "none"
+    """The entries that bring PTX, too: those with +PTX, all but the -real ones, the last one, or none."""
+    words: dict[str, str] = field(default_factory=dict)
+    """Names of architectures that may stand in it, in small letters, and the entries that they mean."""
 
 
 class LateLibrary(Row, frozen=True, kw_only=True):

@@ -1,0 +1,39 @@
+"""The Python of an image."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from gpudoctor.dockerfile.conda import conda_packages
+from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.installs import system_packages
+from gpudoctor.dockerfile.markers import PYTHONS
+
+_OTHER_PYTHON = re.compile(
+    r"[Pp]ython-?(3\.\d+|\$)|altinstall|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
+)
+_NAMED_PYTHON = re.compile(r"(?:\buv .{0,200}--python[ =]|\b(?:conda|mamba) create .{0,200}\bpython=)(3\.\d+)")
+"""A Python that the file asks for, with its version."""
+
+
+@lru_cache
+def python_of(image: Image) -> str | None:
+    """The Python that pip installs into; None if base image and commands leave a doubt."""
+    named = {found for step in image.steps for found in _NAMED_PYTHON.findall(step.command.text)}
+    named |= {(image.variable("UV_PYTHON") or "")[:4]} & set(PYTHONS)
+    if named:
+        return named.pop() if len(named) == 1 else None
+    facts = image.facts
+    if facts is None or facts.python is None:
+        return None
+    names = [name for step in image.steps for name in (*system_packages(step.command), step.command.text)]
+    if any(_OTHER_PYTHON.search(name) for name in names):
+        return None
+    if any(conda_packages(step.command) for step in image.steps):
+        return None
+    if any(re.search(r"--python|uv (python|venv|sync)", step.command.text) for step in image.steps):
+        return None
+    if any(re.search(r"python3\.|venv|conda", one.value or "") for one in image.settings.values()):
+        return None
+    return facts.python if not any(one.origin for one in image.copied if "python" in one.target) else None
