@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_hypothetical
+from gpudoctor.intake.text.languages import in_plain_words
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
@@ -72,30 +74,53 @@ _SHORT = 500
 """Characters of a text that is about one matter: what it complains of may stand anywhere in it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The sentences of a text in one wording."""
+
+    texts: list[str]
+    short: str
+    advice: list[str]
+    advised: str
+    lowered: str
+
+    @classmethod
+    def of(cls, lines: tuple[Line, ...], worded: tuple[Line, ...], sentences: tuple[bool, ...]) -> _Reading:
+        told = zip(worded, sentences, strict=True)
+        texts = [line.text.translate(_MARKS) if sentence else "" for line, sentence in told]
+        advice = list(_not_to_reproduce(lines, texts))
+        return cls(texts, _of_one_matter(texts), advice, _of_one_matter(advice), "\n".join(texts).lower())
+
+    def told(self, row: ToldCircumstance, lines: tuple[Line, ...], places: list[int]) -> Told | None:
+        """The circumstance, where it is told of a complaint if anywhere."""
+        where = (self.advice, self.advised) if row.remedy else (self.texts, self.short)
+        found = list(_told(row, lines, *where, places))
+        return found[-1] if found else None
+
+
 def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The circumstances of the matrix that the lines tell, each once. They are looked for in the English words for
-    the lines, and told as they stand in the text."""
-    texts = [
-        line.text.translate(_MARKS) if is_sentence(_untitled(line)) else "" for line in _not_of_commands(in_english)
-    ]
-    advice = list(_not_to_reproduce(lines, texts))
-    short, advised = _of_one_matter(texts), _of_one_matter(advice)
-    lowered = "\n".join(texts).lower()
+    the lines, then in plainer ones, and told as they stand in the text."""
+    english = tuple(_not_of_commands(in_english))
+    sentences = tuple(is_sentence(_untitled(line)) for line in english)
+    plain = in_plain_words(english, matrix)
+    readings = [_Reading.of(lines, worded, sentences) for worded in dict.fromkeys((english, plain))]
     whole = "\n".join(line.text for line in in_english).lower()
-    places: dict[str, tuple[int, ...]] = {}
+    places: dict[tuple[int, str], tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
-        for sign in row.signs:
-            if sign not in places:  # several rows have it
-                places[sign] = tuple(islice(lines_with((sign,), lowered), _MOST_PLACES))
-        of_row = sorted({place for sign in row.signs for place in places[sign]})
-        if not of_row:
-            continue
-        where = (advice, advised) if row.remedy else (texts, short)
-        found = list(_told(row, lines, *where, of_row[:_MOST_PLACES]))
-        if not found or (row.unless and re.search(row.unless, lowered, re.ASCII)):
+        found = None
+        for number, reading in enumerate(readings):
+            for sign in row.signs:
+                if (number, sign) not in places:  # several rows have it
+                    places[number, sign] = tuple(islice(lines_with((sign,), reading.lowered), _MOST_PLACES))
+            of_row = sorted({place for sign in row.signs for place in places[number, sign]})[:_MOST_PLACES]
+            found = (reading.told(row, lines, of_row) if of_row else None) or found
+            if found and found.complains:
+                break
+        if found is None or (row.unless and any(re.search(row.unless, one.lowered, re.ASCII) for one in readings)):
             continue
         if re.search(row.beside, whole, re.ASCII):
-            facts.told.append(found[-1])
+            facts.told.append(found)
 
 
 def _not_to_reproduce(lines: tuple[Line, ...], texts: list[str]) -> Iterator[str]:
