@@ -37,11 +37,11 @@ def _with(rows: tuple[ForeignWords, ...], lines: tuple[Line, ...]) -> tuple[Line
         for place in lines_with(row.signs, lowered):
             after = re.sub(row.pattern, f" {row.english} ", texts[place], flags=re.IGNORECASE)
             if after != texts[place]:
-                changes[place] = texts[place] = after
+                changes[place] = texts[place] = _SPACES.sub(" ", after).rstrip()
         if changes:
             changed |= changes
             lowered = "\n".join(texts).lower()  # the words of one row may be those that the next one looks for
     return tuple(
-        Line(line.number, _SPACES.sub(" ", changed[place]).rstrip()) if place in changed else line
+        Line(line.number, changed[place]) if place in changed else line
         for place, line in enumerate(lines)
     )
