@@ -29,13 +29,15 @@ _ABOUT_GPUS = re.compile(
 _COMPLAINS = re.compile(
     r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br[eo]ak\w*"
     r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|missing|gone|dead"
-    r"|disappear\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck|only|false"
+    r"|disappear\w*|vanish\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck|only|false"
     r"|(?:have to|must) (?:reboot|restart))\b",
     re.ASCII,
 )
 _NO_COMPLAINT = re.compile(
     r"\b(?:without|no|any) (?:any |further |more )?(?:problems?|issues?|errors?|trouble|bugs?)\b"
 )
+_INTENDED = re.compile(r"\b(?:on purpose|intentional(?:ly)?|deliberately|by design|as (?:intended|planned))\b")
+"""What somebody wants to be so is no complaint."""
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
     r"|works? (?:again|now|fine|for me)|(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b"
@@ -171,6 +173,8 @@ def _told(
         said = lines[place : place + 1] if alone else lines[max(0, place - 1) : place + 2]
         near = around[max(0, found.start() - _AROUND) : found.end() + _AROUND]
         if row.remedy and not _helped(" ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()):
+            continue
+        if _INTENDED.search(line.lower()):
             continue
         near = whole or near
         # Of the first two the facts, or the words beside it, name the GPU.
