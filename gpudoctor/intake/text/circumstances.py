@@ -28,7 +28,7 @@ _ABOUT_GPUS = re.compile(
 )
 _COMPLAINS = re.compile(
     r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br[eo]ak\w*"
-    r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|missing|gone|dead"
+    r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable|missing|gone|dead"
     r"|disappear\w*|vanish\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck|only|false"
     r"|(?:have to|must) (?:reboot|restart))\b",
     re.ASCII,
@@ -36,7 +36,7 @@ _COMPLAINS = re.compile(
 _NO_COMPLAINT = re.compile(
     r"\b(?:without|no|any) (?:any |further |more )?(?:problems?|issues?|errors?|trouble|bugs?)\b"
 )
-_INTENDED = re.compile(r"\b(?:on purpose|intentional(?:ly)?|deliberately|by design|as (?:intended|planned))\b")
+_INTENDED = re.compile(r"\b(?:on purpose|intentional(?:ly)?|deliberately|by design|as planned)\b")
 """What somebody wants to be so is no complaint."""
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
