@@ -41,7 +41,4 @@ def _with(rows: tuple[ForeignWords, ...], lines: tuple[Line, ...]) -> tuple[Line
         if changes:
             changed |= changes
             lowered = "\n".join(texts).lower()  # the words of one row may be those that the next one looks for
-    return tuple(
-        Line(line.number, changed[place]) if place in changed else line
-        for place, line in enumerate(lines)
-    )
+    return tuple(Line(line.number, changed[place]) if place in changed else line for place, line in enumerate(lines))
