@@ -28,8 +28,9 @@ _ABOUT_GPUS = re.compile(
 )
 _COMPLAINS = re.compile(
     r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br[eo]ak\w*"
-    r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable|missing"
-    r"|gone|dead|disappear\w*|vanish\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck|only|false"
+    r"|broken|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable"
+    r"|missing|gone|dead|disappear\w*|vanish\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck"
+    r"|only|false"
     r"|(?:have to|must) (?:reboot|restart))\b",
     re.ASCII,
 )
