@@ -801,6 +801,8 @@ def test_the_name_of_a_gpu_and_rarer_words_tell_the_same(text: str, slug: str) -
         "You cannot access the GPU from the web UI, only from the CLI",
         "The wheel without TensorRT is smaller, the GPU works with it",
         "The slurm job has no GPU on purpose",
+        "We don't use the GPU in CI",
+        "My ollama never uses the CPU, the RTX 3050 does all",
         "The docs say that cu130 dropped Pascal; we have Ampere only and all works",
         "The RTX 3090 never falls off the bus under load",
         "I have two 4090s and NCCL works, nothing hangs",
