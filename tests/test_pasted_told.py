@@ -769,3 +769,72 @@ def test_one_plain_sentence_names_a_cause(text: str, slug: str) -> None:
 )
 def test_a_sentence_about_something_else_names_none(text: str) -> None:
     assert problems(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("LM Studio does not detect my RTX 4070, it only offers the CPU runtime.", "program-on-cpu"),
+        ("Ollama ignores my RTX 3090 and computes everything on the CPU.", "program-on-cpu"),
+        ("Ollama is not utilizing my 3090 at all", "program-on-cpu"),
+        ("llama-cpp-python does not use my RTX 4090, n_gpu_layers has no effect", "program-on-cpu"),
+        ("I set n_gpu_layers=-1 with llama_cpp but the RTX 3080 stays idle", "program-on-cpu"),
+        ("whisper.cpp runs on CPU only, I have an RTX 3060", "program-on-cpu"),
+        ("ComfyUI starts in CPU mode although I have an RTX 3080", "torch-cpu-only"),
+        ("InvokeAI says it is using the CPU, my card is a GTX 1070", "torch-cpu-only"),
+        ("Automatic1111 can't find my GTX 1080 Ti", "torch-cpu-only"),
+        ("Is the model not touching my VRAM? It is spiking the CPU", "torch-cpu-only"),
+        ('torch.cuda.is_available() in python3 bounced back "False", RTX 3060', "torch-cpu-only"),
+        ("JAX can't see the H100", "framework-cpu-only"),
+        ("onnxruntime lists ['AzureExecutionProvider', 'CPUExecutionProvider'], RTX 3060", "ort-cpu-and-gpu-both"),
+        ("TensorRT libraries not found, tensorrt detector not present", "framework-cuda-libs-missing"),
+        ("My RTX 3060 isn't recognized inside the container", "container-no-gpu"),
+        ("Plex in docker cannot use the Quadro P400, nvidia-smi works on the host", "container-no-gpu"),
+        ("The machine learning container says: no CUDA-capable device is detected", "container-no-gpu"),
+        ("kubectl describe node lists no nvidia.com/gpu resource", "container-toolkit-missing"),
+        ("In my unprivileged LXC container nvidia-smi works but CUDA gives unknown error 999", "nvidia-uvm-missing"),
+        ("In my slurm job: RuntimeError: No CUDA GPUs are available", "job-without-gpu"),
+        ("srun python train.py cannot find a GPU", "job-without-gpu"),
+        ("In WSL the GPU is not detected, on Windows everything works. RTX 3080", "wsl-driver"),
+        ("Cannot find GPU in WSL2\nCudaSupportError: cuInit results in CUDA_ERROR_NO_DEVICE (100)", "wsl-driver"),
+        ("The new build uses cu128, which no longer supports my GTX 1080 Ti", "torch-dropped-old-gpu"),
+        ("The docker image has CUDA 12.1 and does not support my RTX 5080", "torch-no-arch-for-gpu"),
+        ("The nvidia dkms module disappeared after the update", "nvidia-dkms-kernel-mismatch"),
+        ("The GPU vanished after I upgraded the nvidia driver", "driver-installed-no-reboot"),
+        ("There is no /dev/kfd, how can I create it? RX 580", "amd-kfd-missing"),
+        ("I get permission denied on /dev/kfd with my RX 6900 XT", "amd-device-permission"),
+        ("Proxmox LXC: Unable to open /dev/kfd read-write: Invalid argument", "amd-device-permission"),
+        ("The A100 fell off the bus after two hours", "gpu-off-bus"),
+        ("Two 4090s hang in all_reduce with NCCL", "nccl-p2p-hang"),
+    ],
+)
+def test_the_name_of_a_gpu_and_rarer_words_tell_the_same(text: str, slug: str) -> None:
+    assert first(text).slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ollama runs on the CPU since I set num_gpu to 0, my 3090 is for games.",
+        "How can I make LM Studio use only the CPU? I have an RTX 4060 Ti",
+        "My RTX 3060 isn't used by the desktop, torch sees it and trains on it",
+        "The GPU sits idle between batches on my RTX 3080, data loading is the bottleneck",
+        "My game doesn't use the RTX 3060, it runs on the Intel graphics of the laptop",
+        "The newest version of wasabi doesn't detect my RTX5060 graphic card.",
+        "Our Dockerfile installs the CPU version of torch on purpose, no GPU there",
+        "The script never uses the GPU for tokenization, only for training; that is fine",
+        "You cannot access the GPU from the web UI, only from the CLI",
+        "The wheel without TensorRT is smaller, the GPU works with it",
+        "The slurm job has no GPU on purpose",
+        "We don't use the GPU in CI",
+        "My ollama never uses the CPU, the RTX 3050 does all",
+        "The docs say that cu130 dropped Pascal; we have Ampere only and all works",
+        "The RTX 3090 never falls off the bus under load",
+        "I have two 4090s and NCCL works, nothing hangs",
+        "onnxruntime lists CUDAExecutionProvider and CPUExecutionProvider on my RTX 3060",
+        "In WSL the GPU is detected, on Windows everything works, too. RTX 3080",
+        "After a kernel upgrade, the installed NVIDIA driver may stop working. So check the exit code of nvidia-smi.",
+    ],
+)
+def test_a_gpu_that_nobody_misses_is_no_fault(text: str) -> None:
+    assert not problems(text)

@@ -7,7 +7,8 @@ import re
 from gpudoctor.intake.text.lines import Line, text_of
 
 _TITLE = re.compile(
-    r"\s*#?\s*(?:(?:fix|feat|docs?|chore|refactor|tests?|ci|perf|build|style|revert)(?:\([^)\n]{1,60}\))?!?: \S"
+    r"\s*#?\s*(?:\[[A-Z]{2,10}-\d{1,6}\] )?"
+    r"(?:(?:fix|feat|docs?|chore|refactor|tests?|ci|perf|build|style|revert)(?:\([^)\n]{1,60}\))?!?: \S"
     r"|(?:[Aa]dd|[Dd]ocument|[Ee]xplain|[Mm]ention|[Uu]pdate|[Ii]mprove)\b.{0,60}\b(?:note|section|docs?|documentation"
     r"|troubleshooting|readme|FAQ)\b)"
 )

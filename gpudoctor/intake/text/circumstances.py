@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_hypothetical
+from gpudoctor.intake.text.languages import in_plain_words
 from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
@@ -21,13 +23,14 @@ _ABOUT_GPUS = re.compile(
     r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|rock-dkms"
     r"|nouveau|geforce|radeon"
     r"|[rg]tx|(?:py)?torch|ollama|comfyui|to (?:the )?cpu)\b"
-    r"|onnxruntime|cublas|cudnn|cudart|\bdevice[- ]plugin\b",
+    r"|onnxruntime|cublas|cudnn|cudart|tensorrt|nvinfer|\bdevice[- ]plugin\b",
     re.ASCII,
 )
 _COMPLAINS = re.compile(
     r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br(?:ea|o)k\w*"
-    r"|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|missing|gone|dead"
-    r"|disappear\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck|only|false"
+    r"|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable"
+    r"|missing|gone|dead|disappear\w*|vanish\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck"
+    r"|only|false"
     r"|(?:have to|must) (?:reboot|restart))\b",
     re.ASCII,
 )
@@ -44,8 +47,8 @@ _NEGATED = re.compile(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n.t\b)[^.
 """What stands before a fault that is not there."""
 _IN_ORDER = re.compile(
     r"\b(?:as|is|are) (?:expected|intended|designed)\b|\bas it should\b|\bas (?:i|we) want\b"
-    r"|\bon purpose\b|\bby design\b"
-    r"|\b(?:all|everything) (?:works|runs|is (?:fine|well))\b|\bwhich is (?:fine|ok(?:ay)?)\b"
+    r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by design|as planned)\b"
+    r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b|\bwhich is (?:fine|ok(?:ay)?)\b"
     r"|\band (?:it )?(?:works|runs)(?: (?:fine|well))?(?: on (?:the|my) gpu)?\W*$",
     re.ASCII,
 )
@@ -89,31 +92,56 @@ _SHORT = 500
 """Characters of a text that is about one matter: what it complains of may stand anywhere in it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The sentences of a text in one wording."""
+
+    texts: list[str]
+    short: str
+    advice: list[str]
+    advised: str
+    lowered: str
+
+    @classmethod
+    def of(cls, lines: tuple[Line, ...], worded: tuple[Line, ...], sentences: tuple[bool, ...]) -> _Reading:
+        told = zip(worded, sentences, strict=True)
+        texts = [line.text.translate(_MARKS) if sentence else "" for line, sentence in told]
+        advice = list(_not_to_reproduce(lines, texts))
+        return cls(texts, _of_one_matter(texts), advice, _of_one_matter(advice), "\n".join(texts).lower())
+
+    def told(self, row: ToldCircumstance, lines: tuple[Line, ...], places: list[int]) -> Told | None:
+        """The circumstance, where it is told of a complaint if anywhere."""
+        where = (self.advice, self.advised) if row.remedy else (self.texts, self.short)
+        found = list(_told(row, lines, *where, places))
+        return found[-1] if found else None
+
+
 def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The circumstances of the matrix that the lines tell, each once. They are looked for in the English words for
-    the lines, and told as they stand in the text."""
-    texts = [
-        line.text.translate(_MARKS) if is_sentence(_untitled(line)) else "" for line in _not_of_commands(in_english)
-    ]
-    advice = list(_not_to_reproduce(lines, texts))
-    short, advised = _of_one_matter(texts), _of_one_matter(advice)
-    lowered = "\n".join(texts).lower()
+    the lines, then in plainer ones, and told as they stand in the text."""
+    english = tuple(_not_of_commands(in_english))
+    sentences = tuple(is_sentence(_untitled(line)) for line in english)
+    plain = in_plain_words(english, matrix)
+    readings = [_Reading.of(lines, worded, sentences) for worded in dict.fromkeys((english, plain))]
     whole = text_of(in_english).lower()
-    wish = _WISH.search(lowered) is not None
-    places: dict[str, tuple[int, ...]] = {}
+    wish = any(_WISH.search(reading.lowered) for reading in readings)
+    places: dict[tuple[int, str], tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
-        for sign in row.signs:
-            if sign not in places:  # several rows have it
-                places[sign] = tuple(islice(lines_with((sign,), lowered), _MOST_PLACES))
-        of_row = sorted({place for sign in row.signs for place in places[sign]})
-        if not of_row:
+        found = None
+        for number, reading in enumerate(readings):
+            for sign in row.signs:
+                if (number, sign) not in places:  # several rows have it
+                    places[number, sign] = tuple(islice(lines_with((sign,), reading.lowered), _MOST_PLACES))
+            of_row = sorted({place for sign in row.signs for place in places[number, sign]})[:_MOST_PLACES]
+            found = (reading.told(row, lines, of_row) if of_row else None) or found
+            if found and found.complains:
+                break
+        if found is None or (wish and row.alone):
             continue
-        where = (advice, advised) if row.remedy else (texts, short)
-        found = list(_told(row, lines, *where, of_row[:_MOST_PLACES]))
-        if not found or (wish and row.alone) or (row.unless and re.search(row.unless, lowered, re.ASCII)):
+        if row.unless and any(re.search(row.unless, one.lowered, re.ASCII) for one in readings):
             continue
         if re.search(row.beside, whole, re.ASCII):
-            facts.told.append(found[-1])
+            facts.told.append(found)
 
 
 def _not_to_reproduce(lines: tuple[Line, ...], texts: list[str]) -> Iterator[str]:

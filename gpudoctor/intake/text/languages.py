@@ -1,4 +1,4 @@
-"""Sentences in other languages than English, with the English words for what people tell of."""
+"""Sentences in other languages, or with rarer words, with the plain English words for what people tell of."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from gpudoctor.line_search import lines_with
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import ForeignWords
 
 _MOST_LINES = 2000
 """Lines of a text in which words are looked for."""
@@ -19,16 +20,25 @@ _SPACES = re.compile(r"(?<=\S) {2,}")
 
 def in_english(lines: tuple[Line, ...], matrix: Matrix) -> tuple[Line, ...]:
     """The lines with the English words of the matrix in the place of foreign ones; the rest of a sentence stays."""
+    return _with(matrix.tables.foreign_words, lines)
+
+
+def in_plain_words(lines: tuple[Line, ...], matrix: Matrix) -> tuple[Line, ...]:
+    """English lines with the words that the circumstances of the matrix use: "GPU" for the name of one."""
+    return _with(matrix.tables.plain_words, lines)
+
+
+def _with(rows: tuple[ForeignWords, ...], lines: tuple[Line, ...]) -> tuple[Line, ...]:
     texts = [line.text if len(line.text) <= _LONGEST else "" for line in lines[:_MOST_LINES]]
     lowered = "\n".join(texts).lower()
     changed = dict[int, str]()
-    for row in matrix.tables.foreign_words:
+    for row in rows:
+        changes = dict[int, str]()
         for place in lines_with(row.signs, lowered):
-            before = changed.get(place, texts[place])
-            after = re.sub(row.pattern, f" {row.english} ", before, flags=re.IGNORECASE)
-            if after != before:
-                changed[place] = after
-    return tuple(
-        Line(line.number, _SPACES.sub(" ", changed[place]).rstrip()) if place in changed else line
-        for place, line in enumerate(lines)
-    )
+            after = re.sub(row.pattern, f" {row.english} ", texts[place], flags=re.IGNORECASE)
+            if after != texts[place]:
+                changes[place] = texts[place] = _SPACES.sub(" ", after).rstrip()
+        if changes:
+            changed |= changes
+            lowered = "\n".join(texts).lower()  # the words of one row may be those that the next one looks for
+    return tuple(Line(line.number, changed[place]) if place in changed else line for place, line in enumerate(lines))

@@ -266,6 +266,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     error_patterns: tuple[ErrorPattern, ...] = ()
     told_circumstances: tuple[ToldCircumstance, ...] = ()
     foreign_words: tuple[ForeignWords, ...] = ()
+    plain_words: tuple[ForeignWords, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
     known_issues: tuple[KnownIssue, ...] = ()
 
@@ -340,6 +341,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "error_patterns": ("id",),
     "told_circumstances": ("id",),
     "foreign_words": ("english",),
+    "plain_words": ("english",),
     "xids": ("xid",),
     "known_issues": ("id",),
 }

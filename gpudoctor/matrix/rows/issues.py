@@ -182,8 +182,9 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
 
 
 class ForeignWords(Row, frozen=True, kw_only=True):
-    """What other languages call a thing that people tell of. Sentences are read with the English words in its place,
-    so that each circumstance is known in every language of this table. Rows count in their order."""
+    """What other languages call a thing that people tell of, or rarer English words. Sentences are read with the
+    plain English words in its place, so that each circumstance is known in every language of this table. Rows count
+    in their order."""
 
     english: str
     """What stands in its place; \\1 is the first group of the pattern."""
