@@ -15,6 +15,7 @@ from gpudoctor.command_line.machine_source import is_this_machine
 from gpudoctor.command_line.options import REQUIRE, WHERE
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import words
+from gpudoctor.finding import SetVariable
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from gpudoctor.finding import NotJudged
     from gpudoctor.machine import Machine
     from gpudoctor.planner.planned_steps import Permissions
-    from gpudoctor.planner.repair import Repair
+    from gpudoctor.planner.repair import Repair, Variable
     from gpudoctor.report import Subject
     from gpudoctor.survey import Survey
 
@@ -63,11 +64,28 @@ class Examination:
         self.required = requirements(project_settings() if here else Settings(), sources.require, os.environ)
         self.matrix = load_matrix(sources.overlays)
 
+    def look_under(self, variables: Iterable[Variable]) -> ReportStyle:
+        """Look as a process with these variables would: everything probed, and every child, has them."""
+        given, before = self.sources, dict(os.environ)
+        kept = dict(given.variables)
+        try:
+            for one in variables:
+                kept.pop(one.name, None)
+                os.environ.pop(one.name, None)
+                if isinstance(one, SetVariable):
+                    os.environ[one.name] = one.value
+            return self._look(replace(given, variables=kept))
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
     def look(self) -> ReportStyle:
         """Probe and judge. Raises InputError for what cannot be read."""
+        return self._look(self.sources)
+
+    def _look(self, given: Sources) -> ReportStyle:
         from gpudoctor.command_line.machine_source import from_file, probed, with_description, with_installers
 
-        given = self.sources
         if given.snapshot is not None:
             survey, subject = from_file(given.snapshot, given.examined, given.variables, self.matrix)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gpudoctor.dependencies import applying, marker_environment
 from gpudoctor.finding import (
@@ -84,16 +84,24 @@ def replace_packages(place: Place, situation: Situation, remedies: Sequence[Repl
 
 def _let_through(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[Step, ...]:
     """What a variable puts before the environment stays before it, whatever is installed there."""
+    remedy = standing_before(place, situation, (item.name for item in wanted))
+    if remedy is None:
+        return ()
+    return set_variable(place, remedy) if isinstance(remedy, SetVariable) else unset_variable(place, remedy)
+
+
+def standing_before(place: Place, situation: Situation, names: Iterable[str]) -> SetVariable | UnsetVariable | None:
+    """The variable that keeps Python from the first of these packages that stands before the environment."""
     torch = situation.torch
     if place.user_site or (torch and any(let_through(situation, copy.path, "") for copy in torch.copies[:1])):
-        return ()  # the environment is meant to be there
-    for item in wanted:
-        found = situation.machine.installed(item.name)
-        why = f"Python finds {item.name} {found.version} before that of this environment" if found else ""
+        return None  # the environment is meant to be there
+    for name in names:
+        found = situation.machine.installed(name)
+        why = f"Python finds {name} {found.version} before that of this environment" if found else ""
         remedy = let_through(situation, found.path, why) if found else None
         if remedy is not None:
-            return set_variable(place, remedy) if isinstance(remedy, SetVariable) else unset_variable(place, remedy)
-    return ()
+            return remedy
+    return None
 
 
 def _spec(remedy: ReplacePackage) -> str:
