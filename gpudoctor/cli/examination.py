@@ -84,35 +84,25 @@ class Examination:
         return self._look(self.sources)
 
     def _look(self, given: Sources) -> ReportStyle:
-        from gpudoctor.command_line.machine_source import from_file, probed, with_description, with_installers
+        from gpudoctor.command_line.machine_source import (
+            from_file,
+            probed,
+            with_description,
+            with_installers,
+            with_requirements,
+        )
 
         if given.snapshot is not None:
             survey, subject = from_file(given.snapshot, given.examined, given.variables, self.matrix)
         else:
             survey, subject = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
-            survey = self._with_requirements(survey)
+            survey = with_requirements(survey, given.examined)
             survey = with_installers(survey, given.examined, given.variables, given.description, self.matrix)
         survey = with_description(
             survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
         )
         judgement = self.judge(survey, survey.machine)
         return ReportStyle(survey, subject, judgement, self._exit_code(judgement))
-
-    def _with_requirements(self, survey: Survey) -> Survey:
-        """What every installed package requires; a check needs that of a few only."""
-        from gpudoctor.command_line.machine_source import host_of
-        from gpudoctor.probes.distributions import all_opened
-
-        environment = survey.machine.environment.value
-        if environment is None or environment.distributions.value is None:
-            return survey
-        examined = self.sources.examined
-        live = examined.root is None or examined.python is not None
-        host = host_of(None if live else examined.root, {})
-        opened = all_opened(host, environment.distributions.value)
-        environment = replace(environment, distributions=replace(environment.distributions, value=opened))
-        machine = replace(survey.machine, environment=replace(survey.machine.environment, value=environment))
-        return replace(survey, machine=machine)
 
     def judge(self, survey: Survey, machine: Machine, *, foresee: bool = True) -> Judgement:
         """Judge a machine, with the questions that a survey left open; `foresee` as of `engine.judge`."""
