@@ -48,7 +48,13 @@ def diagnose(
     cannot be used.
     """
     from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
-    from gpudoctor.command_line.machine_source import from_file, surveyed, with_description, with_installers
+    from gpudoctor.command_line.machine_source import (
+        from_file,
+        surveyed,
+        with_description,
+        with_installers,
+        with_requirements,
+    )
     from gpudoctor.command_line.reporting import judgement_of, report_of
     from gpudoctor.engine import FailOn
     from gpudoctor.intake.description import Description
@@ -85,7 +91,10 @@ def diagnose(
     )
 
     def complete(survey: Survey) -> Survey:
-        return survey if snapshot is not None else with_installers(survey, examined, variables, description, rows)
+        if snapshot is not None:
+            return survey
+        survey = with_requirements(survey, examined)
+        return with_installers(survey, examined, variables, description, rows)
 
     report, _ = report_of(survey, subject, rows, shown, required, complete)
     return report

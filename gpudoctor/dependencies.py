@@ -60,9 +60,22 @@ def joined(specifiers: Iterable[str]) -> str:
 
 
 def is_empty(specifier: str) -> bool:
-    """Whether no version is at once above the lower and below the upper bound of a joined specifier."""
-    bounds = {clause[0]: figures(clause.lstrip("<>=")) for clause in specifier.split(",") if clause[:1] in ("<", ">")}
-    return len(bounds) == 2 and bounds[">"] > bounds["<"]
+    """Whether no version is at once above the lower bounds, below the upper ones, and in each release that is named
+    ("==25.10.*")."""
+    ends: dict[str, list[tuple[int, ...]]] = {"<": [], ">": [], "=": []}
+    for clause in specifier.split(","):
+        if clause[:1] in ends:
+            ends[clause[0]].append(_without_zeros(figures(clause.lstrip("<>=").removesuffix(".*"))))
+    lows = (*ends[">"], *ends["="])
+    above = any(low > high for low in lows for high in ends["<"])
+    return above or any(low[: len(pin)] > pin for low in lows for pin in ends["="])
+
+
+def _without_zeros(version: tuple[int, ...]) -> tuple[int, ...]:
+    """ "2.0" is "2"."""
+    while version[-1:] == (0,):
+        version = version[:-1]
+    return version
 
 
 class Required(Struct, frozen=True):

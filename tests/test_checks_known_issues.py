@@ -404,3 +404,12 @@ def test_a_release_without_the_issue_is_installed():
     assert remedies(old, "cudnn-mismatch") == ["ReplacePackage ctranslate2>=4.5"]
     new = nvidia_machine(packages={"ctranslate2": "4.5.0"})
     assert found(new, "cudnn-mismatch") == []
+
+
+@pytest.mark.parametrize(
+    ("diffusers", "hub", "told"), [("0.27.2", "0.36.0", 1), ("0.29.2", "0.36.0", 0), ("0.27.2", "0.25.2", 0)]
+)
+def test_a_diffusers_that_the_hub_left_behind_is_told(diffusers: str, hub: str, told: int) -> None:
+    machine = nvidia_machine(packages={"diffusers": diffusers, "huggingface-hub": hub})
+    issues = [one for one in found(machine, "known-issue") if "cached_download" in one.message]
+    assert [one.fixes[0].remedies[0].name for one in issues] == ["diffusers"] * told

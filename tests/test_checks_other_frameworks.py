@@ -142,3 +142,15 @@ def test_what_jax_and_its_plugin_require_is_looked_at_without_torch(missing, sev
     assert [one.severity for one in found(machine, "requirements-incomplete")] == [severity]
     whole = tuple(Distribution(name, version, installer="pip") for name, version in there.items())
     assert found(with_environment(machine, distributions=known(whole, "/site")), "requirements-incomplete") == []
+
+
+def test_a_plugin_for_a_rocm_that_is_not_there_says_so():
+    jax = {"jax": "0.5.0", "jaxlib": "0.5.0"}
+    without = amd_machine(torch=None, packages=jax)
+    without = change(without, amd=change(without.amd, rocm=known((), "/opt")))
+    last = found(without, "framework-cpu-only")[0].fixes[-1]
+    assert last.title == "Install ROCm 6 first"
+    assert "jax-rocm60-plugin uses the ROCm of the system" in last.remedies[0].text
+    assert not [
+        fix for fix in found(nvidia_machine(torch=None, packages=jax), "framework-cpu-only")[0].fixes if fix.by_hand
+    ]

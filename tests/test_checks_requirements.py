@@ -478,3 +478,38 @@ def test_a_library_of_another_release_of_cudnn_is_no_missing_system_package(site
     found = judged(machine(site, ImportTrial(ok=False, error=error))).findings
     assert found[0].slug == "cudnn-mismatch"
     assert "apt-file" not in str([one.fixes for one in found])
+
+
+_RAPIDS = {
+    "rmm-cu12": ("librmm-cu12",),
+    "librmm-cu12": (),
+    "libcudf-cu12": ("librmm-cu12",),
+    "cudf-cu12": ("libcudf-cu12", "rmm-cu12"),
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "wanted"),
+    [
+        ((), ()),
+        (("libcudf-cu12", "cudf-cu12"), ("librmm-cu12==25.10.*", "rmm-cu12==25.10.*")),
+        (("librmm-cu12", "libcudf-cu12", "cudf-cu12"), ("rmm-cu12==25.10.*",)),
+        (("rmm-cu12",), ("rmm-cu12==25.12.*",)),  # what the old one requires goes with it
+        (("rmm-cu12", "librmm-cu12", "libcudf-cu12"), ("libcudf-cu12==25.12.*", "rmm-cu12==25.12.*")),
+    ],
+)
+def test_rapids_of_two_releases_becomes_one(tmp_path, old, wanted):
+    site = write_venv(tmp_path / "venv")
+    for name, needs in _RAPIDS.items():
+        release = "25.10" if name in old else "25.12"
+        write_distribution(site, name, f"{release}.0", requires=tuple(f"{one}=={release}.*" for one in needs))
+    found = [one for one in judged(machine(site)).findings if one.slug == "requirements-incomplete"]
+    asked = [f"{one.name}{one.specifier}" for each in found for one in each.fixes[0].remedies]
+    assert ([one.severity for one in found], asked) == (["warning"] * bool(wanted), list(wanted))
+
+
+def test_a_keras_that_is_missing_takes_only_tensorflows_keras_away(tmp_path):
+    site = write_venv(tmp_path / "venv")
+    write_distribution(site, "tensorflow", "2.19.0", requires=("keras>=3.5",))
+    message = next(one.message for one in judged(machine(site)).findings if one.slug == "requirements-incomplete")
+    assert message.endswith("`import tensorflow.keras` fails.")

@@ -8,6 +8,7 @@ import pytest
 
 from gpudoctor.host import LiveHost
 from gpudoctor.probes.system import probe_system
+from tests.support.check_cases import found
 from tests.support.judging import finding, fixes, remedies, severity, told
 from tests.support.machines import (
     amd_gpu,
@@ -185,3 +186,19 @@ def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
     assert lost(CC="my-cc", CXX=f"{tmp_path}/my-cc") == ()
     assert lost(CC=CONDAS, CXX=f"{tmp_path}/c++") == (CONDAS, f"{tmp_path}/c++")
     assert lost(CC="ccache gcc") == lost(CC="./my-cc", CXX="tools/c++") == lost() == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "version", "told"),
+    [
+        ("max_split_size:128", "2.9.1+cu128", True),
+        ("expandable_segments:True, garbage_collect:0.8", "2.5.1+cu124", True),
+        ("expandable_segments:True,max_split_size_mb:128,", "2.9.1+cu128", False),
+        ("roundup_power2_divisions:[256:1,512:2,>:4],backend:cudaMallocAsync", "2.9.1+cu128", False),
+        ("per_process_memory_fraction:0.5", "2.13.0+cu130", False),  # newer releases know more names
+    ],
+)
+def test_a_setting_that_torchs_allocator_does_not_know_is_an_error(value: str, version: str, told: bool) -> None:
+    machine = nvidia_machine(torch=torch(version), variables={"PYTORCH_CUDA_ALLOC_CONF": value})
+    errors = [one.severity for one in found(machine, "framework-variable")]
+    assert errors == ["error"] * told

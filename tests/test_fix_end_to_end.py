@@ -145,6 +145,28 @@ def test_a_repair_is_shown_run_proved_and_taken_back(
     assert "  undone  " in patient.gpudoctor("fix", "--history").stdout
 
 
+def test_after_a_fix_the_environment_is_judged_without_what_stands_before_it(tmp_path: Path, index: WheelIndex):
+    patient = Patient(tmp_path, index, "pip", RTX_4070, ("cu128", "torch==2.9.1+cu128", "torchvision"))
+    own = next(patient.prefix.glob("lib/python*/site-packages"))
+    before = tmp_path / "before"
+    before.mkdir()
+    for name in ("torchvision", "torchvision-0.24.1+cu128.dist-info"):
+        (own / name).rename(before / name)
+    record = before / "torchvision-0.24.1+cu128.dist-info"
+    metadata = record / "METADATA"
+    metadata.write_text(metadata.read_text().replace("0.24.1+cu128", "0.22.0+cu128"))
+    record.rename(before / "torchvision-0.22.0+cu128.dist-info")
+    patient.environ["PYTHONPATH"] = str(before)
+    assert patient.errors() == ["torchvision-mismatch"]
+
+    _, done = patient.examined("fix", "--yes")
+    proof = done["result"]["proof"]
+    assert (proof["by_variables"], proof["left"], proof["unforeseen"]) == (["GPD420"], [], [])
+    assert patient.versions()["torchvision"] == "0.24.1+cu128"
+    del patient.environ["PYTHONPATH"]
+    assert patient.errors() == []
+
+
 def test_a_fix_that_did_not_help_is_not_proposed_twice(tmp_path: Path):
     with wheel_index(tmp_path / "index") as index:
         patient = Patient(tmp_path, index, "pip", RTX_5090, ("cu124", "torch==2.6.0+cu124"))

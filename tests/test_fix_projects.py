@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep, Step
 from gpudoctor.testing import check_result
 from tests.support.environments import write_conda, write_distribution, write_torch, write_venv
+from tests.support.in_process import gpudoctor
 from tests.support.machines import change, environment, nvidia_gpu, nvidia_machine, torch
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.torch_indexes import only_these, served, write_indexes
@@ -310,6 +312,18 @@ def test_uv_keeps_out_what_another_package_requires(tmp_path: Path, table: str, 
     named = change(found, project_packages=(ProjectPackage("onnxruntime"),))
     assert commands(named, remedy)[:3] == ["uv remove --no-sync onnxruntime", *expected]
     assert "and what requires it: rembg" in by_hand(change(named, lock="poetry.lock"), remedy)
+
+
+def test_check_names_what_requires_a_package_as_fix_does(tmp_path: Path) -> None:
+    site = write_venv(tmp_path / ".venv")
+    for name, requires in (("onnxruntime", ()), ("onnxruntime-gpu", ()), ("reader", ("onnxruntime",))):
+        write_distribution(site, name, "1.22.0", requires=requires)
+    (tmp_path / "poetry.lock").touch()
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mine'\ndependencies = ['reader']\n[tool.poetry]\n")
+    target = ("--level", "static", "--python", str(tmp_path / ".venv"), "--gpu", "RTX 4090", "--driver", "580.65.06")
+    for command in (("check",), ("fix", "--dry-run")):
+        shown = gpudoctor(*command, *target, environ={**os.environ, "XDG_STATE_HOME": str(tmp_path)}).stdout
+        assert "or what requires it: reader" in " ".join(shown.split())
 
 
 EXTRAS = """[project]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gpudoctor.finding import Device, Finding, NotJudged, SetVariable, UnsetVariable
-from gpudoctor.planner.proof import Proof, proof, with_variables
-from tests.support.machines import nvidia_machine
+from gpudoctor.finding import Device, Finding, NotJudged
+from gpudoctor.planner.proof import Proof, proof
 
 
 def fault(id: str, severity: str = "error", **parts: object) -> Finding:
@@ -51,9 +50,3 @@ def test_what_cannot_be_judged_afterwards_is_not_repaired() -> None:
 def test_a_finding_that_a_variable_repairs_waits_for_that_variable_only() -> None:
     found = compared([ARCH, VISION], [VISION], under_variables=[])
     assert (found.repaired, found.left, found.new, found.by_variables) == ((ARCH,), (), (), (VISION,))
-
-
-def test_variables_are_set_and_taken_away_for_the_second_judgement() -> None:
-    machine = nvidia_machine(variables={"CUDA_VISIBLE_DEVICES": "9", "NCCL_DEBUG": "INFO"})
-    changed = with_variables(machine, [UnsetVariable("CUDA_VISIBLE_DEVICES"), SetVariable("HSA_X", "1")])
-    assert changed.variables == {"NCCL_DEBUG": "INFO", "HSA_X": "1"}

@@ -546,3 +546,29 @@ def test_a_library_that_is_there_and_not_looked_for_is_not_installed_from_elsewh
     found = finding(examined(tmp_path), "torch-import-fails")
     assert "is there, and the loader does not look into its folder" in found.message
     assert "apt-file" not in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("#!{tmp}/old/bin/python3", "{tmp}/old/bin/python3"),  # renamed, or copied and the old one is still there
+        ('#!/bin/sh\n\'\'\'exec\' "{tmp}/a folder/bin/python" "$0" "$@"', "{tmp}/a folder/bin/python"),
+        ("#!{tmp}/venv/bin/python3", ""),
+        ("#!{tmp}/link/bin/python3", ""),  # a link to this environment
+        ('#!/bin/sh\n\'\'\'exec\' "$(dirname -- "$(realpath -- "$0")")"/\'python\' "$0" "$@"', ""),  # relocatable
+        ("#!/usr/bin/env python3", ""),
+    ],
+)
+def test_a_pip_that_starts_another_python_is_a_warning(tmp_path: Path, line: str, told: str) -> None:
+    write_environment(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "venv")
+    (tmp_path / "venv/bin/pip").write_text(line.format(tmp=tmp_path) + "\nimport pip\n")
+    machine = examined(tmp_path)
+    assert problems(machine) == []
+    assert [one.slug for one in judged(machine).findings if one.severity == "warning"] == [
+        "environment-broken"
+    ] * bool(told)
+    if told:
+        found = finding(machine, "environment-broken")
+        assert (found.severity, found.saw) == ("warning", told.format(tmp=tmp_path))
+        assert f"{tmp_path}/venv/bin/python -m pip" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]

@@ -3,7 +3,7 @@
 from gpudoctor.situation import needs
 
 NEEDS = {
-    "environment_broken": needs.start_faults,
+    "environment_broken": needs.environment_faults,
     "environment_unreadable": needs.unreadable_environment,
     "framework_import": needs.imports,
     "framework_damaged": needs.damaged_packages,

@@ -7,7 +7,7 @@ import shlex
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
 from gpudoctor.frameworks.torch import check
-from gpudoctor.machine import StartFault
+from gpudoctor.machine import PythonEnvironment, StartFault
 from gpudoctor.situation import Situation
 
 _EFFECTS = (
@@ -35,16 +35,38 @@ def environment_broken(situation: Situation) -> Verdicts:
     version than the one that the folder of packages is for (lib/python3.11); pyvenv.cfg, which makes a folder a venv,
     may be gone; the interpreter may be a program for another processor, or the venv one of Windows; and a .pth file
     that is not UTF-8, as PowerShell's `>` writes it, ends every start of Python. Without its pyvenv.cfg a folder with
-    bin/activate is no environment. Where the import of torch worked, nothing of this was a fault.
+    bin/activate is no environment. Where the import of torch worked, nothing of this was a fault. It is a warning if
+    only `pip` starts the Python of another folder, as in a copied or renamed venv: it installs there, or not at all.
 
     ## Fix safety
     The venv is made again around its packages, which stay. A .pth file that cannot be decoded adds nothing.
     """
     environment = situation.environment
-    if environment is None or situation.torch_imported:
+    if environment is None:
         return
-    for fault in environment.start_faults:
+    faults = () if situation.torch_imported else environment.start_faults
+    for fault in faults:
         yield _finding(fault, environment.prefix)
+    if environment.pip_starts and not faults:
+        yield _pip_of_another(environment)
+
+
+def _pip_of_another(environment: PythonEnvironment) -> Finding:
+    program, python = f"{environment.prefix}/bin/pip", shlex.quote(environment.interpreter)
+    text = (
+        f"Install with `{python} -m pip`. This writes pip's programs again; other programs in bin (torchrun ...) and "
+        f"bin/activate still name the old folder:\n{python} -m pip install --force-reinstall --no-deps pip"
+    )
+    return Finding(
+        severity="warning",
+        message=f"{program} starts {environment.pip_starts}, which is not in this environment: it was copied or "
+        "renamed, and `pip install` changes the other one, or does not start.",
+        saw=environment.pip_starts,
+        want=environment.interpreter,
+        subject="Python environment",
+        evidence=(Evidence("environment.pip_starts", environment.pip_starts, program),),
+        fixes=(Fix("Use the Python of this environment", (Manual(text, risk="replaces", elsewhere=True),)),),
+    )
 
 
 def _finding(fault: StartFault, prefix: str) -> Finding:

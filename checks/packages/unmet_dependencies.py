@@ -41,7 +41,7 @@ def requirements_incomplete(situation: Situation) -> Verdicts:
     requirers = tuple(dict.fromkeys(one.effect.package for one in problems))
     named = enumeration([one.text for one in problems], _MOST_NAMED)
     worst = tuple(one for one in problems if one.severity == problems[0].severity)
-    effects = tuple(dict.fromkeys(one.effect.text for one in worst))[:3]
+    effects = tuple(dict.fromkeys(map(_effect, worst)))[:3]
     root = situation.machine.installed(requirers[0])
     yield Finding(
         severity=problems[0].severity,
@@ -55,6 +55,12 @@ def requirements_incomplete(situation: Situation) -> Verdicts:
         fixes=_fixes(situation, problems),
         supersedes=_EFFECTS if problems[0].severity == "error" else (),
     )
+
+
+def _effect(one: Unmet) -> str:
+    """What comes of it. A part may work with a release that its packages do not ask for."""
+    text = one.effect.text
+    return text.removesuffix("fails") + "may fail" if (one.problem, one.severity) == ("outside", "warning") else text
 
 
 def _installed(situation: Situation, names: tuple[str, ...]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.cli.install import installable
 from gpudoctor.cli.output import place_of, print_json, teller
@@ -184,18 +185,18 @@ def _conclude(
 
 def _prove(examination: Examination, before: Diagnosis, predicted: Predicted | None) -> tuple[Proof, int]:
     """The second look: are the problems gone, and is there a new one?"""
-    from gpudoctor.planner.proof import proof, with_variables
-    from gpudoctor.planner.repair import variables_for
+    from gpudoctor.planner.proof import proof
+    from gpudoctor.planner.repair import letting_through, variables_for
+    from gpudoctor.situation import Situation
 
     after = examination.look()
-    found = after.judgement.findings
-    variables = variables_for(found)
-    helped = found
-    if variables:
-        helped = examination.judge(after.survey, with_variables(after.machine, variables)).findings
     judged = after.judgement
+    found = judged.findings
+    ahead = letting_through(found, Situation(after.machine, examination.matrix, examination.required))
+    variables = (*variables_for(found), *ahead)
+    helped = examination.look_under(variables).judgement.findings if variables else found
     compared = proof(before.judgement.findings, found, helped, judged.not_judged, judged.verdict, predicted=predicted)
-    return compared, after.exit_code
+    return replace(compared, ahead=ahead), after.exit_code
 
 
 def _note_what_is_left(run: Run, proof: Proof) -> None:

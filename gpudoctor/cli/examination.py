@@ -15,6 +15,7 @@ from gpudoctor.command_line.machine_source import is_this_machine
 from gpudoctor.command_line.options import REQUIRE, WHERE
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import words
+from gpudoctor.finding import SetVariable
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from gpudoctor.finding import NotJudged
     from gpudoctor.machine import Machine
     from gpudoctor.planner.planned_steps import Permissions
-    from gpudoctor.planner.repair import Repair
+    from gpudoctor.planner.repair import Repair, Variable
     from gpudoctor.report import Subject
     from gpudoctor.survey import Survey
 
@@ -63,38 +64,45 @@ class Examination:
         self.required = requirements(project_settings() if here else Settings(), sources.require, os.environ)
         self.matrix = load_matrix(sources.overlays)
 
+    def look_under(self, variables: Iterable[Variable]) -> Diagnosis:
+        """Look as a process with these variables would: everything probed, and every child, has them."""
+        given, before = self.sources, dict(os.environ)
+        kept = dict(given.variables)
+        try:
+            for one in variables:
+                kept.pop(one.name, None)
+                os.environ.pop(one.name, None)
+                if isinstance(one, SetVariable):
+                    os.environ[one.name] = one.value
+            return self._look(replace(given, variables=kept))
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
     def look(self) -> Diagnosis:
         """Probe and judge. Raises InputError for what cannot be read."""
-        from gpudoctor.command_line.machine_source import from_file, probed, with_description, with_installers
+        return self._look(self.sources)
 
-        given = self.sources
+    def _look(self, given: Sources) -> Diagnosis:
+        from gpudoctor.command_line.machine_source import (
+            from_file,
+            probed,
+            with_description,
+            with_installers,
+            with_requirements,
+        )
+
         if given.snapshot is not None:
             survey, subject = from_file(given.snapshot, given.examined, given.variables, self.matrix)
         else:
             survey, subject = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
-            survey = self._with_requirements(survey)
+            survey = with_requirements(survey, given.examined)
             survey = with_installers(survey, given.examined, given.variables, given.description, self.matrix)
         survey = with_description(
             survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
         )
         judgement = self.judge(survey, survey.machine)
         return Diagnosis(survey, subject, judgement, self._exit_code(judgement))
-
-    def _with_requirements(self, survey: Survey) -> Survey:
-        """What every installed package requires; a check needs that of a few only."""
-        from gpudoctor.command_line.machine_source import host_of
-        from gpudoctor.probes.distributions import all_opened
-
-        environment = survey.machine.environment.value
-        if environment is None or environment.distributions.value is None:
-            return survey
-        examined = self.sources.examined
-        live = examined.root is None or examined.python is not None
-        host = host_of(None if live else examined.root, {})
-        opened = all_opened(host, environment.distributions.value)
-        environment = replace(environment, distributions=replace(environment.distributions, value=opened))
-        machine = replace(survey.machine, environment=replace(survey.machine.environment, value=environment))
-        return replace(survey, machine=machine)
 
     def judge(self, survey: Survey, machine: Machine, *, foresee: bool = True) -> Judgement:
         """Judge a machine, with the questions that a survey left open; `foresee` as of `engine.judge`."""

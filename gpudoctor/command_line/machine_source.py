@@ -105,6 +105,22 @@ def with_installers(
     return replace(survey, machine=replace(survey.machine, environment=known))
 
 
+def with_requirements(survey: Survey, examined: ExaminationOptions) -> Survey:
+    """The survey with what every installed package requires: a fix asks which others need what it replaces."""
+    environment = survey.machine.environment
+    if environment.value is None or environment.value.distributions.value is None:
+        return survey
+    from msgspec.structs import replace
+
+    from gpudoctor.probes.distributions import all_opened
+
+    host = host_of(None if examined.python is not None else examined.root, {})
+    listed = environment.value.distributions
+    opened = replace(listed, value=all_opened(host, listed.value or ()))
+    known = replace(environment, value=replace(environment.value, distributions=opened))
+    return replace(survey, machine=replace(survey.machine, environment=known))
+
+
 def is_this_machine(examined: ExaminationOptions, description: Description) -> bool:
     """Whether nothing was asked for but the running system itself."""
     return examined.root is None and description.empty

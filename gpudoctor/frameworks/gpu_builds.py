@@ -320,6 +320,14 @@ def _installs(
         newest = ((build, version) for build in ready if (version := release_for(situation, build)))
         found = [fix for build, version in newest if (fix := install(situation, framework, build, version))]
     yield from found if keeping else found[:1]
+    rocm = situation.machine.amd.rocm
+    for build in (keeping or ready)[:1]:
+        if build.vendor == "amd" and build.beside and (rocm.absent or rocm.value == ()):
+            text = (
+                f"{build.install} uses the ROCm of the system, and none was found. Install {target_of(build)} "
+                "(https://rocm.docs.amd.com/projects/install-on-linux), then run `gpudoctor fix` again."
+            )
+            yield Fix(f"Install {target_of(build)} first", (Manual(text, risk="root"),))
     if ready and not any(build.install for build in ready):
         target, package = target_of(ready[0]), ready[0].package
         text = f"Install {framework.title} for {target}: its GPU code comes with {package}."

@@ -366,6 +366,8 @@ class PythonEnvironment(Record, frozen=True):
     """Whether that interpreter's Python.h exists."""
     start_faults: tuple[StartFault, ...] = ()
     """Why its Python cannot start, or does not see its packages."""
+    pip_starts: str = ""
+    """The Python of another environment that this one's `pip` starts: the folder was copied or renamed."""
     libstdcxx: Fact[str] = unknown("not probed")
     """Highest GLIBCXX_x.y.z of the libstdc++ that this environment's processes load, or NO_GLIBCXX."""
     libstdcxx_path: str = ""
@@ -374,8 +376,7 @@ class PythonEnvironment(Record, frozen=True):
     shadows: tuple[ShadowingModule, ...] = ()
     """Modules that stand before those that torch imports on its way."""
     libraries: LoadPath = LoadPath()
-    """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD puts before the wheel's own
-    (libcudnn, libnvJitLink, libcublas, libnccl, librccl, libamdhip64 ...)."""
+    """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD puts before the wheel's own (libcudnn, librccl ...)."""
     missing_symbols: tuple[MissingSymbols, ...] = ()
     """Read only where a library comes from elsewhere, an nvidia-* wheel is not the one that torch pins, or amdsmi is
     installed."""

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from gpudoctor.finding import Finding, NotJudged, SetVariable, UnsetVariable, Verdict
-from gpudoctor.machine import Machine
 from gpudoctor.planner.foresight import key_of
 
 if TYPE_CHECKING:
@@ -29,6 +27,8 @@ class Proof(Struct, frozen=True):
     verdict: Verdict
     unforeseen: tuple[str, ...] = ()
     """Ids of problems that are left or new, and that the plan did not predict."""
+    ahead: tuple[SetVariable | UnsetVariable, ...] = ()
+    """Variables that let the packages of the environment through, which others stand before."""
 
 
 def proof(
@@ -40,7 +40,7 @@ def proof(
     predicted: Predicted | None = None,
 ) -> Proof:
     """Compare two judgements of one machine, and the second with what was predicted to the end of the plan.
-    `under_variables` is the second one for a process that has the variables of `gpudoctor env`."""
+    `under_variables` is the second one for a process that has the variables which are needed here."""
     unanswered = {question.id: question.why for question in questions if question.matters}
     old, new = _weighty(before), _weighty(after)
     still = {key_of(finding) for finding in _weighty(under_variables)}
@@ -61,17 +61,6 @@ def _unforeseen(lasting: Iterable[Finding], predicted: Predicted | None) -> tupl
     if predicted is None or predicted.until != "end":
         return ()
     return tuple(dict.fromkeys(finding.id for finding in lasting if finding.id not in predicted.left))
-
-
-def with_variables(machine: Machine, variables: Iterable[SetVariable | UnsetVariable]) -> Machine:
-    """The machine as a process with these variables finds it."""
-    environ = dict(machine.variables)
-    for variable in variables:
-        if isinstance(variable, SetVariable):
-            environ[variable.name] = variable.value
-        else:
-            environ.pop(variable.name, None)
-    return replace(machine, variables=environ)
 
 
 def _weighty(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gpudoctor.dependencies import applying
 from gpudoctor.finding import (
@@ -84,14 +84,24 @@ def replace_packages(place: Place, situation: Situation, remedies: Sequence[Repl
 
 def _environment_first(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[Step, ...]:
     """What a variable puts before the environment stays before it, whatever is installed there."""
+    remedy = standing_before(place, situation, (item.name for item in wanted))
+    if remedy is None:
+        return ()
+    return set_variable(place, remedy) if isinstance(remedy, SetVariable) else unset_variable(place, remedy)
+
+
+def standing_before(place: Place, situation: Situation, names: Iterable[str]) -> SetVariable | UnsetVariable | None:
+    """The variable that keeps Python from the first of these packages that stands before the environment."""
     torch = situation.torch
     if place.user_site or (torch and any(remedy_for_path(situation, copy.path, "") for copy in torch.copies[:1])):
-        return ()  # the environment is meant to be there
-    for found in filter(None, (situation.machine.installed(item.name) for item in wanted)):
-        why = f"Python finds {found.name} {found.version} before that of this environment"
-        if remedy := remedy_for_path(situation, found.path, why):
-            return set_variable(place, remedy) if isinstance(remedy, SetVariable) else unset_variable(place, remedy)
-    return ()
+        return None  # the environment is meant to be there
+    for name in names:
+        found = situation.machine.installed(name)
+        why = f"Python finds {name} {found.version} before that of this environment" if found else ""
+        remedy = remedy_for_path(situation, found.path, why) if found else None
+        if remedy is not None:
+            return remedy
+    return None
 
 
 def _spec(remedy: ReplacePackage) -> str:

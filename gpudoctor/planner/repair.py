@@ -26,6 +26,7 @@ from gpudoctor.planner.install_requests import compiled_for_another, pinning_ano
 from gpudoctor.planner.place import Place, is_variable, place
 from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.planner.planned_steps import Permissions, PlannedStep, is_reboot, planned_steps
+from gpudoctor.planner.python_steps import standing_before
 from gpudoctor.planner.search import Plan, Search, installs_a_driver
 from gpudoctor.planner.tasks import tasks_of
 from gpudoctor.step import EnvStep, ManualStep, RunStep
@@ -241,6 +242,17 @@ def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> t
                     if is_variable(remedy.name, remedy.value if isinstance(remedy, SetVariable) else ""):
                         found.setdefault(remedy.name, remedy)
                 break
+    return tuple(found.values())
+
+
+def letting_through(findings: Iterable[Finding], situation: Situation) -> tuple[Variable, ...]:
+    """Variables that keep Python from what stands before the packages which fixes install into the environment."""
+    here, found = place(situation.machine), dict[str, Variable]()
+    for finding in _meant(tuple(findings), frozenset()):
+        for fix in finding.fixes[:1]:
+            names = (one.name for one in fix.remedies if isinstance(one, ReplacePackage | ReinstallPackage))
+            if (remedy := standing_before(here, situation, names)) is not None:
+                found.setdefault(remedy.name, remedy)
     return tuple(found.values())
 
 

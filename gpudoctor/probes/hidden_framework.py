@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from gpudoctor.host import Host
 from gpudoctor.probes.import_path import site_folders
-from gpudoctor.probes.python_layout import Layout, layout_of, lib_folders
+from gpudoctor.probes.pip_programs import pips_of_others
+from gpudoctor.probes.python_layout import layout_of, lib_folders
 from gpudoctor.probes.surroundings import Surroundings
 
 _NO_USER_SITE = "PYTHONNOUSERSITE"
-_SHEBANG = r"""#!\s*(/\S+/python[\w.]*)|#!/bin/sh\n'''exec' "?(/[^"\n]+/python[\w.]*)"""
-"""The line that names the interpreter; the second form is for long paths, and those with spaces."""
 
 
 def hidden_framework(around: Surroundings, modules: Iterable[str]) -> str:
@@ -44,17 +41,9 @@ def _folders(around: Surroundings) -> Iterator[tuple[str, str]]:
         for folder, via in site_folders(around.host, seeing, around.environ):
             if via != "site":
                 yield folder, "pyvenv.cfg says include-system-site-packages = false"
-    for program, other in _of_another_python(around.host, layout):
+    for program, named in pips_of_others(around.host, layout):
+        if (other := layout_of(around.host, named)) is None:
+            continue
         for folder, via in site_folders(around.host, other, around.environ):
             if via == "site" and folder not in known:
                 yield folder, f"{program} starts {other.interpreter}, and installs there"
-
-
-def _of_another_python(host: Host, layout: Layout) -> Iterator[tuple[str, Layout]]:
-    """The pip of a folder that was copied or renamed: it starts the Python of the folder that it was made in."""
-    for name in ("pip", "pip3"):
-        program = posixpath.join(layout.prefix, "bin", name)
-        named = re.match(_SHEBANG, host.text(program).value or "")
-        other = layout_of(host, named[1] or named[2]) if named else None
-        if other is not None and other.prefix != layout.prefix:
-            yield program, other

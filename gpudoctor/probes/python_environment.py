@@ -35,6 +35,7 @@ from gpudoctor.probes.distributions import (
 from gpudoctor.probes.file_owner import Program, foreign_processor, program_of
 from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
 from gpudoctor.probes.import_path import ImportPath, import_path
+from gpudoctor.probes.pip_programs import pips_of_others
 from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of, project_packages
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
 from gpudoctor.probes.shadowing import shadowing_modules
@@ -152,6 +153,7 @@ def _interpreter(around: Surroundings, program: Program) -> PythonEnvironment:
         conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
         python_headers=unknown("its Python does not work") if faults else _headers(host, layout),
         start_faults=faults,
+        pip_starts=_pip_starts(host, layout),
         source=layout.prefix,
     )
 
@@ -201,6 +203,13 @@ def _with_frameworks(
         missing_symbols=installed.missing_symbols,
         triton_owner=triton_owner(host, distributions),
     )
+
+
+def _pip_starts(host: Host, layout: Layout) -> str:
+    """Where pip of a venv or conda prefix installs, if that is another one. A recording need not hold all folders."""
+    if not host.live or layout.kind not in ("venv", "conda"):
+        return ""
+    return next((python for _, python in pips_of_others(host, layout)), "")
 
 
 def _listing(path: ImportPath, distributions: tuple[Distribution, ...]) -> Fact[tuple[Distribution, ...]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct
 
+from gpudoctor.finding import SetVariable
 from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.render.lines import Line, print_lines, printable
 from gpudoctor.render.next_command import next_line
@@ -248,7 +249,10 @@ def _proof(proof: Proof) -> Iterator[Line]:
         yield [("✓ fixed        ", "bold green"), _name(finding)]
     for finding in proof.by_variables:
         yield [("· variable     ", "cyan"), _name(finding), (f"  {finding.message}", "")]
-    if proof.by_variables:
+    for one in proof.ahead:
+        first = f"export {one.name}={one.value}" if isinstance(one, SetVariable) else f"unset {one.name}"
+        yield [("  ", ""), (f"`{first}` first: {one.why}.", "")]
+    if proof.by_variables and not proof.ahead:
         text = '`eval "$(gpudoctor env)"` sets it in a shell, `gpudoctor preflight --set-env` for one command.'
         yield [("  ", ""), (text, "")]
     for finding in proof.left:

@@ -216,6 +216,11 @@ def start_faults(situation: Situation) -> bool:
     return bool(situation.environment and situation.environment.start_faults)
 
 
+def environment_faults(situation: Situation) -> bool:
+    """Python does not start, or pip starts that of another environment."""
+    return start_faults(situation) or bool(situation.environment and situation.environment.pip_starts)
+
+
 def unreadable_environment(situation: Situation) -> bool:
     """This user may not read what is installed."""
     return bool(situation.environment and situation.environment.torch.state == "denied")

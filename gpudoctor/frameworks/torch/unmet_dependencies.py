@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -42,7 +42,7 @@ class Effect(Struct, frozen=True):
     def text(self) -> str:
         """The end of a sentence: "`import torch` fails"."""
         if self.breaks == "import":
-            return f"`import {self.package.replace('-', '_')}` fails"
+            return f"`import {self.part or self.package.replace('-', '_')}` fails"
         return "GPU work fails" if self.breaks == "gpu" else f"{self.part or self.package} fails"
 
 
@@ -101,13 +101,26 @@ def unmet(situation: Situation) -> tuple[Unmet, ...]:
     by_name: dict[str, list[Required]] = {}
     for one in required:
         by_name.setdefault(one.what.name, []).append(one)
-    found = [
-        judged
-        for name, several in by_name.items()
-        if (judged := _judged(situation, several, effects, find_one(name, listed.get)))
-    ]
+
+    def judged_without(leaving: Collection[str]) -> list[Unmet]:
+        asking = ((name, [one for one in several if one.by.name not in leaving]) for name, several in by_name.items())
+        judged = (_judged(situation, few, effects, find_one(name, listed.get)) for name, few in asking if few)
+        return [one for one in judged if one is not None]
+
+    found = judged_without(())
+    # What is to be replaced requires something else then, unless it is required by that itself.
+    leaving = {one.name for one in found if one.problem == "outside" and not _follows(situation, one)}
+    left = judged_without(leaving) if leaving else found
+    names = {one.name for one in left}
+    found = left if all(one.name in names or one.by.name in names for one in found) else found
     found += _damaged_extras(situation, listed, {one.name for one in found} | by_name.keys())
     return tuple(sorted(found, key=lambda one: (one.severity != "error", _weight(one.effect), one.name)))
+
+
+def _follows(situation: Situation, one: Unmet) -> bool:
+    """Whether it is the requirer that is replaced."""
+    use = situation.matrix.use_of(one.name, one.by.name, one.by.version)
+    return use is not None and use.follows
 
 
 @answer_once

@@ -303,7 +303,8 @@ class RequirementUse(Row, frozen=True, kw_only=True):
     version: str | None = None
     """PEP 440 specifier of the package; None: every version."""
     part: str = ""
-    """What fails, as a person knows it: "torch.compile"."""
+    """What fails, as a person knows it: "torch.compile"; with an import, the module of the package that cannot be
+    imported."""
     spare: str | None = None
     """A regular expression for the names of its files that nothing misses."""
     optional: bool = False
