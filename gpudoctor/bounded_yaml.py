@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 DEPTH = 32
-VALUES = 50_000
+VALUES = 100_000
 TEXT = 16 << 20
 """Values of a file and their characters, aliases followed."""
 DIGITS = 18

@@ -35,8 +35,8 @@ def environment_broken(situation: Situation) -> Verdicts:
     version than the one that the folder of packages is for (lib/python3.11); pyvenv.cfg, which makes a folder a venv,
     may be gone; the interpreter may be a program for another processor, or the venv one of Windows; and a .pth file
     that is not UTF-8, as PowerShell's `>` writes it, ends every start of Python. Without its pyvenv.cfg a folder with
-    bin/activate is no environment. Where the import of torch worked, nothing of this was a fault. It is a warning if
-    only `pip` starts the Python of another folder, as in a copied or renamed venv: it installs there, or not at all.
+    bin/activate is no environment. Where the import of torch worked, nothing of this was a fault. It is a note
+    if only `pip` starts the Python of another folder, as in a copied or renamed venv: it installs there, or not at all.
 
     ## Fix safety
     The venv is made again around its packages, which stay. A .pth file that cannot be decoded adds nothing.
@@ -58,7 +58,7 @@ def _pip_of_another(environment: PythonEnvironment) -> Finding:
         f"bin/activate still name the old folder:\n{python} -m pip install --force-reinstall --no-deps pip"
     )
     return Finding(
-        severity="warning",
+        severity="note",  # everything else works: no problem comes behind this
         message=f"{program} starts {environment.pip_starts}, which is not in this environment: it was copied or "
         "renamed, and `pip install` changes the other one, or does not start.",
         saw=environment.pip_starts,
