@@ -36,7 +36,7 @@ def environment_broken(situation: Situation) -> Verdicts:
     may be gone; the interpreter may be a program for another processor, or the venv one of Windows; and a .pth file
     that is not UTF-8, as PowerShell's `>` writes it, ends every start of Python. Without its pyvenv.cfg a folder with
     bin/activate is no environment. Where the import of torch worked, nothing of this was a fault. It is a note
-    if only `pip` starts the Python of another folder, as in a copied or renamed venv: it installs there, or not at all.
+    if only `pip` starts the Python of another folder, as in a copied venv: it installs there, or not at all.
 
     ## Fix safety
     The venv is made again around its packages, which stay. A .pth file that cannot be decoded adds nothing.
