@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 DEPTH = 32
-VALUES = 100_000
+VALUES = 50_000
 TEXT = 16 << 20
 """Values of a file and their characters, aliases followed."""
 DIGITS = 18
@@ -39,13 +39,13 @@ class YamlDocument(NamedTuple):
     """Values in it, aliases followed; 0 where it was trusted."""
 
 
-def read_yaml(text: str, *, plain: bool = False, trusted: bool = False) -> YamlDocument:
-    """The one document of a text. `plain` refuses anchors and tags, behind which values hide; `trusted` looks for
-    no bounds in a file of our own. Raises YamlError."""
+def read_yaml(text: str, *, plain: bool = False, trusted: bool = False, values: int = VALUES) -> YamlDocument:
+    """The one document of a text of at most so many `values`. `plain` refuses anchors and tags, behind which values
+    hide; `trusted` looks for no bounds in a file of our own. Raises YamlError."""
     import yaml
 
     try:
-        size = 0 if trusted else _look_through(text, plain)
+        size = 0 if trusted else _look_through(text, plain, values)
         loader = _loader(plain)(text)
         try:
             node = loader.get_single_node()
@@ -117,7 +117,7 @@ class _Tally:
         return len(self._opened) + size.height
 
 
-def _look_through(text: str, plain: bool) -> int:
+def _look_through(text: str, plain: bool, most: int) -> int:
     """Count the values, and refuse what would cost more than its length, before anything is built from it."""
     import yaml
 
@@ -140,9 +140,9 @@ def _look_through(text: str, plain: bool) -> int:
             depth = seen.end()
         elif isinstance(event, yaml.AliasEvent):
             depth = seen.alias(event.anchor or "")
-        if seen.values > VALUES or seen.text > TEXT:
+        if seen.values > most or seen.text > TEXT:
             raise YamlError(
-                f"too large: more than {VALUES:,} values or {TEXT >> 20} MiB of text, aliases followed", line
+                f"too large: more than {most:,} values or {TEXT >> 20} MiB of text, aliases followed", line
             )
         if depth > DEPTH:
             raise YamlError(_TOO_DEEP, line)

@@ -25,6 +25,8 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import KEYS, Row, Tables
 
 SIZE_LIMIT = 8 << 20
+_MOST_VALUES = 100_000
+"""A matrix of the size of our own has half of that."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _LINES = os.path.join(_PACKAGE, "compat_matrix.jsonl")
@@ -217,7 +219,7 @@ def _parsed(path: str, text: str) -> Any:
     from gpudoctor.bounded_yaml import YamlError, read_yaml
 
     try:
-        return read_yaml(text, plain=True, trusted=path == yaml_path()).value
+        return read_yaml(text, plain=True, trusted=path == yaml_path(), values=_MOST_VALUES).value
     except YamlError as error:
         raise MatrixError(f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}") from None
 
