@@ -52,8 +52,7 @@ def diagnose(
         from_file,
         surveyed,
         with_description,
-        with_installers,
-        with_requirements,
+        with_questions_of_fixes,
     )
     from gpudoctor.command_line.reporting import judgement_of, report_of
     from gpudoctor.engine import FailOn
@@ -93,8 +92,7 @@ def diagnose(
     def complete(survey: Survey) -> Survey:
         if snapshot is not None:
             return survey
-        survey = with_requirements(survey, examined)
-        return with_installers(survey, examined, variables, description, rows)
+        return with_questions_of_fixes(survey, examined, variables, description, rows)
 
     report, _ = report_of(survey, subject, rows, shown, required, complete)
     return report

@@ -88,16 +88,14 @@ class Examination:
             from_file,
             probed,
             with_description,
-            with_installers,
-            with_requirements,
+            with_questions_of_fixes,
         )
 
         if given.snapshot is not None:
             survey, subject = from_file(given.snapshot, given.examined, given.variables, self.matrix)
         else:
             survey, subject = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
-            survey = with_requirements(survey, given.examined)
-            survey = with_installers(survey, given.examined, given.variables, given.description, self.matrix)
+            survey = with_questions_of_fixes(survey, given.examined, given.variables, given.description, self.matrix)
         survey = with_description(
             survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
         )

@@ -40,14 +40,14 @@ def snapshot(examined: ExaminationOptions, variables: dict[str, str], private: b
         if private:
             raise InputError("--files always leaves private details out: it does not go with --private")
         return record(examined, variables, files)
-    from gpudoctor.command_line.machine_source import probed, with_installers, with_requirements
+    from gpudoctor.command_line.machine_source import probed, with_questions_of_fixes
     from gpudoctor.intake.snapshot import Snapshot
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.json import machine_data, to_json
 
     matrix = load_matrix(())
     survey, _ = probed(examined, variables, Description(), matrix, ReportOptions(style="json"))
-    survey = with_installers(with_requirements(survey, examined), examined, variables, Description(), matrix)
+    survey = with_questions_of_fixes(survey, examined, variables, Description(), matrix)
     head = Snapshot(machine=survey.machine)
     data = machine_data(survey.machine, private=private)
     sys.stdout.write(to_json({"schema": head.schema, "gpudoctor": head.gpudoctor, "machine": data}))

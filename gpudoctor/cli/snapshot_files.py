@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from gpudoctor.host import InputError
 
 if TYPE_CHECKING:
@@ -73,15 +71,13 @@ def _surveyed(host: Host, matrix: Matrix, examined: ExaminationOptions | None = 
 
 def _complete(host: Host, found: Survey, matrix: Matrix) -> Machine:
     """Read what a fix also asks for: all requirements, and what installers meet."""
-    from gpudoctor.probes.distributions import all_opened
+    from gpudoctor.probes.distributions import with_all_requirements
     from gpudoctor.probes.installers import probe_installers
 
     environment = found.machine.environment.value
     if environment is None or environment.distributions.value is None:
         return found.machine
-    opened = replace(environment.distributions, value=all_opened(host, environment.distributions.value))
-    environment = replace(environment, distributions=opened)
-    probe_installers(host, environment, matrix.gpu_packages, commands=False)
+    probe_installers(host, with_all_requirements(host, environment), matrix.gpu_packages, commands=False)
     return found.machine
 
 

@@ -12,8 +12,7 @@ from gpudoctor.command_line.machine_source import (
     is_this_machine,
     probed,
     with_description,
-    with_installers,
-    with_requirements,
+    with_questions_of_fixes,
 )
 from gpudoctor.command_line.options import REQUIRE, WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
@@ -45,8 +44,7 @@ def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
     def complete(survey: Survey) -> Survey:
         if snapshot is not None:
             return survey
-        survey = with_requirements(survey, examined)
-        return with_installers(survey, examined, variables, description, matrix)
+        return with_questions_of_fixes(survey, examined, variables, description, matrix)
 
     if snapshot is None and (examined.root is None or examined.python is not None):
         tell_if_cut_off(survey.machine)

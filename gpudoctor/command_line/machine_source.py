@@ -105,19 +105,28 @@ def with_installers(
     return replace(survey, machine=replace(survey.machine, environment=known))
 
 
-def with_requirements(survey: Survey, examined: ExaminationOptions) -> Survey:
+def with_questions_of_fixes(
+    survey: Survey,
+    examined: ExaminationOptions,
+    variables: dict[str, str],
+    description: Description,
+    matrix: Matrix,
+) -> Survey:
+    """The survey with all that fixes ask: what every installed package requires, and what install commands meet."""
+    return with_installers(_with_requirements(survey, examined), examined, variables, description, matrix)
+
+
+def _with_requirements(survey: Survey, examined: ExaminationOptions) -> Survey:
     """The survey with what every installed package requires: a fix asks which others need what it replaces."""
     environment = survey.machine.environment
-    if environment.value is None or environment.value.distributions.value is None:
+    if environment.value is None:
         return survey
     from msgspec.structs import replace
 
-    from gpudoctor.probes.distributions import all_opened
+    from gpudoctor.probes.distributions import with_all_requirements
 
     host = host_of(None if examined.python is not None else examined.root, {})
-    listed = environment.value.distributions
-    opened = replace(listed, value=all_opened(host, listed.value or ()))
-    known = replace(environment, value=replace(environment.value, distributions=opened))
+    known = replace(environment, value=with_all_requirements(host, environment.value))
     return replace(survey, machine=replace(survey.machine, environment=known))
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host
-from gpudoctor.machine import Distribution, InterruptedInstall
+from gpudoctor.machine import Distribution, InterruptedInstall, PythonEnvironment
 from gpudoctor.probes.import_path import Folder
 from gpudoctor.probes.record import share_present
 
@@ -79,9 +79,13 @@ def interrupted_installs(
     return tuple(found)
 
 
-def all_opened(host: Host, distributions: tuple[Distribution, ...]) -> tuple[Distribution, ...]:
-    """All with their requirements: a fix asks which other packages need the one that it replaces."""
-    return tuple(one if one.name in JUDGED or not one.path else with_details(host, one) for one in distributions)
+def with_all_requirements(host: Host, environment: PythonEnvironment) -> PythonEnvironment:
+    """What all packages require: a fix asks which others need the one that it replaces."""
+    listed = environment.distributions
+    if listed.value is None:
+        return environment
+    opened = (one if one.name in JUDGED or not one.path else with_details(host, one) for one in listed.value)
+    return replace(environment, distributions=replace(listed, value=tuple(opened)))
 
 
 def _list_folder(host: Host, folder: Folder) -> Iterator[Distribution]:
