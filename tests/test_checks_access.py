@@ -453,6 +453,7 @@ def test_a_rule_that_really_keeps_uvm_from_loading(text, slugs):
         ("0", []),
         ("3,1", []),
         ("0,1,-1,2", []),
+        ("0,", []),
         ("GPU-1f2e3d4c-0000", []),
         ("0,0", [("cuda-visible-devices", "error")]),  # CUDA: a GPU named twice hides them all
         ("1,00,0", [("cuda-visible-devices", "error")]),
@@ -468,7 +469,7 @@ def test_cuda_visible_devices_against_eight_gpus(value, slugs):
 def test_the_message_names_the_entry_that_is_wrong():
     far = first(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0,8"})).message
     assert "names 8" in far
-    assert "only 1 can be seen" in far
+    assert "only 1 of them can be seen" in far
     assert "every GPU" in first(nvidia_machine(variables={"CUDA_VISIBLE_DEVICES": "2"})).message
 
 

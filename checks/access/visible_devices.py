@@ -84,7 +84,8 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
     elif selection.repeated:
         message = f"{name}={value} names {selection.repeated} twice, so CUDA shows no GPU at all."
     elif wrong:
-        hidden = " every GPU is hidden." if not selection.gpus else f" only {len(selection.gpus)} can be seen."
+        seen = f" only {len(selection.gpus)} of them can be seen."
+        hidden = " every GPU is hidden." if not selection.gpus else seen if len(gpus) > 1 else " it is not counted."
         numbers = f"the GPUs here are 0 to {len(gpus) - 1}" if len(gpus) > 1 else "the only GPU here is number 0"
         message = f"{name}={value} names {wrong[0]}, but {numbers}:" + hidden
     else:

@@ -32,22 +32,28 @@ def framework_variable(situation: Situation) -> Verdicts:
     Unsets the variable. Whoever set it must take it out of the place where it is set.
     """
     for row in situation.matrix.tables.framework_variables:
-        value = situation.variable(row.variable)
-        one = _installed(situation, row.framework) if value is not None else None
-        if one is None or value is None or not re.fullmatch(row.pattern, value) or not _counts(situation, row, one):
-            continue
-        yield Finding(
-            severity=row.severity,
-            message=f"{row.variable}={value}: {row.meaning}.",
-            saw=f"{row.variable}={value}",
-            want=f"{row.variable} unset",
-            subject=row.variable,
-            framework=row.framework,
-            evidence=(Evidence(row.variable, value, "environment"), Evidence(row.framework, one.version, one.source)),
-            fixes=(Fix(f"Unset {row.variable}", (UnsetVariable(row.variable, why=f"{one.title} chooses itself"),)),),
-            refs=(row.source,),
-            supersedes=("torch-import-fails",) if row.framework == "torch" else ("framework-import-fails",),
-        )
+        for name in row.variables:
+            value = situation.variable(name)
+            one = _installed(situation, row.framework) if value is not None else None
+            if one is None or value is None or not re.fullmatch(row.pattern, value):
+                continue
+            if _counts(situation, row, value, one):
+                yield _finding(row, name, value, one)
+
+
+def _finding(row: FrameworkVariable, name: str, value: str, one: _Installed) -> Finding:
+    return Finding(
+        severity=row.severity,
+        message=f"{name}={value}: {row.meaning}.",
+        saw=f"{name}={value}",
+        want=f"{name} unset",
+        subject=name,
+        framework=row.framework,
+        evidence=(Evidence(name, value, "environment"), Evidence(row.framework, one.version, one.source)),
+        fixes=(Fix(f"Unset {name}", (UnsetVariable(name, why=f"{one.title} chooses itself"),)),),
+        refs=(row.source,),
+        supersedes=("torch-import-fails",) if row.framework == "torch" else ("framework-import-fails",),
+    )
 
 
 class _Installed(Struct, frozen=True):
@@ -67,7 +73,7 @@ def _installed(situation: Situation, name: str) -> _Installed | None:
     return _Installed(one.title, one.version, one.vendor, one.source) if one else None
 
 
-def _counts(situation: Situation, row: FrameworkVariable, one: _Installed) -> bool:
+def _counts(situation: Situation, row: FrameworkVariable, value: str, one: _Installed) -> bool:
     """Whether a value is wrong for what is installed."""
     if row.version is not None and not package_matches(row.version, one.version):
         return False
@@ -76,7 +82,7 @@ def _counts(situation: Situation, row: FrameworkVariable, one: _Installed) -> bo
         return False
     if row.without and any(re.fullmatch(row.without, one.name) for one in situation.machine.packages):
         return False
-    if row.names_program and situation.variable(row.variable) not in situation.machine.system.missing_compilers:
+    if row.names_program and value not in situation.machine.system.missing_compilers:
         return False
     if row.builds == "any":
         return True

@@ -169,7 +169,7 @@ def imports(situation: Situation) -> bool:
 def framework_variables(situation: Situation) -> bool:
     """A variable is set that the matrix judges."""
     rows = situation.matrix.tables.framework_variables
-    return any(situation.variable(row.variable) is not None for row in rows)
+    return any(situation.variable(name) is not None for row in rows for name in row.variables)
 
 
 def programs(situation: Situation) -> bool:

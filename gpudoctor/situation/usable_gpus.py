@@ -238,6 +238,8 @@ def select(value: str, gpus: tuple[Gpu, ...], *, ordered: bool = True) -> Select
     certain, count, by_cuda = True, 0, any(gpu.vendor == "nvidia" for gpu in gpus)
     read: list[str] = []
     for entry in (piece.strip() for piece in value.split(",")) if value.strip() else ():
+        if not entry and chosen:
+            break  # "0," ends after its first entry
         number = re.match(r"\+?(\d+)" if by_cuda else r"(\d+)$", entry)
         named = _at_place(number[1], gpus) if number else _named(entry, gpus)
         if named is None:

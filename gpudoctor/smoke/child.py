@@ -33,6 +33,8 @@ _CACHES = (
 )  # fmt: skip
 _POLL_SECONDS = 0.25
 _TAIL_LIMIT = 1 << 14
+_STACK_OF_TORCH = r"frame #\d+: |Exception raised from .{1,300} \(most recent call first\)"
+"""Lines that torch's C++ prints below its message, dozens of them."""
 _SAID_LIMIT = 2000
 _TRACE_SECONDS = 1.0
 """How long a hanging child may take to write where it is."""
@@ -272,6 +274,7 @@ class Child:
         for name in ("stderr", "stdout"):
             text = self._tails[name].decode("utf-8", "replace")
             lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
+            lines = [line for line in lines if not re.match(_STACK_OF_TORCH, line)] or lines
             if lines:
                 return "\n".join(lines[-10:])[-_SAID_LIMIT:]
         return ""

@@ -330,7 +330,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "frameworks": ("framework",),
     "frameworks_on_torch": ("framework",),
     "framework_builds": ("framework", "package", "version", "vendor"),
-    "framework_variables": ("framework", "variable", "pattern"),
+    "framework_variables": ("framework", "variables", "pattern"),
     "programs": ("program",),
     "shared_files": ("id",),
     "installer_targets": ("installer",),

@@ -157,7 +157,8 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     """A value of an environment variable that keeps a framework from the GPU, or makes it fail."""
 
     framework: str
-    variable: str
+    variables: tuple[str, ...]
+    """Names of one meaning."""
     pattern: str
     """Regular expression for the whole value."""
     severity: Literal["error", "warning", "note"]

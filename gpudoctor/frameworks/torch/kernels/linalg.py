@@ -173,10 +173,12 @@ def _unit(run: Run, batch: int, size: int) -> Any:
 
 
 def _holds(run: Run, verdict: Verdict, what: str, made: Any, want: Any) -> None:
-    """Compare relative to a column's norm: backward stable methods promise no more. Constants reach about ten."""
+    """Compare relative to a column's norm: backward stable methods promise no more.
+
+    LAPACK's own tests accept 30 roundings for each row; a healthy H100 needs up to 4 (torch 2.11.0, November 2026).
+    """
     scale = math.sqrt((want.to(run.torch.float64) ** 2).sum().item() / want.shape[0] / want.shape[-1])
-    size = want.shape[-2]
-    allowed = 16 * run.torch.finfo(run.dtype).eps * math.sqrt(size)
+    allowed = 30 * run.torch.finfo(run.dtype).eps * want.shape[-2]
     verdict.close(f"{what}, {tuple(want.shape)}", made, want.to(run.torch.float64), allowed, scale)
 
 
