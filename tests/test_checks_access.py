@@ -466,6 +466,20 @@ def test_cuda_visible_devices_against_eight_gpus(value, slugs):
     assert below_torch(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": value})) == slugs
 
 
+@pytest.mark.parametrize("order", ["", "BOGUS", "pci_bus_id", "PCI_BUS_ID ", "0"])
+def test_an_order_that_cuda_does_not_know_keeps_it_from_starting(order):
+    # cuInit of driver 580.159.04 on an H100 answers 101 to each of them.
+    finding = first(nvidia_machine(variables={"CUDA_DEVICE_ORDER": order}))
+    assert (finding.slug, finding.severity) == ("cuda-visible-devices", "error")
+    assert finding.fixes[0].remedies[0] == UnsetVariable("CUDA_DEVICE_ORDER", why="then the fastest GPU is first")
+
+
+@pytest.mark.parametrize("order", ["PCI_BUS_ID", "FASTEST_FIRST"])
+def test_the_orders_of_cuda_are_no_fault_and_rocm_reads_no_such_variable(order):
+    assert below_torch(nvidia_machine(variables={"CUDA_DEVICE_ORDER": order})) == []
+    assert below_torch(amd_machine(variables={"CUDA_DEVICE_ORDER": "BOGUS"})) == []
+
+
 def test_the_message_names_the_entry_that_is_wrong():
     far = first(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0,8"})).message
     assert "names 8" in far

@@ -151,3 +151,56 @@ def test_a_variable_chooses_among_the_gpus_of_the_nodes(value: str, count: int):
 @pytest.mark.parametrize(("value", "count"), [("GPU-12ab", 1), ("GPU-12ab,GPU-34cd", 2), ("1,1", 0), ("0,9", 1)])
 def test_a_variable_chooses_no_more_gpus_than_it_has_entries(value: str, count: int):
     assert usable_count(nvidia_machine(*FOUR, variables={"CUDA_VISIBLE_DEVICES": value})) == count
+
+
+H100 = "GPU-22bbc255-3abd-c0fb-c666-55caff3b3a4b"
+
+
+# What the driver answered to each value: 580.159.04 on a machine with one H100, 26 November 2026.
+@pytest.mark.parametrize(
+    "value",
+    [
+        "0,",
+        "0,,0",
+        "0,1",
+        "00",
+        "+0",
+        "-0",
+        "0.5",
+        "0a",
+        "0 1",
+        "0;1",
+        "0:1",
+        "\t0",
+        "0\n",
+        "0x0",
+        "0x1",
+        "0,-1",
+        "0-7",
+    ]
+    + ["0..1", H100, H100[:5], H100[:8], H100 + "x", H100 + ",1", "GPU-" + H100[4:].upper()],
+)
+def test_values_with_which_cuda_shows_the_one_gpu(value: str):
+    assert select(value, (nvidia_gpu(uuid=H100),)).gpus
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", " ", ",", ",0", "1,0", "0,0", "0,00", "a0", "'0'", '"0"', "1", "-1", "99999999999999999999", "NoDevFiles"]
+    + [
+        "none",
+        "all",
+        "cuda:0",
+        "[0]",
+        "{0}",
+        "GPU-",
+        "GPU",
+        "gpu" + H100[3:],
+        f"{H100},{H100}",
+        " " + H100,
+        "$GPU",
+        "\u06f0",
+    ],
+)
+def test_values_with_which_cuda_shows_no_gpu(value: str):
+    assert not select(value, (nvidia_gpu(uuid=H100),)).gpus

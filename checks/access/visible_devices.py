@@ -25,6 +25,9 @@ from gpudoctor.situation.usable_gpus import Selection, runtime_order, select, vi
 _ENDS = ("-1", "NoDevFiles")
 """Entries that people use to end a list on purpose."""
 
+_ORDERS = ("FASTEST_FIRST", "PCI_BUS_ID")
+"""All values of CUDA_DEVICE_ORDER: an empty one, small letters and spaces are wrong, too."""
+
 _NAME_A_SLICE = "Take the name of a slice (MIG-...) from `nvidia-smi -L` and put it into CUDA_VISIBLE_DEVICES."
 
 
@@ -39,12 +42,15 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
     ## How it is judged
     The check reads the variables as the runtimes do. An empty value hides all GPUs from CUDA and ROCr; HIP treats it
     as unset. HIP counts only the GPUs that ROCr left. A GPU that is named to CUDA twice hides all GPUs. A subset on
-    purpose is not a problem. With MIG on, only a value that hides everything counts. In a task of a batch system or
+    purpose is not a problem. CUDA_DEVICE_ORDER has two values, and with any other one CUDA does not start. With MIG on, only a value that hides everything counts. In a task of a batch system or
     of Ray, an empty value marks a CPU task: a note.
 
     ## Fix safety
     The variable is changed for the examined environment only. A process that should see no GPU needs no fix.
     """
+    order = situation.variable("CUDA_DEVICE_ORDER")
+    if order is not None and order not in _ORDERS and situation.framework_vendor != "amd":
+        yield from _no_order(situation, order)
     vendors: tuple[Vendor, ...] = (situation.framework_vendor,) if situation.framework_vendor else ("nvidia", "amd")
     for vendor in vendors:
         remaining = gpus = runtime_order(situation.machine, vendor)
@@ -72,6 +78,29 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
         )
 
 
+def _no_order(situation: Situation, order: str) -> Verdicts:
+    gpus = runtime_order(situation.machine, "nvidia")
+    if not gpus:
+        return
+    concerned = situation.framework_vendor is not None or bool(situation.machine.errors)
+    yield Finding(
+        severity="error" if concerned else "note",
+        message=f"CUDA_DEVICE_ORDER={order}: CUDA knows only {' and '.join(_ORDERS)} there, and does not start (error "
+        "101).",
+        saw=f"CUDA_DEVICE_ORDER={order}",
+        want=f"unset, {' or '.join(_ORDERS)}",
+        subject="CUDA_DEVICE_ORDER",
+        evidence=(Evidence("variables.CUDA_DEVICE_ORDER", order, "environment"),),
+        fixes=(
+            Fix(
+                "Unset CUDA_DEVICE_ORDER", (UnsetVariable("CUDA_DEVICE_ORDER", why="then the fastest GPU is first"),)
+            ),
+        ),
+        refs=("driver 580.159.04 on an H100, with eleven values",),
+        supersedes=("no-gpu", "no-driver"),
+    )
+
+
 def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], selection: Selection) -> Finding:
     entries = [entry.strip() for entry in value.split(",")]
     wrong = [entry for entry in selection.invalid if entry not in _ENDS]
@@ -87,7 +116,7 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
         seen = f" only {len(selection.gpus)} of them can be seen."
         hidden = " every GPU is hidden." if not selection.gpus else seen if len(gpus) > 1 else " it is not counted."
         numbers = f"the GPUs here are 0 to {len(gpus) - 1}" if len(gpus) > 1 else "the only GPU here is number 0"
-        message = f"{name}={value} names {wrong[0]}, but {numbers}:" + hidden
+        message = f"{name}={value} names {wrong[0] or 'nothing'}, but {numbers}:" + hidden
     else:
         message = f"{name}={value} hides every GPU of this machine."
     existing = (entry for entry in entries if re.fullmatch("[0-9]{1,9}", entry) and int(entry) < len(gpus))

@@ -231,17 +231,19 @@ def select(value: str, gpus: tuple[Gpu, ...], *, ordered: bool = True) -> Select
 
     `ordered` says whether an index surely means the GPU at that place: CUDA counts the fastest GPU
     first unless CUDA_DEVICE_ORDER=PCI_BUS_ID. Of an entry CUDA reads the number that it begins with ("0 1" is 0), and
-    a GPU that is named twice hides them all (torch.cuda._parse_visible_devices does the same).
+    a GPU that is named twice hides them all (torch.cuda._parse_visible_devices does the same). A space before a UUID
+    spoils it, small or capital letters in it do not (driver 580.159.04 on an H100).
     """
     chosen: list[Gpu] = []
     invalid: tuple[str, ...] = ()
     certain, count, by_cuda = True, 0, any(gpu.vendor == "nvidia" for gpu in gpus)
     read: list[str] = []
-    for entry in (piece.strip() for piece in value.split(",")) if value.strip() else ():
+    for piece in value.split(",") if value.strip() else ():
+        entry = piece.strip()
         if not entry and chosen:
             break  # "0," ends after its first entry
-        number = re.match(r"\+?(\d+)" if by_cuda else r"(\d+)$", entry)
-        named = _at_place(number[1], gpus) if number else _named(entry, gpus)
+        number = re.match(r"(?:[+]|-(?=0*(?!\d)))?([0-9]+)" if by_cuda else "([0-9]+)$", entry)
+        named = _at_place(number[1], gpus) if number else _named(piece.rstrip() if by_cuda else entry, gpus)
         if named is None:
             invalid = (entry,)
             break
@@ -263,7 +265,7 @@ def _at_place(entry: str, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
 
 def _named(entry: str, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
     """GPUs that a UUID entry may mean: one GPU, or those with unknown UUIDs; None if it names none."""
-    if not re.match(r"(GPU|MIG)-", entry):
+    if not re.match(r"(GPU|MIG)-[\w-]", entry):
         return None
     uuids = {gpu.uuid: gpu for gpu in gpus if gpu.uuid}
     silent = tuple(gpu for gpu in gpus if not gpu.uuid)
@@ -272,8 +274,13 @@ def _named(entry: str, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
         silent = tuple(gpu for gpu in gpus if gpu.nvml is None or not gpu.nvml.uuid)
         slices = {mig.uuid: gpu for gpu in gpus if gpu.nvml for mig in gpu.nvml.mig_devices if mig.uuid}
         uuids = {**slices, **{f"MIG-{uuid}": gpu for uuid, gpu in uuids.items()}}
-    found = tuple(gpu for uuid, gpu in uuids.items() if uuid.startswith(entry) or entry.startswith(uuid))
+    small = entry.lower()
+    found = tuple(gpu for uuid, gpu in uuids.items() if _begins_alike(uuid.lower(), small))
     return found[:1] or silent or None
+
+
+def _begins_alike(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
 
 
 def visibility_variables(variables: dict[str, str], vendor: Vendor) -> tuple[tuple[str, str], ...]:
