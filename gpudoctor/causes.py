@@ -166,9 +166,9 @@ def _joined(cause: Finding, symptom: Finding) -> Finding:
 
 
 def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
-    """What was only inferred to keep a GPU from computing, and did not: a note, with nothing to repair."""
-    inferred = finding.severity == "error" and finding.confidence != "certain"
-    if not inferred or finding.slug not in situation.matrix.stopping_causes:
+    """What keeps a GPU from computing, and did not. If it was only inferred, nothing has to be repaired; a library
+    that refused is a fault of whatever asks that one, as NVML's is of nvidia-smi."""
+    if finding.severity != "error" or finding.slug not in situation.matrix.stopping_causes:
         return finding
     gpus = [
         gpu for gpu in situation.usable if not finding.devices or any(_is(device, gpu) for device in finding.devices)
@@ -176,12 +176,14 @@ def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
     if not gpus or not all(map(situation.computed, gpus)):
         return finding
     names = ", ".join(name for name, gpu in situation.behind.items() if gpu in gpus)
+    inferred = finding.confidence != "certain"
+    refuted = " Smoke kernels ran on it all the same and computed right"
     return replace(
         finding,
-        severity="note",
-        message=f"{finding.message} Smoke kernels ran on it all the same and computed right: nothing has to be done.",
+        severity="note" if inferred else "warning",
+        message=f"{finding.message}{refuted}{': nothing has to be done.' if inferred else '.'}",
         evidence=(*finding.evidence, Evidence("smoke", f"every kernel passed on {names}", "smoke kernels")),
-        fixes=(),
+        fixes=() if inferred else finding.fixes,
     )
 
 

@@ -12,9 +12,13 @@ from gpudoctor.engine import judge
 from gpudoctor.machine import (
     LISTING,
     DamagedFile,
+    DeviceNode,
     ImportTrial,
+    Library,
+    LoadPath,
     Machine,
     MigDevice,
+    NvidiaApi,
     NvmlDevice,
     Smoke,
     SmokeDevice,
@@ -35,6 +39,7 @@ from tests.support.machines import (
     nvidia_machine,
     torch,
     with_environment,
+    with_stack,
     with_system,
     with_torch,
 )
@@ -107,9 +112,19 @@ HEALTHY = {
             nvml=NvmlDevice(index=0, mig=True, mig_devices=(MigDevice(profile="1g.10gb", uuid="MIG-1"),)),
         )
     ),
-    "wsl2": with_system(
-        nvidia_machine(nvidia_gpu(bdf=None, driver=known("dxgkrnl", "wsl"))),
-        wsl=known("5.15-microsoft-WSL2", "uname"),
+    "wsl2": change(
+        with_system(
+            with_stack(
+                nvidia_machine(nvidia_gpu(bdf=None, driver=known("dxgkrnl", "wsl"), nodes=("/dev/dxg",))),
+                nodes=known((DeviceNode("/dev/dxg", opened="ok"),), "/dev"),
+            ),
+            wsl=known("5.15-microsoft-WSL2", "uname"),
+        ),
+        load_path=LoadPath(
+            (Library("libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", None, "wsl", "ld.so.cache"),),
+            ("/usr/lib/wsl/lib",),
+            known(True, "ld.so.cache"),
+        ),
     ),
 }
 
@@ -122,7 +137,17 @@ def test_kernels_that_pass_on_a_healthy_machine_add_nothing(name):
     )
     results = tuple(kernel for device in devices for kernel in passing(device=device.name))
     assert told(ran(machine, *results, devices=devices)) == told(machine)
-    assert judged(ran(machine, *results, devices=devices)).verdict == "ok" or judged(machine).verdict != "ok"
+    assert judged(ran(machine, *results, devices=devices)).verdict == "ok"
+
+
+def test_a_driver_that_refuses_one_library_and_computes_all_the_same_is_a_warning():
+    # A copy of libnvidia-ml of another release on LD_LIBRARY_PATH, on an H100: nvidia-smi fails, torch computes.
+    refusing = with_stack(nvidia_machine(), nvml=known(NvidiaApi(status=18), "nvml"))
+    assert told(refusing) == [("driver-lib-mismatch", "error")]
+    seen = ran(refusing, *passing())
+    assert told(seen) == [("driver-lib-mismatch", "warning")]
+    assert "computed right" in finding(seen, "driver-lib-mismatch").message
+    assert finding(seen, "driver-lib-mismatch").fixes
 
 
 def test_an_override_that_holds_stays_the_warning_that_it_is():

@@ -492,3 +492,22 @@ def test_a_gpu_that_others_fill_is_not_judged(tmp_path: Path, free: int, status:
     assert found["faulty"].status == status
     assert "memory" in found["faulty"].detail
     assert found["faulty"].message == "OutOfMemoryError: CUDA out of memory"
+
+
+def test_of_a_c_plus_plus_exception_its_words_are_told_and_not_its_stack(tmp_path: Path) -> None:
+    said = [
+        "terminate called after throwing an instance of 'c10::Error'",
+        "  what():  Index out of bounds in ConfigTokenizer",
+        "Exception raised from checkIndex at /pytorch/c10/core/AllocatorConfig.h:124 (most recent call first):",
+        *(f"frame #{n}: PyObject_Call + 0x5c (0x54a9ac in /opt/torch/bin/python)" for n in range(40)),
+    ]
+    text = "\n".join(said)
+    found = trial(tmp_path, f"import os, sys\nsys.stderr.write({text!r})\nsys.stderr.flush()\nos.abort()\n")
+    assert (found.signal, found.error) == ("SIGABRT", "what():  Index out of bounds in ConfigTokenizer")
+
+
+def test_a_module_that_is_not_torch_is_named_with_its_file(tmp_path: Path) -> None:
+    found = trial(tmp_path, "x = 1\n")
+    assert not found.ok
+    assert "module 'torch' has no attribute '__version__'" in found.error
+    assert found.error.count("/torch/__init__.py") == 1

@@ -40,10 +40,11 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
     reading at the first entry that names no GPU, so all entries after it are hidden too.
 
     ## How it is judged
-    The check reads the variables as the runtimes do. An empty value hides all GPUs from CUDA and ROCr; HIP treats it
-    as unset. HIP counts only the GPUs that ROCr left. A GPU that is named to CUDA twice hides all GPUs. A subset on
-    purpose is not a problem. CUDA_DEVICE_ORDER has two values, and with any other one CUDA does not start. With MIG on, only a value that hides everything counts. In a task of a batch system or
-    of Ray, an empty value marks a CPU task: a note.
+    The check reads the variables as the runtimes do. An empty value hides all GPUs from CUDA and ROCr; HIP treats
+    it as unset. HIP counts only the GPUs that ROCr left. A GPU that is named to CUDA twice hides all GPUs. A subset
+    on purpose is not a problem. CUDA_DEVICE_ORDER has two values, and with any other one CUDA does not start. With
+    MIG on, only a value that hides everything counts. In a task of a batch system or of Ray, an empty value marks a
+    CPU task: a note.
 
     ## Fix safety
     The variable is changed for the examined environment only. A process that should see no GPU needs no fix.
@@ -85,8 +86,7 @@ def _no_order(situation: Situation, order: str) -> Verdicts:
     concerned = situation.framework_vendor is not None or bool(situation.machine.errors)
     yield Finding(
         severity="error" if concerned else "note",
-        message=f"CUDA_DEVICE_ORDER={order}: CUDA knows only {' and '.join(_ORDERS)} there, and does not start (error "
-        "101).",
+        message=f"CUDA_DEVICE_ORDER={order}: CUDA knows {' and '.join(_ORDERS)}, and does not start (error 101).",
         saw=f"CUDA_DEVICE_ORDER={order}",
         want=f"unset, {' or '.join(_ORDERS)}",
         subject="CUDA_DEVICE_ORDER",

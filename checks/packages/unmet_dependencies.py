@@ -58,9 +58,11 @@ def requirements_incomplete(situation: Situation) -> Verdicts:
 
 
 def _effect(one: Unmet) -> str:
-    """What comes of it. A part may work with a release that its packages do not ask for."""
+    """What comes of it. A part may work with a release that its packages do not ask for, and GPU work that was seen
+    to work finds the libraries elsewhere."""
     text = one.effect.text
-    return text.removesuffix("fails") + "may fail" if (one.problem, one.severity) == ("outside", "warning") else text
+    works = one.severity == "warning" and (one.problem == "outside" or one.effect.breaks == "gpu")
+    return text.removesuffix("fails") + "may fail" if works else text
 
 
 def _installed(situation: Situation, names: tuple[str, ...]) -> str:

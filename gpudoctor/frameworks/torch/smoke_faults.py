@@ -5,6 +5,7 @@ Holds no checks itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -24,6 +25,11 @@ _FULL = 0.1
 _ALL = "cuda"
 _SHOWN = 3
 _LINE = 160
+_ADVICE_OF_TORCH = (
+    r"\s*Search for `\w+' in https?://\S+.*|"
+    r" Did you run some cuda functions before calling NumCudaDevices\(\) that might have already set an error\?"
+)
+"""What torch adds to an error of CUDA, whatever the error is."""
 
 
 class Fault(Struct, frozen=True):
@@ -118,7 +124,7 @@ def error_text(situation: Situation, fault: Fault) -> str:
     )
     if kernel.status == "wrong":
         return _what(kernel)
-    text = f"{kernel.message}\n{kernel.detail}"
+    text = re.sub(_ADVICE_OF_TORCH, "", f"{kernel.message}\n{kernel.detail}")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for row in fault.causes[:1]:
         lines = [

@@ -254,7 +254,7 @@ def _severity(situation: Situation, problem: Problem, effect: Effect) -> Severit
         return "error"
     if effect.breaks == "nothing":
         return None
-    if effect.breaks == "gpu" and effect.package != "torch":
+    if effect.breaks == "gpu" and effect.package not in _of_torch(situation):
         return "error" if situation.usable else "warning"
     if effect.breaks == "part" or torch is None:
         return "warning"
@@ -265,6 +265,11 @@ def _severity(situation: Situation, problem: Problem, effect: Effect) -> Severit
         return "warning" if _has_nvidia_wheels(situation) else None
     computed = bool(situation.usable) and all(situation.computed(gpu) for gpu in situation.usable)
     return "warning" if computed else "error"
+
+
+def _of_torch(situation: Situation) -> frozenset[str]:
+    """torch and what it requires itself, cuda-toolkit above all: its kernels show whether that does its work."""
+    return frozenset(("torch", *(one.what.name for one in required_here(situation) if one.by.name == "torch")))
 
 
 def _has_nvidia_wheels(situation: Situation) -> bool:

@@ -121,11 +121,13 @@ def _import(channel: Channel, name: str) -> Any:
         module = asked[-1] if asked else ""
         channel.tell("raised", error=_last_line(error), seconds=seconds, module=module, **_origin(error))
         return None
-    empty = getattr(found, "__file__", None) is None
-    if _version(found) is None if name == "torch" else empty:
-        what = "Python imports an empty folder as " if empty else "no "
-        folders = [name] if empty else []
-        channel.tell("raised", error="ImportError: " + what + name, seconds=time.monotonic() - start, empty=folders)
+    file = getattr(found, "__file__", None)
+    if _version(found) is None if name == "torch" else file is None:
+        error = f"AttributeError: module '{name}' has no attribute '__version__' ({file})"
+        if file is None:
+            error = f"ImportError: Python imports an empty folder as {name}"
+        where = {"files": [str(file)]} if file else {"empty": [name]}
+        channel.tell("raised", error=error, seconds=time.monotonic() - start, **where)
         return None
     about = _describe(found) if name == "torch" else {"version": str(_version(found) or "")}
     channel.tell("imported", seconds=time.monotonic() - start, **about)
