@@ -78,7 +78,9 @@ def diagnose(
     )
     variables = dict(env or {})
     rules = [f"{name}={why}" for name, why in ignore.items()] if isinstance(ignore, Mapping) else _several(ignore)
-    shown = ReportOptions(fail_on=fail_on, select=_several(select), ignore=tuple(rules), plugins=_several(plugin))
+    shown = ReportOptions(
+        style="json", fail_on=fail_on, select=_several(select), ignore=tuple(rules), plugins=_several(plugin)
+    )
     required = _requirements(_several(require))
     rows = load_matrix(_several(matrix))
     if snapshot is not None:

@@ -98,7 +98,8 @@ def report_of(
     from gpudoctor.report import make_report
 
     judgement = judgement_of(survey.machine, matrix, shown, required, survey.open_questions, foresee=False)
-    if can_be_foreseen(judgement.findings):
+    whole = _tells_fixes_of_notes(survey.machine, shown)
+    if can_be_foreseen(one for one in judgement.findings if whole or one.severity != "note"):
         survey = complete(survey) if complete else survey
         judgement = judgement_of(survey.machine, matrix, shown, required, survey.open_questions)
     report = make_report(
@@ -110,6 +111,13 @@ def report_of(
         timings_ms=survey.timings_ms,
     )
     return report, judgement
+
+
+def _tells_fixes_of_notes(machine: Machine, shown: ReportOptions) -> bool:
+    """Whether anybody reads them: a short text tells none, but where no framework is it names the best build."""
+    brief = shown.style == "text" and not shown.verbose and shown.report_file is None
+    environment = machine.environment.value
+    return not brief or environment is None or not environment.torch.value
 
 
 def give(report: Report, judgement: Judgement, shown: ReportOptions, look: ReportStyle) -> None:
