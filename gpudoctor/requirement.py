@@ -1,5 +1,6 @@
 """What a job asks of a machine, as one small form: `gpu>=8`, `gpu.memory>=70GiB`, `any(gfx in gfx942,gfx950)`.
 
+    text        = requirement { "," requirement }
     requirement = comparison | "any(" comparison ")" | flag | range
     comparison  = field operator value            flag = "p2p" | "same-model" | "torch.cuda" | "jax.cuda" ...
     range       = comparison { "," operator value }
@@ -73,6 +74,8 @@ _UNITS = {
 }  # fmt: skip
 _FORM = r"(?P<name>[A-Za-z0-9.-]+?)\s*(?:(?P<operator>>=|<=|==|!=|~=|>|<|\bin\b)\s*(?P<value>.*))?"
 _BOUND = r"\s*(?:>=|<=|==|!=|>|<)[^,<>=!~]+"
+_NEXT = rf",\s*(?=any\s*\(|(?:{'|'.join(map(re.escape, FIELDS))})\s*(?:[<>=!~,]|in\b|$))"
+"""A comma with another requirement behind it; those of a list or a range have none."""
 _LENGTH = 1000
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -142,9 +145,11 @@ class Requirement(Struct, frozen=True):
 
 
 def each(text: str) -> tuple[str, ...]:
-    """The comparisons of a range: "torch>=2.6,<2.8" asks for two things, and both must hold."""
-    found = re.fullmatch(rf"\s*([a-z][a-z.-]*)\s*({_BOUND}(?:,{_BOUND})+)", text)
-    return tuple(found[1] + bound.strip() for bound in found[2].split(",")) if found else (text,)
+    """The requirements in a text: "gpu>=2,torch>=2.6,<2.8" asks for three things, and all must hold."""
+    parts = re.split(_NEXT, text)
+    ranges = ((part, re.fullmatch(rf"\s*([a-z][a-z.-]*)\s*({_BOUND}(?:,{_BOUND})+)", part)) for part in parts)
+    several = ([found[1] + one.strip() for one in found[2].split(",")] if found else [part] for part, found in ranges)
+    return tuple(one for group in several for one in group)
 
 
 def parse(text: str, *, firm: bool = False) -> Requirement:
@@ -229,7 +234,8 @@ def example(name: str) -> str:
 
 
 _OTHER_NAMES = {
-    "gpu.arch": "sm or gfx", "arch": "sm or gfx", "gpu.sm": "sm", "gpu.gfx": "gfx", "gpu.name": "gpu.model",
+    "gpu.arch": "sm or gfx", "arch": "sm or gfx", "gpu.sm": "sm", "cc": "sm", "gpu.cc": "sm",
+    "compute": "sm", "gpu.gfx": "gfx", "gpu.name": "gpu.model",
     "name": "gpu.model", "memory": "gpu.memory", "vram": "gpu.memory", "gpus": "gpu", "gpu.count": "gpu",
     "cuda": "torch.cuda or driver.cuda", "hip": "rocm", "torch.rocm": "rocm", "torch.version": "torch",
     "pytorch": "torch", "tf": "tensorflow", "ort": "onnxruntime",

@@ -299,9 +299,12 @@ def test_what_is_required_of_the_machine_is_not_installed() -> None:
         ("any(sm>=8,<9)", ("any(sm>=8,<9)",)),
         ('gpu.model=="A,B"', ('gpu.model=="A,B"',)),
         ("torch>=2.6,2.8", ("torch>=2.6,2.8",)),
+        ("gpu>=1,gpu.memory>=70GiB", ("gpu>=1", "gpu.memory>=70GiB")),
+        ("gpu.model in A100,H100, any(sm>=9)", ("gpu.model in A100,H100", "any(sm>=9)")),
+        ("torch>=2.6,<2.8,p2p", ("torch>=2.6", "torch<2.8", "p2p")),
     ],
 )
-def test_a_range_asks_for_each_of_its_bounds(text: str, parts: tuple[str, ...]) -> None:
+def test_a_text_asks_for_each_of_its_parts(text: str, parts: tuple[str, ...]) -> None:
     assert each(text) == parts
 
 
