@@ -176,6 +176,27 @@ def test_a_compiler_that_is_not_there_is_named(variable: str) -> None:
     assert remedies(gone, "framework-variable") == [f"unset {variable}"]
 
 
+@pytest.mark.parametrize("variable", ["TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"])
+def test_a_folder_for_kernels_that_cannot_be_made_is_named(variable: str) -> None:
+    machine = nvidia_machine(nvidia_gpu(), variables={variable: "/proc/nope"})
+    assert severity(machine, "framework-variable") is None
+    closed = with_system(machine, closed_folders=("/proc/nope",))
+    assert severity(closed, "framework-variable") == "warning"
+    assert remedies(closed, "framework-variable") == [f"unset {variable}"]
+
+
+def test_folders_for_kernels_are_tried_without_making_them(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    def closed(path: str) -> tuple[str, ...]:
+        return probe_system(LiveHost({"TRITON_CACHE_DIR": path})).closed_folders
+
+    assert closed(f"{tmp_path}/a/b") == closed(str(tmp_path)) == closed("") == closed("relative") == ()
+    assert closed("/proc/nope") == ("/proc/nope",)
+    assert closed(f"{tmp_path}/file/below") == (f"{tmp_path}/file/below",)
+    assert not (tmp_path / "a").exists()
+
+
 def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
     (tmp_path / "my-cc").write_text("")
     (tmp_path / "my-cc").chmod(0o755)

@@ -26,7 +26,7 @@ def framework_variable(situation: Situation) -> Verdicts:
     The matrix names values and what they do. A value that keeps a GPU build on the CPU is a warning, because somebody
     may have chosen it; one that makes the framework stop is an error. Without a usable GPU only what makes any build
     stop is reported, and nothing in a CPU build for a value that asks for the CPU. A compiler that CC or CXX names is
-    looked for on PATH.
+    looked for on PATH, and a folder for compiled kernels must be one that this user can make.
 
     ## Fix safety
     Unsets the variable. Whoever set it must take it out of the place where it is set.
@@ -82,7 +82,9 @@ def _counts(situation: Situation, row: FrameworkVariable, value: str, one: _Inst
         return False
     if row.without and any(re.fullmatch(row.without, one.name) for one in situation.machine.packages):
         return False
-    if row.names_program and value not in situation.machine.system.missing_compilers:
+    system = situation.machine.system
+    lacking = {"program": system.missing_compilers, "folder": system.closed_folders}
+    if row.names and value not in lacking[row.names]:
         return False
     if row.builds == "any":
         return True

@@ -127,6 +127,8 @@ class System(Record, frozen=True):
     """Numbers of the groups that own GPU nodes on this system (render, video), from /etc/group."""
     missing_compilers: tuple[str, ...] = ()
     """What CC and CXX name, where no such program is there."""
+    closed_folders: tuple[str, ...] = ()
+    """What variables name as a folder for compiled kernels, where this user can make none."""
 
     @property
     def platform(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from gpudoctor.probes.wsl_jetson import probe_jetson, probe_wsl
 _OS_RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 _GPU_GROUPS = ("render", "video")
 _COMPILERS = ("CC", "CXX")
+_FOR_KERNELS = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 # Options of the kernel command line that affect GPUs, their modules, the bus or the IOMMU.
@@ -96,6 +98,7 @@ def probe_system(host: Host) -> System:
         suspends=_suspends(host),
         groups={name: numbers[name] for name in _GPU_GROUPS if name in numbers},
         missing_compilers=_missing_compilers(host),
+        closed_folders=_closed_folders(host),
     )
 
 
@@ -105,6 +108,19 @@ def _missing_compilers(host: Host) -> tuple[str, ...]:
     named = (host.environ.get(name, "") for name in _COMPILERS) if host.live else ()
     plain = (name for name in dict.fromkeys(named) if re.fullmatch(r"[^\s/]+|/\S+", name))
     return tuple(name for name in plain if not on_path(host, name))
+
+
+def _closed_folders(host: Host) -> tuple[str, ...]:
+    """The nearest folder that is there decides whether the others can be made."""
+    named = (host.environ.get(name, "") for name in _FOR_KERNELS) if host.live else ()
+    return tuple(path for path in dict.fromkeys(named) if path.startswith("/") and not _may_be_made(host, path))
+
+
+def _may_be_made(host: Host, path: str) -> bool:
+    # Nobody makes a folder below /proc, whatever its rights say.
+    while (found := host.may_write(path)).absent and path != "/":
+        path = posixpath.dirname(path)
+    return found.value is not False and path != "/proc"
 
 
 def _kernel(host: Host) -> Fact[str]:

@@ -173,8 +173,8 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     package_version: str | None = None
     without: str = ""
     """Only where no distribution of such a name is installed: a regular expression."""
-    names_program: bool = False
-    """The value names a program, and is wrong where there is none of that name."""
+    names: Literal["", "program", "folder"] = ""
+    """The value names a program, and is wrong where there is none; or a folder, where this user can make none."""
     meaning: str
     """A sentence without its full stop: "JAX then uses no GPU"."""
 
