@@ -252,7 +252,7 @@ def amd_machine(
     """A healthy AMD box at level static, with the kernel's own amdgpu."""
     gpus = gpus or (amd_gpu(),)
     kfd_nodes = (
-        KfdNode(node=0, cpu_cores=16),
+        KfdNode(node=0),
         *(
             KfdNode(
                 node=gpu.kfd_node, gfx=gpu.arch.value, bdf=gpu.bdf, render_minor=128 + (gpu.index or 0), simd_count=96

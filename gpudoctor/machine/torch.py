@@ -52,12 +52,9 @@ class CodeArchs(Record, frozen=True):
     """Only a few kernels: in fewer than half of the containers, of any kind."""
     linalg: tuple[str, ...] = ()
     """SASS in libtorch_cuda_linalg, however few of its containers have it."""
-    linalg_ptx: tuple[str, ...] = ()
     gfx: tuple[str, ...] = ()
     blas_gfx: tuple[str, ...] | None = None
     """gfx targets that the bundled rocBLAS has kernels for; None: no rocBLAS was found."""
-    blaslt_gfx: tuple[str, ...] | None = None
-    """The same for hipBLASLt."""
     device_packages: tuple[str, ...] = ()
     """A multi-arch host wheel has no code itself: the device distributions found beside it."""
 

@@ -60,7 +60,7 @@ _SPECIFIERS = {
     "framework_builds": ("version",),
     "package_conflicts": ("version", "other_version"),
     "requirement_uses": ("version",),
-    "torch_releases": ("requires_python", "triton"),
+    "torch_releases": ("triton",),
 }
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
 

@@ -160,7 +160,6 @@ def with_details(host: Host, distribution: Distribution) -> Distribution:
         installer=installer.split("\n")[0].strip().lower(),
         requires=tuple(head.get("Requires-Dist", ())[:_MOST_REQUIRES]),
         direct_url=_direct_url(host, distribution.path),
-        variant=_variant(host, distribution.path),
         lacks=distribution.lacks or _lacks(host, distribution.path),
         runtimes=_runtimes(host, distribution),
         built_for_torch=_built_for_torch(host, distribution),
@@ -233,27 +232,6 @@ def _direct_url(host: Host, path: str) -> str:
 
 class _DirectUrl(Struct):
     url: str = ""
-
-
-def _variant(host: Host, path: str) -> tuple[str, ...]:
-    """The properties in variant.json, which the draft of wheel variants puts into the .dist-info of such a wheel."""
-    content = host.data(posixpath.join(path, "variant.json"), 64 << 10).value
-    try:
-        variants = msgspec.json.decode(content, type=_VariantFile).variants.values() if content else ()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ()
-    properties = (
-        f"{namespace} :: {feature} :: {value}"
-        for variant in variants
-        for namespace, features in variant.items()
-        for feature, values in features.items()
-        for value in values
-    )
-    return tuple(sorted(properties))[:_MOST_REQUIRES]
-
-
-class _VariantFile(Struct):
-    variants: dict[str, dict[str, dict[str, list[str]]]] = {}
 
 
 class CondaPackage(Struct, frozen=True):
