@@ -323,6 +323,21 @@ class NotJudged(Struct, frozen=True):
     layer: Layer = "gpudoctor"
 
 
+def verdict_of(findings: Iterable[Finding], questions: Iterable[NotJudged]) -> Verdict:
+    """How a machine stands with these problems and open questions."""
+    severities = {finding.severity for finding in findings}
+    if "error" in severities:
+        return "error"
+    if any(question.matters for question in questions):
+        return "unknown"
+    return "warning" if "warning" in severities else "ok"
+
+
+def unique_ids(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Their ids, each once."""
+    return tuple(dict.fromkeys(finding.id for finding in findings))
+
+
 def gpu_subject(gpu: Gpu) -> str:
     """How a GPU is named in a report: "GPU 0 NVIDIA GeForce RTX 5090"."""
     number = "GPU" if gpu.index is None else f"GPU {gpu.index}"

@@ -57,6 +57,11 @@ def enumeration(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def counted(number: int, noun: str) -> str:
+    """ "1 node", "2 nodes"."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def without_controls(text: str, instead: str = "?") -> str:
     """One line: no control characters, escapes, line breaks, direction overrides or invisible characters."""
     return text if text.isprintable() else "".join(char if char.isprintable() else instead for char in text)

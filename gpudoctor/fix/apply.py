@@ -237,14 +237,14 @@ def _run_one(run: Run, number: int, step: RunStep, say: Say) -> tuple[Run, int, 
         line=lambda text: say(Line(text=text)),
         keep_children=step.risk == "root",
     )
-    run = note(_reread(run), "ended", step=number, rc=result.rc)
+    run = note(reread(run), "ended", step=number, rc=result.rc)
     say(StepEnded(number=number, rc=result.rc, seconds=time.monotonic() - begun))
     return run, result.rc, result.last_lines
 
 
 def _finish(run: Run, failure: ApplyResult | None) -> ApplyResult:
     """Record the environment as it is now, and drop kept files that did not change."""
-    return _close(recording.record_after(_reread(run)), failure)
+    return _close(recording.record_after(reread(run)), failure)
 
 
 def _close(run: Run, failure: ApplyResult | None) -> ApplyResult:
@@ -260,7 +260,7 @@ def _close(run: Run, failure: ApplyResult | None) -> ApplyResult:
 
 def _record_interruption(run: Run, number: int, by: int = 0) -> ApplyResult:
     """The step has ended. Everything kept stays, since the run may be continued."""
-    run = recording.record_after(_reread(run))
+    run = recording.record_after(reread(run))
     run = note(run, "interrupted", step=number)
     return ApplyResult(
         ok=False,
@@ -324,7 +324,7 @@ def _as_texts(paths: Sequence[bytes]) -> tuple[str, ...]:
 
 def _check_cut_off(run: Run) -> Run:
     """The run as its journal says now, read under the lock."""
-    run = _reread(run)
+    run = reread(run)
     if run.state == "running":
         raise RepairError(f"Fix {run.id} is still running.")
     if run.state != "cut off":
@@ -332,7 +332,8 @@ def _check_cut_off(run: Run) -> Run:
     return run
 
 
-def _reread(run: Run) -> Run:
+def reread(run: Run) -> Run:
+    """The run as its journal says now."""
     found = read(run.folder)
     if found is None:
         raise RepairError(f"The journal of fix {run.id} is gone from {run.folder}.")

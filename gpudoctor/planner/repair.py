@@ -19,6 +19,8 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
     Verdict,
+    unique_ids,
+    verdict_of,
 )
 from gpudoctor.machine import Machine
 from gpudoctor.planner.foresight import Foresight, Judge
@@ -195,18 +197,8 @@ def _not_fixed(finding: Finding, in_vain: Callable[[Finding, Fix], bool]) -> str
 
 
 def _predicted(found: Plan, steps: Sequence[PlannedStep], questions: Iterable[NotJudged]) -> Predicted:
-    left = found.outlook.problems
-    severities = {finding.severity for finding in left}
-    verdict: Verdict = "warning" if "warning" in severities else "ok"
-    if "error" in severities:
-        verdict = "error"
-    elif any(question.matters for question in questions):
-        verdict = "unknown"
-    return Predicted(verdict, _ids(left), _until(found, steps), _ids(found.outlook.notes))
-
-
-def _ids(findings: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(finding.id for finding in findings))
+    left, notes = found.outlook.problems, found.outlook.notes
+    return Predicted(verdict_of(left, questions), unique_ids(left), _until(found, steps), unique_ids(notes))
 
 
 _HORIZONS = {"reboot": "a reboot", "person": "a person", "container": "another container", "system": "a person"}

@@ -59,9 +59,7 @@ def _aim(remedy: AnyRemedy) -> AnyRemedy:
     """A remedy without its reason."""
     if isinstance(remedy, ReplaceTorch):
         return replace(remedy, carries="", community=False)
-    if isinstance(remedy, ReplacePackage):
-        return replace(remedy, why="", indirect=False)
-    if isinstance(remedy, RemovePackage):
+    if isinstance(remedy, (ReplacePackage, RemovePackage)):
         return replace(remedy, why="", indirect=False)
     return replace(remedy, why="")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.fleet.names import folded, natural
 from gpudoctor.fleet.operators import ready_lines
+from gpudoctor.plain_text import counted
 from gpudoctor.render.fleet.summary import headline, silent, title_of
 from gpudoctor.render.html.markup import Markup, element, escaped, prose
 from gpudoctor.render.html.page import copied, fix_element, page, section
@@ -55,7 +56,7 @@ def _silent(report: FleetReport) -> Iterator[Markup]:
 
 
 def _nodes(number: int) -> str:
-    return f"{number} node{'s' * (number != 1)}"
+    return counted(number, "node")
 
 
 # --- problems and plans --------------------------------------------------------------------------------
