@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from gpudoctor.machine.facts import Fact, Record, unknown
 from gpudoctor.machine.system import ProcessLimits
+
+CompanionName = Literal["torchvision", "torchaudio"]
+COMPANIONS: tuple[CompanionName, ...] = get_args(CompanionName)
+"""The packages that are released with torch, for one torch each."""
 
 
 class DamagedFile(Record, frozen=True):

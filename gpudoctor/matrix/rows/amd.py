@@ -63,6 +63,8 @@ class RocmBlas(Row, frozen=True, kw_only=True):
     rocblas_basis: Basis = "unknown"
     rocblas_open: tuple[str, ...] = ()
     """Targets for which that list leaves it open."""
+    by_family: bool = False
+    """Its libraries are built for families of GPUs apart (TheRock)."""
 
 
 class HipblasltUse(Row, frozen=True, kw_only=True):
