@@ -70,7 +70,6 @@ class ReplaceTorch(Remedy, frozen=True):
     """(name, version) of torchvision and torchaudio, where installed; versions without local part."""
     carries: str = ""
     """What of the machine it serves: "sm_120 natively"."""
-    community: bool = False
 
 
 class ReplacePackage(Remedy, frozen=True):

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Machine
     from gpudoctor.planner.planned_steps import Permissions
     from gpudoctor.planner.repair import Repair, Variable
-    from gpudoctor.report import Subject
     from gpudoctor.survey import Survey
 
 
@@ -43,7 +42,6 @@ class Diagnosis(Struct, frozen=True):
     """What one look at the machine found."""
 
     survey: Survey
-    subject: Subject
     judgement: Judgement
     exit_code: int
 
@@ -92,15 +90,15 @@ class Examination:
         )
 
         if given.snapshot is not None:
-            survey, subject = from_file(given.snapshot, given.examined, given.variables, self.matrix)
+            survey, _ = from_file(given.snapshot, given.examined, given.variables, self.matrix)
         else:
-            survey, subject = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
+            survey, _ = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
             survey = with_questions_of_fixes(survey, given.examined, given.variables, given.description, self.matrix)
         survey = with_description(
             survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
         )
         judgement = self.judge(survey, survey.machine)
-        return Diagnosis(survey, subject, judgement, self._exit_code(judgement))
+        return Diagnosis(survey, judgement, self._exit_code(judgement))
 
     def judge(self, survey: Survey, machine: Machine, *, foresee: bool = True) -> Judgement:
         """Judge a machine, with the questions that a survey left open; `foresee` as of `engine.judge`."""

@@ -32,7 +32,6 @@ __all__ = [
     "Line",
     "RepairError",
     "Saving",
-    "StepEnded",
     "StepStarts",
     "Target",
     "apply",
@@ -53,7 +52,6 @@ class StepStarts(Struct, frozen=True):
     of: int
     argv: tuple[str, ...]
     """Without passwords."""
-    why: str
 
 
 class Line(Struct, frozen=True):
@@ -62,13 +60,7 @@ class Line(Struct, frozen=True):
     text: str
 
 
-class StepEnded(Struct, frozen=True):
-    number: int
-    rc: int
-    seconds: float
-
-
-Event = Saving | StepStarts | Line | StepEnded
+Event = Saving | StepStarts | Line
 Say = Callable[[Event], None]
 
 
@@ -222,8 +214,7 @@ def _run_steps(run: Run, say: Say) -> ApplyResult:
 
 def _run_one(run: Run, number: int, step: RunStep, say: Say) -> tuple[Run, int, tuple[str, ...]]:
     shown = tuple(without_secrets(part) for part in step.argv)
-    say(StepStarts(number=number, of=len(run.steps), argv=shown, why=step.why))
-    begun = time.monotonic()
+    say(StepStarts(number=number, of=len(run.steps), argv=shown))
 
     def started(known: Process) -> None:
         note(run, "process", step=number, process=known)
@@ -238,7 +229,6 @@ def _run_one(run: Run, number: int, step: RunStep, say: Say) -> tuple[Run, int, 
         keep_children=step.risk == "root",
     )
     run = note(reread(run), "ended", step=number, rc=result.rc)
-    say(StepEnded(number=number, rc=result.rc, seconds=time.monotonic() - begun))
     return run, result.rc, result.last_lines
 
 

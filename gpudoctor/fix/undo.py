@@ -148,7 +148,7 @@ def _revert_system_steps(run: Run, say: Callable[[Event], None]) -> tuple[Run, s
             continue
         for argv in step.undo:
             shown = tuple(map(without_secrets, argv))
-            say(StepStarts(number=number, of=len(run.steps), argv=shown, why="undoes it"))
+            say(StepStarts(number=number, of=len(run.steps), argv=shown))
             rc = _run_command(run, number, argv, say)
             if rc != 0:
                 command = without_secrets(" ".join(argv))

@@ -58,7 +58,7 @@ def install(
         return _in_a_new_venv(place, situation, wanted, index, why)
     if place.user_site:
         return (_in_the_users_own_site(place, wanted, index, why),)
-    removed = leftovers(place, situation.machine, (item.name for item in wanted))
+    removed = leftovers(place, situation, (item.name for item in wanted))
     gone = {name for _, name in removed}
     again = tuple(item for item in wanted if item.name not in gone and would_stay(situation.machine, item))
     replaced = any(situation.machine.installed(item.name) for item in wanted)
@@ -100,7 +100,7 @@ def reinstall(
     if why_not := place.obstacle or installer_obstacle(place, situation, wanted):
         command = shlex.join(over_itself(place, wanted, index, machine))
         return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
-    remains = leftovers(place, machine, (item.name for item in wanted))
+    remains = leftovers(place, situation, (item.name for item in wanted))
     argv = over_itself(place, wanted, index, None if remains else machine)
     step = RunStep(argv=argv, env=variables(place), why=why, risk="replaces")
     strays = stray_records(place, machine, (item.name for item in wanted))

@@ -164,7 +164,7 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
         return _remove_from_project(place, situation, remedy)
     if _is_of_condas(place, situation, remedy.name):
         return _if_possible(place, conda_steps.remove(place, remedy.name, remedy.why))
-    if remains := leftovers(place, situation.machine, (remedy.name,)):
+    if remains := leftovers(place, situation, (remedy.name,)):
         return tuple(step for one in remove_leftovers(remains) for step in _if_possible(place, one))
     undo = pip_steps.restore(place, situation, (PackageSpec(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))

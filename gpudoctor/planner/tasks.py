@@ -58,7 +58,7 @@ def tasks_of(moves: Iterable[Move]) -> tuple[Task, ...]:
 def _aim(remedy: AnyRemedy) -> AnyRemedy:
     """A remedy without its reason."""
     if isinstance(remedy, ReplaceTorch):
-        return replace(remedy, carries="", community=False)
+        return replace(remedy, carries="")
     if isinstance(remedy, (ReplacePackage, RemovePackage)):
         return replace(remedy, why="", indirect=False)
     return replace(remedy, why="")

@@ -235,11 +235,10 @@ class _DirectUrl(Struct):
 
 
 class CondaPackage(Struct, frozen=True):
-    """A record below conda-meta: `build` such as "cuda126_py312_h1234_303"."""
+    """A record below conda-meta."""
 
     name: str
     version: str
-    build: str
     path: str
 
 
@@ -250,8 +249,7 @@ def conda_packages(host: Host, prefix: str) -> tuple[CondaPackage, ...]:
     for entry in host.names(folder).value or ():
         parts = entry.removesuffix(".json").rsplit("-", 2)
         if entry.endswith(".json") and len(parts) == 3:
-            name, version, build = parts
-            found.append(CondaPackage(name=name, version=version, build=build, path=posixpath.join(folder, entry)))
+            found.append(CondaPackage(name=parts[0], version=parts[1], path=posixpath.join(folder, entry)))
     return tuple(found)
 
 
