@@ -38,7 +38,8 @@ def headline(report: Report, look: ReportStyle) -> Line:
     if unanswered:
         first = [(could_not_check(unanswered[0]), "bold magenta"), (f" [{unanswered[0].id}]", "dim")]
         return [*first, (f"; {counts}" if counts else "", "bold yellow")]
-    failed = "Not all kernels pass: see below." if _failed(report) else ""
+    passed = all(kernel.status in ("pass", "skipped") for kernel in _kernels(report))
+    failed = "" if passed else "Not all kernels pass: see below."
     if counts or failed:
         return [(". ".join(filter(None, (counts, failed))), "bold yellow")]
     return _without_problems(report, look)
@@ -144,10 +145,6 @@ def _kernels(report: Report) -> tuple[SmokeKernel, ...]:
 def computed_on_gpu(report: Report) -> bool:
     """Whether a kernel computed right on a GPU."""
     return any(kernel.status == "pass" and kernel.device != "cpu" for kernel in _kernels(report))
-
-
-def _failed(report: Report) -> bool:
-    return any(kernel.status not in ("pass", "skipped") for kernel in _kernels(report))
 
 
 def _count(report: Report, severity: str) -> int:

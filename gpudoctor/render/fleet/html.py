@@ -55,10 +55,6 @@ def _silent(report: FleetReport) -> Iterator[Markup]:
         yield element("p", element("strong", folded(names)), f": {why}")
 
 
-def _nodes(number: int) -> str:
-    return counted(number, "node")
-
-
 # --- problems and plans --------------------------------------------------------------------------------
 
 
@@ -69,7 +65,7 @@ def _group(group: NodeGroup) -> Markup:
         "article",
         element(
             "h3",
-            element("span", f"{_MARKS[worst]} {_nodes(len(group.nodes))}", class_="badge"),
+            element("span", f"{_MARKS[worst]} {counted(len(group.nodes), 'node')}", class_="badge"),
             element("span", folded(group.nodes)),
             element("span", f"{group.gpus} x {group.gpu}" if group.gpus else "no GPU", class_="dim"),
         ),
