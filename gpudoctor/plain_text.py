@@ -57,7 +57,7 @@ def enumeration(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def counted(number: int, noun: str) -> str:
+def number_of(number: int, noun: str) -> str:
     """ "1 node", "2 nodes"."""
     return f"{number} {noun}{'s' * (number != 1)}"
 

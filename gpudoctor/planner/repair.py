@@ -101,8 +101,7 @@ def repair(
     in vain: no fix that runs only these is proposed again, unless `only` names the problem. Raises NoSuchFixError.
     """
     ids, noted = frozenset(only), frozenset(also)
-    meant = _meant(findings, ids, noted)
-    chosen = _chosen(meant, bool(ids), alternative)
+    chosen = _chosen(_to_fix(findings, ids, noted), bool(ids), alternative)
     here, tried = place(situation.machine), unhelpful or {}
 
     def in_vain(finding: Finding, fix: Fix) -> bool:
@@ -164,7 +163,7 @@ def name_of(finding: Finding) -> str:
     return f"{finding.slug} [{finding.id}]"
 
 
-def _meant(findings: Sequence[Finding], ids: frozenset[str], also: frozenset[str] = frozenset()) -> list[Finding]:
+def _to_fix(findings: Sequence[Finding], ids: frozenset[str], also: frozenset[str] = frozenset()) -> list[Finding]:
     """The findings to plan for: errors and warnings, or those that a person named, and the notes with the ids in
     `also`."""
     if ids:
@@ -226,7 +225,7 @@ def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> t
     """Variables that a process needs here, and those that it must not have. For each problem, the first fix that
     needs only environment variables; the first problem takes precedence."""
     found: dict[str, Variable] = {}
-    for finding in _meant(findings, frozenset(only)):
+    for finding in _to_fix(findings, frozenset(only)):
         for fix in finding.fixes:
             settings = [remedy for remedy in fix.remedies if isinstance(remedy, SetVariable | UnsetVariable)]
             if settings and len(settings) == len(fix.remedies):
@@ -240,7 +239,7 @@ def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> t
 def letting_through(findings: Iterable[Finding], situation: Situation) -> tuple[Variable, ...]:
     """Variables that keep Python from what stands before the packages which fixes install into the environment."""
     here, found = place(situation.machine), dict[str, Variable]()
-    for finding in _meant(tuple(findings), frozenset()):
+    for finding in _to_fix(tuple(findings), frozenset()):
         for fix in finding.fixes[:1]:
             names = (one.name for one in fix.remedies if isinstance(one, ReplacePackage | ReinstallPackage))
             if (remedy := standing_before(here, situation, names)) is not None:

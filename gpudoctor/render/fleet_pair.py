@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.fleet.pair.report import PairReport
-from gpudoctor.plain_text import counted
+from gpudoctor.plain_text import number_of
 from gpudoctor.render.layout import Line
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "dim"}
@@ -43,11 +43,11 @@ def _headline(report: PairReport) -> str:
     errors = sum(problem.severity == "error" for problem in report.problems)
     warnings = len(report.problems) - errors
     counts = ((errors, "problem"), (warnings, "warning"))
-    what = ", ".join(counted(number, noun) for number, noun in counts if number)
+    what = ", ".join(number_of(number, noun) for number, noun in counts if number)
     if not what:
         what = "No fault found" if report.verdict == "ok" else "The nodes could not be tested"
     backend = f" over {report.backend}" if report.backend else ""
-    nodes = counted(len(report.nodes), _one(report)) if report.nodes else "No node"
+    nodes = number_of(len(report.nodes), _one(report)) if report.nodes else "No node"
     return f"{what}. {nodes}{backend}, torch {report.torch}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudoctor.machine.pasted_text import PROGRAM_ERROR
-from gpudoctor.plain_text import counted
+from gpudoctor.plain_text import number_of
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, SmokeKernel
@@ -31,9 +31,9 @@ def headline(report: Report, look: ReportStyle) -> Line:
     errors, warnings = _count(report, "error"), _count(report, "warning")
     unanswered = [question for question in report.not_judged if question.matters]
     numbers = ((errors, "problem"), (warnings, "warning"))
-    counts = ", ".join(counted(number, noun) for number, noun in numbers if number)
+    counts = ", ".join(number_of(number, noun) for number, noun in numbers if number)
     if errors:
-        more = f"; {counted(len(unanswered), 'check')} could not be completed" if unanswered else ""
+        more = f"; {number_of(len(unanswered), 'check')} could not be completed" if unanswered else ""
         return [(f"{counts}{more}", "bold red")]
     if unanswered:
         first = [(could_not_check(unanswered[0]), "bold magenta"), (f" [{unanswered[0].id}]", "dim")]
@@ -84,7 +84,7 @@ def _without_problems(report: Report, look: ReportStyle) -> Line:
         return [(f"{none} found; {what}.", "bold")]
     if machine.torch is None and not others:
         return [(f"No PyTorch found for {gpus[0].name}: nothing was computed.", "bold")]
-    ignored = f" but {counted(len(report.ignored), 'ignored problem')}" if report.ignored else ""
+    ignored = f" but {number_of(len(report.ignored), 'ignored problem')}" if report.ignored else ""
     return [(f"No problem found{ignored}", "bold green"), (_scope(report, computed, on_gpu=on_gpu), "")]
 
 
@@ -107,14 +107,16 @@ def _scope(report: Report, computed: list[SmokeKernel], *, on_gpu: bool) -> str:
     level = report.machine.level
     if computed and on_gpu:
         devices = ", ".join(dict.fromkeys(kernel.device for kernel in computed))
-        return f": {counted(len(computed), 'kernel')} computed right on {devices} (level {level})."
+        return f": {number_of(len(computed), 'kernel')} computed right on {devices} (level {level})."
     if report.subject.kind in ("whatif", "text"):
         where = "description" if report.subject.kind == "whatif" else "text"
         return f" in this {where}: nothing was computed."
     if level == "static":
         return " in files: the driver was not started, nothing was computed."
     did = (
-        f"{counted(len(computed), 'kernel')} computed right on the CPU, none" if computed else "nothing was computed"
+        f"{number_of(len(computed), 'kernel')} computed right on the CPU, none"
+        if computed
+        else "nothing was computed"
     )
     return f": {'the driver starts' if _driver_started(report) else 'the driver was not started'}; {did} on a GPU."
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from msgspec import Struct
 
 from gpudoctor.finding import SetVariable, unique_ids
-from gpudoctor.plain_text import counted
+from gpudoctor.plain_text import number_of
 from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.render.lines import Line, print_lines, printable
 from gpudoctor.render.next_command import next_line
@@ -65,7 +65,7 @@ def print_plan(plan: Repair, findings: Sequence[Finding], around: Around, out: T
 
 
 def _of_checks(plan: Repair) -> dict[str, str]:
-    """The slugs of checks, where the plan meets a problem that is not there yet."""
+    """The slug of every check, by its id: a plan may meet a problem that is not there yet."""
     from gpudoctor.suites import machine_checks
 
     return {check.id: check.slug for check in machine_checks()} if plan.steps else {}
@@ -74,7 +74,7 @@ def _of_checks(plan: Repair) -> dict[str, str]:
 def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator[Line]:
     names = {**_of_checks(plan), **{finding.id: finding.slug for finding in findings}}
     if plan.steps:
-        steps = counted(len(plan.steps), "step")
+        steps = number_of(len(plan.steps), "step")
         shown = "" if plan.to_run else " (shown only)"
         yield [(f"Plan: {steps}{shown}", "bold"), (f", {around.subject}", "")]
         yield []
@@ -158,7 +158,7 @@ def _detail(name: str, text: str) -> Line:
 
 
 def step_line(number: int, of: int, argv: Sequence[str]) -> str:
-    """The head of a step that begins; it is counted from 0."""
+    """The head of a step that begins; it is number_of from 0."""
     return printable(f"[{number + 1}/{of}] {command_line(tuple(argv))}")
 
 
@@ -264,11 +264,11 @@ def _proof(proof: Proof) -> Iterator[Line]:
 
 
 def _state(proof: Proof) -> str:
-    """ "Fixed 1 problem; 1 is still there"."""
+    """ "Fixed 1 problem; 1 problem left."."""
     fixed, left = len(proof.repaired), len(proof.left) + len(proof.new)
-    parts = [f"Fixed {counted(fixed, 'problem')}" if fixed or left else "Applied, and no problem is left"]
+    parts = [f"Fixed {number_of(fixed, 'problem')}" if fixed or left else "Applied, and no problem is left"]
     if left:
-        parts.append(f"{counted(left, 'problem')} left")
+        parts.append(f"{number_of(left, 'problem')} left")
     if proof.questions:
         parts.append("an important check could not be completed")
     return "; ".join(parts) + "."
