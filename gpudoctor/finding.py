@@ -222,15 +222,10 @@ class Manual(Remedy, frozen=True):
     """It leads to another system: what else could be changed here would not help."""
 
 
-AnyRemedy = (
-    ReplaceTorch
-    | ReplacePackage
-    | ReinstallPackage
-    | RemovePackage
-    | AllowExecution
-    | SetVariable
-    | UnsetVariable
-    | InstallDriver
+VariableRemedy = SetVariable | UnsetVariable
+PackageRemedy = ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
+SystemRemedy = (
+    InstallDriver
     | InstallRocmDriver
     | InstallKernel
     | RebuildModule
@@ -240,10 +235,9 @@ AnyRemedy = (
     | StartService
     | InstallSystemPackage
     | JoinGroup
-    | AddContainerFlags
     | Reboot
-    | Manual
 )
+AnyRemedy = PackageRemedy | AllowExecution | VariableRemedy | SystemRemedy | AddContainerFlags | Manual
 
 
 class Fix(Struct, frozen=True):

@@ -17,8 +17,10 @@ import pytest
 
 from gpudoctor.finding import Risk
 from gpudoctor.fix import kept_files
-from gpudoctor.fix.apply import ApplyResult, Event, Line, RepairError, StepStarts, Target, apply, resume
+from gpudoctor.fix.apply import ApplyResult, Event, Line, StepStarts, apply, resume
+from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.journal import locked, runs, unfinished
+from gpudoctor.fix.scope import Target
 from gpudoctor.fix.undo import undo
 from gpudoctor.render.plan import print_outcome
 from gpudoctor.step import RunStep

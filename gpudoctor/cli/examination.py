@@ -20,10 +20,10 @@ from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
     from gpudoctor.engine import FailOn, Judgement
-    from gpudoctor.finding import NotJudged
+    from gpudoctor.finding import NotJudged, VariableRemedy
     from gpudoctor.machine import Machine
     from gpudoctor.planner.planned_steps import Permissions
-    from gpudoctor.planner.repair import Repair, Variable
+    from gpudoctor.planner.repair import Repair
     from gpudoctor.survey import Survey
 
 
@@ -62,7 +62,7 @@ class Examination:
         self.required = requirements(project_settings() if here else Settings(), sources.require, os.environ)
         self.matrix = load_matrix(sources.overlays)
 
-    def look_under(self, variables: Iterable[Variable]) -> Diagnosis:
+    def look_under(self, variables: Iterable[VariableRemedy]) -> Diagnosis:
         """Look as a process with these variables would: everything probed, and every child, has them."""
         given, before = self.sources, dict(os.environ)
         kept = dict(given.variables)
@@ -82,12 +82,7 @@ class Examination:
         return self._look(self.sources)
 
     def _look(self, given: Sources) -> Diagnosis:
-        from gpudoctor.command_line.machine_source import (
-            from_file,
-            probed,
-            with_description,
-            with_questions_of_fixes,
-        )
+        from gpudoctor.command_line.machine_source import from_file, probed, with_description, with_questions_of_fixes
 
         if given.snapshot is not None:
             survey, _ = from_file(given.snapshot, given.examined, given.variables, self.matrix)

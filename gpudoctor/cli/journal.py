@@ -12,7 +12,7 @@ from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import ReportOptions
-    from gpudoctor.fix.journal import Run
+    from gpudoctor.fix.run import Run
     from gpudoctor.machine import Machine
 
 

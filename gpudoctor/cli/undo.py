@@ -16,7 +16,7 @@ from gpudoctor.render.steps import command_line
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Sources
     from gpudoctor.command_line.arguments import ReportOptions
-    from gpudoctor.fix.journal import Run
+    from gpudoctor.fix.run import Run
 
 
 def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: bool) -> int:

@@ -26,18 +26,6 @@ from gpudoctor.host.interrupts import Interrupted, interruptible
 from gpudoctor.privacy import without_secrets
 from gpudoctor.step import RunStep
 
-__all__ = [
-    "ApplyResult",
-    "Event",
-    "Line",
-    "RepairError",
-    "Saving",
-    "StepStarts",
-    "Target",
-    "apply",
-    "resume",
-]
-
 
 class Saving(Struct, frozen=True):
     """How many files are kept so far, and of how many."""

@@ -15,6 +15,7 @@ from gpudoctor.finding import (
     ReplaceTorch,
     SetVariable,
     UnsetVariable,
+    VariableRemedy,
 )
 from gpudoctor.frameworks.package_spec import PackageSpec, torch_and_companions
 from gpudoctor.matrix.torch_builds import cuda_of
@@ -90,7 +91,7 @@ def _environment_first(place: Place, situation: Situation, wanted: tuple[Package
     return set_variable(place, remedy) if isinstance(remedy, SetVariable) else unset_variable(place, remedy)
 
 
-def standing_before(place: Place, situation: Situation, names: Iterable[str]) -> SetVariable | UnsetVariable | None:
+def standing_before(place: Place, situation: Situation, names: Iterable[str]) -> VariableRemedy | None:
     """The variable that keeps Python from the first of these packages that stands before the environment."""
     torch = situation.torch
     if place.user_site or (torch and any(remedy_for_path(situation, copy.path, "") for copy in torch.copies[:1])):

@@ -17,7 +17,7 @@ from gpudoctor.finding import (
     ReplacePackage,
     ReplaceTorch,
     SetVariable,
-    UnsetVariable,
+    VariableRemedy,
     Verdict,
     unique_ids,
     verdict_of,
@@ -35,8 +35,6 @@ from gpudoctor.step import EnvStep, ManualStep, RunStep
 
 if TYPE_CHECKING:
     from gpudoctor.situation import Situation
-
-Variable = SetVariable | UnsetVariable
 
 
 class Predicted(Struct, frozen=True):
@@ -221,13 +219,13 @@ def _names(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name_of(finding) for finding in findings))
 
 
-def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> tuple[Variable, ...]:
+def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> tuple[VariableRemedy, ...]:
     """Variables that a process needs here, and those that it must not have. For each problem, the first fix that
     needs only environment variables; the first problem takes precedence."""
-    found: dict[str, Variable] = {}
+    found: dict[str, VariableRemedy] = {}
     for finding in _to_fix(findings, frozenset(only)):
         for fix in finding.fixes:
-            settings = [remedy for remedy in fix.remedies if isinstance(remedy, SetVariable | UnsetVariable)]
+            settings = [remedy for remedy in fix.remedies if isinstance(remedy, VariableRemedy)]
             if settings and len(settings) == len(fix.remedies):
                 for remedy in settings:
                     if is_variable(remedy.name, remedy.value if isinstance(remedy, SetVariable) else ""):
@@ -236,9 +234,9 @@ def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> t
     return tuple(found.values())
 
 
-def letting_through(findings: Iterable[Finding], situation: Situation) -> tuple[Variable, ...]:
+def letting_through(findings: Iterable[Finding], situation: Situation) -> tuple[VariableRemedy, ...]:
     """Variables that keep Python from what stands before the packages which fixes install into the environment."""
-    here, found = place(situation.machine), dict[str, Variable]()
+    here, found = place(situation.machine), dict[str, VariableRemedy]()
     for finding in _to_fix(tuple(findings), frozenset()):
         for fix in finding.fixes[:1]:
             names = (one.name for one in fix.remedies if isinstance(one, ReplacePackage | ReinstallPackage))

@@ -20,13 +20,14 @@ from gpudoctor.finding import (
     InstallDriver,
     InstallRocmDriver,
     Manual,
+    PackageRemedy,
     Reboot,
     ReinstallPackage,
     RemovePackage,
     ReplacePackage,
     ReplaceTorch,
     SetVariable,
-    UnsetVariable,
+    VariableRemedy,
 )
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.versions import public_version
@@ -40,9 +41,7 @@ _MOST_RANKED = 12
 """Judgements for all fixes of one report: about a tenth of a second."""
 _MOST_FIXES = 24
 
-INSIDE = (
-    ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, AllowExecution, SetVariable, UnsetVariable
-)  # fmt: skip
+INSIDE = PackageRemedy | AllowExecution | VariableRemedy
 """Remedies that change nothing but the environment."""
 _DRIVERS = (InstallDriver, InstallRocmDriver)
 
@@ -240,7 +239,7 @@ def _is_a_driver(remedy: AnyRemedy) -> bool:
 
 
 def _cost(remedy: AnyRemedy, peer_torch: Torch | None) -> float:
-    if isinstance(remedy, (SetVariable, UnsetVariable)):
+    if isinstance(remedy, VariableRemedy):
         # An override makes a GPU run code that was made for another one.
         return (
             _FRAMEWORK + _PACKAGE

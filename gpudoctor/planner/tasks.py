@@ -20,8 +20,7 @@ from gpudoctor.finding import (
     RemovePackage,
     ReplacePackage,
     ReplaceTorch,
-    SetVariable,
-    UnsetVariable,
+    VariableRemedy,
 )
 from gpudoctor.planner.search import Move
 
@@ -81,7 +80,7 @@ def _stage_of(remedy: AnyRemedy) -> int:
         return TORCH if isinstance(remedy, ReplaceTorch) or remedy.name == "torch" else PACKAGES
     if isinstance(remedy, AllowExecution):
         return PACKAGES
-    if isinstance(remedy, (SetVariable, UnsetVariable)):
+    if isinstance(remedy, VariableRemedy):
         return VARIABLES
     if isinstance(remedy, AddContainerFlags):
         return CONTAINER
