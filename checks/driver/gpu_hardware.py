@@ -7,15 +7,7 @@ import re
 from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import (
-    Device,
-    Evidence,
-    Finding,
-    Fix,
-    Manual,
-    Reboot,
-    gpu_subject,
-)
+from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, Reboot, gpu_subject
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_reset import reset

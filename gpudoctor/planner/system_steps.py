@@ -8,14 +8,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.finding import (
-    BlockModule,
-    JoinGroup,
-    LoadModule,
-    RebuildModule,
-    StartService,
-    UnblockModule,
-)
+from gpudoctor.finding import BlockModule, JoinGroup, LoadModule, RebuildModule, StartService, UnblockModule
 from gpudoctor.planner.place import Family, Place, is_path
 from gpudoctor.planner.system_packages import INSTALL, elsewhere, exact_package, is_fixed
 from gpudoctor.spelling import is_name, is_version

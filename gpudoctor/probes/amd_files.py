@@ -5,18 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.host import Host
-from gpudoctor.machine import (
-    AmdStack,
-    DeviceNode,
-    Fact,
-    KfdNode,
-    RocmInstall,
-    System,
-    absent,
-    denied,
-    known,
-    unknown,
-)
+from gpudoctor.machine import AmdStack, DeviceNode, Fact, KfdNode, RocmInstall, System, absent, denied, known, unknown
 from gpudoctor.probes.modules import blocked_modules, dkms_modules, installed_modules, loaded_modules
 from gpudoctor.probes.pci import AMD, PciDevice
 

@@ -8,14 +8,7 @@ import shlex
 
 from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, UnsetVariable, by_hand
 from gpudoctor.frameworks.torch.companions import of_this_torch
-from gpudoctor.frameworks.torch.file_faults import (
-    DAMAGED,
-    REQUIREMENTS,
-    UNLINKED,
-    ImportFault,
-    named,
-    of_file,
-)
+from gpudoctor.frameworks.torch.file_faults import DAMAGED, REQUIREMENTS, UNLINKED, ImportFault, named, of_file
 from gpudoctor.frameworks.torch.import_faults.case import CRASHES, Case, find_out
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of
