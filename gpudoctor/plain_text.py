@@ -19,7 +19,7 @@ _PROGRAMS = frozenset((
 _PYTHON = r"(?:~?/\S*/)?(?:python|pip)[\d.]*"
 _QUOTED = r"\"[^\"]*\"|'[^']*'|\$\((?:[^()]|\([^()]*\))*\)"
 _OUTSIDE_QUOTES = r"(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)"
-_SAID = r"[,:?](?: |$)| \(| (?:and|as|in|of|on|or|outside|right|the|which|with) "
+_SAID = r"[,:?](?: |$)|[\w)]\.$| \(| (?:and|as|in|of|on|or|outside|right|the|which|with) "
 """In a sentence, and in no command."""
 
 
