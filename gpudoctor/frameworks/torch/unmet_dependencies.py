@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from gpudoctor.dependencies import TRITONS, Required, closure, find_one, is_empty, joined
 from gpudoctor.finding import Severity
-from gpudoctor.frameworks.torch.compiled_packages import has_own_check
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
@@ -224,6 +223,8 @@ def _is_absent(situation: Situation, name: str) -> bool:
 def _judged_elsewhere(situation: Situation, one: Required) -> bool:
     """Whether another check compares these versions."""
     if one.what.name == "torch":
+        from gpudoctor.frameworks.torch.compiled_packages import has_own_check
+
         return has_own_check(situation, one.by.name)
     if re.fullmatch(_JAX_PLUGIN, one.by.name):
         return True  # jax-plugin-mismatch compares all of them with jaxlib
