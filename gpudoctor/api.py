@@ -48,12 +48,7 @@ def diagnose(
     cannot be used.
     """
     from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
-    from gpudoctor.command_line.machine_source import (
-        from_file,
-        surveyed,
-        with_description,
-        with_questions_of_fixes,
-    )
+    from gpudoctor.command_line.machine_source import from_file, surveyed, with_description, with_questions_of_fixes
     from gpudoctor.command_line.reporting import judgement_of, report_of
     from gpudoctor.engine import FailOn
     from gpudoctor.intake.description import Description

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from gpudoctor.finding import ABSENCE, Confidence, Device, Evidence, Finding, Layer, NotJudged
-from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.pasted_text import as_the_text_allows
 
@@ -170,9 +169,7 @@ def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
     that refused is a fault of whatever asks that one, as NVML's is of nvidia-smi."""
     if finding.severity != "error" or finding.slug not in situation.matrix.stopping_causes:
         return finding
-    gpus = [
-        gpu for gpu in situation.usable if not finding.devices or any(_is(device, gpu) for device in finding.devices)
-    ]
+    gpus = [gpu for gpu in situation.usable if not finding.devices or Device.of(gpu) in finding.devices]
     if not gpus or not all(map(situation.computed, gpus)):
         return finding
     names = ", ".join(name for name, gpu in situation.behind.items() if gpu in gpus)
@@ -185,7 +182,3 @@ def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
         evidence=(*finding.evidence, Evidence("smoke", f"every kernel passed on {names}", "smoke kernels")),
         fixes=() if inferred else finding.fixes,
     )
-
-
-def _is(device: Device, gpu: Gpu) -> bool:
-    return device == Device.of(gpu)

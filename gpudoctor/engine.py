@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gpudoctor.causes import drop_fallbacks, join_symptoms, name_absence_causes, name_causes, settle_questions
 from gpudoctor.check import Check, Need
-from gpudoctor.finding import Finding, NotJudged, Verdict, can_be_foreseen
+from gpudoctor.finding import Finding, NotJudged, Verdict, can_be_foreseen, verdict_of
 from gpudoctor.host import InputError
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
@@ -272,7 +272,7 @@ def _judgement(
     left = tuple(dict.fromkeys(question for question in questions if question.id not in ignored_ids))
     seen = sorted({finding.id for finding in findings} & ignored_ids.keys())
     return Judgement(
-        verdict=_verdict(kept, left),
+        verdict=verdict_of(kept, left),
         findings=name_causes(in_order(kept)),
         ignored=tuple(Ignored(id=id, why=ignored_ids[id]) for id in seen),
         not_judged=left,
@@ -314,15 +314,6 @@ def _superseded(finding: Finding) -> tuple[str, ...]:
 def _place(finding: Finding) -> tuple[str, int]:
     device = finding.device
     return finding.id, -1 if device is None or device.index is None else device.index
-
-
-def _verdict(findings: Iterable[Finding], questions: Iterable[NotJudged]) -> Verdict:
-    severities = {finding.severity for finding in findings}
-    if "error" in severities:
-        return "error"
-    if any(question.matters for question in questions):
-        return "unknown"
-    return "warning" if "warning" in severities else "ok"
 
 
 def _run(check: Check[J], subject: J) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:

@@ -70,7 +70,6 @@ class ReplaceTorch(Remedy, frozen=True):
     """(name, version) of torchvision and torchaudio, where installed; versions without local part."""
     carries: str = ""
     """What of the machine it serves: "sm_120 natively"."""
-    community: bool = False
 
 
 class ReplacePackage(Remedy, frozen=True):
@@ -223,15 +222,10 @@ class Manual(Remedy, frozen=True):
     """It leads to another system: what else could be changed here would not help."""
 
 
-AnyRemedy = (
-    ReplaceTorch
-    | ReplacePackage
-    | ReinstallPackage
-    | RemovePackage
-    | AllowExecution
-    | SetVariable
-    | UnsetVariable
-    | InstallDriver
+VariableRemedy = SetVariable | UnsetVariable
+PackageRemedy = ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
+SystemRemedy = (
+    InstallDriver
     | InstallRocmDriver
     | InstallKernel
     | RebuildModule
@@ -241,10 +235,9 @@ AnyRemedy = (
     | StartService
     | InstallSystemPackage
     | JoinGroup
-    | AddContainerFlags
     | Reboot
-    | Manual
 )
+AnyRemedy = PackageRemedy | AllowExecution | VariableRemedy | SystemRemedy | AddContainerFlags | Manual
 
 
 class Fix(Struct, frozen=True):
@@ -321,6 +314,21 @@ class NotJudged(Struct, frozen=True):
     id: str = ""
     slug: str = ""
     layer: Layer = "gpudoctor"
+
+
+def verdict_of(findings: Iterable[Finding], questions: Iterable[NotJudged]) -> Verdict:
+    """How a machine stands with these problems and open questions."""
+    severities = {finding.severity for finding in findings}
+    if "error" in severities:
+        return "error"
+    if any(question.matters for question in questions):
+        return "unknown"
+    return "warning" if "warning" in severities else "ok"
+
+
+def unique_ids(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Their ids, each once."""
+    return tuple(dict.fromkeys(finding.id for finding in findings))
 
 
 def gpu_subject(gpu: Gpu) -> str:

@@ -10,16 +10,17 @@ _WORKFLOW_COMMAND = r"(?<!\S)::(?=[a-z])|##(?=\w{0,40}\[)"
 """How a line of a log starts a command of the CI that shows it: "::add-mask::x" of GitHub Actions at the beginning of
 the line, "##[add-mask]x" and Azure's "##vso[...]" anywhere."""
 _PROGRAMS = frozenset((
-    "cat", "conda", "df", "dkms", "dmesg", "docker", "dpkg", "echo", "env", "grep", "id", "ip", "kubectl", "ldconfig",
-    "ldd", "ls", "lsb_release", "lsmod", "lspci", "modinfo", "mokutil", "nvcc", "nvidia-ctk", "nvidia-smi", "ollama",
-    "pip", "prime-select", "ps", "python", "rocminfo", "show_gids", "sudo", "systemctl", "tail", "ulimit", "uname",
-    "vulkaninfo", "wsl",
+    "RUN", "[", "apt-get", "cat", "conda", "df", "dkms", "dmesg", "docker", "dpkg", "echo", "env", "grep", "id", "ip",
+    "kubectl", "ldconfig", "ldd", "ls", "lsb_release", "lsmod", "lspci", "mamba", "modinfo", "mokutil", "nvcc",
+    "nvidia-ctk", "nvidia-smi", "ollama", "pixi", "podman", "poetry", "prime-select", "ps", "rm", "rocminfo",
+    "show_gids", "sudo", "systemctl", "tail", "ulimit", "uname", "unset", "uv", "vulkaninfo", "wsl",
 ))  # fmt: skip
-"""With what the commands of the matrix's questions begin."""
+"""With what the commands of fixes and of the matrix's questions begin; "RUN" is a Dockerfile's."""
+_PYTHON = r"(?:~?/\S*/)?(?:python|pip)[\d.]*"
 _QUOTED = r"\"[^\"]*\"|'[^']*'|\$\((?:[^()]|\([^()]*\))*\)"
 _OUTSIDE_QUOTES = r"(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)"
-_SAID = r"[,:?(]| (?:and|as|in|of|on|or|outside|right|which|with) "
-"""In a question, and in no command."""
+_SAID = r"[,:?](?: |$)|[\w)]\.$| \(| (?:and|as|in|of|on|or|outside|right|the|which|with) "
+"""In a sentence, and in no command."""
 
 
 def utc(seconds: float) -> str:
@@ -33,9 +34,10 @@ def sentence(text: str) -> str:
 
 
 def is_command(text: str) -> bool:
-    """Whether a question of the matrix is a command and nothing else: "sudo dmesg | grep -i xid"."""
+    """Whether a line is a command and nothing else: "sudo dmesg | grep -i xid"."""
     words = re.sub(r"^(?:[A-Z_]+=\S+ )+", "", re.sub(_QUOTED, "QUOTED", text))
-    return words.partition(" ")[0] in _PROGRAMS and not re.search(_SAID, words)
+    program = words.partition(" ")[0]
+    return bool(program in _PROGRAMS or re.fullmatch(_PYTHON, program)) and not re.search(_SAID, words)
 
 
 def questions(text: str) -> list[str]:
@@ -53,6 +55,11 @@ def enumeration(names: Sequence[str], most: int) -> str:
     """The first names, and how many more there are: "a, b and 3 more"."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def number_of(number: int, noun: str) -> str:
+    """ "1 node", "2 nodes"."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def without_controls(text: str, instead: str = "?") -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from gpudoctor import __version__
 from gpudoctor.engine import FailOn, Ignored, Judgement, exit_code
-from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity, Verdict
+from gpudoctor.finding import Confidence, Device, Evidence, Finding, Severity, Verdict
 from gpudoctor.machine import Machine, SmokeStatus, SubjectKind
 from gpudoctor.machine import Smoke as SmokeRun
 from gpudoctor.plain_text import utc
@@ -122,7 +122,7 @@ def make_report(
         machine=machine,
         findings=tuple(_reported(finding, situation) for finding in judgement.findings),
         ignored=judgement.ignored,
-        not_judged=tuple(_question(question) for question in judgement.not_judged),
+        not_judged=tuple(ReportedQuestion(one.id, one.why, one.matters) for one in judgement.not_judged),
         smoke=_smoke(machine.smoke) if machine.smoke else None,
         timings_ms=timings_ms or {},
     )
@@ -171,7 +171,3 @@ def _smoke(run: SmokeRun) -> Smoke:
             for kernel in run.kernels
         ),
     )
-
-
-def _question(question: NotJudged) -> ReportedQuestion:
-    return ReportedQuestion(id=question.id, why=question.why, matters=question.matters)

@@ -224,20 +224,31 @@ def nvidia_machine(
         )
         for name, stem in (("libcuda.so.1", "libcuda"), ("libnvidia-ml.so.1", "libnvidia-ml"))
     )
-    healthy = Machine(
+    amd = AmdStack(
+        topology=absent("/sys/class/kfd"), kfd=absent("/dev/kfd"), modules_loaded=known((), "/proc/modules")
+    )
+    healthy = _machine(gpus, stack, amd, libraries, environment(torch, python=python, packages=packages), container)
+    return replace(replace(healthy, variables=variables or {}), **parts)
+
+
+def _machine(
+    gpus: tuple[Gpu, ...],
+    nvidia: NvidiaStack,
+    amd: AmdStack,
+    libraries: tuple[Library, ...],
+    patient: PythonEnvironment,
+    container: str | None,
+) -> Machine:
+    return Machine(
         system=system(container=container),
         gpus=gpus,
         buses=known(True, "/sys/bus/pci/devices"),
-        nvidia=stack,
-        amd=AmdStack(
-            topology=absent("/sys/class/kfd"), kfd=absent("/dev/kfd"), modules_loaded=known((), "/proc/modules")
-        ),
+        nvidia=nvidia,
+        amd=amd,
         load_path=LoadPath(found=libraries, searched=(LIB,), complete=known(True, "ld.so.cache")),
-        environment=known(environment(torch, python=python, packages=packages), "/venv/pyvenv.cfg"),
-        variables=variables or {},
+        environment=known(patient, "/venv/pyvenv.cfg"),
         kernel_log=known(KernelLog(), "/dev/kmsg"),
     )
-    return replace(healthy, **parts)
 
 
 def amd_machine(
@@ -252,7 +263,7 @@ def amd_machine(
     """A healthy AMD box at level static, with the kernel's own amdgpu."""
     gpus = gpus or (amd_gpu(),)
     kfd_nodes = (
-        KfdNode(node=0, cpu_cores=16),
+        KfdNode(node=0),
         *(
             KfdNode(
                 node=gpu.kfd_node, gfx=gpu.arch.value, bdf=gpu.bdf, render_minor=128 + (gpu.index or 0), simd_count=96
@@ -276,22 +287,11 @@ def amd_machine(
         rocm=known((), "/opt"),
         firmware_package=absent("/var/lib/dpkg/status"),
     )
-    healthy = Machine(
-        system=system(container=container),
-        gpus=gpus,
-        buses=known(True, "/sys/bus/pci/devices"),
-        nvidia=NvidiaStack(
-            module=absent("/proc/driver/nvidia/version"),
-            nodes=absent("/dev"),
-            modules_loaded=known((), "/proc/modules"),
-        ),
-        amd=stack,
-        load_path=LoadPath(found=(), searched=(LIB,), complete=known(True, "ld.so.cache")),
-        environment=known(environment(torch, python=python, packages=packages), "/venv/pyvenv.cfg"),
-        variables=variables or {},
-        kernel_log=known(KernelLog(), "/dev/kmsg"),
+    nvidia = NvidiaStack(
+        module=absent("/proc/driver/nvidia/version"), nodes=absent("/dev"), modules_loaded=known((), "/proc/modules")
     )
-    return replace(healthy, **parts)
+    healthy = _machine(gpus, nvidia, stack, (), environment(torch, python=python, packages=packages), container)
+    return replace(replace(healthy, variables=variables or {}), **parts)
 
 
 def no_gpu_machine(*, torch: Torch | None = None, container: str | None = None, **parts: Any) -> Machine:

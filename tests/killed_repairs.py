@@ -18,9 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpudoctor.fix.apply import Target, apply, resume
+from gpudoctor.fix.apply import apply, resume
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.journal import locked, read, runs
+from gpudoctor.fix.scope import Target
 from gpudoctor.fix.undo import undo
 from gpudoctor.step import RunStep
 from tests.support.made_environments import (

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.codeobjects.library import Code, read_code
+from gpudoctor.codeobjects import Code
+from gpudoctor.codeobjects.library import read_code
 
 CUDA_SOURCE = 'extern "C" __global__ void NAME(float *x) { x[0] = 1.0f; }\n'
 HIP_SOURCE = """
@@ -67,7 +68,7 @@ def arch(compute: str, *code: str) -> tuple[str, str]:
 def test_nvcc_machine_code_and_ptx(tmp_path: Path) -> None:
     code = cuda(tmp_path, *arch("compute_80", "sm_80", "compute_80"), *arch("compute_90", "sm_90"))
     assert (code.sass, code.ptx, code.relocatable) == (("sm_80", "sm_90"), ("compute_80",), ())
-    assert (code.containers, code.registered, code.reason) == (1, 1, None)
+    assert (code.containers, code.reason) == (1, None)
 
 
 def test_nvcc_architecture_and_family_specific(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_nvcc_compressed_or_not(tmp_path: Path, mode: str) -> None:
 def test_nvcc_several_units(tmp_path: Path) -> None:
     code = cuda(tmp_path, *arch("compute_75", "sm_75"), *arch("compute_89", "sm_89"), names=("one", "two", "three"))
     assert code.share == {"sm_75": 1.0, "sm_89": 1.0}
-    assert (code.containers, code.registered) == (3, 3)
+    assert code.containers == 3
 
 
 def test_nvcc_code_for_the_device_linker_only(tmp_path: Path) -> None:
@@ -104,7 +105,7 @@ def offload(*targets: str) -> list[str]:
 def test_clang_plain_with_features(tmp_path: Path) -> None:
     code = hip(tmp_path, *offload("gfx1030", "gfx90a:xnack-", "gfx90a:xnack+"))
     assert set(code.gfx) == {"gfx1030", "gfx90a:xnack-", "gfx90a:xnack+"}
-    assert (code.containers, code.registered, code.reason) == (1, 1, None)
+    assert (code.containers, code.reason) == (1, None)
 
 
 def test_clang_several_units(tmp_path: Path) -> None:

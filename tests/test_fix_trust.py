@@ -19,11 +19,12 @@ import pytest
 from gpudoctor.command_line.interrupted_fixes import journal_home
 from gpudoctor.fix import restore
 from gpudoctor.fix.account import account_home
-from gpudoctor.fix.apply import Target, apply
+from gpudoctor.fix.apply import apply
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.journal import read_all
 from gpudoctor.fix.open_folders import OpenFolders
 from gpudoctor.fix.recorded_tree import Tree, scan
+from gpudoctor.fix.scope import Target
 from gpudoctor.fix.step_process import environment
 from gpudoctor.fix.undo import undo
 from gpudoctor.step import RunStep

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpudoctor.fix.apply import RepairError, Target, apply
-from gpudoctor.fix.journal import Run, note, runs
+from gpudoctor.fix.apply import apply
+from gpudoctor.fix.errors import RepairError
+from gpudoctor.fix.journal import note, runs
+from gpudoctor.fix.run import Run
+from gpudoctor.fix.scope import Target
 from gpudoctor.fix.undo import Undone, forget, undo
 from gpudoctor.step import RunStep
 from tests.support.made_environments import Picture, differences, picture

@@ -468,17 +468,6 @@ def test_members_of_a_uv_workspace_are_asked_for_torch_too(tmp_path):
     assert [(line.file, line.requirement) for line in asked] == [("packages/a/pyproject.toml", "torch==2.9.1")]
 
 
-def test_the_properties_of_a_wheel_variant_are_read_and_garbage_is_not(tmp_path: Path):
-    info = write_distribution(tmp_path, "torch", "2.8.0")
-    file = info / "variant.json"
-    file.write_text('{"variants": {"a1b2": {"nvidia": {"cuda_version_lower_bound": ["12.8"]}, "x": {"y": ["z"]}}}}')
-    read = with_details(LiveHost(), Distribution("torch", "2.8.0", str(info)))
-    assert read.variant == ("nvidia :: cuda_version_lower_bound :: 12.8", "x :: y :: z")
-    for garbage in ("[", '{"variants": 3}', '{"variants": {"a": []}}', "\0"):
-        file.write_text(garbage)
-        assert with_details(LiveHost(), Distribution("torch", "2.8.0", str(info))).variant == ()
-
-
 @pytest.mark.parametrize(
     ("content", "torch"),
     [

@@ -383,7 +383,7 @@ def test_a_new_torch_wheel_gives_the_rows_that_the_matrix_needs(tmp_path: Path):
     assert (build.basis, build.pythons) == ("measured", ("3.12",))
     release = next(row for row in tables.torch_releases if row.version == "2.16.0")
     assert (release.cuda, release.cudnn, release.nccl) == ("13.2", "9.26.0.51", "2.30.7")
-    assert (release.triton, release.pins, release.requires_python) == ("~=3.10.0", "cuda-toolkit", ">=3.11")
+    assert release.triton == "~=3.10.0"
     assert release.glibc == "2.28"
     assert "companions" in result.stdout
 

@@ -308,7 +308,9 @@ def test_a_question_tells_its_commands_from_its_words():
         "ls -l /dev/nvidia*",
         "sudo dmesg | grep -i -e nvrm -e xid",
         "pip list | grep -i -e triton -e '^torch'",
+        "nvidia-smi --query-gpu=name,compute_cap --format=csv",
     } <= commands
+    assert not is_command("pip cannot write there.") and is_command("docker run --gpus all ...")
     words = {"the", "it", "is", "was", "and", "or"}
     assert [part for part in commands if words & set(re.sub(r"'[^']*'|\"[^\"]*\"", "", part).split())] == []
     assert with_code('python -c "import a; print(a.b(c, d))"; is it WSL? id') == (

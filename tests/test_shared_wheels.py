@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.codeobjects.library import Code, read_code
+from gpudoctor.codeobjects import Code
+from gpudoctor.codeobjects.library import read_code
 from gpudoctor.frameworks.torch.probes.code import read_torch_code
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import PythonEnvironment

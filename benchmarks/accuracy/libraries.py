@@ -21,8 +21,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from gpudoctor.codeobjects import Code
 from gpudoctor.codeobjects.elf import MAGIC, Elf, open_elf
-from gpudoctor.codeobjects.library import Code, read_code
+from gpudoctor.codeobjects.library import read_code
 
 _CUDA = re.compile(r"^Fatbin (elf|ptx) code:\n=+\narch = sm_(\w+)$", re.MULTILINE)
 _CUBIN = re.compile(r"^ELF file .*\.(sm_\w+)\.cubin$", re.MULTILINE)

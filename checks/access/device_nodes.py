@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import (
-    AddContainerFlags,
-    Evidence,
-    Finding,
-    Fix,
-    JoinGroup,
-    LoadModule,
-    Manual,
-    UnblockModule,
-)
+from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, JoinGroup, LoadModule, Manual, UnblockModule
 from gpudoctor.machine import DeviceNode, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.device_nodes import SHARED, amd_nodes, gpu_nodes, nvidia_nodes, owning_group

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, LoadModule, Manual, Reboot, StartService
+from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import (
     CUDA_NOT_INITIALISED,
@@ -15,7 +16,6 @@ from gpudoctor.situation.nvidia_driver import (
     nvml_status,
 )
 
-_NVLINK5 = ("sm_100", "sm_103")
 _SUBNET_MANAGER = (
     "HGX B200 and B300 boards also need the NVLink subnet manager: install nvlsm and load ib_umad (`sudo modprobe "
     "ib_umad`). Without it the fabric manager does not start."
@@ -44,21 +44,21 @@ def fabric_manager_not_running(situation: Situation) -> Verdicts:
     waits = cuda_status(situation) == CUDA_NOT_READY or _unregistered(situation)
     if cuda_status(situation) == 0 or not situation.machine.of_vendor("nvidia"):
         return
-    if situation.in_container or not (fabric.switches.value or _nvlink5(situation)):
+    if situation.in_container or not (fabric.switches.value or _needs_subnet_manager(situation)):
         if waits and not _hmm(situation) and any(gpu.datacenter for gpu in situation.machine.of_vendor("nvidia")):
             yield _unready(situation)
         return
     driver, manager = module.version if module else None, fabric.manager_version.value
     differs = manager is not None and driver is not None and manager != driver
     running, absent = fabric.manager_running.value, fabric.manager_version.absent
-    no_umad = _nvlink5(situation) and fabric.umad.value is False and not absent
+    no_umad = _needs_subnet_manager(situation) and fabric.umad.value is False and not absent
     if not (waits or differs or running is False or (absent and not running)):
         return
     state = "is not installed" if absent else f"is version {manager}" if differs else "is not running"
     state = "cannot start: the kernel module ib_umad is not loaded" if no_umad and not differs else state
     package = f"nvidia-fabricmanager={driver}" if driver and (absent or differs) else ""
     start = StartService("nvidia-fabricmanager", package=package, why="sets up the NVSwitch fabric for the driver")
-    subnet = (Manual(_SUBNET_MANAGER, risk="root"),) if _nvlink5(situation) else ()
+    subnet = (Manual(_SUBNET_MANAGER, risk="root"),) if _needs_subnet_manager(situation) else ()
     load = (LoadModule("ib_umad", why="the fabric manager reaches the switches through it"),) if no_umad else ()
     yield Finding(
         severity="error",
@@ -89,13 +89,19 @@ def fabric_manager_not_running(situation: Situation) -> Verdicts:
     )
 
 
-def _nvlink5(situation: Situation) -> bool:
+def _needs_subnet_manager(situation: Situation) -> bool:
     """Whether this is an HGX board with eight B200 or B300 whose switches are set up here: on bare metal, or in a
     virtual machine with a fabric manager of its own. On Grace (GB200) the fabric manager runs elsewhere."""
-    system, gpus = situation.machine.system, situation.machine.of_vendor("nvidia")
-    blackwell = [gpu for gpu in gpus if gpu.datacenter and gpu.arch.value in _NVLINK5]
+    system = situation.machine.system
     ours = system.virtual_machine.absent or situation.machine.nvidia.fabric.manager_version.known
-    return len(blackwell) >= 8 and system.arch.value == "x86_64" and ours
+    if not ours or system.arch.value != "x86_64":
+        return False
+    return sum(gpu.datacenter for gpu in _with_subnet_manager(situation)) >= 8
+
+
+def _with_subnet_manager(situation: Situation) -> list[Gpu]:
+    rows = ((gpu, situation.matrix.capability(gpu.arch.value or "")) for gpu in situation.machine.of_vendor("nvidia"))
+    return [gpu for gpu, row in rows if row and row.subnet_manager]
 
 
 def _unready(situation: Situation) -> Finding:
@@ -103,7 +109,7 @@ def _unready(situation: Situation) -> Finding:
         "On the host: install nvidia-fabricmanager in exactly the driver's version, start it, and check "
         "`systemctl status nvidia-fabricmanager`. On a rented machine: ask the provider, or use another host."
     )
-    if any(gpu.arch.value in _NVLINK5 for gpu in situation.machine.of_vendor("nvidia")):
+    if _with_subnet_manager(situation):
         text += f" {_SUBNET_MANAGER}"
     failed = cuda_status(situation) == CUDA_NOT_READY
     state = "CUDA says that the system is not yet initialized (802)" if failed else "The GPUs wait for their fabric"

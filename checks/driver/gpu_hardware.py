@@ -7,15 +7,7 @@ import re
 from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import (
-    Device,
-    Evidence,
-    Finding,
-    Fix,
-    Manual,
-    Reboot,
-    gpu_subject,
-)
+from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, Reboot, gpu_subject
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_reset import reset
@@ -132,63 +124,58 @@ def gpu_ecc(situation: Situation) -> Verdicts:
     """
     faults = situation.log_faults("gpu-ecc")
     for gpu in situation.machine.gpus:
-        state = gpu.nvml
-        lines = lines_about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
-        subject, device = gpu_subject(gpu), Device.of(gpu)
-        if state is not None and state.remap_failed:
-            text = "Take the GPU out of service and have it replaced: its memory can no longer remap bad rows."
-            yield Finding(
-                severity="error",
-                message=f"{gpu.name}: a memory row could not be remapped. The GPU needs service.",
-                saw="row remapping failed",
-                want="no failed remapping",
-                subject=subject,
-                device=device,
-                evidence=(Evidence("nvml.remap_failed", "true", "NVML"), *log_evidence(situation, lines)),
-                fixes=(Fix("Replace the GPU", (Manual(text),)),),
+        own = tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1)
+        lines = lines_about(gpu, own)
+        if found := _memory_errors(gpu, lines):
+            yield replace(
+                found,
+                subject=gpu_subject(gpu),
+                device=Device.of(gpu),
+                evidence=(*found.evidence, *log_evidence(situation, lines)),
             )
-        elif state is not None and (state.ecc_uncorrectable or state.remap_pending):
-            saw = (
-                f"{state.ecc_uncorrectable} uncorrectable errors since the driver was loaded"
-                if state.ecc_uncorrectable
-                else "a row remapping is pending"
-            )
-            yield Finding(
-                severity="error",
-                message=f"{gpu.name} has uncorrectable memory errors. It must be reset before it is used again.",
-                saw=saw,
-                want="no uncorrectable errors",
-                subject=subject,
-                device=device,
-                evidence=(
-                    Evidence("nvml.ecc_uncorrectable", str(state.ecc_uncorrectable), "NVML"),
-                    Evidence("nvml.remap_pending", str(state.remap_pending), "NVML"),
-                    *log_evidence(situation, lines),
-                ),
-                fixes=(
-                    Fix(
-                        "Reboot, so that the bad rows are remapped; replace the GPU if errors come back",
-                        (Reboot(why="row remapping takes effect at a reset of the GPU"),),
-                    ),
-                ),
-            )
-        elif (state is not None and state.ecc_uncorrectable_ever) or lines:
-            ever = state.ecc_uncorrectable_ever if state else None
-            yield Finding(
-                severity="note",
-                message=f"{gpu.name} had uncorrectable memory errors in the past; it has none now."
-                if state
-                else f"The kernel log shows memory errors of {gpu.name}; its error counters were not read.",
-                saw=f"{ever} over the GPU's life" if ever else lines[-1].line,
-                subject=subject,
-                device=device,
-                confidence="certain" if state else "possible",
-                evidence=(
-                    Evidence("nvml.ecc_uncorrectable_ever", str(ever), "NVML"),
-                    *log_evidence(situation, lines),
-                ),
-                fixes=() if state or lines[-1].xid not in _UNCONTAINED else (reset(gpu),),
-            )
+
+
+def _memory_errors(gpu: Gpu, lines: tuple[LogFault, ...]) -> Finding | None:
+    state = gpu.nvml
+    if state is not None and state.remap_failed:
+        text = "Take the GPU out of service and have it replaced: its memory can no longer remap bad rows."
+        return Finding(
+            severity="error",
+            message=f"{gpu.name}: a memory row could not be remapped. The GPU needs service.",
+            saw="row remapping failed",
+            want="no failed remapping",
+            evidence=(Evidence("nvml.remap_failed", "true", "NVML"),),
+            fixes=(Fix("Replace the GPU", (Manual(text),)),),
+        )
+    if state is not None and (state.ecc_uncorrectable or state.remap_pending):
+        count = state.ecc_uncorrectable
+        title = "Reboot, so that the bad rows are remapped; replace the GPU if errors come back"
+        return Finding(
+            severity="error",
+            message=f"{gpu.name} has uncorrectable memory errors. It must be reset before it is used again.",
+            saw=f"{count} uncorrectable errors since the driver was loaded"
+            if count
+            else "a row remapping is pending",
+            want="no uncorrectable errors",
+            evidence=(
+                Evidence("nvml.ecc_uncorrectable", str(count), "NVML"),
+                Evidence("nvml.remap_pending", str(state.remap_pending), "NVML"),
+            ),
+            fixes=(Fix(title, (Reboot(why="row remapping takes effect at a reset of the GPU"),)),),
+        )
+    ever = state.ecc_uncorrectable_ever if state else None
+    if not (ever or lines):
+        return None
+    return Finding(
+        severity="note",
+        message=f"{gpu.name} had uncorrectable memory errors in the past; it has none now."
+        if state
+        else f"The kernel log shows memory errors of {gpu.name}; its error counters were not read.",
+        saw=f"{ever} over the GPU's life" if ever else lines[-1].line,
+        confidence="certain" if state else "possible",
+        evidence=(Evidence("nvml.ecc_uncorrectable_ever", str(ever), "NVML"),),
+        fixes=() if state or lines[-1].xid not in _UNCONTAINED else (reset(gpu),),
+    )
 
 
 @check("GPD104", "driver-init-failed-bios", "driver")

@@ -25,13 +25,7 @@ from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel
 from gpudoctor.situation.no_kernel_driver import because, unserved, worthwhile
-from gpudoctor.situation.nvidia_driver import (
-    answers_now,
-    cuda_status,
-    driver_answers,
-    lists_no_gpu,
-    nvml_status,
-)
+from gpudoctor.situation.nvidia_driver import answers_now, cuda_status, driver_answers, lists_no_gpu, nvml_status
 from gpudoctor.situation.virtual_gpu import hosts_vgpus
 
 _IN_USE = (2, 46)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import (
-    Device,
-    Evidence,
-    Finding,
-    Fix,
-    Manual,
-    NotJudged,
-)
+from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import (
-    Evidence,
-    Finding,
-    Fix,
-    Manual,
-)
+from gpudoctor.finding import Evidence, Finding, Fix, Manual
 from gpudoctor.frameworks.torch import check
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, needs

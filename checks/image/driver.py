@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.commands import Command, in_turn
 from gpudoctor.dockerfile.compat import compat_cuda, named_folders
-from gpudoctor.dockerfile.image import Image, ImageVariable
+from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.dockerfile.proposals import setting_finding
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
@@ -121,7 +121,8 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         setting = image.settings.get("LD_LIBRARY_PATH")
-        stubs = [part for part in _paths(setting) if part.rstrip("/").endswith("/stubs")]
+        folders = (setting.value or "").split(":") if setting else []
+        stubs = [folder for folder in folders if folder.rstrip("/").endswith("/stubs")]
         if setting is not None and stubs:
             yield setting_finding(
                 image,
@@ -224,7 +225,3 @@ def compat_library(recipe: Recipe) -> Verdicts:
             f"LD_LIBRARY_PATH of the image names {found[0]}: every host loads the compatibility libcuda, {why}.",
             "left to the container toolkit",
         )
-
-
-def _paths(setting: ImageVariable | None) -> list[str]:
-    return (setting.value or "").split(":") if setting else []

@@ -219,23 +219,26 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
     if recipe.gpus and held is not None and held.known and held.asked == asked:
         return  # the checks of machines tell it, with a fix for GPU, driver and Python together
     if python is not None and not any(python in row.pythons for row in rows):
-        span = [one for one in rows[0].pythons if one.endswith("t") == python.endswith("t")]
-        nearest = min(span, key=lambda one: abs(figures(one)[-1] - figures(python)[-1]), default="")
-        fixes: list[Fix] = []
-        rocm = image.facts.rocm if image.facts is not None else None
-        build = build_after(recipe, image, asked.pinned, wanted or (f"rocm{rocm}" if rocm else ""))
-        if build is None and image.facts is not None and image.facts.cuda:
-            build = build_within(recipe, image, image.facts.cuda)
-        if build is not None:
-            fixes.append(_use(recipe, image, asked, build, f"Use torch {build.version}"))
-        if nearest:
-            base = image.on_base(f"a base with Python {nearest}")
-            fixes.append(change("Use another Python", base))
-        yield torch_finding(
-            image, asked, "error",
-            f"torch {asked.pinned} has no wheel for Python {python}, which {image.base} has.",
-            f"Python {python}", f"Python {span[0]} to {span[-1]}" if span else "another Python", tuple(fixes),
-        )  # fmt: skip
+        yield _without_python(recipe, image, asked, rows, wanted, python)
+
+
+def _without_python(
+    recipe: Recipe, image: Image, asked: TorchRequest, rows: list[TorchBuild], wanted: str, python: str
+) -> Finding:
+    span = [one for one in rows[0].pythons if one.endswith("t") == python.endswith("t")]
+    nearest = min(span, key=lambda one: abs(figures(one)[-1] - figures(python)[-1]), default="")
+    facts = image.facts
+    build = build_after(recipe, image, asked.pinned, wanted or (f"rocm{facts.rocm}" if facts and facts.rocm else ""))
+    if build is None and facts and facts.cuda:
+        build = build_within(recipe, image, facts.cuda)
+    fixes = [_use(recipe, image, asked, build, f"Use torch {build.version}")] if build else []
+    if nearest:
+        fixes.append(change("Use another Python", image.on_base(f"a base with Python {nearest}")))
+    return torch_finding(
+        image, asked, "error",
+        f"torch {asked.pinned} has no wheel for Python {python}, which {image.base} has.",
+        f"Python {python}", f"Python {span[0]} to {span[-1]}" if span else "another Python", tuple(fixes),
+    )  # fmt: skip
 
 
 def _nearest(recipe: Recipe, image: Image, asked: TorchRequest, rows: list[TorchBuild], wanted: str) -> Iterator[Fix]:

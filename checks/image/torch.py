@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.image_python import python_of
-from gpudoctor.dockerfile.proposals import (
-    build_within,
-    install_line,
-    keep_torch,
-    torch_finding,
-)
+from gpudoctor.dockerfile.proposals import build_within, install_line, keep_torch, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.torch_dependents import pins_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest

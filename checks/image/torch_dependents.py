@@ -11,12 +11,7 @@ from gpudoctor.dockerfile.proposals import keep_torch, package_line, step_of, to
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex
-from gpudoctor.dockerfile.torch_dependents import (
-    companion_torch,
-    release_for,
-    required_by,
-    required_torch,
-)
+from gpudoctor.dockerfile.torch_dependents import companion_torch, release_for, required_by, required_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for
 from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.finding import Finding, Fix

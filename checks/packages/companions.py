@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one
 from gpudoctor.finding import Finding, Fix, Manual, ReplacePackage
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, version_evidence
 from gpudoctor.machine import Torch
+from gpudoctor.machine.torch import CompanionName
 from gpudoctor.matrix.rows import TorchBuild
 from gpudoctor.matrix.versions import figures, local_version, public_version
 from gpudoctor.situation import Situation, needs
-
-Package = Literal["torchvision", "torchaudio"]
 
 
 @check("GPD420", "torchvision-mismatch", "packages", needs=needs.torch)
@@ -91,7 +88,7 @@ def triton_too_old(situation: Situation) -> Verdicts:
     )
 
 
-def _companion(situation: Situation, package: Package) -> Verdicts:
+def _companion(situation: Situation, package: CompanionName) -> Verdicts:
     torch, installed = situation.torch, situation.machine.installed(package)
     if torch is None or installed is None:
         return
@@ -127,7 +124,7 @@ def _offered(situation: Situation, version: str, build: TorchBuild) -> bool:
     return any(row.version == version and row.build == build.build for row in situation.matrix.builds(build.platform))
 
 
-def _pair(situation: Situation, torch: Torch, package: Package, wanted: str | None) -> Fix:
+def _pair(situation: Situation, torch: Torch, package: CompanionName, wanted: str | None) -> Fix:
     if wanted is None:
         text = f"Install the {package} that was released with torch {public_version(torch.version)}."
         return Fix(f"Install the {package} of this torch", (Manual(text, risk="replaces"),))

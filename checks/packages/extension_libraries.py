@@ -5,16 +5,16 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from typing import Literal
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage, Severity
 from gpudoctor.frameworks.others import framework_of, in_one_folder, on_the_loaders_path
-from gpudoctor.frameworks.torch.compiled_packages import PACKAGES_WITH_OWN_CHECKS, torch_mismatch
+from gpudoctor.frameworks.torch.compiled_packages import has_own_check, torch_mismatch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, stem_of, without_cuda
 from gpudoctor.frameworks.torch.unmet_dependencies import required_here
 from gpudoctor.machine import Extension, MissingLibrary
+from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.extensions import alternatives, by_package, file_of, made_for_gpus, place_of, vendor_of
@@ -25,8 +25,6 @@ _ESSENTIAL = (
     "libamdhip64", "libhipblas", "libhipblaslt", "librocblas", "libMIOpen",
 )  # fmt: skip
 """Libraries that GPU work itself needs; others are for some operations, or for several GPUs."""
-
-_COMPANIONS: tuple[Literal["torchvision", "torchaudio"], ...] = ("torchvision", "torchaudio")
 
 
 @check("GPD445", "framework-cuda-libs-missing", "packages")
@@ -83,12 +81,12 @@ def _told_of_the_framework(situation: Situation, package: str) -> frozenset[str]
 def _is_of_another_torch(situation: Situation, package: str) -> bool:
     """Whether another check reports that the package is for another torch: its right release asks for other
     libraries."""
-    for companion in _COMPANIONS:
+    for companion in COMPANIONS:
         if package == companion:
             from gpudoctor.frameworks.torch.companions import mismatch
 
             return mismatch(situation, companion) is not None
-    return package in PACKAGES_WITH_OWN_CHECKS and torch_mismatch(situation, package) == "error"
+    return has_own_check(situation, package) and torch_mismatch(situation, package) == "error"
 
 
 def _hangs_on_a_cpu_torch(situation: Situation, package: str, extensions: tuple[Extension, ...]) -> bool:

@@ -9,10 +9,10 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.described_packages import described_without_code, unsupported
 from gpudoctor.frameworks.others import framework_of
 from gpudoctor.frameworks.torch.compiled_packages import (
-    PACKAGES_WITH_OWN_CHECKS,
     built_for,
     dependent_row,
     for_this_torch,
+    has_own_check,
     symbol_evidence,
     torch_mismatch,
     unloadable,
@@ -206,7 +206,7 @@ def _compiled_against(situation: Situation) -> tuple[str, ...]:
     rows = situation.matrix.tables.torch_dependents
     known = (row.package for row in rows if row.slug == "extension-torch-mismatch")
     packages = dict.fromkeys((*by_package(situation), *known))
-    return tuple(package for package in packages if package not in PACKAGES_WITH_OWN_CHECKS)
+    return tuple(package for package in packages if not has_own_check(situation, package))
 
 
 def _of_another_torch(installed: Distribution, torch: Torch, lacking: tuple[Extension, ...], wanted: str) -> str:

@@ -10,10 +10,9 @@ from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, RemovePa
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.unmet_dependencies import Effect, effect_of, required_here
 from gpudoctor.machine import Distribution
+from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-
-_COMPANIONS = ("torchvision", "torchaudio")
 
 
 @check("GPD478", "package-installed-twice", "packages")
@@ -70,7 +69,7 @@ def _mixed(situation: Situation, one: Distribution, effect: Effect) -> Finding:
         supersedes=(
             "torch-import-fails",
             "framework-import-fails",
-            *((f"{one.name}-mismatch",) if one.name in _COMPANIONS else ()),
+            *((f"{one.name}-mismatch",) if one.name in COMPANIONS else ()),
         ),
     )
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.rows import SameRelease, SharedFiles
 from gpudoctor.matrix.shared_files import group_of
@@ -230,7 +230,7 @@ def jax_plugin_mismatch(situation: Situation) -> Verdicts:
     names = ", ".join(f"{one.name} {one.version}" for one in wrong)
     wanted = _numbers(jaxlib.version)
     yield Finding(
-        severity=_severity(situation),
+        severity="error" if situation.usable else "note",
         message=f"{names} {'is' if len(wrong) == 1 else 'are'} not for jaxlib {jaxlib.version}: JAX does not use the "
         "plugin and computes on the CPU.",
         saw=names,
@@ -302,10 +302,6 @@ def _numbers(version: str) -> str:
     """ "0.12.0.1" of "0.12.0.1.post2"; PEP 440 allows what follows."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     return found[0] if found else ""
-
-
-def _severity(situation: Situation) -> Severity:
-    return "error" if situation.usable else "note"
 
 
 def _evidence(one: Distribution) -> Evidence:

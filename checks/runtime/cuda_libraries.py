@@ -5,13 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import (
-    Evidence,
-    Finding,
-    Fix,
-    Manual,
-    Severity,
-)
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import cannot_load
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, distribution_of, stem_of

@@ -5,16 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import (
-    Device,
-    Evidence,
-    Finding,
-    Fix,
-    Manual,
-    NotJudged,
-    ReplaceTorch,
-    gpu_subject,
-)
+from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, NotJudged, ReplaceTorch, gpu_subject
 from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_of_the_cache, without_folder

@@ -6,14 +6,7 @@ import re
 
 from gpudoctor.check import Verdicts
 from gpudoctor.check import check as plain_check
-from gpudoctor.finding import (
-    Device,
-    Evidence,
-    Finding,
-    Fix,
-    Manual,
-    gpu_subject,
-)
+from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, gpu_subject
 from gpudoctor.frameworks.torch import NAME, builds, check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpudoctor.cli.fix_options import FixRequest
     from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.fix.apply import ApplyResult
-    from gpudoctor.fix.journal import Run
+    from gpudoctor.fix.run import Run
     from gpudoctor.fix.scope import Target
     from gpudoctor.machine import Machine
     from gpudoctor.planner.proof import Proof

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gpudoctor.cli.options import (
-    whole_command,
-)
+from gpudoctor.cli.options import whole_command
 from gpudoctor.command_line.arguments import LINE
 from gpudoctor.command_line.check import check as judge_and_tell
 from gpudoctor.command_line.reading import Given, complete

@@ -22,7 +22,7 @@ from gpudoctor.finding import (
     ReplacePackage,
     ReplaceTorch,
     SetVariable,
-    UnsetVariable,
+    VariableRemedy,
 )
 from gpudoctor.host import InputError
 from gpudoctor.intake.described import imagined
@@ -113,9 +113,7 @@ def _for_a_file(recipe: Recipe, image: Image, fixes: tuple[Fix, ...]) -> tuple[F
 def _in_the_file(recipe: Recipe, image: Image, line: int, fix: Fix) -> Fix:
     """The fix as a person writes it into the file."""
     torch = next((remedy for remedy in fix.remedies if isinstance(remedy, ReplaceTorch)), None)
-    variables = [
-        _variable(recipe, image, one) for one in fix.remedies if isinstance(one, SetVariable | UnsetVariable)
-    ]
+    variables = [_variable(recipe, image, one) for one in fix.remedies if isinstance(one, VariableRemedy)]
     if torch is not None:
         return _change_torch(recipe, image, line, torch, variables)
     if variables and len(variables) == len(fix.remedies):
@@ -126,7 +124,7 @@ def _in_the_file(recipe: Recipe, image: Image, line: int, fix: Fix) -> Fix:
     return change(fix.title, *(f"{image.place(line)}: {text}" for text in packages))
 
 
-def _variable(recipe: Recipe, image: Image, remedy: SetVariable | UnsetVariable) -> str:
+def _variable(recipe: Recipe, image: Image, remedy: VariableRemedy) -> str:
     """Where to set or leave out a variable: the ENV of the image, or a service."""
     name, value = remedy.name, remedy.value if isinstance(remedy, SetVariable) else None
     services = [started.service for started in recipe.services if started.image is image]

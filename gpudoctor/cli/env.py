@@ -7,13 +7,7 @@ import sys
 import click
 
 from gpudoctor.cli.command import command
-from gpudoctor.cli.options import (
-    description_options,
-    machine_options,
-    matrix_option,
-    option,
-    variable_option,
-)
+from gpudoctor.cli.options import description_options, machine_options, matrix_option, option, variable_option
 from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.reading import Option
 from gpudoctor.command_line.running import tell

@@ -20,11 +20,10 @@ from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
     from gpudoctor.engine import FailOn, Judgement
-    from gpudoctor.finding import NotJudged
+    from gpudoctor.finding import NotJudged, VariableRemedy
     from gpudoctor.machine import Machine
     from gpudoctor.planner.planned_steps import Permissions
-    from gpudoctor.planner.repair import Repair, Variable
-    from gpudoctor.report import Subject
+    from gpudoctor.planner.repair import Repair
     from gpudoctor.survey import Survey
 
 
@@ -43,7 +42,6 @@ class Diagnosis(Struct, frozen=True):
     """What one look at the machine found."""
 
     survey: Survey
-    subject: Subject
     judgement: Judgement
     exit_code: int
 
@@ -64,7 +62,7 @@ class Examination:
         self.required = requirements(project_settings() if here else Settings(), sources.require, os.environ)
         self.matrix = load_matrix(sources.overlays)
 
-    def look_under(self, variables: Iterable[Variable]) -> Diagnosis:
+    def look_under(self, variables: Iterable[VariableRemedy]) -> Diagnosis:
         """Look as a process with these variables would: everything probed, and every child, has them."""
         given, before = self.sources, dict(os.environ)
         kept = dict(given.variables)
@@ -84,23 +82,18 @@ class Examination:
         return self._look(self.sources)
 
     def _look(self, given: Sources) -> Diagnosis:
-        from gpudoctor.command_line.machine_source import (
-            from_file,
-            probed,
-            with_description,
-            with_questions_of_fixes,
-        )
+        from gpudoctor.command_line.machine_source import from_file, probed, with_description, with_questions_of_fixes
 
         if given.snapshot is not None:
-            survey, subject = from_file(given.snapshot, given.examined, given.variables, self.matrix)
+            survey, _ = from_file(given.snapshot, given.examined, given.variables, self.matrix)
         else:
-            survey, subject = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
+            survey, _ = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
             survey = with_questions_of_fixes(survey, given.examined, given.variables, given.description, self.matrix)
         survey = with_description(
             survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
         )
         judgement = self.judge(survey, survey.machine)
-        return Diagnosis(survey, subject, judgement, self._exit_code(judgement))
+        return Diagnosis(survey, judgement, self._exit_code(judgement))
 
     def judge(self, survey: Survey, machine: Machine, *, foresee: bool = True) -> Judgement:
         """Judge a machine, with the questions that a survey left open; `foresee` as of `engine.judge`."""

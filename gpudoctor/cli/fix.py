@@ -83,7 +83,7 @@ def _repair(examination: Examination, request: FixRequest, shown: ReportOptions)
 
     look = examination.look()
     recorded = examination.sources.snapshot is not None  # nothing of that machine was ever fixed from here
-    cut_off = None if recorded and not request.resume else journal.cut_off(look.machine, needed=request.resume)
+    cut_off = None if recorded and not request.resume else journal.unfinished_run(look.machine, needed=request.resume)
     if request.resume:
         return apply.go_on(examination, look, cut_off, shown)
     plan = examination.plan(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, cast
 
 import click
 
 from gpudoctor.cli.command import Group
-from gpudoctor.cli.fleet_check import check, node
+from gpudoctor.cli.fleet_check import check, node, show
 from gpudoctor.cli.fleet_pair import pair
 from gpudoctor.cli.options import matrix_option, option
 from gpudoctor.command_line.options import EXPECT, GOLDEN, NO_COLOR, REPORT_FILE, ROLES, fail_on, form, verbose
@@ -18,7 +17,6 @@ from gpudoctor.render.fleet import FORMATS
 if TYPE_CHECKING:
     from gpudoctor.engine import FailOn
     from gpudoctor.fleet.documents import Document
-    from gpudoctor.fleet.records import FleetReport
 
 
 @click.group(cls=Group)
@@ -83,20 +81,6 @@ def report(
     )
     show(made, style, report_file, verbose=verbose, color=not no_color)
     return made.exit_code
-
-
-def show(report: FleetReport, style: str | None, report_file: str | None, *, verbose: bool, color: bool) -> None:
-    """Print a fleet's report, and write it to the file that was asked for."""
-    import io
-
-    from gpudoctor.render.fleet import write_fleet
-    from gpudoctor.render.report_file import write_report_file
-
-    if report_file:
-        copy = io.StringIO()
-        write_fleet(report, style or "text", copy, verbose=verbose)
-        write_report_file(report_file, copy.getvalue())
-    write_fleet(report, style or "text", sys.stdout, color=color, verbose=verbose)
 
 
 def _names(expect: str | None) -> tuple[str, ...]:

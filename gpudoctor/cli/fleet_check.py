@@ -24,6 +24,7 @@ from gpudoctor.render.fleet import FORMATS
 if TYPE_CHECKING:
     from gpudoctor.engine import FailOn
     from gpudoctor.fleet.engines.order import Order
+    from gpudoctor.fleet.records import FleetReport
 
 _NOT_OF_A_NODE = ("style", "report_file", "quiet", "verbose", "no_color", "fail_on")
 """Options of `check` for the form of a single report."""
@@ -193,7 +194,6 @@ def _told(
 ) -> int:
     import msgspec
 
-    from gpudoctor.cli.fleet import show
     from gpudoctor.fleet.documents import document
     from gpudoctor.fleet.merge import merge
     from gpudoctor.matrix.load import load_matrix
@@ -211,3 +211,17 @@ def _told(
     )
     show(made, style, report_file, verbose=verbose, color=not no_color)
     return made.exit_code
+
+
+def show(report: FleetReport, style: str | None, report_file: str | None, *, verbose: bool, color: bool) -> None:
+    """Print a fleet's report, and write it to the file that was asked for."""
+    import io
+
+    from gpudoctor.render.fleet import write_fleet
+    from gpudoctor.render.report_file import write_report_file
+
+    if report_file:
+        copy = io.StringIO()
+        write_fleet(report, style or "text", copy, verbose=verbose)
+        write_report_file(report_file, copy.getvalue())
+    write_fleet(report, style or "text", sys.stdout, color=color, verbose=verbose)

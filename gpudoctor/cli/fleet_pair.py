@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from functools import partial
@@ -12,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from gpudoctor.cli.command import command
-from gpudoctor.cli.options import DATA_STYLES, option, option_group
+from gpudoctor.cli.options import DATA_STYLES, option, option_group, positive
 from gpudoctor.command_line import options
 from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.running import say
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
     from gpudoctor.fleet.pair.trials import Trials
 
 _UNKNOWN = 3
-
-
-def _positive(context: click.Context, option: click.Parameter, number: float | None) -> float | None:
-    if number is not None and not (number > 0 and math.isfinite(number)):
-        raise click.UsageError(f"{option.opts[0]} {number:g}: write a number above 0")
-    return number
 
 
 shown_options = option_group(
@@ -59,13 +52,13 @@ shown_options = option_group(
     help="What is paired. [default: nodes; the GPUs of a single node]",
 )
 @click.option(
-    "--timeout", type=float, default=60.0, show_default=True, callback=_positive, metavar="SECONDS",
+    "--timeout", type=float, default=60.0, show_default=True, callback=positive, metavar="SECONDS",
     help="Limit of each pairing, with its set-up.",
 )  # fmt: skip
 @click.option(
     "--size",
     type=float,
-    callback=_positive,
+    callback=positive,
     metavar="MIB",
     help="Data of each all-reduce. [default: 256 on GPUs, else 4]",
 )

@@ -12,14 +12,13 @@ from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import ReportOptions
-    from gpudoctor.fix.journal import Run
+    from gpudoctor.fix.run import Run
     from gpudoctor.machine import Machine
 
 
-def kept_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
-    """All runs that can be read, newest last. Says which ones cannot, and whether they may be fixes of `places`.
-
-    InputError where the journal is not this account's.
+def readable_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
+    """All runs that can be read, newest last. The user is told which ones cannot, and whether they may be fixes of
+    `places`. InputError where the journal is not this account's.
     """
     from gpudoctor.fix.errors import RepairError
     from gpudoctor.fix.journal import read_all
@@ -70,7 +69,7 @@ def _tell_other_home(journal: str) -> None:
         tell(f"HOME ({named}) is not the home of {me()}: the journal is in {journal}.")
 
 
-def cut_off(machine: Machine, *, needed: bool) -> Run | None:
+def unfinished_run(machine: Machine, *, needed: bool) -> Run | None:
     """The run of this environment, or of the system, that was cut off. Where it is not `needed`, a journal that
     belongs to another account is only reported: a plan can be shown without it."""
     from gpudoctor.fix.journal import first_unfinished
@@ -80,7 +79,7 @@ def cut_off(machine: Machine, *, needed: bool) -> Run | None:
     prefix = environment.prefix if environment else ""
     places = (os.path.realpath(prefix), "") if prefix else ("",)
     try:
-        found = kept_runs(places)
+        found = readable_runs(places)
     except InputError as error:
         if needed:
             raise
@@ -93,7 +92,7 @@ def history(shown: ReportOptions) -> int:
     """List all runs, newest last."""
     from gpudoctor.render.journal import history_data, print_history
 
-    found = kept_runs()
+    found = readable_runs()
     if shown.style == "json":
         print_json(history_data(found), shown)
     else:
@@ -104,11 +103,11 @@ def history(shown: ReportOptions) -> int:
 def forget(name: str, shown: ReportOptions, *, yes: bool, dry_run: bool, force: bool) -> int:
     """Delete what is kept to undo the run with this id, and the run's place in the list."""
     from gpudoctor.fix.errors import RepairError, reason
-    from gpudoctor.fix.undo import forget as give_up
+    from gpudoctor.fix.undo import forget as forget_run
     from gpudoctor.host import InputError
     from gpudoctor.render.journal import forgotten_data, print_forgotten, print_kept
 
-    run = next((run for run in kept_runs() if run.id == name), None)
+    run = next((run for run in readable_runs() if run.id == name), None)
     if run is None:
         raise InputError(f"--forget {name}: the journal has no fix of this id (`gpudoctor fix --history`)")
     if shown.style == "text" and not shown.quiet:
@@ -117,7 +116,7 @@ def forget(name: str, shown: ReportOptions, *, yes: bool, dry_run: bool, force: 
     if dry_run or not asked_for("Forget it?", ("gpudoctor", "fix", "--forget", name), shown, yes=yes):
         return 0
     try:
-        freed = give_up(run, half_changed=force)
+        freed = forget_run(run, half_changed=force)
     except (RepairError, OSError) as error:
         tell(f"Nothing was forgotten: {reason(error)}")
         return 1

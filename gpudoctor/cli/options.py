@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -50,6 +51,13 @@ def whole_command(name: str, line: CommandLine, run: Callable[[Given], int], hel
         params.append(click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD ARGS...]"))
     settings = {"allow_interspersed_args": not line.program}
     return Command(name, callback=callback, params=params, help=help, context_settings=settings)
+
+
+def positive(context: click.Context, option: click.Parameter, number: float | None) -> float | None:
+    """A callback for an option that takes a number above 0."""
+    if number is not None and not (number > 0 and math.isfinite(number)):
+        raise click.UsageError(f"{option.opts[0]} {number:g}: write a number above 0")
+    return number
 
 
 def option(row: Option, read: Callable[[Any], Any] | None = None) -> Decorator:

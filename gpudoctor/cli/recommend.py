@@ -21,6 +21,7 @@ from gpudoctor.cli.options import (
 from gpudoctor.command_line.options import NO_COLOR, REQUIRE, WHERE, verbose
 from gpudoctor.command_line.project_settings import Settings, requirements
 from gpudoctor.command_line.reading import words
+from gpudoctor.machine.torch import COMPANIONS
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import ExaminationOptions
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     "--with",
     "companions",
     multiple=True,
-    type=click.Choice(("torchvision", "torchaudio")),
+    type=click.Choice(COMPANIONS),
     help="Install this, too, in the version that pairs. [default: those that are installed]",
 )
 @click.option(

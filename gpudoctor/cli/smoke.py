@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
@@ -11,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from gpudoctor.cli.command import command
-from gpudoctor.cli.options import computing_options, matrix_option, option, report_options, variable_option
+from gpudoctor.cli.options import computing_options, matrix_option, option, positive, report_options, variable_option
 from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.options import KERNEL_LEVELS
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
@@ -22,12 +21,6 @@ if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.kernels.kernel import Kernel
     from gpudoctor.machine import Level
     from gpudoctor.smoke.plan import Request
-
-
-def _positive(context: click.Context, option: click.Parameter, number: float | None) -> float | None:
-    if number is not None and not (number > 0 and math.isfinite(number)):
-        raise click.UsageError(f"{option.opts[0]} {number:g}: write a number above 0")
-    return number
 
 
 @command()
@@ -47,9 +40,9 @@ def _positive(context: click.Context, option: click.Parameter, number: float | N
 )
 @click.option("--kernel", "names", multiple=True, metavar="NAME", help="Run this kernel only, whatever its level.")
 @click.option(
-    "--timeout", type=float, metavar="SECONDS", callback=_positive, help="Time limit of each kernel, not its own."
+    "--timeout", type=float, metavar="SECONDS", callback=positive, help="Time limit of each kernel, not its own."
 )
-@click.option("--minutes", type=float, callback=_positive, help="How long the soak of level full lasts.")
+@click.option("--minutes", type=float, callback=positive, help="How long the soak of level full lasts.")
 @click.option("--list", "only_list", is_flag=True, help="List the kernels and run none.")
 @computing_options
 @option(replace(snapshot_option(""), hidden=True))

@@ -7,11 +7,7 @@ import sys
 from msgspec.structs import replace
 
 from gpudoctor.cli.command import command
-from gpudoctor.cli.options import (
-    machine_options,
-    option,
-    variable_option,
-)
+from gpudoctor.cli.options import machine_options, option, variable_option
 from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.options import PRIVATE
 from gpudoctor.command_line.reading import Option

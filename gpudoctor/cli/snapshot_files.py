@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gpudoctor.host import InputError
+from gpudoctor.plain_text import number_of
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import ExaminationOptions
@@ -151,7 +152,7 @@ def _lines(folder: str, written: Written, here: tuple[Finding, ...], there: tupl
         if one.id not in live:
             yield [("  only there ", "yellow"), (f"{one.slug} [{one.id}]: {one.message}", "")]
     if recorded == live:
-        count = f"{len(live)} problem{'s' * (len(live) != 1)}" if live else "no problem"
+        count = number_of(len(live), "problem") if live else "no problem"
         yield [(f"`check --root` finds the same there as `check` here: {count}.", "")]
     yield []
     yield next_line(("gpudoctor", "check", "--root", folder))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpudoctor.cli.journal import kept_runs
+from gpudoctor.cli.journal import readable_runs
 from gpudoctor.cli.output import asked_for, print_json, teller
 from gpudoctor.command_line.running import tell
 from gpudoctor.render.steps import command_line
@@ -16,7 +16,7 @@ from gpudoctor.render.steps import command_line
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Sources
     from gpudoctor.command_line.arguments import ReportOptions
-    from gpudoctor.fix.journal import Run
+    from gpudoctor.fix.run import Run
 
 
 def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: bool) -> int:
@@ -27,7 +27,7 @@ def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: boo
 
     prefix = _prefix(sources)
     places = (os.path.realpath(prefix), "") if prefix else ("",)
-    open_runs = [run for run in kept_runs(places) if not run.is_over]
+    open_runs = [run for run in readable_runs(places) if not run.is_over]
     run = next((run for run in reversed(open_runs) if run.prefix in places), None)
     if run is None:
         tell(_nothing(open_runs))

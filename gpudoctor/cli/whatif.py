@@ -7,13 +7,7 @@ import os
 from msgspec import to_builtins
 
 from gpudoctor.cli.command import command
-from gpudoctor.cli.options import (
-    description_options,
-    matrix_option,
-    option,
-    report_options,
-    variable_option,
-)
+from gpudoctor.cli.options import description_options, matrix_option, option, report_options, variable_option
 from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.options import REQUIRE, WHERE
 from gpudoctor.command_line.project_settings import Settings, requirements

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from gpudoctor.codeobjects import Code
 from gpudoctor.codeobjects.bounded_file import Bounded, NotReadable
 from gpudoctor.codeobjects.elf import GPU_CODE, Elf, Section
 
@@ -41,25 +42,8 @@ _TABLE_SIZES = (4096, 65536)
 """How much of a bundle is decompressed to find its table of targets, at first and at most."""
 
 
-class AmdCode(Struct, frozen=True):
-    """The code of one library or file. `gfx` items are "gfx1030", "gfx90a:sramecc+:xnack-", "gfx11-generic"."""
-
-    gfx: tuple[str, ...] = ()
-    share: dict[str, float] = {}
-    """For each of them, the share of the bundles that have it, over 0 to 1."""
-    containers: int = 0
-    """Bundles; if only a sample of them was decompressed, `sampled` says how many."""
-    registered: int | None = None
-    """How many bundles the library registers."""
-    sampled: int | None = None
-    kpack: bool = False
-    """Its device code is in separate archives or packages."""
-    reason: str | None = None
-    """Why it could not be read, or not to its end; what was read before that is given."""
-
-
-def read_amd(elf: Elf, sample: int | None = None) -> AmdCode | None:
-    """The AMD code of a library, or of a code object; None if it has none at all.
+def read_amd(elf: Elf, sample: int | None = None) -> Code:
+    """The AMD code of a library, or of a code object.
 
     Decompressing costs a millisecond per bundle: with `sample`, only so many compressed bundles, evenly spread, are
     read. Raises NotReadable for a damaged section table.
@@ -68,17 +52,17 @@ def read_amd(elf: Elf, sample: int | None = None) -> AmdCode | None:
         return _code_object(elf)
     wrappers = elf.section(WRAPPERS)
     if elf.section(KPACK) is not None or _points_to_kpack(elf.file, wrappers):
-        return AmdCode(kpack=True)
-    registered = wrappers.size // _WRAPPER_SIZE if wrappers else None
+        return Code(kpack=True)
     sections = [section for section in elf.sections if section.name == CODE and section.size]
     if not sections:
-        return AmdCode(registered=registered, reason="its code lies outside .hip_fatbin") if registered else None
-    return _read(elf.file, sections, sample, registered)
+        registered = wrappers is not None and wrappers.size >= _WRAPPER_SIZE
+        return Code(reason="its code lies outside .hip_fatbin" if registered else None)
+    return _read(elf.file, sections, sample)
 
 
-def read_bundles(file: Bounded) -> AmdCode:
+def read_bundles(file: Bounded) -> Code:
     """The code of a file that is itself an offload bundle (.co, .hsaco of kernel libraries)."""
-    return _read(file, [Section(name="", offset=0, size=file.size)], None, None)
+    return _read(file, [Section(name="", offset=0, size=file.size)], None)
 
 
 def gfx_order(target: str) -> tuple[int, str]:
@@ -96,7 +80,7 @@ class _Bundle(Struct, frozen=True):
     """None: plain."""
 
 
-def _read(file: Bounded, sections: list[Section], sample: int | None, registered: int | None) -> AmdCode:
+def _read(file: Bounded, sections: list[Section], sample: int | None) -> Code:
     bundles: list[_Bundle] = []
     carriers: dict[str, int] = {}
     reason, read = None, 0
@@ -105,9 +89,8 @@ def _read(file: Bounded, sections: list[Section], sample: int | None, registered
             _find_bundles(file, section, bundles)
     except NotReadable as error:
         reason = error.reason
-    chosen = _spread(bundles, sample)
     try:
-        for bundle in chosen:
+        for bundle in _spread(bundles, sample):
             for target in _targets(file, bundle):
                 carriers[target] = carriers.get(target, 0) + 1
             read += 1
@@ -116,12 +99,10 @@ def _read(file: Bounded, sections: list[Section], sample: int | None, registered
     if reason is not None and read:
         reason += f" (after {read} bundles)"
     found = sorted(carriers, key=gfx_order)
-    return AmdCode(
+    return Code(
         gfx=tuple(found),
         share={target: carriers[target] / read for target in found},
         containers=len(bundles),
-        registered=registered,
-        sampled=read if len(chosen) < len(bundles) else None,
         reason=reason,
     )
 
@@ -283,12 +264,12 @@ _PROCESSORS = {
 _ABI_V3 = 1
 
 
-def _code_object(elf: Elf) -> AmdCode:
+def _code_object(elf: Elf) -> Code:
     processor = _PROCESSORS.get(elf.flags & 0xFF)
     if processor is None:
-        return AmdCode(containers=1, reason=f"an unknown AMD processor ({elf.flags & 0xFF:#x})")
+        return Code(containers=1, reason=f"an unknown AMD processor ({elf.flags & 0xFF:#x})")
     target = processor + _features(elf.flags, elf.abi_version)
-    return AmdCode(gfx=(target,), share={target: 1.0}, containers=1)
+    return Code(gfx=(target,), share={target: 1.0}, containers=1)
 
 
 def _features(flags: int, abi: int) -> str:

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import struct
 
-from msgspec import Struct
-
+from gpudoctor.codeobjects import Code
 from gpudoctor.codeobjects.bounded_file import Bounded, NotReadable
 from gpudoctor.codeobjects.elf import GPU_CODE, Elf, Section
 
@@ -41,56 +40,37 @@ _MOST_HEADERS = 100_000
 """Limits the time for files made to waste it; the largest libraries have a third of this."""
 
 
-class NvidiaCode(Struct, frozen=True):
-    """The code of one library. `sass` items are "sm_80", "sm_90a", "sm_100f"; `ptx` items "compute_90"."""
-
-    sass: tuple[str, ...] = ()
-    ptx: tuple[str, ...] = ()
-    share: dict[str, float] = {}
-    """For each of them, the share of the containers that have it, over 0 to 1."""
-    containers: int = 0
-    sampled: int | None = None
-    """How many of the containers were read, if not all: rare architectures may be missing."""
-    registered: int | None = None
-    """How many containers the library registers. It can be more than were found: a cuDNN that was linked into torch
-    1.13 has 300 in `.data`, where only the program itself looks. Code for the device linker registers too."""
-    relocatable: tuple[str, ...] = ()
-    """The code in `__nv_relfatbin`, which cannot be loaded and is not among the others."""
-    reason: str | None = None
-    """Why it could not be read, or not to its end; what was read before that is given."""
-
-
-def read_nvidia(elf: Elf, sample: int | None = None) -> NvidiaCode | None:
-    """The NVIDIA code of a library or cubin; None if it has none at all. Raises NotReadable for a damaged section
+def read_nvidia(elf: Elf, sample: int | None = None) -> Code:
+    """The NVIDIA code of a library or cubin. Raises NotReadable for a damaged section
     table. With `sample`, about that many of its containers are read, evenly spread; the others are skipped."""
     if elf.machine == EM_CUDA:
         return _read_cubin(elf)
     loaded = [section for section in elf.sections if section.name == LOADED and section.size]
     linked = [section for section in elf.sections if section.name == RELOCATABLE and section.size]
     wrappers = elf.section(WRAPPERS)
-    registered = wrappers.size // _WRAPPER_SIZE if wrappers else None
+    registered = wrappers.size // _WRAPPER_SIZE if wrappers else 0
     if not loaded and not linked:
-        return NvidiaCode(registered=registered, reason="its code lies outside .nv_fatbin") if registered else None
-    every = max(1, (registered or 0) // sample) if sample else 1
+        return Code(reason="its code lies outside .nv_fatbin" if registered else None)
+    every = max(1, registered // sample) if sample else 1
     walk, device_linker = _Walk(elf.file, every), _Walk(elf.file)
     reason = walk.all(loaded) or device_linker.all(linked)
-    return walk.result(tuple(sorted(device_linker.carriers, key=arch_order)), registered, reason)
+    return walk.result(tuple(sorted(device_linker.carriers, key=arch_order)), reason)
 
 
-def _read_cubin(elf: Elf) -> NvidiaCode:
+def _read_cubin(elf: Elf) -> Code:
     """The chip that a cubin was compiled for, as cuobjdump names it. Only a fat binary tells that code is for a whole
     family (sm_100f), or for sm_90a."""
     new = elf.abi_version >= _NEW_FLAGS
     number = elf.flags >> 8 & 0xFF if new else elf.flags & 0xFF
     name = _name(_SASS, number, _ARCH_SPECIFIC if new and elf.flags & _FLAG_SPECIFIC else 0)
-    return NvidiaCode(sass=(name,), share={name: 1.0}, containers=1)
+    return Code(sass=(name,), share={name: 1.0}, containers=1)
 
 
-def read_fatbin(file: Bounded) -> NvidiaCode:
+def read_fatbin(file: Bounded) -> Code:
     """The code of a fat binary that is a file of its own."""
     walk = _Walk(file)
     reason = walk.all([Section(name="", offset=0, size=file.size)])
-    return walk.result((), None, reason)
+    return walk.result((), reason)
 
 
 def arch_order(arch: str) -> tuple[str, int, str]:
@@ -121,15 +101,13 @@ class _Walk:
             return error.reason if not self.containers else f"{error.reason} (after {self.containers} containers)"
         return None
 
-    def result(self, relocatable: tuple[str, ...], registered: int | None, reason: str | None) -> NvidiaCode:
+    def result(self, relocatable: tuple[str, ...], reason: str | None) -> Code:
         found = sorted(self.carriers, key=arch_order)
-        return NvidiaCode(
+        return Code(
             sass=tuple(arch for arch in found if arch.startswith("sm_")),
             ptx=tuple(arch for arch in found if arch.startswith("compute_")),
             share={arch: self.carriers[arch] / self._looked_into for arch in found},
             containers=self.containers,
-            sampled=self._looked_into if self._every > 1 else None,
-            registered=registered,
             relocatable=relocatable,
             reason=reason,
         )

@@ -11,7 +11,7 @@ from gpudoctor.command_line.running import tell
 from gpudoctor.host.input_file import WITHOUT_WAITING
 
 if TYPE_CHECKING:
-    from gpudoctor.fix.journal import Run
+    from gpudoctor.fix.run import Run
     from gpudoctor.machine import Machine
 
 _HEAD = 64 << 10

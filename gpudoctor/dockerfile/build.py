@@ -148,7 +148,7 @@ class Build:
                 files.folder = folder
                 seen = any(step.pip is not None and step.pip.asks_for("torch") for step in self.steps[before:])
                 missed = not seen and installs_torch(text)
-                self.steps.append(Step(command, script=Script(script, names_torch=True) if missed else None))
+                self.steps.append(Step(command, script=Script(names_torch=True) if missed else None))
                 continue
             for install in self._installs(command, files):
                 if install is not None and install.asks_for("torch") and not install.locked:

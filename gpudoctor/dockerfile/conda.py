@@ -64,7 +64,6 @@ def conda_installs(command: Command, read: Read, bounds: Bounds, machine: str) -
         requirements=tuple(Requirement(_TORCHES[one.name], one.specifier, file=one.place) for one in torches),
         backend=_build(specs, channels),
         flags=flags,
-        executable=command.argv[0],
         incomplete=incomplete,
         unread=not torches and any(_BRINGS_TORCH.search(spec.name) for spec in specs),
         channel=next((_channel(spec, channels) for spec in torches if spec.name.startswith("pytorch")), ""),

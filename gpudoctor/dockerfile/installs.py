@@ -38,7 +38,6 @@ class PipInstall(Struct, frozen=True):
     backend: str = ""
     """The build that it names apart from torch: with --torch-backend, or with conda's pytorch-cuda."""
     flags: tuple[str, ...] = ()
-    executable: str = ""
     incomplete: bool = False
     """Whether a file or text that also decides what is installed, and from where, is unknown."""
     unread: bool = False
@@ -112,7 +111,6 @@ def install_of(
         find_links=given("-f", "--find-links"),
         backend=next(iter(given("--torch-backend")), ""),
         flags=flags,
-        executable=command.argv[0],
         incomplete="$" in command.text or collected.missing,
         unread=collected.unread,
         beside_torch=collected.beside_torch,

@@ -100,7 +100,7 @@ def project_install(
         return None
     requirement = Requirement("torch", f"=={torch.version}", file=f"{read.shown(path)}:{torch.line}")
     urls = () if torch.registry in ("", _PACKAGE_INDEX) else (torch.registry,)
-    return PipInstall(call.tool, (requirement,), index_urls=urls, executable=command.argv[0], locked=True)
+    return PipInstall(call.tool, (requirement,), index_urls=urls, locked=True)
 
 
 def _of_others(
@@ -124,7 +124,7 @@ def _of_others(
     requirements = requirements_of(torch, read.shown(path))
     urls = () if torch.index.rstrip("/") in ("", _PACKAGE_INDEX) else (torch.index,)
     locked = text is not None
-    return PipInstall(call.tool, requirements, index_urls=urls, executable=command.argv[0], locked=locked)
+    return PipInstall(call.tool, requirements, index_urls=urls, locked=locked)
 
 
 def _in_groups(block: list[tuple[int, str]], call: _Call) -> bool:

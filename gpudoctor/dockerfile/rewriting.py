@@ -104,12 +104,8 @@ def without_conda(step: Step, words: Iterable[str]) -> str:
     environment = [word.written for word in own if word.text.partition("=")[0] in _ENVIRONMENT]
     within = (step.command.argv[0], "run", *environment) if environment else ()
     pip = " ".join((*within, "pip install", *words))
-    creates = head[-1] == "create"
-    return f"{' '.join((*head, *(one.written for one in kept)))} && {pip}" if creates or _left(kept) else pip
-
-
-def _left(words: Iterable[_Word]) -> bool:
-    return any(word.text[:1] != "-" for word in words)
+    installs = head[-1] == "create" or any(word.text[:1] != "-" for word in kept)
+    return f"{' '.join((*head, *(one.written for one in kept)))} && {pip}" if installs else pip
 
 
 def in_place(image: Image, command: Command, new: str) -> str:

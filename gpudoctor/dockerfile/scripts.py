@@ -25,7 +25,6 @@ _OF_OTHER_TOOLS = re.compile(
 class Script(Struct, frozen=True):
     """A script that may install torch, because its text says so or because its text is not available."""
 
-    path: str
     names_torch: bool = False
 
 
@@ -38,10 +37,10 @@ def for_a_shell(path: str, text: str) -> bool:
 def installing_script(path: str, text: str | None) -> Script | None:
     """The script, if its commands are not followed and it may install torch. `text` is None if it is unavailable."""
     if text is not None:
-        found = Script(path, names_torch=bool(re.search(r"\btorch\b", text)))
+        found = Script(names_torch=bool(re.search(r"\btorch\b", text)))
         return found if _may_install(text) else None
     suspicious = _SHELL_SCRIPT.search(path) and not _OF_OTHER_TOOLS.search(posixpath.basename(path))
-    return Script(path) if suspicious else None
+    return Script() if suspicious else None
 
 
 def installs_torch(text: str) -> bool:

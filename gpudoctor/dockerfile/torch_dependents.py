@@ -16,6 +16,7 @@ from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.torch_requests import TorchRequest, configured_from, install_request
 from gpudoctor.dockerfile.torch_wheels import installed_by
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
+from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.matrix.versions import package_matches
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _TORCH_ALONE = re.compile(r"install (?:-\S+ )*(?:\S*/)?(?:py)?torch-\d[^ /]*\.whl$")
 """A command that installs a wheel file of torch, and nothing else."""
-_COMPANIONS = ("torchvision", "torchaudio")
 _PINNING = ("vllm-torch-abi", "xformers-mismatch")
 """Rows whose packages require exactly that torch in their metadata."""
 
@@ -59,7 +59,7 @@ def _required(
 ) -> Iterator[TorchRequest]:
     """The torch of the packages whose version the command names, and of the companions."""
     for one in install.requirements:
-        torch = companions.torch_of(one, own) if one.name in _COMPANIONS else required_torch(one, matrix)
+        torch = companions.torch_of(one, own) if one.name in COMPANIONS else required_torch(one, matrix)
         if torch:
             yield _brought(own, one, torch, one.exact)
 
@@ -133,7 +133,7 @@ class _Companions:
 
     def __init__(self, image: Image, matrix: Matrix) -> None:
         self._image, self._matrix = image, matrix
-        self._there: set[str] = set(_COMPANIONS) if image.facts is not None and image.facts.has_torch else set()
+        self._there: set[str] = set(COMPANIONS) if image.facts is not None and image.facts.has_torch else set()
 
     def torch_of(self, requirement: Requirement, asked: TorchRequest) -> str:
         """The torch that the metadata of a companion requires: "==2.9.1"; "" if pip installs none, or if which one is
@@ -155,15 +155,15 @@ class _Companions:
     def after(self, step: Step) -> None:
         """A command has run. What it may have installed unread may be a companion."""
         if installs_unread(self._image, step) and not _TORCH_ALONE.search(step.command.text):
-            self._there.update(_COMPANIONS)
+            self._there.update(COMPANIONS)
         elif step.pip is not None and not step.command.maybe:
-            self._there.update(one.name for one in step.pip.requirements if one.name in _COMPANIONS)
+            self._there.update(one.name for one in step.pip.requirements if one.name in COMPANIONS)
 
 
 def companion_torch(requirement: Requirement, matrix: Matrix) -> str:
     """The torch that a torchvision or torchaudio of an exact version requires; "" if none is known."""
     name, exact = requirement.name, requirement.exact.partition("+")[0]
-    rows = (row for row in matrix.tables.companions if name in _COMPANIONS and _release(row, name) == exact)
+    rows = (row for row in matrix.tables.companions if name in COMPANIONS and _release(row, name) == exact)
     return next((torch for row in rows if (torch := _requires(row, name))), "")
 
 

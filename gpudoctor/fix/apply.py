@@ -26,19 +26,6 @@ from gpudoctor.host.interrupts import Interrupted, interruptible
 from gpudoctor.privacy import without_secrets
 from gpudoctor.step import RunStep
 
-__all__ = [
-    "ApplyResult",
-    "Event",
-    "Line",
-    "RepairError",
-    "Saving",
-    "StepEnded",
-    "StepStarts",
-    "Target",
-    "apply",
-    "resume",
-]
-
 
 class Saving(Struct, frozen=True):
     """How many files are kept so far, and of how many."""
@@ -53,7 +40,6 @@ class StepStarts(Struct, frozen=True):
     of: int
     argv: tuple[str, ...]
     """Without passwords."""
-    why: str
 
 
 class Line(Struct, frozen=True):
@@ -62,13 +48,7 @@ class Line(Struct, frozen=True):
     text: str
 
 
-class StepEnded(Struct, frozen=True):
-    number: int
-    rc: int
-    seconds: float
-
-
-Event = Saving | StepStarts | Line | StepEnded
+Event = Saving | StepStarts | Line
 Say = Callable[[Event], None]
 
 
@@ -222,8 +202,7 @@ def _run_steps(run: Run, say: Say) -> ApplyResult:
 
 def _run_one(run: Run, number: int, step: RunStep, say: Say) -> tuple[Run, int, tuple[str, ...]]:
     shown = tuple(without_secrets(part) for part in step.argv)
-    say(StepStarts(number=number, of=len(run.steps), argv=shown, why=step.why))
-    begun = time.monotonic()
+    say(StepStarts(number=number, of=len(run.steps), argv=shown))
 
     def started(known: Process) -> None:
         note(run, "process", step=number, process=known)
@@ -237,14 +216,13 @@ def _run_one(run: Run, number: int, step: RunStep, say: Say) -> tuple[Run, int, 
         line=lambda text: say(Line(text=text)),
         keep_children=step.risk == "root",
     )
-    run = note(_reread(run), "ended", step=number, rc=result.rc)
-    say(StepEnded(number=number, rc=result.rc, seconds=time.monotonic() - begun))
+    run = note(reread(run), "ended", step=number, rc=result.rc)
     return run, result.rc, result.last_lines
 
 
 def _finish(run: Run, failure: ApplyResult | None) -> ApplyResult:
     """Record the environment as it is now, and drop kept files that did not change."""
-    return _close(recording.record_after(_reread(run)), failure)
+    return _close(recording.record_after(reread(run)), failure)
 
 
 def _close(run: Run, failure: ApplyResult | None) -> ApplyResult:
@@ -260,7 +238,7 @@ def _close(run: Run, failure: ApplyResult | None) -> ApplyResult:
 
 def _record_interruption(run: Run, number: int, by: int = 0) -> ApplyResult:
     """The step has ended. Everything kept stays, since the run may be continued."""
-    run = recording.record_after(_reread(run))
+    run = recording.record_after(reread(run))
     run = note(run, "interrupted", step=number)
     return ApplyResult(
         ok=False,
@@ -324,7 +302,7 @@ def _as_texts(paths: Sequence[bytes]) -> tuple[str, ...]:
 
 def _check_cut_off(run: Run) -> Run:
     """The run as its journal says now, read under the lock."""
-    run = _reread(run)
+    run = reread(run)
     if run.state == "running":
         raise RepairError(f"Fix {run.id} is still running.")
     if run.state != "cut off":
@@ -332,7 +310,8 @@ def _check_cut_off(run: Run) -> Run:
     return run
 
 
-def _reread(run: Run) -> Run:
+def reread(run: Run) -> Run:
+    """The run as its journal says now."""
     found = read(run.folder)
     if found is None:
         raise RepairError(f"The journal of fix {run.id} is gone from {run.folder}.")

@@ -30,33 +30,8 @@ from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.journal_rules import begun_problem, mark_problem
 from gpudoctor.fix.open_folders import naming
 from gpudoctor.fix.owned_folder import open_own_file, open_owned, read_own_file
-from gpudoctor.fix.processes import Process, is_alive, process
-from gpudoctor.fix.run import STATES, Begun, Mark, MarkKind, Package, Run, RunState
-
-__all__ = [
-    "Begun",
-    "Mark",
-    "MarkKind",
-    "Package",
-    "Process",
-    "RepairError",
-    "Run",
-    "RunState",
-    "Unreadable",
-    "begin",
-    "first_unfinished",
-    "is_alive",
-    "locked",
-    "new_folder",
-    "note",
-    "open_run",
-    "process",
-    "read",
-    "read_all",
-    "runs",
-    "unfinished",
-    "write_whole",
-]
+from gpudoctor.fix.processes import is_alive
+from gpudoctor.fix.run import STATES, Begun, Mark, MarkKind, Run, RunState
 
 JOURNAL_LIMIT = 64 << 20
 """Size limit of one journal in bytes; a long one has some hundred thousand."""

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from gpudoctor.fix import recording
-from gpudoctor.fix.apply import Event, Line, StepStarts, aside_of, drop, end_strays
+from gpudoctor.fix.apply import Event, Line, StepStarts, aside_of, drop, end_strays, reread
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.installed import name_of, records
-from gpudoctor.fix.journal import locked, note, read, runs
+from gpudoctor.fix.journal import locked, note, runs
 from gpudoctor.fix.kept_files import discard, kept_files
 from gpudoctor.fix.processes import Process, process
 from gpudoctor.fix.recorded_tree import Tree, scan
@@ -93,9 +93,7 @@ def forget(run: Run, *, half_changed: bool = False) -> int:
 
 def _check_not_running(run: Run) -> Run:
     """The run as its journal says now. RepairError while it is running."""
-    found = read(run.folder)
-    if found is None:
-        raise RepairError(f"The journal of fix {run.id} is gone from {run.folder}.")
+    found = reread(run)
     if found.state == "running":
         raise RepairError(f"Fix {run.id} is still running.")
     return found
@@ -150,7 +148,7 @@ def _revert_system_steps(run: Run, say: Callable[[Event], None]) -> tuple[Run, s
             continue
         for argv in step.undo:
             shown = tuple(map(without_secrets, argv))
-            say(StepStarts(number=number, of=len(run.steps), argv=shown, why="undoes it"))
+            say(StepStarts(number=number, of=len(run.steps), argv=shown))
             rc = _run_command(run, number, argv, say)
             if rc != 0:
                 command = without_secrets(" ".join(argv))

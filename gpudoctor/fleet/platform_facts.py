@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from gpudoctor.fleet.facts import ComparedFact, each_gpu, in_all, own_interfaces, value_of
 from gpudoctor.machine import Gpu, Machine, RdmaPort
+from gpudoctor.plain_text import number_of
 
 _HEAT = ("hardware", "hardware-thermal", "power-brake", "thermal")
 _SECOND = 1_000_000
@@ -95,7 +96,7 @@ def _acs(machine: Machine) -> str | None:
     bridges = machine.system.acs.value
     if not bridges:
         return None if bridges is None else "off"
-    return f"redirects in {len(bridges)} bridge{'s' * (len(bridges) != 1)}"
+    return f"redirects in {number_of(len(bridges), 'bridge')}"
 
 
 # --- limits and clock --------------------------------------------------------------------------------

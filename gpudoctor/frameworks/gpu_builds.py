@@ -49,7 +49,7 @@ def older_than_the_gpu(situation: Situation, build: FrameworkBuild, gpu: Gpu) ->
 
 
 def answer(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> Answer:
-    """Which of its code a build runs on a GPU; both are known."""
+    """Which of its code a build runs on a GPU; both architectures are known."""
     arch = gpu.arch.value or ""
     if build.vendor == "amd":
         return gfx_answer(situation.matrix, arch, build.archs)

@@ -28,8 +28,7 @@ class ProcessTree:
 
     def __init__(self, argv: Sequence[str], *, cpu_seconds: float = 0.0, **options: Any) -> None:
         """Start `argv` without input, its output in pipes, in a session of its own. `cpu_seconds` limits the
-        computing time of each of its processes; `options` are further ones of Popen. Raises
-        what Popen raises."""
+        computing time of each of its processes; `options` are further ones of Popen. Raises what Popen raises."""
         self._strangers = set(_children(os.getpid()))
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen(list(argv), start_new_session=True, **{**streams, **options})
@@ -75,7 +74,7 @@ class ProcessTree:
             _marks.discard(self._mark)
 
     def let_go(self, seconds: float = END_SECONDS) -> bool:
-        """Collect it once it has ended; what it started goes on, and keeps its mark. False as for `end`."""
+        """Collect the child once it has ended; what it started goes on, and keeps its mark. False as for `end`."""
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()

@@ -14,19 +14,14 @@ class KfdNode(Record, frozen=True):
     node: int
     gfx: str | None = None
     """From gfx_target_version, which HSA_OVERRIDE_GFX_VERSION cannot change: "gfx1031"."""
-    name: str = ""
     bdf: str | None = None
     pci_id: str | None = None
     render_minor: int | None = None
     memory: int | None = None
-    cpu_cores: int = 0
     simd_count: int = 0
-    firmware: int | None = None
     unique_id: str = ""
-    io_links: tuple[str, ...] = ()
-    """Kinds of links to other nodes: pcie, xgmi."""
     xgmi_links: int = 0
-    """How many of them are xgmi."""
+    """How many xGMI links lead to other nodes."""
     readable: bool = True
     """False if the node's properties may not be read (a container's cgroup hides it)."""
 

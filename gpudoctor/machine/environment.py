@@ -31,8 +31,6 @@ class Distribution(Record, frozen=True):
     execute; read only for what torch and other GPU packages require. Of torch, the programs alone."""
     emptied: bool = False
     """Nothing of its modules and libraries is left."""
-    variant: tuple[str, ...] = ()
-    """Properties of the wheel variant that was installed: "nvidia :: cuda_version_lower_bound :: 12.8"."""
     built_for_torch: str = ""
     """The torch that it was compiled against, as its own build record says: "2.5.1+cu121"."""
     lacks: tuple[str, ...] = ()

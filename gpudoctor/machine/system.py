@@ -88,7 +88,6 @@ class System(Record, frozen=True):
 
     kernel: Fact[str] = unknown("not probed")
     """Release as `uname -r` prints it."""
-    kernel_build: Fact[str] = unknown("not probed")
     arch: Fact[str] = unknown("not probed")
     """`uname -m`: x86_64 or aarch64."""
     os: Fact[Os] = unknown("not probed")

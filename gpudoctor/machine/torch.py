@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from gpudoctor.machine.facts import Fact, Record, unknown
 from gpudoctor.machine.system import ProcessLimits
+
+CompanionName = Literal["torchvision", "torchaudio"]
+COMPANIONS: tuple[CompanionName, ...] = get_args(CompanionName)
+"""The packages that are released with torch, for one torch each."""
 
 
 class DamagedFile(Record, frozen=True):
@@ -52,12 +56,9 @@ class CodeArchs(Record, frozen=True):
     """Only a few kernels: in fewer than half of the containers, of any kind."""
     linalg: tuple[str, ...] = ()
     """SASS in libtorch_cuda_linalg, however few of its containers have it."""
-    linalg_ptx: tuple[str, ...] = ()
     gfx: tuple[str, ...] = ()
     blas_gfx: tuple[str, ...] | None = None
     """gfx targets that the bundled rocBLAS has kernels for; None: no rocBLAS was found."""
-    blaslt_gfx: tuple[str, ...] | None = None
-    """The same for hipBLASLt."""
     device_packages: tuple[str, ...] = ()
     """A multi-arch host wheel has no code itself: the device distributions found beside it."""
 

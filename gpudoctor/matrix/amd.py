@@ -13,8 +13,6 @@ from gpudoctor.matrix.versions import Figures, figures, matches, minor
 
 R = TypeVar("R")
 
-_BY_FAMILY = (7, 9)
-"""The first ROCm whose libraries are built for families of GPUs apart (TheRock)."""
 _SPARE_DAYS = 200
 """Patch releases appear up to half a year after the release with a known date: a span of years is this uncertain."""
 
@@ -82,7 +80,7 @@ class AmdQuestions(Gpus):
         supports. Both are empty if that is unknown, as of the releases that are built for each family apart."""
         rows = sorted((row for row in self.tables.rocm_blas if row.rocblas), key=lambda row: figures(row.rocm))
         own = self.blas(rocm)
-        if own not in rows or minor(rocm) >= _BY_FAMILY:
+        if own not in rows or own.by_family:
             return (), ()
         earlier = [row.rocblas or () for row in rows if minor(row.rocm) < minor(rocm)]
         builds = (row for row in self.tables.torch_builds if row.rocm and row.origin == "download.pytorch.org")

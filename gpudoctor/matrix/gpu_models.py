@@ -31,7 +31,6 @@ class Identity(Struct, frozen=True):
     jetson: bool = False
     rare: bool = False
     """As of its row."""
-    source: str = ""
 
 
 Key = Callable[[str], str]
@@ -199,16 +198,14 @@ class Gpus:
         lower = text.lower()
         if (sm := re.fullmatch(r"sm_?(\d{2,3})[af]?", lower)) and (row := self.capability(f"sm_{sm[1]}")):
             arch = f"sm_{sm[1]}"
-            return Identity("nvidia", f"{arch} ({row.architecture})", arch, None, row.architecture, source=row.source)
+            return Identity("nvidia", f"{arch} ({row.architecture})", arch, None, row.architecture)
         if lower.startswith("gfx") and (target := self.target(lower)):
             return self._of_target(target)
         chip = self._chips.get(text.upper())
         if chip is not None:
             arch, soc = _sm(chip.capability), self._socs.get(chip.chip)
             jetson = soc is not None and soc.jetson
-            return Identity(
-                "nvidia", chip.chip, arch, chip.chip, chip.architecture, jetson=jetson, source=chip.source
-            )
+            return Identity("nvidia", chip.chip, arch, chip.chip, chip.architecture, jetson=jetson)
         return None
 
     # --- identities of rows --------------------------------------------------------------------
@@ -228,7 +225,6 @@ class Gpus:
             datacenter=row.datacenter,
             jetson=soc is not None and soc.jetson,
             rare=row.rare,
-            source=row.source,
         )
 
     def _of_soc(self, row: NvidiaSoc) -> Identity:
@@ -241,7 +237,6 @@ class Gpus:
             family=known.architecture if known else None,
             integrated=True,
             jetson=row.jetson,
-            source=row.source,
         )
 
     def _of_amd(self, row: AmdGpu, name: str) -> Identity:
@@ -257,7 +252,6 @@ class Gpus:
             family=target.family if target else None,
             pci_id=f"1002:{row.pci}",
             integrated=bool(target and target.kind == "apu"),
-            source=row.source,
         )
 
     def _of_target(self, row: GfxTarget) -> Identity:
@@ -268,7 +262,6 @@ class Gpus:
             chip=None,
             family=row.family,
             integrated=row.kind == "apu",
-            source=row.source,
         )
 
     # --- names ---------------------------------------------------------------------------------

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Literal
 
 from msgspec.structs import replace
 
 from gpudoctor.machine import Torch
+from gpudoctor.machine.torch import CompanionName
 from gpudoctor.matrix.gpu_models import Gpus
 from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchBuild, TorchRelease, WheelIndex, index_url
 from gpudoctor.matrix.versions import figures, matches, minor, package_matches
@@ -164,7 +164,7 @@ class TorchQuestions(Gpus):
         """The companions of a torch release (exact, local part ignored)."""
         return self._companions.get(torch.partition("+")[0])
 
-    def companion_fits(self, package: Literal["torchvision", "torchaudio"], version: str, torch: str) -> bool | None:
+    def companion_fits(self, package: CompanionName, version: str, torch: str) -> bool | None:
         """Whether an installed torchvision or torchaudio matches a torch; None: unknown."""
         version, torch = version.partition("+")[0], torch.partition("+")[0]
         if not re.match(_RELEASE, torch) or not re.match(_RELEASE, version):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from typing import Any
 
@@ -60,7 +60,7 @@ _SPECIFIERS = {
     "framework_builds": ("version",),
     "package_conflicts": ("version", "other_version"),
     "requirement_uses": ("version",),
-    "torch_releases": ("requires_python", "triton"),
+    "torch_releases": ("triton",),
 }
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
 
@@ -123,27 +123,40 @@ def _about(row: Any, matrix: Matrix) -> Iterator[str]:
     return rule(row, matrix) if rule else iter(())
 
 
-def _chip(row: NvidiaChip, matrix: Matrix) -> Iterator[str]:
-    if matrix.capability(row.capability) is None:
-        yield f"capability {row.capability} is in no row of capabilities"
+def _reference(what: str, table: str, row: object) -> Iterator[str]:
+    """An error where what a row refers to has no row of its own."""
+    if row is None:
+        yield f"{what} is in no row of {table}"
+
+
+def _architectures(names: Iterable[str], matrix: Matrix) -> Iterator[str]:
+    for name in names:
+        row = matrix.target(name) or (matrix.capability(name) if "_" in name else None)
+        yield from _reference(name, "capabilities or gfx_targets", row)
+
+
+def _expressions(field: str, *patterns: str) -> Iterator[str]:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            yield f"{field}: {error}"
+
+
+def _nvidia(row: NvidiaChip | NvidiaSoc | NvidiaGpu, matrix: Matrix) -> Iterator[str]:
+    if row.capability is not None:
+        yield from _reference(f"capability {row.capability}", "capabilities", matrix.capability(row.capability))
 
 
 def _nvidia_gpu(row: NvidiaGpu, matrix: Matrix) -> Iterator[str]:
-    if row.chip not in {chip.chip for chip in matrix.tables.nvidia_chips}:
-        yield f"chip {row.chip} is in no row of nvidia_chips"
-    if row.capability is not None and matrix.capability(row.capability) is None:
-        yield f"capability {row.capability} is in no row of capabilities"
+    chip = next((chip for chip in matrix.tables.nvidia_chips if chip.chip == row.chip), None)
+    yield from _reference(f"chip {row.chip}", "nvidia_chips", chip)
+    yield from _nvidia(row, matrix)
     yield from _pci(row.pci)
 
 
-def _soc(row: NvidiaSoc, matrix: Matrix) -> Iterator[str]:
-    if matrix.capability(row.capability) is None:
-        yield f"capability {row.capability} is in no row of capabilities"
-
-
 def _amd_gpu(row: AmdGpu, matrix: Matrix) -> Iterator[str]:
-    if matrix.target(row.gfx) is None:
-        yield f"{row.gfx} is in no row of gfx_targets"
+    yield from _reference(row.gfx, "gfx_targets", matrix.target(row.gfx))
     yield from _pci(row.pci)
     for revision in row.revisions:
         if not re.fullmatch(r"[0-9a-f]{2}", revision):
@@ -156,8 +169,8 @@ def _pci(pci: str) -> Iterator[str]:
 
 
 def _processor(row: AmdProcessor, matrix: Matrix) -> Iterator[str]:
-    if all(gpu.pci != row.gpu for gpu in matrix.tables.amd_gpus):
-        yield f"{row.gpu} is in no row of amd_gpus"
+    gpu = next((gpu for gpu in matrix.tables.amd_gpus if gpu.pci == row.gpu), None)
+    yield from _reference(row.gpu, "amd_gpus", gpu)
     for other in matrix.tables.amd_processors:
         if other != row and (both := set(other.models) & set(row.models)):
             yield f"{', '.join(sorted(both))} is in another row, too"
@@ -199,10 +212,8 @@ def _removed_image(row: RemovedImage, matrix: Matrix) -> Iterator[str]:
 
 
 def _other_name(row: OtherName, matrix: Matrix) -> Iterator[str]:
-    try:
-        re.compile(row.name)
-    except re.error as error:
-        yield f"name: {error}"
+    if wrong := tuple(_expressions("name", row.name)):
+        yield from wrong
         return
     if matrix.other_name(row.example) != row.says:
         yield "its example matches no row, or an earlier one"
@@ -214,9 +225,7 @@ def _other_name(row: OtherName, matrix: Matrix) -> Iterator[str]:
 
 
 def _old_builds(row: OldTorchBuilds, matrix: Matrix) -> Iterator[str]:
-    for arch in (*row.archs, *row.ptx):
-        if matrix.target(arch) is None and matrix.capability(arch.replace("compute_", "sm_")) is None:
-            yield f"{arch} is in no row of capabilities or gfx_targets"
+    yield from _architectures((*row.archs, *row.ptx), matrix)
     for name in row.builds:
         if not is_name(name):
             yield f"{name!r} is no build"
@@ -231,8 +240,8 @@ def _distribution(
 
 def _driver_package(row: DriverPackage, matrix: Matrix) -> Iterator[str]:
     yield from _distribution(row, matrix)
-    if row.branch not in {branch.branch for branch in matrix.tables.driver_branches}:
-        yield f"branch {row.branch} is in no row of driver_branches"
+    branch = next((branch for branch in matrix.tables.driver_branches if branch.branch == row.branch), None)
+    yield from _reference(f"branch {row.branch}", "driver_branches", branch)
     for name in (*row.packages, *row.server, *((row.stream,) if row.stream else ())):
         if not is_name(name):
             yield f"{name!r}: no command can name that package"
@@ -247,20 +256,14 @@ def _distribution_kernel(row: DistributionKernel, matrix: Matrix) -> Iterator[st
 
 
 def _fits_its_example(field: str, pattern: str, example: str) -> Iterator[str]:
-    try:
-        fits = re.fullmatch(pattern, example)
-    except re.error as error:
-        yield f"{field}: {error}"
-        return
-    if fits is None:
+    wrong = tuple(_expressions(field, pattern))
+    yield from wrong
+    if not wrong and re.fullmatch(pattern, example) is None:
         yield "the pattern does not match its example"
 
 
 def _requirement(row: RequirementUse, matrix: Matrix) -> Iterator[str]:
-    try:
-        re.compile(row.requires)
-    except re.error as error:
-        yield f"requires: {error}"
+    yield from _expressions("requires", row.requires)
     if row.breaks != "import" and (row.breaks == "part") != bool(row.part):
         yield "part: says what fails where an import or a part breaks"
 
@@ -279,16 +282,10 @@ def _target(row: GfxTarget, matrix: Matrix) -> Iterator[str]:
 def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
     if not is_name(row.build) or not (is_version(row.version) or row.origin == "nightly"):
         yield f"torch {row.version} {row.build}: no command can name that build"
-    if row.index is not None and matrix.wheel_index(row.index) is None:
-        yield f"index {row.index} is in no row of wheel_indexes"
+    if row.index is not None:
+        yield from _reference(f"index {row.index}", "wheel_indexes", matrix.wheel_index(row.index))
     yield from _template("extra", row.extra, "gfx")
-    for arch in (*(row.archs or ()), *row.partial, *(row.linalg or ()), *(row.ptx or ())):
-        if arch.startswith("gfx"):
-            known = matrix.target(arch) is not None
-        else:
-            known = re.match(r"(sm|compute)_\d+[af]?$", arch) is not None and matrix.capability(arch) is not None
-        if not known:
-            yield f"{arch} is in no row of capabilities or gfx_targets"
+    yield from _architectures((*(row.archs or ()), *row.partial, *(row.linalg or ()), *(row.ptx or ())), matrix)
     cuda = re.fullmatch(r"cu(\d+)(\d)", row.build)
     if cuda and row.cuda != f"{cuda[1]}.{cuda[2]}":
         yield f"build {row.build} and cuda {row.cuda} do not match"
@@ -315,12 +312,11 @@ def _companion(row: Companion, matrix: Matrix) -> Iterator[str]:
 
 
 def _pattern(row: LogPattern | ErrorPattern, matrix: Matrix) -> Iterator[str]:
-    try:
-        pattern = re.compile(row.pattern)
-        re.compile(row.unless if isinstance(row, ErrorPattern) else "")
-    except re.error as error:
-        yield f"pattern: {error}"
+    unless = (row.unless,) if isinstance(row, ErrorPattern) else ()
+    if wrong := tuple(_expressions("pattern", row.pattern, *unless)):
+        yield from wrong
         return
+    pattern = re.compile(row.pattern)
     if not any(map(pattern.search, row.example.splitlines())):
         yield "the pattern does not match its example"
     for line in row.counterexamples:
@@ -343,12 +339,10 @@ def _error(row: ErrorPattern, matrix: Matrix) -> Iterator[str]:
 
 
 def _told(row: ToldCircumstance, matrix: Matrix) -> Iterator[str]:
-    try:
-        pattern, unless = re.compile(row.pattern, re.ASCII), re.compile(row.unless or "$^")
-        re.compile(row.beside)
-    except re.error as error:
-        yield f"pattern: {error}"
+    if wrong := tuple(_expressions("pattern", row.pattern, row.unless, row.beside)):
+        yield from wrong
         return
+    pattern, unless = re.compile(row.pattern, re.ASCII), re.compile(row.unless or "$^")
     found = pattern.search(row.example.lower())
     if found is None or unless.search(row.example.lower()):
         yield "the pattern does not match its example"
@@ -386,13 +380,12 @@ def _issue(row: KnownIssue, matrix: Matrix) -> Iterator[str]:
         if package.specifier:
             yield from _specifier(package.package, package.specifier)
     for gfx in when.gfx:
-        if matrix.target(gfx) is None:
-            yield f"{gfx} is in no row of gfx_targets"
+        yield from _reference(gfx, "gfx_targets", matrix.target(gfx))
     for sm in when.sm:
-        if matrix.capability(sm) is None:
-            yield f"{sm} is in no row of capabilities"
-    if row.log is not None and row.log not in {pattern.id for pattern in matrix.tables.log_patterns}:
-        yield f"log {row.log!r} is in no row of log_patterns"
+        yield from _reference(sm, "capabilities", matrix.capability(sm))
+    if row.log is not None:
+        pattern = next((pattern for pattern in matrix.tables.log_patterns if pattern.id == row.log), None)
+        yield from _reference(f"log {row.log!r}", "log_patterns", pattern)
     if not _SLUG.match(row.slug):
         yield f"slug {row.slug!r}"
     if row.severity == "error" and row.trigger != "facts":
@@ -400,9 +393,9 @@ def _issue(row: KnownIssue, matrix: Matrix) -> Iterator[str]:
 
 
 _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
-    NvidiaChip: _chip,
+    NvidiaChip: _nvidia,
     NvidiaGpu: _nvidia_gpu,
-    NvidiaSoc: _soc,
+    NvidiaSoc: _nvidia,
     AmdGpu: _amd_gpu,
     BaseImage: _base_image,
     RemovedImage: _removed_image,

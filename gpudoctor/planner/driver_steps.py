@@ -42,7 +42,7 @@ def install_driver(place: Place, remedy: InstallDriver, matrix: Matrix) -> tuple
         text = f"In Windows, not inside WSL: install the NVIDIA driver {remedy.branch} or newer, then wsl --shutdown."
         return (ManualStep(text=text, why=remedy.why, risk="reboot"),)
     if outside := elsewhere(place, words + ", and reboot it", remedy.why):
-        return (outside,)
+        return outside
     row = matrix.driver_package(place.os, remedy.branch, remedy.flavour)
     if row is None or row.by_hand or is_fixed(place) or (keeps_newer(row, place.driver) and not place.run_file):
         text = f"{words[0].upper()}{words[1:]}.\n{_instructions(place, remedy, matrix, row)}"
@@ -241,7 +241,7 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix)
         else "install amdgpu-dkms from AMD's repository for this distribution, with the kernel headers"
     )
     if outside := elsewhere(place, words + ", and reboot", remedy.why):
-        return (outside,)
+        return outside
     command = _AMDS_PACKAGES.get(place.family)
     if remedy.inbox:
         step: Step = ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root")

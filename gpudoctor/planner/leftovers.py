@@ -8,18 +8,21 @@ from collections.abc import Iterable
 from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.machine import Machine
 from gpudoctor.planner.place import Place, is_path
+from gpudoctor.situation import Situation
 from gpudoctor.step import RunStep, Step
 
 
-def leftovers(place: Place, machine: Machine, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """(path, name) of what is left of packages that pip can neither uninstall nor replace."""
-    environment = machine.environment.value
+def leftovers(place: Place, situation: Situation, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """(path, name) of what is left of packages that pip can neither uninstall nor replace. Of a package whose folders
+    are not known only the record is removed; its files are written over."""
+    machine, environment = situation.machine, situation.environment
     found: list[tuple[str, str]] = []
     for name in names:
         package = machine.installed(name)
         if package is not None and has_no_record(machine, name) and package.installer not in _KEEPERS:
             site = package.path.rpartition("/")[0]
-            folders = (f"{site}/{folder}" for folder in _OWN_FOLDERS.get(name, ()))
+            rows = (row for row in situation.matrix.tables.package_folders if row.package == name)
+            folders = (f"{site}/{folder}" for row in rows for folder in row.folders)
             found += [(path, name) for path in dict.fromkeys((package.path, *folders))]
         elif name == "torch" and environment is not None:
             recorded = package.path if package else ""
@@ -47,16 +50,6 @@ def _of_this_place(place: Place, found: list[tuple[str, str]]) -> tuple[tuple[st
 _KEEPERS = ("conda", "debian", "rpm")
 """They keep records of their own, and their packages have no RECORD."""
 _OF_THE_SYSTEM = ("/usr/lib/", "/usr/lib64/")
-
-
-_OWN_FOLDERS = {
-    "torch": ("torch", "functorch", "torchgen"),
-    "torchvision": ("torchvision", "torchvision.libs"),
-    "torchaudio": ("torchaudio",),
-    "triton": ("triton",),
-}
-"""Folders that belong to one package alone. Another package without RECORD loses only its .dist-info; its files are
-written over."""
 
 
 def remove_leftovers(found: tuple[tuple[str, str], ...]) -> tuple[Step, ...]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
+from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.planner.install_requests import (
     frameworks_over,
     index_of_torch,
@@ -57,7 +58,7 @@ def install(
         return _in_a_new_venv(place, situation, wanted, index, why)
     if place.user_site:
         return (_in_the_users_own_site(place, wanted, index, why),)
-    removed = leftovers(place, situation.machine, (item.name for item in wanted))
+    removed = leftovers(place, situation, (item.name for item in wanted))
     gone = {name for _, name in removed}
     again = tuple(item for item in wanted if item.name not in gone and would_stay(situation.machine, item))
     replaced = any(situation.machine.installed(item.name) for item in wanted)
@@ -99,7 +100,7 @@ def reinstall(
     if why_not := place.obstacle or installer_obstacle(place, situation, wanted):
         command = shlex.join(over_itself(place, wanted, index, machine))
         return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
-    remains = leftovers(place, machine, (item.name for item in wanted))
+    remains = leftovers(place, situation, (item.name for item in wanted))
     argv = over_itself(place, wanted, index, None if remains else machine)
     step = RunStep(argv=argv, env=variables(place), why=why, risk="replaces")
     strays = stray_records(place, machine, (item.name for item in wanted))
@@ -171,13 +172,10 @@ def _requirements(place: Place, wanted: tuple[PackageSpec, ...], index: str) -> 
     exactly = place.undecided and not index
     return tuple(
         replace(item, spec=f"={item.spec}").text
-        if exactly and item.name in _WITH_BUILDS and re.fullmatch(r"==[^*,+]+", item.spec)
+        if exactly and item.name in ("torch", *COMPANIONS) and re.fullmatch(r"==[^*,+]+", item.spec)
         else item.text
         for item in wanted
     )
-
-
-_WITH_BUILDS = ("torch", "torchvision", "torchaudio")
 
 
 def uninstall_argv(place: Place, names: Iterable[str]) -> Argv:

@@ -29,8 +29,10 @@ from gpudoctor.finding import (
     ReplaceTorch,
     SetVariable,
     StartService,
+    SystemRemedy,
     UnblockModule,
     UnsetVariable,
+    VariableRemedy,
 )
 from gpudoctor.plain_text import lines_without_controls, without_controls
 from gpudoctor.planner.place import IN_THE_IMAGE, Place, place
@@ -131,7 +133,7 @@ def _package_steps(remedies: Sequence[AnyRemedy], here: Place, situation: Situat
 
 
 def _python_steps(
-    remedy: ReplaceTorch | RemovePackage | AllowExecution | SetVariable | UnsetVariable,
+    remedy: ReplaceTorch | RemovePackage | AllowExecution | VariableRemedy,
     here: Place,
     situation: Situation,
 ) -> tuple[Step, ...]:
@@ -148,21 +150,7 @@ def _python_steps(
     return python_steps.unset_variable(here, remedy)
 
 
-def _system_steps(
-    remedy: InstallDriver
-    | InstallRocmDriver
-    | InstallKernel
-    | RebuildModule
-    | LoadModule
-    | UnblockModule
-    | BlockModule
-    | StartService
-    | InstallSystemPackage
-    | JoinGroup
-    | Reboot,
-    here: Place,
-    situation: Situation,
-) -> tuple[Step, ...]:
+def _system_steps(remedy: SystemRemedy, here: Place, situation: Situation) -> tuple[Step, ...]:
     from gpudoctor.planner import driver_steps, system_packages, system_steps
 
     if isinstance(remedy, InstallDriver):

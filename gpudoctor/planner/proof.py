@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpudoctor.finding import Finding, NotJudged, SetVariable, UnsetVariable, Verdict
+from gpudoctor.finding import Finding, NotJudged, VariableRemedy, Verdict
 from gpudoctor.planner.foresight import key_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Proof(Struct, frozen=True):
     verdict: Verdict
     unforeseen: tuple[str, ...] = ()
     """Ids of problems that are left or new, and that the plan did not predict."""
-    ahead: tuple[SetVariable | UnsetVariable, ...] = ()
+    ahead: tuple[VariableRemedy, ...] = ()
     """Variables that let the packages of the environment through, which others stand before."""
 
 

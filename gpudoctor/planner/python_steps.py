@@ -15,6 +15,7 @@ from gpudoctor.finding import (
     ReplaceTorch,
     SetVariable,
     UnsetVariable,
+    VariableRemedy,
 )
 from gpudoctor.frameworks.package_spec import PackageSpec, torch_and_companions
 from gpudoctor.matrix.torch_builds import cuda_of
@@ -90,7 +91,7 @@ def _environment_first(place: Place, situation: Situation, wanted: tuple[Package
     return set_variable(place, remedy) if isinstance(remedy, SetVariable) else unset_variable(place, remedy)
 
 
-def standing_before(place: Place, situation: Situation, names: Iterable[str]) -> SetVariable | UnsetVariable | None:
+def standing_before(place: Place, situation: Situation, names: Iterable[str]) -> VariableRemedy | None:
     """The variable that keeps Python from the first of these packages that stands before the environment."""
     torch = situation.torch
     if place.user_site or (torch and any(remedy_for_path(situation, copy.path, "") for copy in torch.copies[:1])):
@@ -164,7 +165,7 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
         return _remove_from_project(place, situation, remedy)
     if _is_of_condas(place, situation, remedy.name):
         return _if_possible(place, conda_steps.remove(place, remedy.name, remedy.why))
-    if remains := leftovers(place, situation.machine, (remedy.name,)):
+    if remains := leftovers(place, situation, (remedy.name,)):
         return tuple(step for one in remove_leftovers(remains) for step in _if_possible(place, one))
     undo = pip_steps.restore(place, situation, (PackageSpec(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))

@@ -17,8 +17,10 @@ from gpudoctor.finding import (
     ReplacePackage,
     ReplaceTorch,
     SetVariable,
-    UnsetVariable,
+    VariableRemedy,
     Verdict,
+    unique_ids,
+    verdict_of,
 )
 from gpudoctor.machine import Machine
 from gpudoctor.planner.foresight import Foresight, Judge
@@ -33,8 +35,6 @@ from gpudoctor.step import EnvStep, ManualStep, RunStep
 
 if TYPE_CHECKING:
     from gpudoctor.situation import Situation
-
-Variable = SetVariable | UnsetVariable
 
 
 class Predicted(Struct, frozen=True):
@@ -99,8 +99,7 @@ def repair(
     in vain: no fix that runs only these is proposed again, unless `only` names the problem. Raises NoSuchFixError.
     """
     ids, noted = frozenset(only), frozenset(also)
-    meant = _meant(findings, ids, noted)
-    chosen = _chosen(meant, bool(ids), alternative)
+    chosen = _chosen(_to_fix(findings, ids, noted), bool(ids), alternative)
     here, tried = place(situation.machine), unhelpful or {}
 
     def in_vain(finding: Finding, fix: Fix) -> bool:
@@ -162,7 +161,7 @@ def name_of(finding: Finding) -> str:
     return f"{finding.slug} [{finding.id}]"
 
 
-def _meant(findings: Sequence[Finding], ids: frozenset[str], also: frozenset[str] = frozenset()) -> list[Finding]:
+def _to_fix(findings: Sequence[Finding], ids: frozenset[str], also: frozenset[str] = frozenset()) -> list[Finding]:
     """The findings to plan for: errors and warnings, or those that a person named, and the notes with the ids in
     `also`."""
     if ids:
@@ -195,18 +194,8 @@ def _not_fixed(finding: Finding, in_vain: Callable[[Finding, Fix], bool]) -> str
 
 
 def _predicted(found: Plan, steps: Sequence[PlannedStep], questions: Iterable[NotJudged]) -> Predicted:
-    left = found.outlook.problems
-    severities = {finding.severity for finding in left}
-    verdict: Verdict = "warning" if "warning" in severities else "ok"
-    if "error" in severities:
-        verdict = "error"
-    elif any(question.matters for question in questions):
-        verdict = "unknown"
-    return Predicted(verdict, _ids(left), _until(found, steps), _ids(found.outlook.notes))
-
-
-def _ids(findings: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(finding.id for finding in findings))
+    left, notes = found.outlook.problems, found.outlook.notes
+    return Predicted(verdict_of(left, questions), unique_ids(left), _until(found, steps), unique_ids(notes))
 
 
 _HORIZONS = {"reboot": "a reboot", "person": "a person", "container": "another container", "system": "a person"}
@@ -230,13 +219,13 @@ def _names(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name_of(finding) for finding in findings))
 
 
-def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> tuple[Variable, ...]:
+def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> tuple[VariableRemedy, ...]:
     """Variables that a process needs here, and those that it must not have. For each problem, the first fix that
     needs only environment variables; the first problem takes precedence."""
-    found: dict[str, Variable] = {}
-    for finding in _meant(findings, frozenset(only)):
+    found: dict[str, VariableRemedy] = {}
+    for finding in _to_fix(findings, frozenset(only)):
         for fix in finding.fixes:
-            settings = [remedy for remedy in fix.remedies if isinstance(remedy, SetVariable | UnsetVariable)]
+            settings = [remedy for remedy in fix.remedies if isinstance(remedy, VariableRemedy)]
             if settings and len(settings) == len(fix.remedies):
                 for remedy in settings:
                     if is_variable(remedy.name, remedy.value if isinstance(remedy, SetVariable) else ""):
@@ -245,10 +234,10 @@ def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> t
     return tuple(found.values())
 
 
-def letting_through(findings: Iterable[Finding], situation: Situation) -> tuple[Variable, ...]:
+def letting_through(findings: Iterable[Finding], situation: Situation) -> tuple[VariableRemedy, ...]:
     """Variables that keep Python from what stands before the packages which fixes install into the environment."""
-    here, found = place(situation.machine), dict[str, Variable]()
-    for finding in _meant(tuple(findings), frozenset()):
+    here, found = place(situation.machine), dict[str, VariableRemedy]()
+    for finding in _to_fix(tuple(findings), frozenset()):
         for fix in finding.fixes[:1]:
             names = (one.name for one in fix.remedies if isinstance(one, ReplacePackage | ReinstallPackage))
             if (remedy := standing_before(here, situation, names)) is not None:

@@ -11,10 +11,10 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpudoctor.finding import UnsetVariable
+from gpudoctor.finding import UnsetVariable, VariableRemedy
 from gpudoctor.plain_text import without_controls, without_workflow_commands
 from gpudoctor.planner.planned_steps import PlannedStep
-from gpudoctor.planner.repair import Repair, Variable
+from gpudoctor.planner.repair import Repair
 from gpudoctor.privacy import SECRET, without_secrets
 from gpudoctor.step import EnvStep, RunStep
 
@@ -102,7 +102,7 @@ def _comment(text: str) -> Iterator[str]:
 # --- variables --------------------------------------------------------------------------------------------
 
 
-def variable_lines(variables: Iterable[Variable], shell: str) -> str:
+def variable_lines(variables: Iterable[VariableRemedy], shell: str) -> str:
     """Lines for `eval` (sh) or `source` (fish) that set and unset variables. They hold no comments, because an
     unquoted `eval` joins all lines into one."""
     lines: list[str] = []
@@ -116,7 +116,7 @@ def variable_lines(variables: Iterable[Variable], shell: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def variable_data(variables: Iterable[Variable]) -> dict[str, Any]:
+def variable_data(variables: Iterable[VariableRemedy]) -> dict[str, Any]:
     """The JSON of `env`: variables to set, and variables to unset."""
     chosen = tuple(variables)
     return {

@@ -20,13 +20,14 @@ from gpudoctor.finding import (
     InstallDriver,
     InstallRocmDriver,
     Manual,
+    PackageRemedy,
     Reboot,
     ReinstallPackage,
     RemovePackage,
     ReplacePackage,
     ReplaceTorch,
     SetVariable,
-    UnsetVariable,
+    VariableRemedy,
 )
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.versions import public_version
@@ -40,9 +41,7 @@ _MOST_RANKED = 12
 """Judgements for all fixes of one report: about a tenth of a second."""
 _MOST_FIXES = 24
 
-INSIDE = (
-    ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, AllowExecution, SetVariable, UnsetVariable
-)  # fmt: skip
+INSIDE = PackageRemedy | AllowExecution | VariableRemedy
 """Remedies that change nothing but the environment."""
 _DRIVERS = (InstallDriver, InstallRocmDriver)
 
@@ -110,7 +109,7 @@ class Search:
         moves = _alone(needed)
         outlook = self._outlook(moves)
         tried = {key_of(move.finding) for move in moves}
-        left = (one for one in self._meant(outlook) if key_of(one) not in tried and moves == needed)
+        left = (one for one in self._goals(outlook) if key_of(one) not in tried and moves == needed)
         return Plan(tuple(self._with_clears(moves)), outlook, tuple(left))
 
     # --- the search ------------------------------------------------------------------------------------
@@ -119,9 +118,9 @@ class Search:
         if self._best is not None and path.cost >= self._best.cost:
             return
         given_up = set(map(key_of, path.given_up))
-        first = next((one for one in self._meant(path.outlook) if key_of(one) not in given_up), None)
+        first = next((one for one in self._goals(path.outlook) if key_of(one) not in given_up), None)
         if first is None or len(path.moves) >= _MOST_FIXES:
-            rest = () if first is None else self._meant(path.outlook)
+            rest = () if first is None else self._goals(path.outlook)
             cost = path.cost + sum(map(self._leaving, rest))
             if self._best is None or cost < self._best.cost:
                 self._best = _Path(path.outlook, path.moves, path.given_up, cost)
@@ -135,7 +134,7 @@ class Search:
             self._go(_Path(after, (*path.moves, Move(first, fix)), path.given_up, path.cost + cost))
         self._go(_Path(path.outlook, path.moves, (*path.given_up, first), path.cost + self._leaving(first)))
 
-    def _meant(self, outlook: Outlook) -> tuple[Finding, ...]:
+    def _goals(self, outlook: Outlook) -> tuple[Finding, ...]:
         """The problems that the plan is for: those that a person named, and new ones. A person who chooses a fix
         accepts what follows from it."""
         if self._chosen:
@@ -183,7 +182,7 @@ class Search:
         return once if once != moves and self._leaves(once) <= leaves else moves
 
     def _leaves(self, moves: tuple[Move, ...]) -> float:
-        return sum(map(self._leaving, self._meant(self._outlook(moves))))
+        return sum(map(self._leaving, self._goals(self._outlook(moves))))
 
     def _outlook(self, moves: tuple[Move, ...]) -> Outlook:
         outlook = self._foresight.now
@@ -240,7 +239,7 @@ def _is_a_driver(remedy: AnyRemedy) -> bool:
 
 
 def _cost(remedy: AnyRemedy, peer_torch: Torch | None) -> float:
-    if isinstance(remedy, (SetVariable, UnsetVariable)):
+    if isinstance(remedy, VariableRemedy):
         # An override makes a GPU run code that was made for another one.
         return (
             _FRAMEWORK + _PACKAGE

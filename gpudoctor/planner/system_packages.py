@@ -96,13 +96,10 @@ def install(place: Place, packages: Iterable[str], why: str, *, undo: Iterable[s
     return RunStep(argv=(*INSTALL[place.family], *packages), why=why, risk="root", undo=removed)
 
 
-def elsewhere(place: Place, text: str, why: str) -> ManualStep | None:
-    """The same as text, if it has to be done on another system; else None."""
-    if place.wsl:
-        return ManualStep(text=f"In Windows, not inside WSL: {text}", why=why, risk="root")
-    if place.container:
-        return ManualStep(text=f"On the host, not in this container: {text}", why=why, risk="root")
-    return None
+def elsewhere(place: Place, text: str, why: str) -> tuple[Step, ...]:
+    """The same for a person, if it has to be done on another system; else nothing."""
+    where = "In Windows, not inside WSL" if place.wsl else "On the host, not in this container"
+    return (ManualStep(text=f"{where}: {text}", why=why, risk="root"),) if place.wsl or place.container else ()
 
 
 def install_system_package(place: Place, remedy: InstallSystemPackage, matrix: Matrix) -> tuple[Step, ...]:
@@ -113,7 +110,7 @@ def install_system_package(place: Place, remedy: InstallSystemPackage, matrix: M
     if host_only and not _own_toolkit(place, purpose):
         then = "".join(f"\n{line}" for step in after for line in step.text.splitlines())
         if outside := elsewhere(place, f"install {purpose}{then}", remedy.why):
-            return (outside,)
+            return outside
     package = _NAMES.get(purpose, {}).get(place.family)
     version = remedy.version if is_version(remedy.version) else ""
     digits = version.replace(".", "") or "3"
@@ -156,7 +153,7 @@ def install_kernel(place: Place, remedy: InstallKernel, matrix: Matrix) -> tuple
     package = kernel_package(row, place.kernel) if row else ""
     words = f"install Linux {remedy.version}" + (f" ({package})" if package else "")
     if outside := elsewhere(place, f"{words}, and boot it", remedy.why):
-        return (outside,)
+        return outside
     newest = f"Linux {remedy.version}" + (" or newer" if row and row.rolling else "")
     why = "; ".join(filter(None, (remedy.why.rstrip("."), newest, "the present kernel stays in the boot menu")))
     if row is None or is_fixed(place):

@@ -8,14 +8,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.finding import (
-    BlockModule,
-    JoinGroup,
-    LoadModule,
-    RebuildModule,
-    StartService,
-    UnblockModule,
-)
+from gpudoctor.finding import BlockModule, JoinGroup, LoadModule, RebuildModule, StartService, UnblockModule
 from gpudoctor.planner.place import Family, Place, is_path
 from gpudoctor.planner.system_packages import INSTALL, elsewhere, exact_package, is_fixed
 from gpudoctor.spelling import is_name, is_version
@@ -35,7 +28,7 @@ def rebuild_module(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
         return _prebuilt_modules(place, remedy)
     words = f"install the headers of the running kernel and build the DKMS module {remedy.module} again"
     if outside := elsewhere(place, words, remedy.why):
-        return (outside,)
+        return outside
     headers = _headers(place)
     if not place.kernel or headers is None or is_fixed(place):
         return (ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root"),)
@@ -54,7 +47,7 @@ def _prebuilt_modules(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
     """Ubuntu's own signed modules for this very kernel: nothing is built here."""
     package = f"linux-modules-nvidia-{place.prebuilt_nvidia}-{place.kernel}"
     if outside := elsewhere(place, f"install {package}", remedy.why):
-        return (outside,)
+        return outside
     why = "the driver's modules come from Ubuntu, in a separate package for each kernel"
     return (
         exact_package(place, package, "", why),
@@ -82,7 +75,7 @@ def load_module(place: Place, remedy: LoadModule) -> tuple[Step, ...]:
     command = " ".join(("modprobe", remedy.module, *remedy.options))
     words = f"modprobe -r {remedy.module} && {command}" if remedy.reload else command
     if outside := elsewhere(place, words, remedy.why):
-        return (outside,)
+        return outside
     load = RunStep(
         argv=("modprobe", remedy.module, *remedy.options),
         why=remedy.why,
@@ -104,7 +97,7 @@ def unblock_module(place: Place, remedy: UnblockModule) -> tuple[Step, ...]:
     """Remove the rule that blocks a module, by the tool that owns the file."""
     if "prime-select" in remedy.source:
         if outside := elsewhere(place, "prime-select nvidia, then reboot", remedy.why):
-            return (outside,)
+            return outside
         undo = (("prime-select", "intel"),)
         return (
             RunStep(argv=("prime-select", "nvidia"), why=remedy.why, risk="root", undo=undo),
@@ -118,9 +111,7 @@ def unblock_module(place: Place, remedy: UnblockModule) -> tuple[Step, ...]:
             f"Remove the rule that blocks {_shown(remedy.module)} from {source}, build the initial ramdisk again "
             f"({_initramfs(place)}), and reboot."
         )
-    if outside := elsewhere(place, text, remedy.why):
-        return (outside,)
-    return (ManualStep(text=text, why=remedy.why, risk="reboot"),)
+    return elsewhere(place, text, remedy.why) or (ManualStep(text=text, why=remedy.why, risk="reboot"),)
 
 
 def block_module(place: Place, remedy: BlockModule) -> tuple[Step, ...]:
@@ -134,9 +125,7 @@ def block_module(place: Place, remedy: BlockModule) -> tuple[Step, ...]:
     if place.os.image == "rpm-ostree":
         options = " ".join(f"--append={name}.blacklist={module}" for name in ("rd.driver", "modprobe"))
         text = f"rpm-ostree kargs {options}\nthen reboot."
-    if outside := elsewhere(place, text, remedy.why):
-        return (outside,)
-    return (ManualStep(text=text, why=remedy.why, risk="reboot"),)
+    return elsewhere(place, text, remedy.why) or (ManualStep(text=text, why=remedy.why, risk="reboot"),)
 
 
 def _initramfs(place: Place) -> str:
@@ -158,7 +147,7 @@ def start_service(place: Place, remedy: StartService) -> tuple[Step, ...]:
     package = f"{name} {version}".strip()
     words = (f"install {package}, then " if package else "") + f"systemctl enable --now {remedy.service}"
     if outside := elsewhere(place, words, remedy.why):
-        return (outside,)
+        return outside
     steps: list[Step] = []
     if name:
         steps.append(exact_package(place, name, version, remedy.why))

@@ -20,8 +20,7 @@ from gpudoctor.finding import (
     RemovePackage,
     ReplacePackage,
     ReplaceTorch,
-    SetVariable,
-    UnsetVariable,
+    VariableRemedy,
 )
 from gpudoctor.planner.search import Move
 
@@ -58,10 +57,8 @@ def tasks_of(moves: Iterable[Move]) -> tuple[Task, ...]:
 def _aim(remedy: AnyRemedy) -> AnyRemedy:
     """A remedy without its reason."""
     if isinstance(remedy, ReplaceTorch):
-        return replace(remedy, carries="", community=False)
-    if isinstance(remedy, ReplacePackage):
-        return replace(remedy, why="", indirect=False)
-    if isinstance(remedy, RemovePackage):
+        return replace(remedy, carries="")
+    if isinstance(remedy, (ReplacePackage, RemovePackage)):
         return replace(remedy, why="", indirect=False)
     return replace(remedy, why="")
 
@@ -83,7 +80,7 @@ def _stage_of(remedy: AnyRemedy) -> int:
         return TORCH if isinstance(remedy, ReplaceTorch) or remedy.name == "torch" else PACKAGES
     if isinstance(remedy, AllowExecution):
         return PACKAGES
-    if isinstance(remedy, (SetVariable, UnsetVariable)):
+    if isinstance(remedy, VariableRemedy):
         return VARIABLES
     if isinstance(remedy, AddContainerFlags):
         return CONTAINER

@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 import re
 
-import msgspec
 from msgspec import Struct
 
 from gpudoctor.host import Host
@@ -34,7 +33,7 @@ def ask_hsa(host: Host, load_path: LoadPath, seconds: float = 20.0, *, torch: To
     from gpudoctor.probes.driver_child import run_child
 
     run = run_child("hsa", (path,), seconds, host.environ)
-    lines = [line for raw in run.lines if (line := _decode(raw))]
+    lines = run.answers(_Line)
     for line in lines:
         if line.hsa is not None:
             return known(line.hsa, path)
@@ -58,13 +57,6 @@ def _library(host: Host, load_path: LoadPath) -> str | None:
     if found is not None:
         return found.path
     return next((path for path in _USUAL if host.exists(path)), None)
-
-
-def _decode(raw: str) -> _Line | None:
-    try:
-        return msgspec.json.decode(raw, type=_Line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 # --- rocminfo --------------------------------------------------------------------------------------

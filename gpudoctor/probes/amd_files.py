@@ -5,18 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.host import Host
-from gpudoctor.machine import (
-    AmdStack,
-    DeviceNode,
-    Fact,
-    KfdNode,
-    RocmInstall,
-    System,
-    absent,
-    denied,
-    known,
-    unknown,
-)
+from gpudoctor.machine import AmdStack, DeviceNode, Fact, KfdNode, RocmInstall, System, absent, denied, known, unknown
 from gpudoctor.probes.modules import blocked_modules, dkms_modules, installed_modules, loaded_modules
 from gpudoctor.probes.pci import AMD, PciDevice
 
@@ -28,7 +17,7 @@ _FIRMWARE = (
 
 MODULES = ("amdgpu", "radeon", "amdkcl", "amdttm", "amdxcp")
 _TOPOLOGY = ("/sys/class/kfd/kfd/topology/nodes", "/sys/devices/virtual/kfd/kfd/topology/nodes")
-_LINKS = {2: "pcie", 11: "xgmi"}
+_XGMI = 11
 _VIDEO_MEMORY = (1, 2)
 """Heap types of memory banks: video memory that the processor sees, and video memory that it does not see."""
 
@@ -107,21 +96,16 @@ def _node(host: Host, folder: str, number: int) -> KfdNode:
         return KfdNode(node=number, readable=False)
     properties = _properties(text.value)
     gpu = properties.get("simd_count", 0) > 0
-    links = _links(host, folder) if gpu else []
     return KfdNode(
         node=number,
         gfx=gfx_of(properties["gfx_target_version"]) if gpu and "gfx_target_version" in properties else None,
-        name=host.text(f"{folder}/name", 256).value or "",
         bdf=_bdf(properties) if gpu else None,
         pci_id=f"{properties.get('vendor_id', 0):04x}:{properties['device_id']:04x}" if _has_id(properties) else None,
         render_minor=properties.get("drm_render_minor") or None if gpu else None,
         memory=_video_memory(host, folder, properties) if gpu else None,
-        cpu_cores=properties.get("cpu_cores_count", 0),
         simd_count=properties.get("simd_count", 0),
-        firmware=properties.get("fw_version") if gpu else None,
         unique_id=str(properties.get("unique_id") or ""),
-        io_links=tuple(sorted(set(links))),
-        xgmi_links=links.count("xgmi"),
+        xgmi_links=_xgmi_links(host, folder) if gpu else 0,
     )
 
 
@@ -161,13 +145,10 @@ def _video_memory(host: Host, folder: str, properties: dict[str, int]) -> int | 
     return total or properties.get("local_mem_size") or None
 
 
-def _links(host: Host, folder: str) -> list[str]:
-    """The kind of each link to another node."""
-    kinds = []
-    for link in host.names(f"{folder}/io_links").value or ():
-        text = host.text(f"{folder}/io_links/{link}/properties", 4096).value or ""
-        kinds.append(_LINKS.get(_properties(text).get("type", 0), "other"))
-    return kinds
+def _xgmi_links(host: Host, folder: str) -> int:
+    links = host.names(f"{folder}/io_links").value or ()
+    texts = (host.text(f"{folder}/io_links/{link}/properties", 4096).value or "" for link in links)
+    return sum(_properties(text).get("type") == _XGMI for text in texts)
 
 
 # --- ROCm and firmware of the system -----------------------------------------------------------------

@@ -160,7 +160,6 @@ def with_details(host: Host, distribution: Distribution) -> Distribution:
         installer=installer.split("\n")[0].strip().lower(),
         requires=tuple(head.get("Requires-Dist", ())[:_MOST_REQUIRES]),
         direct_url=_direct_url(host, distribution.path),
-        variant=_variant(host, distribution.path),
         lacks=distribution.lacks or _lacks(host, distribution.path),
         runtimes=_runtimes(host, distribution),
         built_for_torch=_built_for_torch(host, distribution),
@@ -235,33 +234,11 @@ class _DirectUrl(Struct):
     url: str = ""
 
 
-def _variant(host: Host, path: str) -> tuple[str, ...]:
-    """The properties in variant.json, which the draft of wheel variants puts into the .dist-info of such a wheel."""
-    content = host.data(posixpath.join(path, "variant.json"), 64 << 10).value
-    try:
-        variants = msgspec.json.decode(content, type=_VariantFile).variants.values() if content else ()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ()
-    properties = (
-        f"{namespace} :: {feature} :: {value}"
-        for variant in variants
-        for namespace, features in variant.items()
-        for feature, values in features.items()
-        for value in values
-    )
-    return tuple(sorted(properties))[:_MOST_REQUIRES]
-
-
-class _VariantFile(Struct):
-    variants: dict[str, dict[str, dict[str, list[str]]]] = {}
-
-
 class CondaPackage(Struct, frozen=True):
-    """A record below conda-meta: `build` such as "cuda126_py312_h1234_303"."""
+    """A record below conda-meta."""
 
     name: str
     version: str
-    build: str
     path: str
 
 
@@ -272,8 +249,7 @@ def conda_packages(host: Host, prefix: str) -> tuple[CondaPackage, ...]:
     for entry in host.names(folder).value or ():
         parts = entry.removesuffix(".json").rsplit("-", 2)
         if entry.endswith(".json") and len(parts) == 3:
-            name, version, build = parts
-            found.append(CondaPackage(name=name, version=version, build=build, path=posixpath.join(folder, entry)))
+            found.append(CondaPackage(name=parts[0], version=parts[1], path=posixpath.join(folder, entry)))
     return tuple(found)
 
 

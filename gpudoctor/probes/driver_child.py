@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -20,6 +22,9 @@ exec(SourceFileLoader("__main__", sys.argv[0]).get_code("__main__"))
 """
 
 
+Answer = TypeVar("Answer")
+
+
 class ChildRun(Struct, frozen=True):
     """The lines that a child wrote, and its failure if any: "crashed (SIGSEGV)", "gave no answer within 20 s"."""
 
@@ -27,6 +32,16 @@ class ChildRun(Struct, frozen=True):
     failure: str = ""
     gone: bool = True
     """Whether nothing of it is left. Otherwise it waits in the driver, and whatever asks the driver will wait too."""
+
+    def answers(self, kind: type[Answer]) -> list[Answer]:
+        """Its lines as records of that kind; what is none was printed by a library."""
+        import msgspec
+
+        found = []
+        for line in self.lines:
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                found.append(msgspec.json.decode(line, type=kind))
+        return found
 
 
 def run_child(name: str, arguments: tuple[str, ...], seconds: float, environ: Mapping[str, str]) -> ChildRun:

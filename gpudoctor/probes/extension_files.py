@@ -13,7 +13,7 @@ from gpudoctor.probes.gpu_libraries import OF_TORCH, is_gpu_library
 from gpudoctor.probes.library_search import Asker
 
 if TYPE_CHECKING:
-    from gpudoctor.codeobjects.library import Code
+    from gpudoctor.codeobjects import Code
     from gpudoctor.host.open_file import OpenFile
 
 _MOST_TEXT = 4 << 20

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.dependencies import parsed
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, Installers, InstallerSettings, PythonEnvironment, known, unknown
+from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.probes.distributions import JUDGED
 from gpudoctor.probes.pip_settings import pip_settings
 from gpudoctor.probes.python_layout import layout_of
@@ -25,7 +26,7 @@ PROGRAMS = (
 )  # fmt: skip
 _OF_PIP = "pip._internal.cli.main, pip._internal.commands.install, pip._internal.commands.uninstall"
 _PIP_SECONDS = 20.0
-_WHEELS = ("torch", "torchvision", "torchaudio")
+_WHEELS = ("torch", *COMPANIONS)
 _MOST_WHEELS = 500
 
 

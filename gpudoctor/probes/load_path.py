@@ -13,13 +13,7 @@ from msgspec.structs import replace
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, Library, LibraryKind, LoadPath, absent, denied, known, unknown
 from gpudoctor.probes.container import probe_container
-from gpudoctor.probes.loader_cache import (
-    CACHE,
-    CACHE_LIMIT,
-    cached_paths,
-    configured_folders,
-    default_folders,
-)
+from gpudoctor.probes.loader_cache import CACHE, CACHE_LIMIT, cached_paths, configured_folders, default_folders
 from gpudoctor.probes.mounts import Mount, mount_at, mount_below, read_mounts
 from gpudoctor.probes.processor import read_arch
 

@@ -55,7 +55,7 @@ def _ask(interfaces: tuple[str, ...], host: Host, seconds: float) -> tuple[list[
     from gpudoctor.probes.driver_child import run_child
 
     run = run_child("nvidia", interfaces, seconds, host.environ)
-    return [line for raw in run.lines if (line := _decode(raw))], run
+    return run.answers(_Line), run
 
 
 def _hung(run: ChildRun) -> bool:
@@ -64,13 +64,6 @@ def _hung(run: ChildRun) -> bool:
 
 def _reached(lines: list[_Line], api: str) -> bool:
     return any(line.doing == f"loading {_LIBRARY[api]}" for line in lines)
-
-
-def _decode(raw: str) -> _Line | None:
-    try:
-        return msgspec.json.decode(raw, type=_Line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def _answer(api: str, lines: list[_Line], failure: str) -> Fact[NvidiaApi]:

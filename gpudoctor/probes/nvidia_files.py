@@ -56,7 +56,7 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, l
         blocked=blocked_modules(host, MODULES),
         userland=_userland(load_path),
         nodes=_nodes(host),
-        proc_gpus=_listing(listed, tuple(gpu.bdf for gpu in gpus)),
+        proc_gpus=known(tuple(gpu.bdf for gpu in gpus), listed.source) if listed.known else listed,
         proc_details=gpus,
         firmware=_firmware(host, module, system),
         fabric=_fabric(host, pci, system),
@@ -71,10 +71,6 @@ def _only(present: Fact[tuple[str, ...]], names: tuple[str, ...]) -> Fact[tuple[
     if present.value is None:
         return present
     return known(tuple(name for name in present.value if name in names), present.source)
-
-
-def _listing(listed: Fact[tuple[str, ...]], addresses: tuple[str, ...]) -> Fact[tuple[str, ...]]:
-    return known(addresses, listed.source) if listed.known else listed
 
 
 def _module(host: Host, loaded: Fact[tuple[str, ...]]) -> Fact[NvidiaModule]:
@@ -189,14 +185,11 @@ def _manager_version(host: Host) -> Fact[str]:
         found = re.fullmatch(r"nvidia-fabric-?manager-(\d+\.\d+(?:\.\d+)?).*", name)
         if found:
             return known(found[1], f"/usr/share/doc/{name}")
-    stated = re.findall(r"Fabric Manager version (?:is )?:?\s*(\d+\.\d+[.\d]*)", _log(host))
+    log = host.text("/var/log/fabricmanager.log")
+    stated = re.findall(r"Fabric Manager version (?:is )?:?\s*(\d+\.\d+[.\d]*)", log.value or "")
     if stated:
-        return known(stated[-1], "/var/log/fabricmanager.log")
+        return known(stated[-1], log.source)
     return unknown("it is installed; no file tells its version", binary)
-
-
-def _log(host: Host) -> str:
-    return host.text("/var/log/fabricmanager.log").value or ""
 
 
 def _manager_running(host: Host, system: System) -> Fact[bool]:

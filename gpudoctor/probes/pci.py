@@ -38,7 +38,6 @@ class PciDevice(Struct, frozen=True):
     """Six digits: "030000" VGA, "030200" 3D, "038000" other display, "120000" accelerator, "068000" bridge;
     "" if a recording has none: then only the matrix can tell what it is."""
     revision: str | None = None
-    subsystem: str | None = None
     driver: Fact[str] = unknown("not recorded")
     """Kernel driver bound to it; absent: none."""
     boot_vga: bool = False
@@ -104,7 +103,6 @@ def _read_device(host: Host, bdf: str) -> PciDevice | None:
         device=device,
         class_code=plain.class_code,
         revision=_hex(host, f"{folder}/revision"),
-        subsystem=event.get("PCI_SUBSYS_ID", "").lower() or None,
         driver=_driver(host, folder, event),
         boot_vga=host.text(f"{folder}/boot_vga", 16).value == "1",
         runtime_status=status,

@@ -78,7 +78,6 @@ def probe_system(host: Host) -> System:
     numbers = _group_numbers(host)
     return System(
         kernel=kernel,
-        kernel_build=_kernel_build(host),
         arch=arch,
         os=_distribution(host),
         libc=read_c_library(host, arch.value),
@@ -133,15 +132,6 @@ def _kernel(host: Host) -> Fact[str]:
     version = host.text("/proc/version", 4096)
     match = re.match(r"Linux version (\S+)", version.value or "")
     return known(match[1], version.source) if match else unknown(uname.why, uname.source)
-
-
-def _kernel_build(host: Host) -> Fact[str]:
-    stated = host.text("/proc/sys/kernel/version", 4096)
-    if stated.value:
-        return stated
-    version = host.text("/proc/version", 4096)
-    match = re.search(r"#\d+.*$", version.value or "")
-    return known(match[0], version.source) if match else unknown(stated.why, stated.source)
 
 
 def _kernel_options(host: Host) -> Fact[tuple[str, ...]]:

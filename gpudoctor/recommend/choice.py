@@ -126,7 +126,8 @@ class _Choosing:
             if number == 4 and not (best and best.origin == "amd"):
                 continue
             first = next(iter(pool), None)
-            if first and not any(_same(first, chosen) for chosen, _ in found):
+            taken = {(choice.version, choice.build) for choice, _ in found}
+            if first and (first.version, first.build) not in taken:
                 found.append((first, why))
         return found
 
@@ -394,7 +395,3 @@ def _after(situation: Situation, remedies: tuple[AnyRemedy, ...]) -> Situation:
 
 def _named(torch: Torch | None) -> tuple[str | None, str | None]:
     return (torch.version.partition("+")[0], torch.build) if torch else (None, None)
-
-
-def _same(one: Choice, other: Choice) -> bool:
-    return (one.version, one.build) == (other.version, other.build)

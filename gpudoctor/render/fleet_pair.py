@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.fleet.pair.report import PairReport
+from gpudoctor.plain_text import number_of
 from gpudoctor.render.layout import Line
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "dim"}
@@ -41,12 +42,13 @@ def pair_lines(report: PairReport, *, verbose: bool = False) -> Iterator[Line]:
 def _headline(report: PairReport) -> str:
     errors = sum(problem.severity == "error" for problem in report.problems)
     warnings = len(report.problems) - errors
-    counts = (_counted(errors, "problem"), _counted(warnings, "warning"))
-    what = ", ".join(filter(None, counts))
+    counts = ((errors, "problem"), (warnings, "warning"))
+    what = ", ".join(number_of(number, noun) for number, noun in counts if number)
     if not what:
         what = "No fault found" if report.verdict == "ok" else "The nodes could not be tested"
     backend = f" over {report.backend}" if report.backend else ""
-    return f"{what}. {_counted(len(report.nodes), _one(report)) or 'No node'}{backend}, torch {report.torch}"
+    nodes = number_of(len(report.nodes), _one(report)) if report.nodes else "No node"
+    return f"{what}. {nodes}{backend}, torch {report.torch}"
 
 
 def _measured(report: PairReport) -> Iterator[Line]:
@@ -79,7 +81,3 @@ def _pairings(report: PairReport) -> Iterator[Line]:
 
 def _one(report: PairReport) -> str:
     return "node" if report.between == "nodes" else "GPU"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}" if count else ""

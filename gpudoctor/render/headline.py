@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudoctor.machine.pasted_text import PROGRAM_ERROR
+from gpudoctor.plain_text import number_of
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, SmokeKernel
@@ -29,14 +30,16 @@ def headline(report: Report, look: ReportStyle) -> Line:
     """ "1 problem, 1 warning", "No problem found ...", "Could not check ...": what a person reads first."""
     errors, warnings = _count(report, "error"), _count(report, "warning")
     unanswered = [question for question in report.not_judged if question.matters]
-    counts = ", ".join(filter(None, (_counted(errors, "problem"), _counted(warnings, "warning"))))
+    numbers = ((errors, "problem"), (warnings, "warning"))
+    counts = ", ".join(number_of(number, noun) for number, noun in numbers if number)
     if errors:
-        more = f"; {_counted(len(unanswered), 'check')} could not be completed" if unanswered else ""
+        more = f"; {number_of(len(unanswered), 'check')} could not be completed" if unanswered else ""
         return [(f"{counts}{more}", "bold red")]
     if unanswered:
         first = [(could_not_check(unanswered[0]), "bold magenta"), (f" [{unanswered[0].id}]", "dim")]
         return [*first, (f"; {counts}" if counts else "", "bold yellow")]
-    failed = "Not all kernels pass: see below." if _failed(report) else ""
+    passed = all(kernel.status in ("pass", "skipped") for kernel in _kernels(report))
+    failed = "" if passed else "Not all kernels pass: see below."
     if counts or failed:
         return [(". ".join(filter(None, (counts, failed))), "bold yellow")]
     return _without_problems(report, look)
@@ -81,7 +84,7 @@ def _without_problems(report: Report, look: ReportStyle) -> Line:
         return [(f"{none} found; {what}.", "bold")]
     if machine.torch is None and not others:
         return [(f"No PyTorch found for {gpus[0].name}: nothing was computed.", "bold")]
-    ignored = f" but {_counted(len(report.ignored), 'ignored problem')}" if report.ignored else ""
+    ignored = f" but {number_of(len(report.ignored), 'ignored problem')}" if report.ignored else ""
     return [(f"No problem found{ignored}", "bold green"), (_scope(report, computed, on_gpu=on_gpu), "")]
 
 
@@ -104,14 +107,16 @@ def _scope(report: Report, computed: list[SmokeKernel], *, on_gpu: bool) -> str:
     level = report.machine.level
     if computed and on_gpu:
         devices = ", ".join(dict.fromkeys(kernel.device for kernel in computed))
-        return f": {_counted(len(computed), 'kernel')} computed right on {devices} (level {level})."
+        return f": {number_of(len(computed), 'kernel')} computed right on {devices} (level {level})."
     if report.subject.kind in ("whatif", "text"):
         where = "description" if report.subject.kind == "whatif" else "text"
         return f" in this {where}: nothing was computed."
     if level == "static":
         return " in files: the driver was not started, nothing was computed."
     did = (
-        f"{_counted(len(computed), 'kernel')} computed right on the CPU, none" if computed else "nothing was computed"
+        f"{number_of(len(computed), 'kernel')} computed right on the CPU, none"
+        if computed
+        else "nothing was computed"
     )
     return f": {'the driver starts' if _driver_started(report) else 'the driver was not started'}; {did} on a GPU."
 
@@ -144,13 +149,5 @@ def computed_on_gpu(report: Report) -> bool:
     return any(kernel.status == "pass" and kernel.device != "cpu" for kernel in _kernels(report))
 
 
-def _failed(report: Report) -> bool:
-    return any(kernel.status not in ("pass", "skipped") for kernel in _kernels(report))
-
-
 def _count(report: Report, severity: str) -> int:
     return sum(finding.severity == severity for finding in report.findings)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}" if number else ""

@@ -11,7 +11,7 @@ from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
-    from gpudoctor.fix.journal import Run
+    from gpudoctor.fix.run import Run
     from gpudoctor.fix.undo import Undone
     from gpudoctor.render.documents import PastRun
 

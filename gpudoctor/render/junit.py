@@ -15,7 +15,7 @@ from gpudoctor.render.plain import finding_lines, one_line
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check
-    from gpudoctor.report import Report, ReportedFinding, ReportedQuestion
+    from gpudoctor.report import Report, ReportedFinding
 
 
 def junit(report: Report, checks: Sequence[Check[Any]]) -> str:
@@ -70,7 +70,7 @@ def _case(suite: Element, id: str, slug: str, report: Report) -> None:
         failure.text = _text("\n\n".join(_told(finding) for finding in errors))
     elif essential:
         error = SubElement(situation, "error", type="not-judged", message=_text(one_line(essential[0].why)))
-        error.text = _questions(essential)
+        error.text = _text("\n".join(f"could not check: {question.why}" for question in essential))
     elif ignored := next((ignored for ignored in report.ignored if ignored.id == id), None):
         why = f"ignored: {ignored.why}" if ignored.why else "ignored"
         SubElement(situation, "skipped", type="ignored", message=_text(one_line(why)))
@@ -82,10 +82,6 @@ def _case(suite: Element, id: str, slug: str, report: Report) -> None:
 
 def _told(finding: ReportedFinding) -> str:
     return "\n".join((f"{finding.severity}: {finding.subject}", *finding_lines(finding)))
-
-
-def _questions(questions: Sequence[ReportedQuestion]) -> str:
-    return _text("\n".join(f"could not check: {question.why}" for question in questions))
 
 
 def _text(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import printable
-from gpudoctor.render.plain import finding_lines, is_command, one_line
+from gpudoctor.render.plain import finding_lines, one_line, runs_in_a_shell
 from gpudoctor.render.steps import step_lines, telling_steps
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _finding(finding: ReportedFinding) -> Iterator[str]:
         yield f"{'Alternative' if number else 'Fix'}: {code(fix.title)}"
         yield ""
         if steps := [line for step in telling_steps(fix) for line in step_lines(step)]:
-            yield from _fence(steps, "sh" if is_command(fix) else "")
+            yield from _fence(steps, "sh" if runs_in_a_shell(fix) else "")
     if finding.evidence:
         yield "<details><summary>Evidence</summary>"
         yield ""

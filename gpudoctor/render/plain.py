@@ -40,7 +40,7 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"[\w./+-]*\w", text.lower()))
 
 
-def is_command(fix: PlannedFix) -> bool:
+def runs_in_a_shell(fix: PlannedFix) -> bool:
     """Whether a shell could take every step of it."""
     return not any(isinstance(step, ManualStep) for step in fix.steps)
 

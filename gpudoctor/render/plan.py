@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct
 
-from gpudoctor.finding import SetVariable
+from gpudoctor.finding import SetVariable, unique_ids
+from gpudoctor.plain_text import number_of
 from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.render.lines import Line, print_lines, printable
 from gpudoctor.render.next_command import next_line
@@ -64,7 +65,7 @@ def print_plan(plan: Repair, findings: Sequence[Finding], around: Around, out: T
 
 
 def _of_checks(plan: Repair) -> dict[str, str]:
-    """The slugs of checks, where the plan meets a problem that is not there yet."""
+    """The slug of every check, by its id: a plan may meet a problem that is not there yet."""
     from gpudoctor.suites import machine_checks
 
     return {check.id: check.slug for check in machine_checks()} if plan.steps else {}
@@ -73,7 +74,7 @@ def _of_checks(plan: Repair) -> dict[str, str]:
 def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator[Line]:
     names = {**_of_checks(plan), **{finding.id: finding.slug for finding in findings}}
     if plan.steps:
-        steps = f"{len(plan.steps)} step{'s' * (len(plan.steps) > 1)}"
+        steps = number_of(len(plan.steps), "step")
         shown = "" if plan.to_run else " (shown only)"
         yield [(f"Plan: {steps}{shown}", "bold"), (f", {around.subject}", "")]
         yield []
@@ -157,7 +158,7 @@ def _detail(name: str, text: str) -> Line:
 
 
 def step_line(number: int, of: int, argv: Sequence[str]) -> str:
-    """The head of a step that begins; it is counted from 0."""
+    """The head of a step that begins; it is number_of from 0."""
     return printable(f"[{number + 1}/{of}] {command_line(tuple(argv))}")
 
 
@@ -183,17 +184,13 @@ def _second_look(proof: Proof) -> SecondLook:
     from gpudoctor.render.documents import SecondLook
 
     return SecondLook(
-        repaired=_ids(proof.repaired),
-        left=_ids(proof.left),
-        new=_ids(proof.new),
+        repaired=unique_ids(proof.repaired),
+        left=unique_ids(proof.left),
+        new=unique_ids(proof.new),
         unforeseen=proof.unforeseen,
-        by_variables=_ids(proof.by_variables),
+        by_variables=unique_ids(proof.by_variables),
         verdict=proof.verdict,
     )
-
-
-def _ids(findings: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(finding.id for finding in findings))
 
 
 def print_outcome(
@@ -267,11 +264,11 @@ def _proof(proof: Proof) -> Iterator[Line]:
 
 
 def _state(proof: Proof) -> str:
-    """ "Fixed 1 problem; 1 is still there"."""
+    """ "Fixed 1 problem; 1 problem left."."""
     fixed, left = len(proof.repaired), len(proof.left) + len(proof.new)
-    parts = [f"Fixed {fixed} problem{'s' * (fixed != 1)}" if fixed or left else "Applied, and no problem is left"]
+    parts = [f"Fixed {number_of(fixed, 'problem')}" if fixed or left else "Applied, and no problem is left"]
     if left:
-        parts.append(f"{left} problem{'s' * (left != 1)} left")
+        parts.append(f"{number_of(left, 'problem')} left")
     if proof.questions:
         parts.append("an important check could not be completed")
     return "; ".join(parts) + "."

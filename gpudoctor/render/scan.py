@@ -11,7 +11,7 @@ from gpudoctor.render.steps import command_line
 from gpudoctor.scan.library import combined_code
 
 if TYPE_CHECKING:
-    from gpudoctor.codeobjects.library import Code
+    from gpudoctor.codeobjects import Code
     from gpudoctor.machine import Gpu
     from gpudoctor.render.documents import LibrariesWithoutCode, ScannedFor, ScannedLibrary
     from gpudoctor.scan.library import Library

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-import posixpath
 import re
 from collections.abc import Iterator
 
+from gpudoctor.plain_text import is_command
 from gpudoctor.render.lines import Line, Span
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
-
-_COMMANDS = (
-    "RUN", "sudo", "[", "apt-get", "conda", "mamba", "pixi", "uv", "poetry", "unset", "docker", "podman", "kubectl",
-    "rm", "python", "python3",
-)  # fmt: skip
-"""The start of a line that a shell (or a Dockerfile) takes, in what a person should do; or with Python's path."""
 
 
 def telling_steps(fix: PlannedFix) -> tuple[Step, ...]:
@@ -23,7 +17,7 @@ def telling_steps(fix: PlannedFix) -> tuple[Step, ...]:
     return tuple(step for step in fix.steps if "\n".join(step_lines(step)).rstrip(".") != title)
 
 
-_PLACED = re.compile(r"(\S+:\d+(?:-\d+)?: +)((?:RUN|uv|pip[\d.]*|conda|mamba|poetry|python[\d.]*) .*)")
+_PLACED = re.compile(r"(\S+:\d+(?:-\d+)?: +)(.+)")
 """A line to write, behind its place in a file."""
 
 
@@ -33,7 +27,7 @@ def fix_lines(fix: PlannedFix, label: str) -> Iterator[Line]:
     for step in telling_steps(fix):
         for text, style in step_spans(step):
             place = _PLACED.fullmatch(text) if not style else None
-            spans = [(place[1], ""), (place[2], "command")] if place else [(text, style)]
+            spans = [(place[1], ""), (place[2], "command")] if place and is_command(place[2]) else [(text, style)]
             yield [("      ", ""), *spans]
         if isinstance(step, EnvStep) and step.why:
             yield [("      ", ""), (f"({step.why})", "dim")]
@@ -43,18 +37,12 @@ def step_spans(step: Step) -> Iterator[Span]:
     """The lines of a step: commands, sentences, and what is to be written into a file as it stands."""
     copied = False
     for line in step_lines(step):
-        if not isinstance(step, ManualStep) or _is_command(line):
+        if not isinstance(step, ManualStep) or is_command(line):
             yield line, "command"
         else:
             copied = copied and not re.search(r"[\w)]\.$", line)  # a sentence after the content of a file
             yield line, "verbatim" if copied else ""
         copied = copied or line.endswith(":")
-
-
-def _is_command(line: str) -> bool:
-    program, _, arguments = line.partition(" ")
-    is_python = program.startswith(("/", "~/")) and posixpath.basename(program).startswith("python")
-    return bool(arguments[:1].strip()) and (program in _COMMANDS or is_python)
 
 
 def step_lines(step: Step) -> tuple[str, ...]:

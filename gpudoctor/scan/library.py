@@ -15,9 +15,9 @@ from typing import Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpudoctor.codeobjects import Code
 from gpudoctor.codeobjects.amd import gfx_order
 from gpudoctor.codeobjects.kernel_files import kpack_targets, miopen_targets, tensile_targets
-from gpudoctor.codeobjects.library import Code
 
 _LIBRARY = r".*\.so(?:\.\d+)*$"
 _CODE_OBJECT = r".*\.(?:co|hsaco|hipfb|fatbin|cubin)$"
@@ -147,8 +147,6 @@ def combined_code(codes: list[Code]) -> Code:
         relocatable=merged("relocatable"),
         share=share,
         containers=containers,
-        registered=None,
-        sampled=None,
         reason=next((code.reason for code in codes if code.reason), None),
     )
 

@@ -90,10 +90,6 @@ def _build(version: VersionFile, build: str, origin: str, platform: str, carried
 def _release(
     number: str, version: VersionFile, requires: tuple[str, ...], head: dict[str, list[str]], file_name: str
 ) -> str:
-    pins = "cuda-toolkit" if _pin(requires, r"cuda-toolkit(?:\[[^\]]*\])?") else "none"
-    for generation in ("cu11", "cu12"):
-        if pins == "none" and _pin(requires, rf"nvidia-[a-z-]+-{generation}"):
-            pins = generation
     row: dict[str, object] = {"version": number}
     if version.cuda:
         row["cuda"] = version.cuda
@@ -104,8 +100,6 @@ def _release(
     triton = _pin(requires, "triton")
     if triton:
         row["triton"] = triton
-    row["pins"] = pins
-    row["requires_python"] = (head.get("Requires-Python") or [""])[0]
     glibc = re.search(r"[-.]manylinux_(\d+)_(\d+)_", file_name)
     if glibc:
         row["glibc"] = f"{glibc[1]}.{glibc[2]}"

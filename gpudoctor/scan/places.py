@@ -7,8 +7,9 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 
+from gpudoctor.codeobjects import Code
 from gpudoctor.codeobjects.bounded_file import NotReadable
-from gpudoctor.codeobjects.library import Code, read_code
+from gpudoctor.codeobjects.library import read_code
 from gpudoctor.codeobjects.wheel_archive import MAGIC, Archive, Member
 
 _NO_CODE_BELOW = frozenset({"__pycache__", "include", ".git", "node_modules"})

@@ -17,7 +17,7 @@ from gpudoctor.machine import Gpu
 from gpudoctor.scan.library import Library, combined_code
 
 if TYPE_CHECKING:
-    from gpudoctor.codeobjects.library import Code
+    from gpudoctor.codeobjects import Code
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import LibraryRole
 

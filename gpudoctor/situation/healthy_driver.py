@@ -74,6 +74,6 @@ def amd_stack(gpus: tuple[Gpu, ...], module: str, source: str) -> AmdStack:
         modules_loaded=known(("amdgpu",), source),
         kfd=known(DeviceNode(path="/dev/kfd", opened="ok"), source),
         render_nodes=known(nodes, source),
-        topology=known((KfdNode(node=0, cpu_cores=1), *topology), source),
+        topology=known((KfdNode(node=0), *topology), source),
         rocm=known((), source),
     )

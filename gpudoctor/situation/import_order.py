@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from gpudoctor.finding import SetVariable, UnsetVariable
+from gpudoctor.finding import SetVariable, UnsetVariable, VariableRemedy
 from gpudoctor.machine import PythonEnvironment
 from gpudoctor.situation import Situation
 
@@ -26,7 +26,7 @@ def user_site_ahead(environment: PythonEnvironment) -> str:
     return first[0] if first and len(environment.site_packages) > 1 and not first[0].startswith(own) else ""
 
 
-def remedy_for_path(situation: Situation, path: str, why: str) -> SetVariable | UnsetVariable | None:
+def remedy_for_path(situation: Situation, path: str, why: str) -> VariableRemedy | None:
     """The variable that keeps Python from finding a file outside of the environment before its own packages."""
     environment = situation.environment
     if from_pythonpath(situation, path):
@@ -35,6 +35,6 @@ def remedy_for_path(situation: Situation, path: str, why: str) -> SetVariable | 
     return SetVariable(NO_USER_SITE, "1", why=why) if user and path.startswith(f"{user}/") else None
 
 
-def remedy_title(remedy: SetVariable | UnsetVariable) -> str:
+def remedy_title(remedy: VariableRemedy) -> str:
     """The title of a fix that lets the environment's own packages through."""
     return "Unset PYTHONPATH" if isinstance(remedy, UnsetVariable) else "Keep Python out of the user's site folder"

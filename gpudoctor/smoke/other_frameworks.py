@@ -13,7 +13,7 @@ from gpudoctor.frameworks.programs.run import MARK, TOLERANCE
 from gpudoctor.host import Host, InputError
 from gpudoctor.host.child import run_limited
 from gpudoctor.host.temporary import temporary_folder
-from gpudoctor.machine import PythonEnvironment, Smoke, SmokeDevice, SmokeKernel
+from gpudoctor.machine import PythonEnvironment, Smoke, SmokeDevice, SmokeKernel, SmokeStatus
 
 PROGRAMS = Path(__file__).parents[1] / "frameworks" / "programs"
 SECONDS = 180.0
@@ -49,7 +49,8 @@ def compute(host: Host, environment: PythonEnvironment | None, name: str, device
         environ = {**host.environ, **dict.fromkeys(_CACHES, str(folder)), **_OWN}
         ran = run_limited(argv, SECONDS, environ=environ, cwd=str(folder))
     if ran.value is None:
-        return _with(nothing, kernels=(_lost(ran.why),))
+        status: SmokeStatus = "timeout" if "no answer" in ran.why else "error"
+        return _with(nothing, kernels=(SmokeKernel(_FIRST, "gpu:0", "float32", status, message=ran.why),))
     events = tuple(_events(ran.value.stdout))
     words = _last_words(ran.value.stderr)
     kernels = tuple(_kernels(events, words, ran.value.rc))
@@ -130,7 +131,3 @@ def _computed(event: dict[str, Any], name: str, device: str, words: str) -> Smok
         tolerance=TOLERANCE,
         detail="" if right else "the result differs from the reference",
     )
-
-
-def _lost(why: str) -> SmokeKernel:
-    return SmokeKernel(_FIRST, "gpu:0", "float32", "timeout" if "no answer" in why else "error", message=why)

@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from gpudoctor.fix.apply import Target, apply
+from gpudoctor.fix.apply import apply
 from gpudoctor.fix.recorded_tree import Entry, decoded
+from gpudoctor.fix.scope import Target
 from gpudoctor.step import RunStep
 from tests.support.environments import write_torch, write_venv
 

@@ -68,7 +68,7 @@ class WheelIndex:
         rows = (
             f"wheel_index: {{base: {self.url}}}",
             "wheel_indexes:",
-            f'  - {{id: amd-multi-arch, base: {self.url}/amd, template: "{{base}}", extra: "device-{{gfx}}"}}',
+            f'  - {{id: amd-multi-arch, base: {self.url}/amd, template: "{{base}}"}}',
         )
         path.write_text("\n".join(rows) + "\n")
         return path

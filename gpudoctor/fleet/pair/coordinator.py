@@ -17,6 +17,7 @@ from gpudoctor.fleet.pair.rank import Group, Order, Rank
 from gpudoctor.fleet.pair.rounds import Course
 from gpudoctor.fleet.pair.schedule import Pair, Round
 from gpudoctor.fleet.pair.trials import Met, Trial, Trials, meetings_of
+from gpudoctor.plain_text import number_of
 
 JOINING_SECONDS = 300.0
 """Until all ranks have told who they are: each imports torch and starts its GPU."""
@@ -77,7 +78,7 @@ class Coordinator:
         met: list[Met] = []
         while pairs := course.next(meetings_of(met), out):
             number = met[-1].round + 1 if met else 1
-            self._progress(f"round {number}: {len(pairs)} pair{'s' * (len(pairs) > 1)}")
+            self._progress(f"round {number}: {number_of(len(pairs), 'pair')}")
             met += self._round(trials, pairs, number, out)
         judgement = judge(meetings_of(met), out)
         gang = tuple(n for n in range(len(trials.units)) if n not in out and n not in judgement.convicted)

@@ -24,7 +24,8 @@ def units_of(hellos: Mapping[int, Hello], between: Between | None) -> tuple[tupl
     """What is paired. By default it is nodes; on one node its GPUs."""
     nodes: dict[str, list[int]] = {}
     for rank in sorted(hellos, key=lambda rank: (hellos[rank]["local_rank"], rank)):
-        nodes.setdefault(_agent(hellos[rank]), []).append(rank)
+        hello = hellos[rank]
+        nodes.setdefault(str(hello["agent"] or hello["name"]), []).append(rank)
     between = between or ("nodes" if len(nodes) > 1 else "gpus")
     groups = sorted(nodes.values(), key=min)
     names = _told_apart([hellos[ranks[0]]["name"] for ranks in groups])
@@ -58,10 +59,6 @@ def chosen_backend(hellos: Mapping[int, Hello], asked: str | None) -> str:
     if with_gpus and 2 * len(with_gpus) >= len(looked):
         return "nccl"
     return "gloo" if any(hello["gloo"] for hello in looked) else ""
-
-
-def _agent(hello: Hello) -> str:
-    return str(hello["agent"] or hello["name"])
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:

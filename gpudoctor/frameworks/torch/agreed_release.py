@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, get_args
 
 from gpudoctor.finding import Fix
 from gpudoctor.frameworks.torch import builds
@@ -11,10 +10,9 @@ from gpudoctor.frameworks.torch.compiled_packages import built_for, cuda_needed
 from gpudoctor.frameworks.torch.installed_build import gpus_meant
 from gpudoctor.frameworks.torch.nearest_build import nearest
 from gpudoctor.machine import Torch
+from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation, answer_once
-
-_Companion = Literal["torchvision", "torchaudio"]
 
 
 def torch_of(situation: Situation, torch: Torch, wanted: str, packages: Iterable[str]) -> tuple[Fix, ...]:
@@ -61,7 +59,7 @@ def _judged(situation: Situation, release: str, other: str) -> Iterator[tuple[bo
     """For each compiled package: whether it works with this torch, and whether with the other."""
     for _, wanted in _compiled(situation):
         yield package_matches(wanted, release), package_matches(wanted, other)
-    for name in get_args(_Companion):
+    for name in COMPANIONS:
         installed = situation.machine.installed(name)
         if installed is not None:
             fits = situation.matrix.companion_fits

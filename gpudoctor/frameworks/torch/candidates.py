@@ -82,7 +82,6 @@ class RejectedCandidate(Struct, frozen=True):
     torch: str
     build: str
     why: str
-    origin: str = ""
     because: Because = "code"
     """"libc", "installer" (what pip's or uv's configuration excludes) and "required" (what is no build that --require
     asks for): everything else would work."""
@@ -165,14 +164,14 @@ def _within_limits(situation: Situation, found: Choice | RejectedCandidate) -> C
     if not isinstance(found, Choice):
         return found
     if unmet := next((one for one in situation.required if not _meets(found, one)), None):
-        return RejectedCandidate(found.version, found.build, f"{unmet.text} is required", found.origin, "required")
+        return RejectedCandidate(found.version, found.build, f"{unmet.text} is required", "required")
     wanted = (("torch", (found.version,)), *paired_versions(situation, found))
     for name, versions in wanted:
         local = f"+{found.build}" if found.index_url else ""
         refused = [refusal(situation, name, f"{version}{local}") for version in versions]
         if all(refused):
             what = "" if name == "torch" else f"its {name} {versions[0]}: "
-            return RejectedCandidate(found.version, found.build, f"{what}{refused[0]}", found.origin, "installer")
+            return RejectedCandidate(found.version, found.build, f"{what}{refused[0]}", "installer")
     return found
 
 
@@ -326,12 +325,8 @@ def _chosen(
     )
 
 
-def _rejected(
-    row: TorchBuild,
-    because: Because,
-    why: str,
-) -> RejectedCandidate:
-    return RejectedCandidate(torch=row.version, build=row.build, origin=row.origin, because=because, why=why)
+def _rejected(row: TorchBuild, because: Because, why: str) -> RejectedCandidate:
+    return RejectedCandidate(row.version, row.build, why, because)
 
 
 def _span(pythons: tuple[str, ...]) -> str:

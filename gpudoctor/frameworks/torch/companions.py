@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from gpudoctor.finding import ReplacePackage, ReplaceTorch
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
+from gpudoctor.machine.torch import CompanionName
 from gpudoctor.matrix.versions import figures, local_version, public_version
 from gpudoctor.situation import Situation
 
@@ -69,7 +70,7 @@ def of_this_torch(situation: Situation, name: str) -> tuple[str, str] | None:
     return (f"{wanted}+{torch.build}" if index and torch.build else wanted), index
 
 
-def mismatch(situation: Situation, package: Literal["torchvision", "torchaudio"]) -> str | None:
+def mismatch(situation: Situation, package: CompanionName) -> str | None:
     """Why an installed torchvision or torchaudio is not for this torch: its build, or "" for its release. None if it
     is, or not known."""
     torch, installed = situation.torch, situation.machine.installed(package)

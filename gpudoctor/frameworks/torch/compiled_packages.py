@@ -12,6 +12,7 @@ from gpudoctor.dependencies import applying
 from gpudoctor.finding import Evidence, Fix, Manual, ReplacePackage, Severity
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Extension, Torch
+from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
 from gpudoctor.situation import Situation, answer_once
@@ -20,8 +21,12 @@ from gpudoctor.situation.extensions import alternatives
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchDependent
 
-PACKAGES_WITH_OWN_CHECKS = ("torchvision", "torchaudio", "xformers", "flash-attn", "vllm", "torchcodec")
-"""Packages that have a check of their own for the torch that they were compiled against."""
+
+def has_own_check(situation: Situation, package: str) -> bool:
+    """Whether a check for this package alone says for which torch it was compiled."""
+    rows = situation.matrix.tables.torch_dependents
+    own = (row.package == package and row.slug != "extension-torch-mismatch" for row in rows)
+    return package in COMPANIONS or any(own)
 
 
 def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:

@@ -32,8 +32,6 @@ class GpuCoverage(Struct, frozen=True):
     rule: str
     """The rule of isa that decided; else cpu-build, other-vendor, no-torch, no-list, no-arch,
     toolkit-dropped-gpu, toolkit-too-old, override-out-of-generation."""
-    by: str = ""
-    """The architecture that decided ("sm_86")."""
     code: tuple[str, ...] = ()
     """All architectures that the build has code for."""
     source: str = ""
@@ -262,7 +260,6 @@ def _carries_cuda(situation: Situation, torch: Torch, sm: str, code: Code) -> Gp
     return GpuCoverage(
         runs=answer.runs,
         rule=answer.rule,
-        by=answer.by,
         code=(*code.archs, *code.ptx),
         source=code.source,
         blas=answer.runs,
@@ -335,7 +332,6 @@ def _carries_gfx(situation: Situation, torch: Torch, gpu: Gpu, code: Code) -> Gp
         return GpuCoverage(
             runs="no",
             rule="override-out-of-generation",
-            by=named,
             code=code.archs,
             source=code.source,
             via_override=value,
@@ -347,7 +343,6 @@ def _carries_gfx(situation: Situation, torch: Torch, gpu: Gpu, code: Code) -> Gp
     carried = GpuCoverage(
         runs="unknown" if open_ended else answer.runs,
         rule="no-list" if open_ended else answer.rule,
-        by=answer.by,
         code=code.archs,
         source=code.source,
         blas=blas_answer(situation.matrix, gfx, torch.rocm, code.blas),

@@ -20,6 +20,7 @@ from gpudoctor.finding import (
     SetVariable,
     Severity,
     UnsetVariable,
+    VariableRemedy,
 )
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import GpuCoverage, carries, natively, toolkit_knows
@@ -139,7 +140,7 @@ def torch_for_all(situation: Situation) -> tuple[Fix, ...]:
 
 def without_variable(fix: Fix, name: str) -> Fix:
     """The fix with the variable unset as well, unless it sets or unsets that already."""
-    if any(isinstance(remedy, SetVariable | UnsetVariable) and remedy.name == name for remedy in fix.remedies):
+    if any(isinstance(remedy, VariableRemedy) and remedy.name == name for remedy in fix.remedies):
         return fix
     return Fix(fix.title, (*fix.remedies, UnsetVariable(name, why="the GPU's own target then counts")))
 

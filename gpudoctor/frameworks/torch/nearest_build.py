@@ -130,6 +130,5 @@ def replace_torch(situation: Situation, choice: Choice, also: tuple[str, ...] = 
         extra=choice.extra,
         companions=companions,
         carries=choice.carries,
-        community=choice.community,
     )
     return (remedy, *others)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpudoctor.finding import (
-    AnyRemedy,
-    Fix,
-    Manual,
-    ReinstallPackage,
-)
+from gpudoctor.finding import AnyRemedy, Fix, Manual, ReinstallPackage
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import local_version

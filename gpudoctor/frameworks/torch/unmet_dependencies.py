@@ -23,7 +23,6 @@ Breaks = Literal["import", "gpu", "part", "nothing"]
 Problem = Literal["absent", "outside", "damaged"]
 
 _WEIGHTS: tuple[Breaks, ...] = ("import", "gpu", "part", "nothing")
-_PINNED_TO_TORCH = ("torchvision", "torchaudio", "xformers", "flash-attn", "vllm", "sglang")
 """Packages with a check of their own for the torch that they need."""
 
 _JAX_PLUGIN = r"jax-cuda\d+-plugin"
@@ -187,7 +186,7 @@ def _judged(
         return None  # package-installed-twice tells which of them is to stay
     if found is not None and not _missed(found, effect):
         problem = "outside"
-        blamed = [one for one in several if not (one.what.admits(found.version) or _judged_elsewhere(one))]
+        blamed = [one for one in several if not (one.what.admits(found.version) or _judged_elsewhere(situation, one))]
         # Of two releases in one folder package-installed-twice tells which is to stay, and so what is required.
         blamed = [one for one in blamed if not (one.by.twins or _does_as_well(situation, one, found))]
         effect = min((effects[one.by.name, name] for one in blamed), key=_weight, default=effect)
@@ -221,10 +220,12 @@ def _is_absent(situation: Situation, name: str) -> bool:
     return environment is not None and name in environment.not_installed
 
 
-def _judged_elsewhere(one: Required) -> bool:
+def _judged_elsewhere(situation: Situation, one: Required) -> bool:
     """Whether another check compares these versions."""
     if one.what.name == "torch":
-        return one.by.name in _PINNED_TO_TORCH
+        from gpudoctor.frameworks.torch.compiled_packages import has_own_check
+
+        return has_own_check(situation, one.by.name)
     if re.fullmatch(_JAX_PLUGIN, one.by.name):
         return True  # jax-plugin-mismatch compares all of them with jaxlib
     return one.what.name in TRITONS or one.what.name.startswith("nvidia-")

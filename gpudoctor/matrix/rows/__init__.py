@@ -79,6 +79,7 @@ from gpudoctor.matrix.rows.packages import (
     LibraryRole,
     OptionalModules,
     PackageConflict,
+    PackageFolders,
     RemovedModules,
     RequirementUse,
     RuntimeLibraries,
@@ -159,6 +160,7 @@ __all__ = [
     "OtherName",
     "Override",
     "PackageConflict",
+    "PackageFolders",
     "PatchedKernel",
     "PublishedArchs",
     "RemovedImage",
@@ -252,6 +254,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     optional_modules: tuple[OptionalModules, ...] = ()
     removed_modules: tuple[RemovedModules, ...] = ()
     version_files: tuple[VersionFile, ...] = ()
+    package_folders: tuple[PackageFolders, ...] = ()
     frameworks: tuple[Framework, ...] = ()
     frameworks_on_torch: tuple[Framework, ...] = ()
     framework_builds: tuple[FrameworkBuild, ...] = ()
@@ -327,6 +330,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "optional_modules": ("id",),
     "removed_modules": ("python",),
     "version_files": ("package",),
+    "package_folders": ("package",),
     "frameworks": ("framework",),
     "frameworks_on_torch": ("framework",),
     "framework_builds": ("framework", "package", "version", "vendor"),

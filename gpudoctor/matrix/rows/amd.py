@@ -56,15 +56,15 @@ class FirmwarePackage(Row, frozen=True, kw_only=True):
 
 
 class RocmBlas(Row, frozen=True, kw_only=True):
-    """gfx targets for which the rocBLAS / hipBLASLt of a ROCm have kernels; None: unknown."""
+    """gfx targets for which the rocBLAS of a ROCm has kernels; None: unknown."""
 
     rocm: str
     rocblas: tuple[str, ...] | None = None
     rocblas_basis: Basis = "unknown"
     rocblas_open: tuple[str, ...] = ()
     """Targets for which that list leaves it open."""
-    hipblaslt: tuple[str, ...] | None = None
-    hipblaslt_basis: Basis = "unknown"
+    by_family: bool = False
+    """Its libraries are built for families of GPUs apart (TheRock)."""
 
 
 class HipblasltUse(Row, frozen=True, kw_only=True):

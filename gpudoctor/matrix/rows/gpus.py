@@ -18,6 +18,8 @@ class Capability(Row, frozen=True, kw_only=True):
     """Last toolkit that compiles for it; None: no toolkit has dropped it."""
     last_branch: str | None = None
     """Last driver branch that runs it; None: no branch has dropped it."""
+    subnet_manager: bool = False
+    """The switches of its HGX boards need NVIDIA's NVLink subnet manager beside the fabric manager."""
 
 
 class Architecture(Row, frozen=True, kw_only=True):

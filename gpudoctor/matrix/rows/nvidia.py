@@ -61,7 +61,6 @@ class DriverBranch(Row, frozen=True, kw_only=True):
     branch: str
     kind: Literal["production", "new-feature", "long-term", "legacy", "unknown"]
     end_of_life: str | None = None
-    last_for: tuple[str, ...] = ()
     latest: str | None = None
     """A release of the branch that is known to exist."""
     cuda: str | None = None

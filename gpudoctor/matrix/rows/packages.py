@@ -283,6 +283,13 @@ class VersionFile(Row, frozen=True, kw_only=True):
     """Below site-packages; it assigns the text to __version__, _version or version."""
 
 
+class PackageFolders(Row, frozen=True, kw_only=True):
+    """Folders of site-packages that belong to one package alone."""
+
+    package: str
+    folders: tuple[str, ...]
+
+
 class PackageConflict(Row, frozen=True, kw_only=True):
     """Two installed packages that conflict, by specifier (numpy 2 with old torch ...)."""
 

@@ -85,10 +85,6 @@ class WheelIndex(Row, frozen=True, kw_only=True):
     id: str
     base: str
     template: str = "{base}/{build}"
-    kind: Literal["stable", "nightly", "test"] = "stable"
-    builds: tuple[str, ...] = ()
-    extra: str | None = None
-    """An extra that selects device code, "device-{gfx}"."""
     flat: bool = False
     """A page of wheels: pip takes it with --find-links, and finds nothing there as an index."""
 
@@ -144,9 +140,6 @@ class TorchRelease(Row, frozen=True, kw_only=True):
     cudnn: str | None = None
     nccl: str | None = None
     triton: str | None = None
-    pins: Literal["cu11", "cu12", "cuda-toolkit", "none"] = "none"
-    """How its wheels name their CUDA packages: three generations."""
-    requires_python: str = ""
     glibc: str | None = None
     """Oldest glibc that its wheels run with, by their platform tag or the symbols that they need."""
     all_builds_of: tuple[str, ...] = ()

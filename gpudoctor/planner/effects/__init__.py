@@ -15,13 +15,9 @@ from gpudoctor.finding import (
     AllowExecution,
     AnyRemedy,
     Manual,
+    PackageRemedy,
     Reboot,
-    ReinstallPackage,
-    RemovePackage,
-    ReplacePackage,
-    ReplaceTorch,
-    SetVariable,
-    UnsetVariable,
+    VariableRemedy,
 )
 from gpudoctor.machine import Machine
 from gpudoctor.situation import Situation
@@ -47,7 +43,7 @@ def effect(remedy: AnyRemedy, situation: Situation) -> Effect:
     """What a remedy makes of the machine."""
     if isinstance(remedy, Manual):
         return Effect(situation.machine, "reboot" if remedy.risk == "reboot" else "person", blind=True)
-    if isinstance(remedy, (SetVariable, UnsetVariable)):
+    if isinstance(remedy, VariableRemedy):
         from gpudoctor.planner.effects import variables
 
         return Effect(variables.machine_after(situation, remedy))
@@ -55,7 +51,7 @@ def effect(remedy: AnyRemedy, situation: Situation) -> Effect:
         from gpudoctor.planner.effects import packages
 
         return Effect(packages.allowed_to_execute(situation, remedy))
-    if isinstance(remedy, (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage)):
+    if isinstance(remedy, PackageRemedy):
         from gpudoctor.planner.effects import packages
 
         after = packages.machine_after(situation, remedy)

@@ -9,19 +9,11 @@ from typing import cast
 from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, applying, normalised
-from gpudoctor.finding import AllowExecution, ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
+from gpudoctor.finding import AllowExecution, PackageRemedy, ReinstallPackage, ReplacePackage, ReplaceTorch
 from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
 from gpudoctor.frameworks.torch.torch_by_version import named_torch
-from gpudoctor.machine import (
-    Distribution,
-    Machine,
-    PythonEnvironment,
-    Torch,
-    TorchOrigin,
-    absent,
-    known,
-)
+from gpudoctor.machine import Distribution, Machine, PythonEnvironment, Torch, TorchOrigin, absent, known
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.matrix.versions import figures, just_below, package_matches
 from gpudoctor.planner.effects.frameworks import after_installing
@@ -36,9 +28,7 @@ _TORCHS_OF_AMD = "amd-torch-"
 """How the packages begin that AMD's torch has beside it, those with device code among them."""
 
 
-def machine_after(
-    situation: Situation, remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
-) -> Machine | None:
+def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None:
     """The machine with the packages of its environment changed; None where that cannot be told beforehand."""
     environment = situation.environment
     if environment is None:
@@ -75,9 +65,7 @@ def _hidden(environment: PythonEnvironment) -> bool:
     return bool(ways) and ways[0] in _AHEAD and "site" in ways[1:]
 
 
-def brings_unread_files(
-    situation: Situation, remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
-) -> bool:
+def brings_unread_files(situation: Situation, remedy: PackageRemedy) -> bool:
     """Whether a GPU package gets its files back after none of them was there: what they need could not be read."""
     environment = situation.environment
     if not isinstance(remedy, ReinstallPackage) or environment is None:

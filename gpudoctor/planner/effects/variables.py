@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import SetVariable, UnsetVariable
+from gpudoctor.finding import SetVariable, VariableRemedy
 from gpudoctor.frameworks.torch.torch_by_version import named_torch
 from gpudoctor.machine import Machine, PythonEnvironment, Torch, known, unknown
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
@@ -21,7 +21,7 @@ _OF_PYTHON = {"PYTHONPATH": "PYTHONPATH", NO_USER_SITE: "user site"}
 _OF_THE_IMPORT = (*_OF_THE_LOADER, *_OF_PYTHON)
 
 
-def machine_after(situation: Situation, remedy: SetVariable | UnsetVariable) -> Machine:
+def machine_after(situation: Situation, remedy: VariableRemedy) -> Machine:
     """The machine as a process with that variable finds it."""
     machine = situation.machine
     variables = {name: value for name, value in machine.variables.items() if name != remedy.name}

@@ -51,7 +51,7 @@ def load(api: str, name: str) -> Any:
 
 # --- NVML ------------------------------------------------------------------------------------------
 
-SUCCESS, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE, LOST, RESET_REQUIRED = 0, 4, 6, 7, 15, 16
+SUCCESS, INSUFFICIENT_SIZE, LOST, RESET_REQUIRED = 0, 7, 15, 16
 NO_FUNCTION = 13
 COMPUTE_MODES = {0: "default", 1: "exclusive", 2: "prohibited", 3: "exclusive"}
 VIRTUALIZATION = {0: "none", 1: "pass-through", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}

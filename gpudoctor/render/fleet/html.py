@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.fleet.names import folded, natural
 from gpudoctor.fleet.operators import ready_lines
+from gpudoctor.plain_text import number_of
 from gpudoctor.render.fleet.summary import headline, silent, title_of
 from gpudoctor.render.html.markup import Markup, element, escaped, prose
 from gpudoctor.render.html.page import copied, fix_element, page, section
@@ -54,10 +55,6 @@ def _silent(report: FleetReport) -> Iterator[Markup]:
         yield element("p", element("strong", folded(names)), f": {why}")
 
 
-def _nodes(number: int) -> str:
-    return f"{number} node{'s' * (number != 1)}"
-
-
 # --- problems and plans --------------------------------------------------------------------------------
 
 
@@ -68,7 +65,7 @@ def _group(group: NodeGroup) -> Markup:
         "article",
         element(
             "h3",
-            element("span", f"{_MARKS[worst]} {_nodes(len(group.nodes))}", class_="badge"),
+            element("span", f"{_MARKS[worst]} {number_of(len(group.nodes), 'node')}", class_="badge"),
             element("span", folded(group.nodes)),
             element("span", f"{group.gpus} x {group.gpu}" if group.gpus else "no GPU", class_="dim"),
         ),

@@ -9,6 +9,7 @@ from msgspec import Struct
 from gpudoctor.finding import Severity
 from gpudoctor.fleet.names import folded, natural
 from gpudoctor.fleet.records import FleetNode, FleetReport, NodeGroup
+from gpudoctor.plain_text import number_of
 
 _GRADES: tuple[Severity, ...] = ("error", "warning", "note")
 
@@ -50,7 +51,7 @@ def title_of(fact: str) -> str:
 
 def others_of(odd: Difference) -> str:
     """Who has the norm; if no node has it, it is that of the good node that was given."""
-    return f"{odd.others} other{'s' * (odd.others != 1)}" if odd.others else "the good node"
+    return number_of(odd.others, "other") if odd.others else "the good node"
 
 
 def differences(report: FleetReport) -> tuple[Difference, ...]:
@@ -93,7 +94,7 @@ def headline(report: FleetReport) -> str:
     unknown = sum(node.verdict == "unknown" for node in report.nodes)
     differing = sum(node.verdict == "warning" for node in report.nodes)
     parts = list(_parts(bad, unknown, differing))
-    many = f"{total} node{'s' * (total != 1)}"
+    many = number_of(total, "node")
     if parts:
         return f"{' · '.join(parts)} (of {many})"
     return f"No problem found on {many}{', but they differ' * bool(report.undecided)}"
@@ -101,7 +102,7 @@ def headline(report: FleetReport) -> str:
 
 def _parts(bad: int, unknown: int, differing: int) -> Iterator[str]:
     if bad:
-        yield f"{bad} node{'s' * (bad != 1)} with a problem"
+        yield f"{number_of(bad, 'node')} with a problem"
     if unknown:
         yield f"{unknown} unknown"
     if differing:

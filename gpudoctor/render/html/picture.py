@@ -10,15 +10,7 @@ from msgspec import Struct
 
 from gpudoctor.render.headline import usable
 from gpudoctor.render.html.markup import Markup, element, fragment
-from gpudoctor.render.inventory import (
-    drivers,
-    equal_gpus,
-    frameworks,
-    no_gpus,
-    numbers,
-    place_text,
-    python_text,
-)
+from gpudoctor.render.inventory import drivers, equal_gpus, frameworks, no_gpus, numbers, place_text, python_text
 from gpudoctor.render.plain import found_and_needed
 from gpudoctor.render.smoke import smoke_summary
 from gpudoctor.situation.usable_gpus import standings

@@ -8,26 +8,19 @@ import shlex
 
 from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, UnsetVariable, by_hand
 from gpudoctor.frameworks.torch.companions import of_this_torch
-from gpudoctor.frameworks.torch.file_faults import (
-    DAMAGED,
-    REQUIREMENTS,
-    UNLINKED,
-    ImportFault,
-    named,
-    of_file,
-)
+from gpudoctor.frameworks.torch.file_faults import DAMAGED, REQUIREMENTS, UNLINKED, ImportFault, named, of_file
 from gpudoctor.frameworks.torch.import_faults.case import CRASHES, Case, find_out
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of
 from gpudoctor.frameworks.torch.pinned_packages import missing_pins, wrong_pins
 from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.machine import WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile
+from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.situation import Situation
 
 _SHADOWED = "module-shadowed"
 _INTERRUPTED = "torch-install-interrupted"
 _OF_TORCH = r"lib(?:torch|c10|caffe2|shm)(?:_\w+)?\.so"
-_COMPILED_FOR_TORCH = ("torchvision", "torchaudio")
 _OF_ANOTHER_TORCH = (
     r"undefined symbol|operator torch(?:vision|audio)::\w+ does not exist|different CUDA versions|"
     r"lib(?:torch|c10)\w*\.so: cannot open"
@@ -91,7 +84,7 @@ def damaged_torch(case: Case) -> ImportFault | None:
 
 def for_another_torch(case: Case) -> ImportFault | None:
     """What is compiled for one torch fails with another in the loader, or where it registers its operators."""
-    if case.torch or case.module not in _COMPILED_FOR_TORCH or not re.search(_OF_ANOTHER_TORCH, case.text):
+    if case.torch or case.module not in COMPANIONS or not re.search(_OF_ANOTHER_TORCH, case.text):
         return None
     why = f"This {case.module} was built for another torch."
     if case.package is not None and case.package.direct_url.startswith("file:"):

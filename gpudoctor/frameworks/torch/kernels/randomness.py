@@ -36,14 +36,11 @@ def random_numbers(run: Run) -> Outcome:
     expected = _COUNT / 10
     spread = math.sqrt(expected * 0.9)
     verdict.holds("whole numbers, sigmas", max(abs(face - expected) / spread for face in faces[1:-1]), _SIGMAS)
-    verdict.exact("a permutation, sorted", _sorted(order), list(range(10_007)))
-    left = int((order.to("cpu") == torch.arange(10_007)).sum())
+    order = order.to("cpu")
+    verdict.exact("a permutation, sorted", order.new_tensor(sorted(order.tolist())), list(range(10_007)))
+    left = int((order == torch.arange(10_007)).sum())
     verdict.holds("numbers that a permutation left in place", float(left), 30.0)
     return verdict.outcome()
-
-
-def _sorted(order: Any) -> Any:
-    return order.to("cpu").new_tensor(sorted(order.to("cpu").tolist()))
 
 
 def _generator(run: Run, seed: int) -> Any:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 
-from gpudoctor.codeobjects.library import Code, Sample, read_code
+from gpudoctor.codeobjects import Code
+from gpudoctor.codeobjects.library import Sample, read_code
 from gpudoctor.codeobjects.nvidia import arch_order
 from gpudoctor.host import Host
 from gpudoctor.machine import CodeArchs, Fact, PythonEnvironment, known, unknown
@@ -54,10 +55,8 @@ def read_torch_code(host: Host, environment: PythonEnvironment, torch_path: str)
             ptx=cuda.built_for("compute_"),
             partial=(*cuda.a_few(), *hip.a_few()),
             linalg=tuple(arch for code in codes.get("cuda_linalg", ()) for arch in code.sass),
-            linalg_ptx=tuple(arch for code in codes.get("cuda_linalg", ()) for arch in code.ptx),
             gfx=gfx,
-            blas_gfx=_kernels(host, environment, torch_path, "rocblas") if amd else None,
-            blaslt_gfx=_kernels(host, environment, torch_path, "hipblaslt") if amd else None,
+            blas_gfx=_kernels(host, environment, torch_path) if amd else None,
             device_packages=packages if amd else (),
         ),
         ", ".join(path for path, _ in libraries),
@@ -129,21 +128,18 @@ def _packed_gfx(host: Host, torch_path: str) -> tuple[str, ...]:
     return kpack_of(host, [torch_path], "torch")
 
 
-def _kernels(host: Host, environment: PythonEnvironment, torch_path: str, library: str) -> tuple[str, ...] | None:
-    """Targets that this torch's rocBLAS or hipBLASLt has kernels for; None if no such library was found. The wheel's
-    own library comes first, then ROCm's wheels beside it, then the environment's and the system's ROCm."""
+def _kernels(host: Host, environment: PythonEnvironment, torch_path: str) -> tuple[str, ...] | None:
+    """Targets that this torch's rocBLAS has kernels for; None if no rocBLAS was found. The wheel's own library comes
+    first, then ROCm's wheels beside it, then the environment's and the system's ROCm."""
     from gpudoctor.codeobjects.kernel_files import tensile_targets
     from gpudoctor.probes.rocm_wheels import kpack_of, sdk_folders
 
-    kernels = f"{library}/library"
-    variable = "ROCBLAS_TENSILE_LIBPATH" if library == "rocblas" else "HIPBLASLT_TENSILE_LIBPATH"
-    chosen = host.environ.get(variable)
+    chosen = host.environ.get("ROCBLAS_TENSILE_LIBPATH")
     sdks = sdk_folders(host, posixpath.dirname(torch_path))
-    folders = [posixpath.join(torch_path, "lib", kernels), *(posixpath.join(sdk, "lib", kernels) for sdk in sdks)]
-    if environment.prefix:
-        folders.append(posixpath.join(environment.prefix, "lib", kernels))
-    if not _bundled(host, torch_path, library):
-        folders += _system_kernels(host, library)
+    owners = (torch_path, *sdks, *((environment.prefix,) if environment.prefix else ()))
+    folders = [posixpath.join(owner, "lib/rocblas/library") for owner in owners]
+    if not _bundled(host, torch_path):
+        folders += _system_kernels(host)
     for folder in (chosen, *folders) if chosen else folders:
         targets = tensile_targets(host.names(folder).value or ())
         if targets:
@@ -151,16 +147,16 @@ def _kernels(host: Host, environment: PythonEnvironment, torch_path: str, librar
     return kpack_of(host, sdks, "blas") or None
 
 
-def _bundled(host: Host, torch_path: str, library: str) -> bool:
-    """Whether torch brings that library itself, so that the system's does not count."""
+def _bundled(host: Host, torch_path: str) -> bool:
+    """Whether torch brings rocBLAS itself, so that the system's does not count."""
     names = host.names(posixpath.join(torch_path, "lib")).value or ()
-    return any(name.startswith(f"lib{library}") for name in names)
+    return any(name.startswith("librocblas") for name in names)
 
 
-def _system_kernels(host: Host, library: str) -> list[str]:
+def _system_kernels(host: Host) -> list[str]:
     """Folders of the system's ROCm; Debian has one for each version of the library."""
     releases = [name for name in host.names("/opt").value or () if name.startswith("rocm")]
-    places = [f"/opt/{name}/lib/{library}" for name in releases] + [f"{lib}/{library}" for lib in _SYSTEM_FOLDERS]
+    places = [f"{lib}/rocblas" for lib in (*(f"/opt/{name}/lib" for name in releases), *_SYSTEM_FOLDERS)]
     versions = [f"{place}/{name}" for place in places for name in host.names(place).value or () if name[:1].isdigit()]
     return [f"{place}/library" for place in (*places, *versions)][:_MOST_NAMES]
 
