@@ -41,27 +41,34 @@ HEALTHY = (
 )
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where copies lie."""
+    folder = tmp_path_factory.mktemp("copies")
     if not PYTHON:
         pytest.skip("GPUDOCTOR_TEST_PYTHON names no interpreter with torch")
     if not any(BASE.glob("lib/python3*/site-packages/torch-*+cpu.dist-info")):
         pytest.skip(f"{BASE} is no venv with a CPU build of torch")
-    if BASE.stat().st_dev != tmp_path.stat().st_dev:
-        pytest.skip(f"{BASE} lies on another file system than {tmp_path}: it cannot be copied by hard links")
-    return tmp_path
+    if BASE.stat().st_dev != folder.stat().st_dev:
+        pytest.skip(f"{BASE} lies on another file system than {folder}: it cannot be copied by hard links")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def static(copies: Path) -> Measurement:
+    """One for all: what is said of the untouched base is asked once."""
+    return Measurement({"cpu": BASE}, copies, level="static", repair=False)
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_environment_is_called_broken_with_its_cause(name: str, folder: Path) -> None:
-    row = Measurement({"cpu": BASE}, folder, level="quick", repair=False).row(NAMED[name])
+def test_a_broken_environment_is_called_broken_with_its_cause(name: str, copies: Path) -> None:
+    row = Measurement({"cpu": BASE}, copies, level="quick", repair=False).row(NAMED[name])
     assert (row["outcome"], row["expected"]) == ("right", True), line(row)
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_a_healthy_environment_that_looks_odd_raises_no_alarm(name: str, folder: Path) -> None:
-    row = Measurement({"cpu": BASE}, folder, level="static", repair=False).row(NAMED[name])
+def test_a_healthy_environment_that_looks_odd_raises_no_alarm(name: str, static: Measurement) -> None:
+    row = static.row(NAMED[name])
     assert (row["outcome"], row["expected"]) == ("silent", True), line(row)
 
 
@@ -78,7 +85,6 @@ def onnxruntime(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return work
 
 
-@pytest.mark.xdist_group("onnxruntime")  # it is installed once
 @pytest.mark.parametrize(
     ("name", "outcome", "repair"),
     [
