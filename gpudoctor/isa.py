@@ -69,6 +69,13 @@ def cuda_runs(
     `ptx_readable` says whether the driver knows that PTX's version (None: not known). `tegra` says that the
     GPU is a Tegra's: machine code for desktop chips of the same major does not run there (None: not known).
     """
+    return _cuda_runs(sm, tuple(sass), tuple(ptx), ptx_readable, tegra)
+
+
+@lru_cache(maxsize=1024)  # most builds have code for the same architectures
+def _cuda_runs(
+    sm: str, sass: tuple[str, ...], ptx: tuple[str, ...], ptx_readable: bool | None, tegra: bool | None
+) -> Answer:
     gpu = _parsed(sm)
     if gpu is None:
         return Answer("unknown", "not-an-arch", sm)

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import pytest
 from hypothesis import settings
 
 # How long an example takes says more about the machine than about the code.
@@ -17,6 +18,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 pytest_plugins = ["pytester"]
+
+LONGEST = ("test_smoke_full.py", "test_broken_environments.py", "test_fix_end_to_end.py", "test_smoke_kernels.py")
+"""Files that begin first: each goes to one worker as a whole, and none should end alone with a long one."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -37,8 +37,6 @@ from tests.support.machines import environment as described
 from tests.support.wheel_index import WheelIndex, wheel_index, write_wheel
 from tests.test_fix_end_to_end import RTX_4070, TOOLS, Patient
 
-pytestmark = pytest.mark.xdist_group("effects of fixes")  # environments are installed once and copied
-
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WheelIndex]:

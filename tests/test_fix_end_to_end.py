@@ -18,8 +18,6 @@ from tests.support.in_process import gpudoctor
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.wheel_index import WheelIndex, torch_files, wheel_index, write_wheel
 
-pytestmark = pytest.mark.xdist_group("fixes from end to end")  # environments are installed once and copied
-
 UV = shutil.which("uv")
 
 

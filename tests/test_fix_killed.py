@@ -6,8 +6,6 @@ import pytest
 
 from tests.killed_repairs import Killing
 
-pytestmark = pytest.mark.xdist_group("killed repairs")  # their environment is made once
-
 
 @pytest.fixture(scope="module")
 def killing(tmp_path_factory: pytest.TempPathFactory) -> Killing:

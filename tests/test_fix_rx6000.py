@@ -18,8 +18,6 @@ from tests.support.in_process import gpudoctor
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.wheel_index import WheelIndex, wheel_index
 
-pytestmark = pytest.mark.xdist_group("RX 6000")  # they share an environment
-
 VARIABLE = "HSA_OVERRIDE_GFX_VERSION"
 
 

@@ -32,8 +32,6 @@ from tests.support.journal_tampering import KINDS, NEEDS_ROOT, SUBFOLDERS, USER,
 from tests.tampered_journals import picture, tried
 from tests.test_fix_command import failed
 
-pytestmark = pytest.mark.xdist_group("trust")  # its journal is made once and copied
-
 REPAIR = ("fix", "--gpu", "RTX 4070", "--driver", "580.95.05", "--level", "static")
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another account")

@@ -43,8 +43,8 @@ RANK_0 = {
 
 
 @real_torch
-def test_two_faulty_ranks_of_six_are_found_and_nobody_else() -> None:
-    ended = run(PYTHON, 6, "crash:1 wrong:4", limit=120)
+def test_two_faulty_ranks_of_five_are_found_and_nobody_else() -> None:
+    ended = run(PYTHON, 5, "crash:1 wrong:4", limit=120)
     assert ended.report, ended.said
     assert ended.blamed == {"failed:1", "wrong:4"}
     assert (ended.report["exit_code"], ended.code) == (1, 1)

@@ -50,8 +50,6 @@ from tests.support.machines import change, environment, nvidia_gpu, nvidia_machi
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.torch_indexes import only_these, served, write_indexes
 
-pytestmark = pytest.mark.xdist_group("installer settings")  # its environment is installed once and copied
-
 MATRIX = load_matrix()
 TORCH = ("torch", "torchvision")
 needs_uv = pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv")

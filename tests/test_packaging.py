@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("wheel and sdist")  # they are built once
-
 ROOT = Path(__file__).parents[1]
 
 

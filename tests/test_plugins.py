@@ -16,8 +16,6 @@ from gpudoctor.machine import Machine
 from gpudoctor.render.json import machine_data, to_json
 from gpudoctor.testing import check_result, nvidia_machine
 
-pytestmark = pytest.mark.xdist_group("plugins")  # the example is installed once
-
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "tests" / "example_plugin"
 

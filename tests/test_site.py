@@ -183,7 +183,6 @@ class Page(HTMLParser):
             self._open = ""
 
 
-pytestmark = pytest.mark.xdist_group("site")  # it is built once
 built_site = pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs is not installed")
 
 

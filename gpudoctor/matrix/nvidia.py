@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 from gpudoctor.isa import capability
 from gpudoctor.matrix.gpu_models import Gpus
 from gpudoctor.matrix.rows import CudaToolkit, DriverBranch, NvidiaKernelLimit
-from gpudoctor.matrix.versions import at_least, figures, matches, minor
+from gpudoctor.matrix.versions import Figures, at_least, figures, matches, minor
 
 DriverVerdict = Literal["serves", "minor-version", "too-old", "unknown"]
 """`serves`: at least the driver that the toolkit bundles; `minor-version`: between the major's floor and
@@ -161,9 +162,12 @@ class NvidiaQuestions(Gpus):
         )
 
     def _toolkit(self, cuda: str) -> CudaToolkit | None:
-        return next(
-            (row for row in self.tables.cuda_toolkits if minor(row.cuda) == minor(cuda) and not row.update), None
-        )
+        return self._toolkits.get(minor(cuda))
+
+    @cached_property
+    def _toolkits(self) -> dict[Figures, CudaToolkit]:
+        """The first row of each release, without those of updates."""
+        return {minor(row.cuda): row for row in reversed(self.tables.cuda_toolkits) if not row.update}
 
     def _maintained(self, row: DriverBranch) -> bool:
         """Whether a branch still got releases on the day that the matrix was made."""

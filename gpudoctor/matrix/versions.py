@@ -28,6 +28,7 @@ _COMPARE = {
 Figures = tuple[int, ...]
 
 
+@lru_cache(maxsize=1024)  # every row is held against the same few versions
 def figures(version: str) -> Figures:
     """The leading numbers of a version, without trailing zeros: "6.8.0-44-generic" is (6, 8, 0, 44); () if it has
     none."""
@@ -61,6 +62,7 @@ def at_least(version: str, floor: str) -> bool:
     return figures(version) >= figures(floor)
 
 
+@lru_cache(maxsize=1024)
 def minor(version: str) -> Figures:
     """Major and minor release: (6, 4) of "6.4.3"."""
     return (*figures(version), 0, 0)[:2]

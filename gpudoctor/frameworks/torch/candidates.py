@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -200,8 +201,14 @@ def _assess_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | 
 
 
 def _has_wheel(row: TorchBuild, python: str) -> bool:
+    return _tag(python) in row.pythons
+
+
+@lru_cache(maxsize=16)  # asked for every build
+def _tag(python: str) -> str:
+    """ "3.13t" of "3.13.1t", as the rows name the Pythons that a build has wheels for."""
     match = re.match(r"(\d+\.\d+)(?:\.\d+)?(t?)", python)
-    return match is not None and match[1] + match[2] in row.pythons
+    return match[1] + match[2] if match else ""
 
 
 def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:

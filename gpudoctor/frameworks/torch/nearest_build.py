@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -81,11 +82,16 @@ def is_build(choice: Choice, torch: Torch) -> bool:
 
 def _distance(choice: Choice, keep: Torch) -> tuple[int, tuple[int, ...]]:
     """0 for the kept version, 1 for newer ones (smaller is nearer), 2 for older ones (newer is nearer)."""
+    return _apart(choice.version, keep.version)
+
+
+@lru_cache(maxsize=1024)  # there are several builds of every version
+def _apart(version: str, keep: str) -> tuple[int, tuple[int, ...]]:
     from packaging.version import InvalidVersion, Version
 
-    offered = Version(choice.version)
+    offered = Version(version)
     try:
-        kept = Version(Version(keep.version).public)
+        kept = Version(Version(keep).public)
     except InvalidVersion:
         return (1, tuple(-n for n in offered.release))
     if offered == kept:

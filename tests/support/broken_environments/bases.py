@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+
+from tests.support.made_environments import make_venv_with_pip
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,10 @@ def made(kind: str, work: Path, given: Mapping[str, Path] = MappingProxyType({})
         place.parent.mkdir(parents=True, exist_ok=True)
         if base.on:
             subprocess.run(["cp", "-al", made(base.on, work, given), unfinished], check=True)
-        else:
+        elif base.python:
             subprocess.run([interpreter(base.python), "-m", "venv", unfinished], check=True)
+        else:
+            make_venv_with_pip(unfinished)
         pip = [unfinished / "bin" / "python", "-m", "pip", "install", "-q"]
         subprocess.run([*pip, *base.requirements], check=True)
         unfinished.rename(place)
@@ -97,8 +100,6 @@ def made(kind: str, work: Path, given: Mapping[str, Path] = MappingProxyType({})
 
 def interpreter(version: str) -> str:
     """pyenv's Python of that version, else the one on PATH; pyenv's own shims there may start none."""
-    if not version:
-        return sys.executable
     kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     found = str(kept[-1]) if kept else shutil.which(f"python{version}")
     if found is None:
