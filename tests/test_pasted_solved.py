@@ -108,6 +108,11 @@ def test_the_torch_of_another_machine_is_not_this_one() -> None:
         "RTX 5090 with torch 2.6.0+cu124: it works now.",
         'RTX 4090. Fixed! "CUDA driver version is insufficient for CUDA runtime version" came from driver 470.',
         f"Solved by an upgrade. The error was: {NO_KERNEL}. RTX 5090",
+        f'Yesterday I still had "{NO_KERNEL}" on my 5080, but after a new torch it went away.',
+        "Two years ago CUDA used to die every time my laptop woke up. This does not happen any more.",
+        "Update: solved. dkms had not built the nvidia module for the new kernel. I ran it, and nvidia-smi is back.",
+        "I had the driver/library version mismatch this morning. After a reboot the error is gone.",
+        "The container could not see the GPU because I had forgotten --gpus all. It works now, closing this.",
     ],
 )
 def test_a_text_that_says_that_all_works_now_has_no_problem(text: str) -> None:
@@ -122,6 +127,9 @@ def test_a_text_that_says_that_all_works_now_has_no_problem(text: str) -> None:
         f"{NO_KERNEL} on my RTX 5090. On Windows it works.",
         f"{NO_KERNEL} on my RTX 5090. After a restart it works again for some minutes.",
         "The old GPU works fine, but my RTX 5090 with torch 2.6.0+cu124 does not.",
+        f"On the host all works now. In the container: {NO_KERNEL}. RTX 5090",
+        f"The error is back: {NO_KERNEL} on my RTX 5090.",
+        f"{NO_KERNEL}, now nothing works on my RTX 5090.",
     ],
 )
 def test_a_text_that_complains_all_the_same_has_one(text: str) -> None:

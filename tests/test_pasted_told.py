@@ -838,3 +838,103 @@ def test_the_name_of_a_gpu_and_rarer_words_tell_the_same(text: str, slug: str) -
 )
 def test_a_gpu_that_nobody_misses_is_no_fault(text: str) -> None:
     assert not problems(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        (
+            "nvidia-uvm is not loaded at boot, so CUDA programs find no GPU although nvidia-smi works",
+            "nvidia-uvm-missing",
+        ),
+        ("The nvidia_uvm module doesn't get loaded automatically with nvidia-open", "nvidia-uvm-missing"),
+        ("CUDA fails after every boot until I run sudo modprobe nvidia-uvm by hand", "nvidia-uvm-missing"),
+        ("NVIDIA driver lost after os upgrade and reboot", "nvidia-dkms-kernel-mismatch"),
+        ("After the apt upgrade and a reboot the nvidia driver is gone", "nvidia-dkms-kernel-mismatch"),
+        ("My GPU server lost its NVIDIA driver after the distribution upgrade", "nvidia-dkms-kernel-mismatch"),
+        ("modprobe nvidia does nothing: I found a file in modprobe.d that blacklists nvidia", "module-blacklisted"),
+        ("The amdgpu module is blacklisted in modprobe.d, so rocminfo finds no GPU", "module-blacklisted"),
+        (
+            "nvidia does not load: some file blacklists the modules, disabling it seems to fix it",
+            "module-blacklisted",
+        ),
+        ("CUDA12 plugin segfaults when older version of JAX is installed", "jax-plugin-mismatch"),
+        ("jax-cuda12-plugin 0.5.1 with jaxlib 0.4.30 crashes", "jax-plugin-mismatch"),
+        ("Looking for NVIDIA drivers on an AMD GPU", "cuda-torch-on-amd"),
+        ("The webui complains about a missing nvidia driver, but I have a 7900 XTX", "cuda-torch-on-amd"),
+        ("requirements.txt overwrote my ROCm torch with the CUDA one, RX 7800 XT", "cuda-torch-on-amd"),
+        ("The 6.18 kernel fails to build amdgpu-dkms", "amd-dkms-kernel-mismatch"),
+        ("Unable to build amdgpu-dkms with linux 6.15", "amd-dkms-kernel-mismatch"),
+        ("TensorFlow ignores my RX 6700 XT due to unsupported amdgpu version gfx1031", "torch-rocm-no-arch-for-gpu"),
+        ("The ROCm build of torch has no kernels for gfx1032", "torch-rocm-no-arch-for-gpu"),
+        (
+            'TensorFlow: "The supported AMDGPU versions are gfx1030, gfx900". Mine is gfx1102',
+            "torch-rocm-no-arch-for-gpu",
+        ),
+        ("I read that ollama supports AMD GPUs but it's not using it", "program-on-cpu"),
+        ("LM Studio lists my GPU but never uses it", "program-on-cpu"),
+        (
+            "CUDA SETUP: Loading binary /x/site-packages/bitsandbytes/libbitsandbytes_cpu.so...",
+            "bitsandbytes-no-cuda-lib",
+        ),
+    ],
+)
+def test_a_module_a_plugin_or_a_build_that_does_not_serve_the_gpu(text: str, slug: str) -> None:
+    assert first(text).slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nvidia_uvm is loaded and CUDA works, but the fan is loud.",
+        "Do I need nvidia_uvm if I only use OpenGL?",
+        "After the OS upgrade and a reboot the NVIDIA driver works as before.",
+        "Should I blacklist nouveau before I install the NVIDIA driver?",
+        "We blacklist amdgpu on purpose on the VFIO host, the guests get the GPUs.",
+        "JAX: this happens even when a GPU is not used (e.g. JAX_PLATFORMS=cpu)",
+        "I replaced my NVIDIA card by a Radeon RX 7900 XTX, which driver do I need?",
+        "Does this need an NVIDIA driver, or does it run on AMD GPUs as well?",
+        "amdgpu-dkms builds fine on kernel 6.14.",
+        "Which gfx versions does TensorFlow support? I have a gfx1100.",
+        "ollama supports AMD GPUs, but I am not using it yet.",
+    ],
+)
+def test_a_word_about_modules_plugins_and_builds_alone_is_no_fault(text: str) -> None:
+    assert not problems(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I upgraded the nvidia driver from 550 to 580 and rebooted. Everything is fine, nvidia-smi shows the 3090.",
+        "We upgraded all nodes to the newer driver last week, all is well.",
+        "I added my user to the render group as the docs say, and rocminfo works fine.",
+        "Please advise how amdgpu must be built while we are waiting for a newer kernel.",
+        "Is there a package that I need to update, or is a newer kernel needed? It has fixes.",
+    ],
+)
+def test_a_deed_before_which_nothing_was_amiss_is_no_remedy(text: str) -> None:
+    assert not problems(text)
+
+
+@pytest.mark.parametrize(
+    ("place", "slug"),
+    [
+        ("In the distrobox vLLM fails.", "amd-device-permission"),
+        ("The host can see the GPUs, but processes inside Docker cannot.", "container-no-gpu"),
+        ("It runs on bare metal.", "cuda-visible-devices"),
+    ],
+)
+def test_the_place_ranks_the_causes_of_no_hip_gpus(place: str, slug: str) -> None:
+    assert first(f"RuntimeError: No HIP GPUs are available\n{place}\n").slug == slug
+
+
+@pytest.mark.parametrize(
+    ("told", "slug"),
+    [
+        ("I installed ONNX Runtime with pip.", "framework-cpu-only"),
+        ("I had installed onnxruntime and onnxruntime-gpu.", "ort-cpu-and-gpu-both"),
+    ],
+)
+def test_the_package_that_is_named_ranks_the_causes_of_a_missing_provider(told: str, slug: str) -> None:
+    assert first(f"UserWarning: CUDAExecutionProvider is not available\n{told}\n").slug == slug

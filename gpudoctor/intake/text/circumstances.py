@@ -45,6 +45,10 @@ _WISH = re.compile(
 """A text that asks for something new tells of no fault."""
 _NEGATED = re.compile(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n.t\b)[^.:;,!?\n]{0,10}$", re.ASCII)
 """What stands before a fault that is not there."""
+_CONDITION = re.compile(
+    r"\b(?:even (?:when|if|though)|if|whether|in case|unless) (?:(?:an?|the|no|any|my|your) )?$", re.ASCII
+)
+"""What stands before something that is only supposed."""
 _IN_ORDER = re.compile(
     r"\b(?:as|is|are) (?:expected|intended|designed)\b|\bas it should\b|\bas (?:i|we) want\b"
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by design|as planned)\b"
@@ -53,17 +57,29 @@ _IN_ORDER = re.compile(
     re.ASCII,
 )
 """What a person says of something that is no fault, in the same sentence."""
-_SENTENCE_END = re.compile(r"[.;!?](?=\s|$)")
+_SENTENCE_END = re.compile(r"(?<!\.)[.;!?](?=\s|$)")
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
-    r"|works? (?:again|now|fine|for me)|(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b"
+    r"|works? (?:again|now|for me)|(?:seem|appear)(?:s|ed)? to (?:have )?(?:fix|solve|resolve|help)(?:e?d)?"
     r"|\b(?:when|if|once) (?:i|we) [^.;!?\n]{1,40}, ?(?:it|all|everything) works\b"
     r"|(?:did|does) the trick|workaround|restor(?:es|ed)"
-    r"|(?<!you )(?:had|have|has|needs?|needed) to|(?<!you )must"
     r"|got (?:it|this|that|things|everything) (?:working|to work|running))\b|可以了",
     re.ASCII,
 )
 """What is said of a remedy."""
+_NEEDED = re.compile(r"\b(?<!you )(?:(?:had|have|has|needs?|needed) to|must)\b", re.ASCII)
+"""The same, of a remedy in the same sentence, or of the commands below it."""
+_COMMAND = re.compile(
+    r"\s*(?:[$#] )?(?:sudo|apt(?:-get)?|dnf|yum|zypper|pacman|yay|pip3?|export|unset|modprobe|rmmod|docker|podman)\b"
+)
+_PROPOSED = re.compile(
+    r"\bplease\b|\bhow (?:do|to|can|should)\b|\bshould (?:i|we)\b|\bwait(?:ing)? for\b"
+    r"|\b(?:plan(?:ning)?|want|like|going) to\b",
+    re.ASCII,
+)
+"""Beside what nobody has done yet."""
+_FINE = re.compile(r"\bworks? fine\b|\b(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b", re.ASCII)
+"""The same, if the text tells of something that was amiss before."""
 _DENIED = re.compile(r"(?:\bnot|n.t|\bnothing|\bnever|\bnone|\bno|\bwithout|\bdespite)\b[^.;!?]{0,25}$", re.ASCII)
 _ASKED = re.compile(r"[^.:;!?\n]{0,200}\?")
 """The rest of a question: who asks for a remedy does not tell that it helped."""
@@ -191,7 +207,10 @@ def _told(
         alone = pattern.search(line.lower()) is not None
         said = lines[place : place + 1] if alone else lines[max(0, place - 1) : place + 2]
         near = around[max(0, found.start() - _AROUND) : found.end() + _AROUND]
-        if row.remedy and not _helped(" ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()):
+        beside = " ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()
+        sentence = _sentence(around, found)
+        helped = _helped(beside, beside if _COMMAND.match(line) else sentence)
+        if row.remedy and (_PROPOSED.search(sentence) or not helped):
             continue
         near = whole or near
         # Of the first two the facts, or the words beside it, name the GPU.
@@ -204,12 +223,20 @@ def _told(
             return
 
 
-def _is_in_order(text: str, found: re.Match[str]) -> bool:
-    """Whether the sentence denies what was found in it, or says that it is no fault."""
-    start = max((end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())), default=0)
+def _sentence(text: str, found: re.Match[str]) -> str:
+    """The sentence in which something was found."""
     end = _SENTENCE_END.search(text, found.end())
-    sentence = text[start : end.start() if end else len(text)]
-    return bool(_NEGATED.search(text[start : found.start()]) or _IN_ORDER.search(sentence))
+    return text[_start(text, found) : end.end() if end else len(text)]
+
+
+def _start(text: str, found: re.Match[str]) -> int:
+    return max((end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())), default=0)
+
+
+def _is_in_order(text: str, found: re.Match[str]) -> bool:
+    """Whether the sentence denies what was found in it, makes it a condition, or says that it is no fault."""
+    before = text[_start(text, found) : found.start()]
+    return bool(_NEGATED.search(before) or _CONDITION.search(before) or _IN_ORDER.search(_sentence(text, found)))
 
 
 def _of_one_matter(texts: list[str]) -> str:
@@ -225,9 +252,12 @@ def _asks(texts: list[str]) -> bool:
     return next(filter(None, texts), "").rstrip().endswith("?")
 
 
-def _helped(text: str) -> bool:
-    """Whether the person says of a remedy that it helped, and not that nothing did."""
+def _helped(text: str, sentence: str) -> bool:
+    """Whether the person says of the remedy in a sentence that it helped, and not that nothing did."""
+    complains = _COMPLAINS.search(_NO_COMPLAINT.sub("", text))
+    places = ((_HELPED, text), (_NEEDED, sentence), (_FINE, text if complains else ""))
     return any(
-        not _DENIED.search(text[max(0, one.start() - 30) : one.start()]) and not _ASKED.match(text[one.end() :])
-        for one in _HELPED.finditer(text)
+        not _DENIED.search(where[max(0, one.start() - 30) : one.start()]) and not _ASKED.match(where[one.end() :])
+        for pattern, where in places
+        for one in pattern.finditer(where)
     )

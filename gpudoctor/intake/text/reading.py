@@ -88,7 +88,7 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     read_told(rest, sentences, facts, matrix)
     read_runs_as_root(rest, facts, matrix)
     read_program_errors(rest, facts)
-    read_solved(sentences, facts)
+    read_solved(sentences, facts, matrix)
     if all(gpu.vendor_only for gpu in facts.gpus):
         read_prose(rest, facts)
     _shorten(facts)
