@@ -938,3 +938,59 @@ def test_the_place_ranks_the_causes_of_no_hip_gpus(place: str, slug: str) -> Non
 )
 def test_the_package_that_is_named_ranks_the_causes_of_a_missing_provider(told: str, slug: str) -> None:
     assert first(f"UserWarning: CUDAExecutionProvider is not available\n{told}\n").slug == slug
+
+
+@pytest.mark.parametrize(
+    ("title", "slug"),
+    [
+        ("[Bug]: torch 2.9 wheel says sm_61 is not supported on my P40", "torch-dropped-old-gpu"),
+        ("The newest pytorch says that my Tesla M40 is too old", "torch-dropped-old-gpu"),
+        ("GPU not recognized after Fedora 42 upgrade", "nvidia-dkms-kernel-mismatch"),
+        (
+            "Since I switched from the 6.8 to the 6.14 kernel my NVIDIA card isn't there",
+            "nvidia-dkms-kernel-mismatch",
+        ),
+        ('"Unknown Error" from nvidia-smi inside a long running container', "container-cgroup-revoked"),
+        ("Whisper runs on CPU although a RTX 4070 is installed", "torch-cpu-only"),
+        ("Installer picks CPU torch on a machine with RTX 5090", "torch-cpu-only"),
+        ("Can't use GPU on WSL2 with RX 7900 XT", "rocm-wsl-unsupported"),
+        ("Installing requirements breaks torch on AMD", "cuda-torch-on-amd"),
+        ("H100 node: error 802 after reboot", "fabric-manager-not-running"),
+        ("MIG enabled but torch sees no device", "mig-confusion"),
+        ("undefined symbol in flash_attn_2_cuda after torch upgrade", "flash-attn-abi"),
+        ("bitsandbytes broken with CUDA 13", "bitsandbytes-no-cuda-lib"),
+        ("torchvision::nms missing", "torchvision-mismatch"),
+        ("Bus error in dataloader workers in Docker", "shm-small"),
+        ("Our admin updated the driver and did not reboot; since then all jobs die.", "driver-installed-no-reboot"),
+        ("I forgot --gpus all, is that why the container finds nothing?", "container-no-gpu"),
+        ("The 5090 is here; with my old torch I get an error about sm_120.", "torch-no-arch-for-gpu"),
+        ("prime-select says intel, and torch finds no CUDA.", "module-blacklisted"),
+        ("pip pulled numpy 2 and now my torch 2.1 prints a long warning.", "numpy2-old-torch"),
+        ("My Radeon 6600 crashes with torch unless I set that HSA variable.", "torch-rocm-no-arch-for-gpu"),
+        ("With my Ryzen's built-in graphics on, ROCm takes it instead of the RX 7800 XT.", "amd-igpu-interferes"),
+        ("Docker says it could not select a device driver with capabilities gpu.", "container-toolkit-missing"),
+    ],
+)
+def test_a_title_alone_names_a_cause(title: str, slug: str) -> None:
+    assert first(title).slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We updated the driver without a reboot by reloading the modules; everything works.",
+        "Ollama uses the RX 6800 and not the integrated GPU, as it should.",
+        "Is MIG enabled by default on an H100? I see no devices of MIG in the docs.",
+        "Never forget --gpus all when you start the container.",
+        "I switched from the 6.8 to the 6.14 kernel and everything works with my NVIDIA card.",
+        "The installer asks whether it should pick the CPU torch or the CUDA one.",
+        "The tests run on the CPU although we have GPUs, since the GPUs are for the nightly job.",
+        "The newest PyTorch is not too old for my GTX 1080, is it?",
+        "We had an error about sm_120 in torch last spring; since the upgrade to 2.8 all 5090s run.",
+        "A different version of jax would need another plugin, I suppose?",
+        "Docker can't use GPU memory limits, is that planned?",
+        "Years ago the container could not see the GPU.",
+    ],
+)
+def test_what_is_asked_in_general_or_is_long_over_is_no_fault(text: str) -> None:
+    assert not problems(text)

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
-from gpudoctor.intake.text.hypothetical import is_hypothetical
+from gpudoctor.intake.text.hypothetical import is_hypothetical, is_long_ago
 from gpudoctor.intake.text.languages import in_plain_words
 from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.line_search import lines_with
@@ -46,9 +46,18 @@ _WISH = re.compile(
 _NEGATED = re.compile(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n.t\b)[^.:;,!?\n]{0,10}$", re.ASCII)
 """What stands before a fault that is not there."""
 _CONDITION = re.compile(
-    r"\b(?:even (?:when|if|though)|if|whether|in case|unless) (?:(?:an?|the|no|any|my|your) )?$", re.ASCII
+    r"\b(?:even (?:when|if|though)|if|whether|in case|unless) (?:(?:an?|the|no|any|my|your) )?$"
+    r"|\bwhether (?:it|i|we|they|one|to) (?:(?:should|must|can|may) )?$",
+    re.ASCII,
 )
 """What stands before something that is only supposed."""
+_GENERAL_QUESTION = re.compile(
+    r", (?:is|are|does|do|will|can)(?:n.t)? (?:it|that|this|they)"
+    r"(?: (?:planned|possible|supported|right|true|correct|intended|by design))?\?$"
+    r"|\bi (?:suppose|guess|assume)\?$|\bby default\b[^?]*\?$",
+    re.ASCII,
+)
+"""A sentence of somebody who wants to know how things are, and misses nothing."""
 _IN_ORDER = re.compile(
     r"\b(?:as|is|are) (?:expected|intended|designed)\b|\bas it should\b|\bas (?:i|we) want\b"
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by design|as planned)\b"
@@ -235,8 +244,9 @@ def _start(text: str, found: re.Match[str]) -> int:
 
 def _is_in_order(text: str, found: re.Match[str]) -> bool:
     """Whether the sentence denies what was found in it, makes it a condition, or says that it is no fault."""
-    before = text[_start(text, found) : found.start()]
-    return bool(_NEGATED.search(before) or _CONDITION.search(before) or _IN_ORDER.search(_sentence(text, found)))
+    before, sentence = text[_start(text, found) : found.start()], _sentence(text, found)
+    denied = _NEGATED.search(before) or _CONDITION.search(before)
+    return bool(denied or _IN_ORDER.search(sentence) or _GENERAL_QUESTION.search(sentence)) or is_long_ago(sentence)
 
 
 def _of_one_matter(texts: list[str]) -> str:

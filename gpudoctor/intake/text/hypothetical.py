@@ -25,6 +25,17 @@ _NOW_SOLVED = re.compile(
     r"(?i)\b(?:got|had|saw|was getting|used to (?:get|see))\b[^;!?]{0,160}\b(?:now (?:it.s |it is |all )?"
     r"(?:solved|fixed|resolved|gone)|(?:solved|fixed|resolved) now)\b"
 )
+_LONG_AGO = re.compile(
+    r"(?i)\bused to (?!work|run|be (?:fine|ok)|use\b)|\b(?:months?|years?) ago\b|\bin the (?:past|old days)\b"
+    r"|\bback then\b|\bformerly\b|\blast (?:year|spring|summer|autumn|winter)\b"
+)
+_LASTS = re.compile(r"(?i)\b(?:since|now|still|today)\b")
+"""Words that say that it has lasted since."""
+
+
+def is_long_ago(sentence: str) -> bool:
+    """Whether a sentence is about a time that is over."""
+    return _LONG_AGO.search(sentence) is not None and not _LASTS.search(sentence)
 
 
 def is_hypothetical(text: str) -> bool:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
+from gpudoctor.intake.text.hypothetical import is_long_ago
 from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.machine import Told
 from gpudoctor.machine.pasted_text import WORKS_NOW
@@ -41,13 +42,6 @@ _BUT = re.compile(
     rf"|{_OF_THE_PAST.format(*[' '] * 5)}\bnot\b|{_OF_THE_PAST.format(*[''] * 5)}n['\u2019]t\b"
 )
 """Words of a person who misses something all the same or asks, or whose fault comes and goes."""
-_LONG_AGO = re.compile(
-    r"(?i)\bused to (?!work|run|be (?:fine|ok)|use\b)|\b(?:days?|weeks?|months?|years?) ago\b"
-    r"|\bin the (?:past|old days)\b|\bat (?:first|that time)\b|\bback then\b|\bformerly\b"
-    r"|\buntil (?:yesterday|last \w+)\b"
-)
-"""What begins a sentence about a time that is over, if no word of it says that the fault has lasted since."""
-_LASTS = re.compile(r"(?i)\b(?:since|now|still|today)\b")
 _BOOTED_ONCE = re.compile(r"(?i)\b(?:after|with) (?:a|the|one) (?:re-?boot|restart)\b(?!.*\bagain\b)")
 _LAST_BUT = re.compile(r"(?i),? ?\bbut\b(?=[^,]*$)")
 _PAST = re.compile(r"(?i)\b(?:was|were|had|got|came from|yesterday|before)\b")
@@ -79,7 +73,7 @@ def read_solved(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
 def _complains(sentence: str) -> bool:
     """Whether somebody misses something in a sentence. One that says that it works, or of old times, may have a
     "but" before that."""
-    if _LONG_AGO.search(sentence) and not _LASTS.search(sentence):
+    if is_long_ago(sentence):
         return False
     works = list(_WORKS.finditer(sentence))
     if works:
