@@ -994,3 +994,56 @@ def test_a_title_alone_names_a_cause(title: str, slug: str) -> None:
 )
 def test_what_is_asked_in_general_or_is_long_over_is_no_fault(text: str) -> None:
     assert not problems(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("An image takes ages, the GTX 1660 is asleep and all twelve cores are busy.", "torch-cpu-only"),
+        ("On the new 5060 Ti torch stumbles over a kernel image.", "torch-no-arch-for-gpu"),
+        ("After the update of torch my two GTX 1080 are not accepted any more.", "torch-dropped-old-gpu"),
+        (
+            "The driver is 470.xx, the admins refuse an update, and torch complains that it's too old",
+            "driver-too-old",
+        ),
+        (
+            "I shut the laptop in the evening and in the morning CUDA programs do not start.",
+            "nvidia-uvm-after-suspend",
+        ),
+        ("Lid closed, lid opened, CUDA gone.", "nvidia-uvm-after-suspend"),
+        ("nvidia-smi tells me that the driver and the library have different versions.", "driver-lib-mismatch"),
+        ("A new kernel came with the updates, and nvidia-smi can't reach the driver.", "nvidia-dkms-kernel-mismatch"),
+        ("On the server itself torch finds the GPU, in docker it claims that there is no GPU.", "container-no-gpu"),
+        ("My devcontainer drops its GPU after several hours; docker restart cures it.", "container-cgroup-revoked"),
+        ("HIP takes the small GPU in my Ryzen 7600 instead of the RX 7700 XT.", "amd-igpu-interferes"),
+        ("ROCm inside WSL never finds the Radeon, only the processor.", "rocm-wsl-unsupported"),
+        ("amdgpu-install stops with an error while it builds the module. RX 7900 XT.", "amd-dkms-kernel-mismatch"),
+        ("ollama ps tells 100% CPU, my RTX 3060 has nothing to do.", "program-on-cpu"),
+        ("torchrun with two A6000 never gets past the NCCL initialisation.", "nccl-p2p-hang"),
+        ("As soon as I use both 3090s the script simply sits there.", "nccl-p2p-hang"),
+        ("One card drops out and is missing from nvidia-smi until I power cycle the server.", "gpu-off-bus"),
+        ("import of flash attention dies with an undefined symbol", "flash-attn-abi"),
+    ],
+)
+def test_people_who_know_no_message_by_heart_are_understood(text: str, slug: str) -> None:
+    assert first(text).slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "While the data is loaded the GPU does nothing, that is a second per epoch.",
+        "I close the lid of the laptop and training goes on over night.",
+        "A new kernel came with the updates, I rebooted, and everything about the GPU is as before.",
+        "On the server itself and in the container torch finds the GPU.",
+        "The integrated graphics drive my monitors, so the 7900 XTX has all its memory for models.",
+        "Ollama ps shows 100% CPU for the tiny model as configured, the chat model is on the GPU.",
+        "The script sits there until the data is downloaded, then it trains on both 4090s.",
+        "The docs explain how a kernel image is chosen for sm_120.",
+        "If one of your cards falls off the bus, drain the node and call the vendor. Our runbook says so.",
+        "My friend says that ROCm cannot use my RX 6700 XT, but it does.",
+        "People say the driver is too old for CUDA 13, but mine works.",
+    ],
+)
+def test_the_same_words_of_people_who_miss_nothing(text: str) -> None:
+    assert not problems(text)

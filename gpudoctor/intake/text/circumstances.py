@@ -28,7 +28,7 @@ _ABOUT_GPUS = re.compile(
 )
 _COMPLAINS = re.compile(
     r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br(?:ea|o)k\w*"
-    r"|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable"
+    r"|without|forgets|drops|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable"
     r"|missing|gone|dead|disappear\w*|vanish\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck"
     r"|only|false"
     r"|(?:have to|must) (?:reboot|restart))\b",
@@ -51,6 +51,11 @@ _CONDITION = re.compile(
     re.ASCII,
 )
 """What stands before something that is only supposed."""
+_ADVICE = re.compile(
+    r"^\W*if\b(?=.*\byour?\b)(?!.*\b(?:i|my|me)\b)"
+    r"|\b(?:docs?|documentation|manual|readme|wiki|paper|article) (?:explain|describe|mention)s?\b",
+    re.ASCII,
+)
 _GENERAL_QUESTION = re.compile(
     r", (?:is|are|does|do|will|can)(?:n.t)? (?:it|that|this|they)"
     r"(?: (?:planned|possible|supported|right|true|correct|intended|by design))?\?$"
@@ -59,10 +64,11 @@ _GENERAL_QUESTION = re.compile(
 )
 """A sentence of somebody who wants to know how things are, and misses nothing."""
 _IN_ORDER = re.compile(
-    r"\b(?:as|is|are) (?:expected|intended|designed)\b|\bas it should\b|\bas (?:i|we) want\b"
+    r"\b(?:as|is|are) (?:expected|intended|designed|configured)\b|\bas it should\b|\bas (?:i|we) want\b"
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by design|as planned)\b"
     r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b|\bwhich is (?:fine|ok(?:ay)?)\b"
-    r"|\band (?:it )?(?:works|runs)(?: (?:fine|well))?(?: on (?:the|my) gpu)?\W*$",
+    r"|\band (?:it )?(?:works|runs)(?: (?:fine|well))?(?: on (?:the|my) gpu)?\W*$"
+    r"|\bbut (?:it|i|we|mine|ours|that) (?:do|does|did|can|works?|runs?)\b(?!['\u2019]t| not)",
     re.ASCII,
 )
 """What a person says of something that is no fault, in the same sentence."""
@@ -246,7 +252,8 @@ def _is_in_order(text: str, found: re.Match[str]) -> bool:
     """Whether the sentence denies what was found in it, makes it a condition, or says that it is no fault."""
     before, sentence = text[_start(text, found) : found.start()], _sentence(text, found)
     denied = _NEGATED.search(before) or _CONDITION.search(before)
-    return bool(denied or _IN_ORDER.search(sentence) or _GENERAL_QUESTION.search(sentence)) or is_long_ago(sentence)
+    general = _IN_ORDER.search(sentence) or _GENERAL_QUESTION.search(sentence) or _ADVICE.search(sentence)
+    return bool(denied or general) or is_long_ago(sentence)
 
 
 def _of_one_matter(texts: list[str]) -> str:

@@ -15,7 +15,7 @@ _IN_A_MANUAL = re.compile(
     r"|\bthe symptom is\b|\b(?:carr(?:y|ies)|ha(?:s|ve)) known\b|\b(?:source|cause) of \S+_ERROR_"
     r"|\b(?:many|most|some|several) (?:users|people|developers|owners)\b[^.;:!?]{0,60}\b(?:see|get|meet|face|hit"
     r"|encounter|report|run into|experience)"
-    r"|(?-i:^\W{0,3}If\b(?!.*\b(?:I|my|we|our)\b).*\byour?\b)"
+    r"|(?-i:^\W{0,3}If\b(?![^.!?]*\bour\b)(?!.*\b(?:I|my|we)\b).*\byour?\b)"
     r"|(?:\u5f88\u591a|\u8bb8\u591a|\u4e0d\u5c11|\u90e8\u5206|\u4e00\u4e9b)(?:\u5f00\u53d1\u8005|\u7528\u6237|\u540c\u5b66|\u4eba)"
     r"|^\s*[-*+] (?:fix|fixed|feat|docs?)\b:? (?!me\b)|\(#\d{2,6}\)\s*$|\bpytest\.raises\("
 )
