@@ -156,13 +156,17 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     readings = [_Reading.of(lines, worded, sentences) for worded in dict.fromkeys((english, plain))]
     whole = text_of(in_english).lower()
     wish = any(_WISH.search(reading.lowered) for reading in readings)
+    # The second reading has other words in a few lines only.
+    changed = [place for place, (one, other) in enumerate(zip(english, plain, strict=True)) if one is not other]
+    searched = (readings[0].lowered, "\n".join(readings[-1].texts[place] for place in changed).lower())
     places: dict[tuple[int, str], tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
         found = None
         for number, reading in enumerate(readings):
             for sign in row.signs:
                 if (number, sign) not in places:  # several rows have it
-                    places[number, sign] = tuple(islice(lines_with((sign,), reading.lowered), _MOST_PLACES))
+                    there = tuple(islice(lines_with((sign,), searched[number]), _MOST_PLACES))
+                    places[number, sign] = (*places[0, sign], *map(changed.__getitem__, there)) if number else there
             of_row = sorted({place for sign in row.signs for place in places[number, sign]})[:_MOST_PLACES]
             found = (reading.told(row, lines, of_row) if of_row else None) or found
             if found and found.complains:
@@ -201,10 +205,11 @@ def _untitled(line: Line) -> str:
 def is_sentence(text: str) -> bool:
     """Whether a person may have written the line: a few words, no table, no log."""
     spaces = text.count(" ")
-    words = spaces >= _FEWEST_SPACES or _WITHOUT_SPACES.search(text) is not None
-    columns = len(re.findall(r"\S {3,}(?=\S)", text))
+    if spaces < _FEWEST_SPACES and not _WITHOUT_SPACES.search(text):
+        return False
+    columns = len(re.findall(r"\S {3,}(?=\S)", text)) if "   " in text else 0
     table = columns > (spaces > _MANY_SPACES)  # a long sentence may quote one
-    return words and not table and not _PRINTED.match(text) and not is_hypothetical(text)
+    return not table and not _PRINTED.match(text) and not is_hypothetical(text)
 
 
 def _told(
