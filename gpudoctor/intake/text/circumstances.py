@@ -28,7 +28,8 @@ _ABOUT_GPUS = re.compile(
 )
 _COMPLAINS = re.compile(
     r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br(?:ea|o)k\w*"
-    r"|without|forgets|drops|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable"
+    r"|without|unlicen[sc]ed|expired?|forgets|drops"
+    r"|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable"
     r"|missing|gone|dead|disappear\w*|vanish\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck"
     r"|only|false"
     r"|(?:have to|must) (?:reboot|restart))\b",

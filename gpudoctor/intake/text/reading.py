@@ -83,7 +83,7 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     two_lines_say(rest, facts)
     read_programs(rest, facts)
     sentences = in_english(rest, matrix)
-    read_replaced(sentences, facts)
+    read_replaced(sentences, facts, matrix)
     read_asides(sentences, facts)
     read_told(rest, sentences, facts, matrix)
     read_runs_as_root(rest, facts, matrix)
