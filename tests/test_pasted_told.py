@@ -1023,6 +1023,8 @@ def test_what_is_asked_in_general_or_is_long_over_is_no_fault(text: str) -> None
         ("As soon as I use both 3090s the script simply sits there.", "nccl-p2p-hang"),
         ("One card drops out and is missing from nvidia-smi until I power cycle the server.", "gpu-off-bus"),
         ("import of flash attention dies with an undefined symbol", "flash-attn-abi"),
+        ("If I hibernate my desktop, torch cannot find CUDA until I restart it.", "nvidia-uvm-after-suspend"),
+        ("With sudo my HIP program runs, without sudo it finds no device (RX 7700 XT).", "amd-device-permission"),
     ],
 )
 def test_people_who_know_no_message_by_heart_are_understood(text: str, slug: str) -> None:
