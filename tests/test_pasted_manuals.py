@@ -186,3 +186,17 @@ def test_nouveau_that_has_the_gpu(text: str) -> None:
 
 def test_nouveau_that_is_not_loaded_has_no_gpu() -> None:
     assert problems("Remove kms from the hooks, so that nouveau is not loaded before nvidia.\n") == []
+
+
+@pytest.mark.parametrize(
+    ("title", "found"),
+    [
+        ("fix: Fix CUDA after suspend", []),
+        ("fix(nvidia): load nvidia_uvm before the service starts after suspend", []),
+        ("CUDA fails after suspend", ["nvidia-uvm-after-suspend"]),
+        ("fix: CUDA after suspend", ["nvidia-uvm-after-suspend"]),
+    ],
+)
+def test_a_title_with_the_kind_of_a_commit_and_what_it_does_is_of_a_change(title: str, found: list[str]) -> None:
+    body = "CUDA fails to initialize after resuming from suspend until we reload the `nvidia_uvm` module."
+    assert list(problems(f"{title}\n\n{body}\n")) == found

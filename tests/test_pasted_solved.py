@@ -108,6 +108,11 @@ def test_the_torch_of_another_machine_is_not_this_one() -> None:
         "RTX 5090 with torch 2.6.0+cu124: it works now.",
         'RTX 4090. Fixed! "CUDA driver version is insufficient for CUDA runtime version" came from driver 470.',
         f"Solved by an upgrade. The error was: {NO_KERNEL}. RTX 5090",
+        f'Yesterday I still had "{NO_KERNEL}" on my 5080, but after a new torch it went away.',
+        "Two years ago CUDA used to die every time my laptop woke up. This does not happen any more.",
+        "Update: solved. dkms had not built the nvidia module for the new kernel. I ran it, and nvidia-smi is back.",
+        "I had the driver/library version mismatch this morning. After a reboot the error is gone.",
+        "The container could not see the GPU because I had forgotten --gpus all. It works now, closing this.",
     ],
 )
 def test_a_text_that_says_that_all_works_now_has_no_problem(text: str) -> None:
@@ -122,6 +127,9 @@ def test_a_text_that_says_that_all_works_now_has_no_problem(text: str) -> None:
         f"{NO_KERNEL} on my RTX 5090. On Windows it works.",
         f"{NO_KERNEL} on my RTX 5090. After a restart it works again for some minutes.",
         "The old GPU works fine, but my RTX 5090 with torch 2.6.0+cu124 does not.",
+        f"On the host all works now. In the container: {NO_KERNEL}. RTX 5090",
+        f"The error is back: {NO_KERNEL} on my RTX 5090.",
+        f"{NO_KERNEL}, now nothing works on my RTX 5090.",
     ],
 )
 def test_a_text_that_complains_all_the_same_has_one(text: str) -> None:
@@ -207,3 +215,31 @@ def test_a_text_that_says_that_all_works_is_asked_nothing(tmp_path: Path) -> Non
     code, output = screen(f'SOLVED: yesterday I got "{NO_KERNEL}", everything works now. Closing.', tmp_path)
     assert code == 0
     assert output.startswith("The text tells of no problem with a GPU.")
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("pip show torch says 2.9.0+cu128, but I have a Radeon RX 7600.", "cuda-torch-on-amd"),
+        ("We have an RTX PRO 6000 Blackwell and torch 2.4, CUDA 12.1.", "torch-no-arch-for-gpu"),
+        ("I use PyTorch 2.3 with CUDA 12.1 on my new RTX 5080", "torch-no-arch-for-gpu"),
+        ("RTX 5090, torch 2.5.1 from the cu121 index, fails at once", "torch-no-arch-for-gpu"),
+        ("Tesla P40 and PyTorch 2.9 with CUDA 13", "torch-dropped-old-gpu"),
+        ("We replaced the RTX A6000 by an RTX 5090 and kept torch 2.4, CUDA 12.1.", "torch-no-arch-for-gpu"),
+    ],
+)
+def test_a_release_and_its_build_in_a_sentence_are_a_fact(text: str, slug: str) -> None:
+    assert problems(text) == [slug]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RTX 5090 and torch 2.8, CUDA 12.1 is only the toolkit",
+        "The docs require torch 2.4, CUDA 12.1 for the RTX 5090.",
+        "Yesterday I had torch 2.4, CUDA 12.1 on the RTX 5090.",
+        "I swapped the GTX 1080 Ti for an RTX 5090 and put torch 2.8 with cu128 on the machine.",
+    ],
+)
+def test_a_cuda_that_torch_was_not_built_for_or_a_release_of_old_is_none(text: str) -> None:
+    assert problems(text) == []

@@ -838,3 +838,214 @@ def test_the_name_of_a_gpu_and_rarer_words_tell_the_same(text: str, slug: str) -
 )
 def test_a_gpu_that_nobody_misses_is_no_fault(text: str) -> None:
     assert not problems(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        (
+            "nvidia-uvm is not loaded at boot, so CUDA programs find no GPU although nvidia-smi works",
+            "nvidia-uvm-missing",
+        ),
+        ("The nvidia_uvm module doesn't get loaded automatically with nvidia-open", "nvidia-uvm-missing"),
+        ("CUDA fails after every boot until I run sudo modprobe nvidia-uvm by hand", "nvidia-uvm-missing"),
+        ("NVIDIA driver lost after os upgrade and reboot", "nvidia-dkms-kernel-mismatch"),
+        ("After the apt upgrade and a reboot the nvidia driver is gone", "nvidia-dkms-kernel-mismatch"),
+        ("My GPU server lost its NVIDIA driver after the distribution upgrade", "nvidia-dkms-kernel-mismatch"),
+        ("modprobe nvidia does nothing: I found a file in modprobe.d that blacklists nvidia", "module-blacklisted"),
+        ("The amdgpu module is blacklisted in modprobe.d, so rocminfo finds no GPU", "module-blacklisted"),
+        (
+            "nvidia does not load: some file blacklists the modules, disabling it seems to fix it",
+            "module-blacklisted",
+        ),
+        ("CUDA12 plugin segfaults when older version of JAX is installed", "jax-plugin-mismatch"),
+        ("jax-cuda12-plugin 0.5.1 with jaxlib 0.4.30 crashes", "jax-plugin-mismatch"),
+        ("Looking for NVIDIA drivers on an AMD GPU", "cuda-torch-on-amd"),
+        ("The webui complains about a missing nvidia driver, but I have a 7900 XTX", "cuda-torch-on-amd"),
+        ("requirements.txt overwrote my ROCm torch with the CUDA one, RX 7800 XT", "cuda-torch-on-amd"),
+        ("The 6.18 kernel fails to build amdgpu-dkms", "amd-dkms-kernel-mismatch"),
+        ("Unable to build amdgpu-dkms with linux 6.15", "amd-dkms-kernel-mismatch"),
+        ("TensorFlow ignores my RX 6700 XT due to unsupported amdgpu version gfx1031", "torch-rocm-no-arch-for-gpu"),
+        ("The ROCm build of torch has no kernels for gfx1032", "torch-rocm-no-arch-for-gpu"),
+        (
+            'TensorFlow: "The supported AMDGPU versions are gfx1030, gfx900". Mine is gfx1102',
+            "torch-rocm-no-arch-for-gpu",
+        ),
+        ("I read that ollama supports AMD GPUs but it's not using it", "program-on-cpu"),
+        ("LM Studio lists my GPU but never uses it", "program-on-cpu"),
+        (
+            "CUDA SETUP: Loading binary /x/site-packages/bitsandbytes/libbitsandbytes_cpu.so...",
+            "bitsandbytes-no-cuda-lib",
+        ),
+    ],
+)
+def test_a_module_a_plugin_or_a_build_that_does_not_serve_the_gpu(text: str, slug: str) -> None:
+    assert first(text).slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nvidia_uvm is loaded and CUDA works, but the fan is loud.",
+        "Do I need nvidia_uvm if I only use OpenGL?",
+        "After the OS upgrade and a reboot the NVIDIA driver works as before.",
+        "Should I blacklist nouveau before I install the NVIDIA driver?",
+        "We blacklist amdgpu on purpose on the VFIO host, the guests get the GPUs.",
+        "JAX: this happens even when a GPU is not used (e.g. JAX_PLATFORMS=cpu)",
+        "I replaced my NVIDIA card by a Radeon RX 7900 XTX, which driver do I need?",
+        "Does this need an NVIDIA driver, or does it run on AMD GPUs as well?",
+        "amdgpu-dkms builds fine on kernel 6.14.",
+        "Which gfx versions does TensorFlow support? I have a gfx1100.",
+        "ollama supports AMD GPUs, but I am not using it yet.",
+    ],
+)
+def test_a_word_about_modules_plugins_and_builds_alone_is_no_fault(text: str) -> None:
+    assert not problems(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I upgraded the nvidia driver from 550 to 580 and rebooted. Everything is fine, nvidia-smi shows the 3090.",
+        "We upgraded all nodes to the newer driver last week, all is well.",
+        "I added my user to the render group as the docs say, and rocminfo works fine.",
+        "Please advise how amdgpu must be built while we are waiting for a newer kernel.",
+        "Is there a package that I need to update, or is a newer kernel needed? It has fixes.",
+    ],
+)
+def test_a_deed_before_which_nothing_was_amiss_is_no_remedy(text: str) -> None:
+    assert not problems(text)
+
+
+@pytest.mark.parametrize(
+    ("place", "slug"),
+    [
+        ("In the distrobox vLLM fails.", "amd-device-permission"),
+        ("The host can see the GPUs, but processes inside Docker cannot.", "container-no-gpu"),
+        ("It runs on bare metal.", "cuda-visible-devices"),
+    ],
+)
+def test_the_place_ranks_the_causes_of_no_hip_gpus(place: str, slug: str) -> None:
+    assert first(f"RuntimeError: No HIP GPUs are available\n{place}\n").slug == slug
+
+
+@pytest.mark.parametrize(
+    ("told", "slug"),
+    [
+        ("I installed ONNX Runtime with pip.", "framework-cpu-only"),
+        ("I had installed onnxruntime and onnxruntime-gpu.", "ort-cpu-and-gpu-both"),
+    ],
+)
+def test_the_package_that_is_named_ranks_the_causes_of_a_missing_provider(told: str, slug: str) -> None:
+    assert first(f"UserWarning: CUDAExecutionProvider is not available\n{told}\n").slug == slug
+
+
+@pytest.mark.parametrize(
+    ("title", "slug"),
+    [
+        ("[Bug]: torch 2.9 wheel says sm_61 is not supported on my P40", "torch-dropped-old-gpu"),
+        ("The newest pytorch says that my Tesla M40 is too old", "torch-dropped-old-gpu"),
+        ("GPU not recognized after Fedora 42 upgrade", "nvidia-dkms-kernel-mismatch"),
+        (
+            "Since I switched from the 6.8 to the 6.14 kernel my NVIDIA card isn't there",
+            "nvidia-dkms-kernel-mismatch",
+        ),
+        ('"Unknown Error" from nvidia-smi inside a long running container', "container-cgroup-revoked"),
+        ("Whisper runs on CPU although a RTX 4070 is installed", "torch-cpu-only"),
+        ("Installer picks CPU torch on a machine with RTX 5090", "torch-cpu-only"),
+        ("Can't use GPU on WSL2 with RX 7900 XT", "rocm-wsl-unsupported"),
+        ("Installing requirements breaks torch on AMD", "cuda-torch-on-amd"),
+        ("H100 node: error 802 after reboot", "fabric-manager-not-running"),
+        ("MIG enabled but torch sees no device", "mig-confusion"),
+        ("undefined symbol in flash_attn_2_cuda after torch upgrade", "flash-attn-abi"),
+        ("bitsandbytes broken with CUDA 13", "bitsandbytes-no-cuda-lib"),
+        ("torchvision::nms missing", "torchvision-mismatch"),
+        ("Bus error in dataloader workers in Docker", "shm-small"),
+        ("Our admin updated the driver and did not reboot; since then all jobs die.", "driver-installed-no-reboot"),
+        ("I forgot --gpus all, is that why the container finds nothing?", "container-no-gpu"),
+        ("The 5090 is here; with my old torch I get an error about sm_120.", "torch-no-arch-for-gpu"),
+        ("prime-select says intel, and torch finds no CUDA.", "module-blacklisted"),
+        ("pip pulled numpy 2 and now my torch 2.1 prints a long warning.", "numpy2-old-torch"),
+        ("My Radeon 6600 crashes with torch unless I set that HSA variable.", "torch-rocm-no-arch-for-gpu"),
+        ("With my Ryzen's built-in graphics on, ROCm takes it instead of the RX 7800 XT.", "amd-igpu-interferes"),
+        ("Docker says it could not select a device driver with capabilities gpu.", "container-toolkit-missing"),
+    ],
+)
+def test_a_title_alone_names_a_cause(title: str, slug: str) -> None:
+    assert first(title).slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We updated the driver without a reboot by reloading the modules; everything works.",
+        "Ollama uses the RX 6800 and not the integrated GPU, as it should.",
+        "Is MIG enabled by default on an H100? I see no devices of MIG in the docs.",
+        "Never forget --gpus all when you start the container.",
+        "I switched from the 6.8 to the 6.14 kernel and everything works with my NVIDIA card.",
+        "The installer asks whether it should pick the CPU torch or the CUDA one.",
+        "The tests run on the CPU although we have GPUs, since the GPUs are for the nightly job.",
+        "The newest PyTorch is not too old for my GTX 1080, is it?",
+        "We had an error about sm_120 in torch last spring; since the upgrade to 2.8 all 5090s run.",
+        "A different version of jax would need another plugin, I suppose?",
+        "Docker can't use GPU memory limits, is that planned?",
+        "Years ago the container could not see the GPU.",
+    ],
+)
+def test_what_is_asked_in_general_or_is_long_over_is_no_fault(text: str) -> None:
+    assert not problems(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("An image takes ages, the GTX 1660 is asleep and all twelve cores are busy.", "torch-cpu-only"),
+        ("On the new 5060 Ti torch stumbles over a kernel image.", "torch-no-arch-for-gpu"),
+        ("After the update of torch my two GTX 1080 are not accepted any more.", "torch-dropped-old-gpu"),
+        (
+            "The driver is 470.xx, the admins refuse an update, and torch complains that it's too old",
+            "driver-too-old",
+        ),
+        (
+            "I shut the laptop in the evening and in the morning CUDA programs do not start.",
+            "nvidia-uvm-after-suspend",
+        ),
+        ("Lid closed, lid opened, CUDA gone.", "nvidia-uvm-after-suspend"),
+        ("nvidia-smi tells me that the driver and the library have different versions.", "driver-lib-mismatch"),
+        ("A new kernel came with the updates, and nvidia-smi can't reach the driver.", "nvidia-dkms-kernel-mismatch"),
+        ("On the server itself torch finds the GPU, in docker it claims that there is no GPU.", "container-no-gpu"),
+        ("My devcontainer drops its GPU after several hours; docker restart cures it.", "container-cgroup-revoked"),
+        ("HIP takes the small GPU in my Ryzen 7600 instead of the RX 7700 XT.", "amd-igpu-interferes"),
+        ("ROCm inside WSL never finds the Radeon, only the processor.", "rocm-wsl-unsupported"),
+        ("amdgpu-install stops with an error while it builds the module. RX 7900 XT.", "amd-dkms-kernel-mismatch"),
+        ("ollama ps tells 100% CPU, my RTX 3060 has nothing to do.", "program-on-cpu"),
+        ("torchrun with two A6000 never gets past the NCCL initialisation.", "nccl-p2p-hang"),
+        ("As soon as I use both 3090s the script simply sits there.", "nccl-p2p-hang"),
+        ("One card drops out and is missing from nvidia-smi until I power cycle the server.", "gpu-off-bus"),
+        ("import of flash attention dies with an undefined symbol", "flash-attn-abi"),
+        ("If I hibernate my desktop, torch cannot find CUDA until I restart it.", "nvidia-uvm-after-suspend"),
+        ("With sudo my HIP program runs, without sudo it finds no device (RX 7700 XT).", "amd-device-permission"),
+    ],
+)
+def test_people_who_know_no_message_by_heart_are_understood(text: str, slug: str) -> None:
+    assert first(text).slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "While the data is loaded the GPU does nothing, that is a second per epoch.",
+        "I close the lid of the laptop and training goes on over night.",
+        "A new kernel came with the updates, I rebooted, and everything about the GPU is as before.",
+        "On the server itself and in the container torch finds the GPU.",
+        "The integrated graphics drive my monitors, so the 7900 XTX has all its memory for models.",
+        "Ollama ps shows 100% CPU for the tiny model as configured, the chat model is on the GPU.",
+        "The script sits there until the data is downloaded, then it trains on both 4090s.",
+        "The docs explain how a kernel image is chosen for sm_120.",
+        "If one of your cards falls off the bus, drain the node and call the vendor. Our runbook says so.",
+        "My friend says that ROCm cannot use my RX 6700 XT, but it does.",
+        "People say the driver is too old for CUDA 13, but mine works.",
+    ],
+)
+def test_the_same_words_of_people_who_miss_nothing(text: str) -> None:
+    assert not problems(text)

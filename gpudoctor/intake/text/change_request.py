@@ -13,6 +13,11 @@ _TITLE = re.compile(
     r"|troubleshooting|readme|FAQ)\b)"
 )
 """As people write the first line of a commit."""
+_COMMIT = re.compile(
+    r"\s*#?\s*(?:fix|feat|docs?|chore|refactor|tests?|ci|perf|build|style|revert)(?:\([^)\n]{1,60}\))?!?: "
+    r"(?P<rest>\S.*)"
+)
+"""A title that begins with the kind of a commit."""
 _OF_A_DOCUMENT = re.compile(
     r"\s*#?\s*(?:[Aa]dd|[Cc]orrect|[Ff]ix|[Ii]mprove|[Rr]emove|[Rr]ename|[Uu]pdate) (?:the )?"
     r"[\w./-]{1,60}\.(?:rst|md|adoc)\b(?!.*(?:\b(?:fail|error|not|wrong|broken)|n.t\b))"
@@ -26,7 +31,7 @@ _TAGGED = re.compile(
 """The same, with tags in brackets that no report of a fault carries."""
 _DOES = re.compile(
     r"(?i)(?:add|allow|automate|bump|change|cleanup|disable|enable|enhance|ensure|fix|handle|implement|improve|introduce"
-    r"|make|migrate|move|port|refactor|remove|rename|replace|revert|skip|support|switch|unify|update|upgrade|use)(?:e?s|ed)?\b"
+    r"|load|make|migrate|move|port|refactor|remove|rename|replace|revert|skip|support|switch|unify|update|upgrade|use)(?:e?s|ed)?\b"
 )
 """How such a title begins."""
 _SIGNS = re.compile(
@@ -55,7 +60,8 @@ def is_change_request(lines: tuple[Line, ...]) -> bool:
         return True
     first = [line.text for line in lines[:_MOST_BEFORE]]
     tagged = next(filter(None, map(_TAGGED.match, first)), None)
-    if tagged and _DOES.match(tagged["rest"]):
+    commit = next(filter(None, map(_COMMIT.match, first[:1])), None)
+    if any(title and _DOES.match(title["rest"]) for title in (tagged, commit)):
         return True
     if first and _OF_A_DOCUMENT.match(next(filter(str.strip, first), "")):
         return True

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
-from gpudoctor.intake.text.hypothetical import is_hypothetical
+from gpudoctor.intake.text.hypothetical import is_hypothetical, is_long_ago
 from gpudoctor.intake.text.languages import in_plain_words
 from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.line_search import lines_with
@@ -28,7 +28,8 @@ _ABOUT_GPUS = re.compile(
 )
 _COMPLAINS = re.compile(
     r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br(?:ea|o)k\w*"
-    r"|without|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable"
+    r"|without|unlicen[sc]ed|expired?|forgets|drops"
+    r"|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable"
     r"|missing|gone|dead|disappear\w*|vanish\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck"
     r"|only|false"
     r"|(?:have to|must) (?:reboot|restart))\b",
@@ -45,25 +46,56 @@ _WISH = re.compile(
 """A text that asks for something new tells of no fault."""
 _NEGATED = re.compile(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n.t\b)[^.:;,!?\n]{0,10}$", re.ASCII)
 """What stands before a fault that is not there."""
+_CONDITION = re.compile(
+    r"\b(?:even (?:when|if|though)|if|whether|in case|unless) (?:(?:an?|the|no|any|my|your) )?$"
+    r"|\bwhether (?:it|i|we|they|one|to) (?:(?:should|must|can|may) )?$",
+    re.ASCII,
+)
+"""What stands before something that is only supposed."""
+_ADVICE = re.compile(
+    r"^\W*if\b(?=.*\byour?\b)(?!.*\b(?:i|my|me)\b)"
+    r"|\b(?:docs?|documentation|manual|readme|wiki|paper|article) (?:explain|describe|mention)s?\b",
+    re.ASCII,
+)
+_GENERAL_QUESTION = re.compile(
+    r", (?:is|are|does|do|will|can)(?:n.t)? (?:it|that|this|they)"
+    r"(?: (?:planned|possible|supported|right|true|correct|intended|by design))?\?$"
+    r"|\bi (?:suppose|guess|assume)\?$|\bby default\b[^?]*\?$",
+    re.ASCII,
+)
+"""A sentence of somebody who wants to know how things are, and misses nothing."""
 _IN_ORDER = re.compile(
-    r"\b(?:as|is|are) (?:expected|intended|designed)\b|\bas it should\b|\bas (?:i|we) want\b"
+    r"\b(?:as|is|are) (?:expected|intended|designed|configured)\b|\bas it should\b|\bas (?:i|we) want\b"
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by design|as planned)\b"
     r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b|\bwhich is (?:fine|ok(?:ay)?)\b"
-    r"|\band (?:it )?(?:works|runs)(?: (?:fine|well))?(?: on (?:the|my) gpu)?\W*$",
+    r"|\band (?:it )?(?:works|runs)(?: (?:fine|well))?(?: on (?:the|my) gpu)?\W*$"
+    r"|\bbut (?:it|i|we|mine|ours|that) (?:do|does|did|can|works?|runs?)\b(?!['\u2019]t| not)",
     re.ASCII,
 )
 """What a person says of something that is no fault, in the same sentence."""
-_SENTENCE_END = re.compile(r"[.;!?](?=\s|$)")
+_SENTENCE_END = re.compile(r"(?<!\.)[.;!?](?=\s|$)")
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
-    r"|works? (?:again|now|fine|for me)|(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b"
+    r"|works? (?:again|now|for me)|(?:seem|appear)(?:s|ed)? to (?:have )?(?:fix|solve|resolve|help)(?:e?d)?"
     r"|\b(?:when|if|once) (?:i|we) [^.;!?\n]{1,40}, ?(?:it|all|everything) works\b"
     r"|(?:did|does) the trick|workaround|restor(?:es|ed)"
-    r"|(?<!you )(?:had|have|has|needs?|needed) to|(?<!you )must"
     r"|got (?:it|this|that|things|everything) (?:working|to work|running))\b|可以了",
     re.ASCII,
 )
 """What is said of a remedy."""
+_NEEDED = re.compile(r"\b(?<!you )(?:(?:had|have|has|needs?|needed) to|must)\b", re.ASCII)
+"""The same, of a remedy in the same sentence, or of the commands below it."""
+_COMMAND = re.compile(
+    r"\s*(?:[$#] )?(?:sudo|apt(?:-get)?|dnf|yum|zypper|pacman|yay|pip3?|export|unset|modprobe|rmmod|docker|podman)\b"
+)
+_PROPOSED = re.compile(
+    r"\bplease\b|\bhow (?:do|to|can|should)\b|\bshould (?:i|we)\b|\bwait(?:ing)? for\b"
+    r"|\b(?:plan(?:ning)?|want|like|going) to\b",
+    re.ASCII,
+)
+"""Beside what nobody has done yet."""
+_FINE = re.compile(r"\bworks? fine\b|\b(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b", re.ASCII)
+"""The same, if the text tells of something that was amiss before."""
 _DENIED = re.compile(r"(?:\bnot|n.t|\bnothing|\bnever|\bnone|\bno|\bwithout|\bdespite)\b[^.;!?]{0,25}$", re.ASCII)
 _ASKED = re.compile(r"[^.:;!?\n]{0,200}\?")
 """The rest of a question: who asks for a remedy does not tell that it helped."""
@@ -125,13 +157,17 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     readings = [_Reading.of(lines, worded, sentences) for worded in dict.fromkeys((english, plain))]
     whole = text_of(in_english).lower()
     wish = any(_WISH.search(reading.lowered) for reading in readings)
+    # The second reading has other words in a few lines only.
+    changed = [place for place, (one, other) in enumerate(zip(english, plain, strict=True)) if one is not other]
+    searched = (readings[0].lowered, "\n".join(readings[-1].texts[place] for place in changed).lower())
     places: dict[tuple[int, str], tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
         found = None
         for number, reading in enumerate(readings):
             for sign in row.signs:
                 if (number, sign) not in places:  # several rows have it
-                    places[number, sign] = tuple(islice(lines_with((sign,), reading.lowered), _MOST_PLACES))
+                    there = tuple(islice(lines_with((sign,), searched[number]), _MOST_PLACES))
+                    places[number, sign] = (*places[0, sign], *map(changed.__getitem__, there)) if number else there
             of_row = sorted({place for sign in row.signs for place in places[number, sign]})[:_MOST_PLACES]
             found = (reading.told(row, lines, of_row) if of_row else None) or found
             if found and found.complains:
@@ -170,10 +206,11 @@ def _untitled(line: Line) -> str:
 def is_sentence(text: str) -> bool:
     """Whether a person may have written the line: a few words, no table, no log."""
     spaces = text.count(" ")
-    words = spaces >= _FEWEST_SPACES or _WITHOUT_SPACES.search(text) is not None
-    columns = len(re.findall(r"\S {3,}(?=\S)", text))
+    if spaces < _FEWEST_SPACES and not _WITHOUT_SPACES.search(text):
+        return False
+    columns = len(re.findall(r"\S {3,}(?=\S)", text)) if "   " in text else 0
     table = columns > (spaces > _MANY_SPACES)  # a long sentence may quote one
-    return words and not table and not _PRINTED.match(text) and not is_hypothetical(text)
+    return not table and not _PRINTED.match(text) and not is_hypothetical(text)
 
 
 def _told(
@@ -191,7 +228,10 @@ def _told(
         alone = pattern.search(line.lower()) is not None
         said = lines[place : place + 1] if alone else lines[max(0, place - 1) : place + 2]
         near = around[max(0, found.start() - _AROUND) : found.end() + _AROUND]
-        if row.remedy and not _helped(" ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()):
+        beside = " ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()
+        sentence = _sentence(around, found)
+        helped = _helped(beside, beside if _COMMAND.match(line) else sentence)
+        if row.remedy and (_PROPOSED.search(sentence) or not helped):
             continue
         near = whole or near
         # Of the first two the facts, or the words beside it, name the GPU.
@@ -204,12 +244,22 @@ def _told(
             return
 
 
-def _is_in_order(text: str, found: re.Match[str]) -> bool:
-    """Whether the sentence denies what was found in it, or says that it is no fault."""
-    start = max((end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())), default=0)
+def _sentence(text: str, found: re.Match[str]) -> str:
+    """The sentence in which something was found."""
     end = _SENTENCE_END.search(text, found.end())
-    sentence = text[start : end.start() if end else len(text)]
-    return bool(_NEGATED.search(text[start : found.start()]) or _IN_ORDER.search(sentence))
+    return text[_start(text, found) : end.end() if end else len(text)]
+
+
+def _start(text: str, found: re.Match[str]) -> int:
+    return max((end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())), default=0)
+
+
+def _is_in_order(text: str, found: re.Match[str]) -> bool:
+    """Whether the sentence denies what was found in it, makes it a condition, or says that it is no fault."""
+    before, sentence = text[_start(text, found) : found.start()], _sentence(text, found)
+    denied = _NEGATED.search(before) or _CONDITION.search(before)
+    general = _IN_ORDER.search(sentence) or _GENERAL_QUESTION.search(sentence) or _ADVICE.search(sentence)
+    return bool(denied or general) or is_long_ago(sentence)
 
 
 def _of_one_matter(texts: list[str]) -> str:
@@ -225,9 +275,12 @@ def _asks(texts: list[str]) -> bool:
     return next(filter(None, texts), "").rstrip().endswith("?")
 
 
-def _helped(text: str) -> bool:
-    """Whether the person says of a remedy that it helped, and not that nothing did."""
+def _helped(text: str, sentence: str) -> bool:
+    """Whether the person says of the remedy in a sentence that it helped, and not that nothing did."""
+    complains = _COMPLAINS.search(_NO_COMPLAINT.sub("", text))
+    places = ((_HELPED, text), (_NEEDED, sentence), (_FINE, text if complains else ""))
     return any(
-        not _DENIED.search(text[max(0, one.start() - 30) : one.start()]) and not _ASKED.match(text[one.end() :])
-        for one in _HELPED.finditer(text)
+        not _DENIED.search(where[max(0, one.start() - 30) : one.start()]) and not _ASKED.match(where[one.end() :])
+        for pattern, where in places
+        for one in pattern.finditer(where)
     )

@@ -15,7 +15,7 @@ _IN_A_MANUAL = re.compile(
     r"|\bthe symptom is\b|\b(?:carr(?:y|ies)|ha(?:s|ve)) known\b|\b(?:source|cause) of \S+_ERROR_"
     r"|\b(?:many|most|some|several) (?:users|people|developers|owners)\b[^.;:!?]{0,60}\b(?:see|get|meet|face|hit"
     r"|encounter|report|run into|experience)"
-    r"|(?-i:^\W{0,3}If\b(?!.*\b(?:I|my|we|our)\b).*\byour?\b)"
+    r"|(?-i:^\W{0,3}If\b(?![^.!?]*\bour\b)(?!.*\b(?:I|my|we)\b).*\byour?\b)"
     r"|(?:\u5f88\u591a|\u8bb8\u591a|\u4e0d\u5c11|\u90e8\u5206|\u4e00\u4e9b)(?:\u5f00\u53d1\u8005|\u7528\u6237|\u540c\u5b66|\u4eba)"
     r"|^\s*[-*+] (?:fix|fixed|feat|docs?)\b:? (?!me\b)|\(#\d{2,6}\)\s*$|\bpytest\.raises\("
 )
@@ -25,6 +25,17 @@ _NOW_SOLVED = re.compile(
     r"(?i)\b(?:got|had|saw|was getting|used to (?:get|see))\b[^;!?]{0,160}\b(?:now (?:it.s |it is |all )?"
     r"(?:solved|fixed|resolved|gone)|(?:solved|fixed|resolved) now)\b"
 )
+_LONG_AGO = re.compile(
+    r"(?i)\bused to (?!work|run|be (?:fine|ok)|use\b)|\b(?:months?|years?) ago\b|\bin the (?:past|old days)\b"
+    r"|\bback then\b|\bformerly\b|\blast (?:year|spring|summer|autumn|winter)\b"
+)
+_LASTS = re.compile(r"(?i)\b(?:since|now|still|today)\b")
+"""Words that say that it has lasted since."""
+
+
+def is_long_ago(sentence: str) -> bool:
+    """Whether a sentence is about a time that is over."""
+    return _LONG_AGO.search(sentence) is not None and not _LASTS.search(sentence)
 
 
 def is_hypothetical(text: str) -> bool:

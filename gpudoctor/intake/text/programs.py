@@ -338,10 +338,21 @@ def read_prose(lines: Iterable[Line], facts: Facts) -> None:
         _gpus_of_sentences(lines, facts)
 
 
+_WAS_REPLACED = re.compile(
+    r"(?i)\b(?:swapp|replac|exchang|upgrad|switch|mov|chang)\w* (?:from )?(?:(?:the|my|our|an?) )?"
+    r"(?P<old>[^.;!?\n]{2,40}?) (?:by|for|with|to) (?:(?:the|my|our|an?) )?(?:new )?"
+    r"(?=nvidia|geforce|amd|radeon|[rg]tx|rx|[2-9]\d{3}|[abhlpv]\d)"
+)
+"""A GPU in the place of which there is another one now."""
+
+
 def _gpus_of_sentences(lines: Iterable[Line], facts: Facts) -> None:
     for number, text in lines:
+        replaced = _WAS_REPLACED.search(text[:600])
+        gone = range(*replaced.span("old")) if replaced else range(0)
         for pattern in (_NVIDIA_NAME, _AMD_NAME):
             for found in pattern.finditer(text[:600]):
-                facts.gpus.append(NamedGpu(number, "prose", name=found[0].strip()))
+                if found.start() not in gone:
+                    facts.gpus.append(NamedGpu(number, "prose", name=found[0].strip()))
         for gfx in _GFX.finditer(text[:600]):
             facts.gpus.append(NamedGpu(number, "prose", arch=gfx[0]))

@@ -3,39 +3,85 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
+from gpudoctor.intake.text.hypothetical import is_long_ago
 from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.machine import Told
 from gpudoctor.machine.pasted_text import WORKS_NOW
 
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
 _QUOTED = re.compile(r"\"[^\"\n]{3,300}\"|\u201e[^\u201c\n]{3,300}\u201c|`[^`\n]{3,300}`")
+_ELSEWHERE = r"(?! (?:in|inside|under|for|as|from|outside)\b)"
+_NONE = r"(?!(?:no|not|none|nothing|never|only|hardly)\b)"
+_FAULT = r"(?:problem|issue|error|message|warning|crash(?:e)?|hang)s?"
 _WORKS = re.compile(
-    r"(?i)\bworks? (?:now|again|perfectly|flawlessly)(?! (?:in|inside|under|for|as|from|outside)\b)"
-    r"|\bnow (?:[\w.+-]+ ){0,8}?works?(?! (?:in|inside|under|for|as|from|outside)\b)"
-    r"|(?:\A|[.!\n])\W{0,3}(?:(?:re)?solved|fixed)(?=\s*[:!.\])]| by\b| with\b| after\b)"
-    r"|\b(?:problem|issue|error) is (?:solved|fixed|gone)\b"
+    rf"(?i)\bworks? (?:now|again|perfectly|flawlessly){_ELSEWHERE}"
+    rf"|\bnow (?:{_NONE}[\w.+-]+ ){{0,8}}?works?{_ELSEWHERE}"
+    r"|(?:\A|[.!\n]|\b(?:update|edit|nvm|never ?mind):)\W{0,3}(?:(?:re)?solved|fixed)"
+    r"(?=\s*[:!.\])]| by\b| with\b| after\b)"
+    rf"|\b{_FAULT} (?:is|are|has|have)(?: now| all)? (?:solved|fixed|resolved|gone|disappeared|vanished)\b"
+    rf"|\b(?:{_FAULT}|it|they|that) went away\b"
+    r"|(?:\b(?:does|do|did|has|have)(?: not|n['\u2019]t)|\bnever) (?:ever )?"
+    r"(?:happen|occur|appear|crash|fail|hang|die|freeze|show up|come back)(?:ed|n)? (?:any ?more|again|since)\b"
+    r"|\bno longer (?:happen|occur|appear|crash|fail|hang|freeze)(?:e?s)?\b"
+    r"|\b(?!(?:error|problem|issue|bug|message|crash|it)\b)[\w-]+ (?:is|are) back\b(?! (?:to|on) (?:the )?cpu)"
+    r"|\b(?:renders|runs|trains|computes|sees|finds|detects|lists|uses)\b[^.!?;,\n]{0,12}\b(?:gpus?|cards?)\b now\b"
+    r"|\bclosing (?:this|the issue)\b|\b(?:this|it|issue) can be closed\b"
 )
+_OF_THE_PAST = "".join(rf"(?<!\b{word}{{}})" for word in ("had", "did", "was", "were", "could"))
+"""Before a denial: what did not work then is no complaint."""
 _BUT = re.compile(
-    r"(?i)\b(?:not|cannot|no longer|never|still|fails?|crash(?:es)?|hangs?|freez\w+|stuck|slow\w*|wrong|garbage|nans?"
-    r"|broken|breaks?|lo(?:st|ses?)|dead|segfaults?|killed|but|however|except|only|unless|until|cpu|how|why|what|when"
-    r"|if|sometimes|would|should|please|without|else|unfortunately|aber|nicht|nur|warum|wie"
-    r"|re-?boot\w*|restart\w*|suspen\w*|sleep|resum\w*|every|each|while|hours?|minutes?|sudo|root|an?other)\b|n['\u2019]t\b|\?"
+    r"(?i)\b(?:cannot|no longer|never|still(?! (?:had|got|saw|was|were)\b)|fails?|crash(?:es)?|hangs?|freez\w+|stuck"
+    r"|slow\w*|wrong|garbage|nans?|broken|breaks?|lo(?:st|ses?)|dead|segfaults?|killed|but|however|except|only|unless"
+    r"|until|cpu|how|why|what|when|if|sometimes|would|should|please|without|else|unfortunately|aber|nicht|nur|warum|wie"
+    r"|re-?boot\w*|restart\w*|suspen\w*|sleep|resum\w*|every|each|while|hours?|minutes?|sudo|root|an?other)\b|\?"
+    rf"|{_OF_THE_PAST.format(*[' '] * 5)}\bnot\b|{_OF_THE_PAST.format(*[''] * 5)}n['\u2019]t\b"
 )
 """Words of a person who misses something all the same or asks, or whose fault comes and goes."""
+_BOOTED_ONCE = re.compile(r"(?i)\b(?:after|with) (?:a|the|one) (?:re-?boot|restart)\b(?!.*\bagain\b)")
+_LAST_BUT = re.compile(r"(?i),? ?\bbut\b(?=[^,]*$)")
+_PAST = re.compile(r"(?i)\b(?:was|were|had|got|came from|yesterday|before)\b")
+_BY_A_DEED = re.compile(r"(?i)(?:solved|fixed) (?:by|with|after)\b")
+_NOT = re.compile(r"(?i)\bnot\b|n['\u2019]t\b")
+_SENTENCE = re.compile(r"[^.!?;\n]*(?:\.(?=\S)[^.!?;\n]*)*[.!?;]*")
 _SHORT = 500
 """Characters of a text that is about one matter."""
 
 
-def read_solved(lines: tuple[Line, ...], facts: Facts) -> None:
+def read_solved(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """Nothing that the text tells of is amiss any more, if it says so and complains of nothing."""
     whole = text_of(line for line in lines if line.text).strip()
-    if len(whole) > _SHORT or facts.log or any(one.what == "available" for one in facts.said):
+    if len(whole) > _SHORT or facts.log or any(one.what == "available" and one.by != "prose" for one in facts.said):
         return
     text = _QUOTED.sub(" ", whole)
     works = _WORKS.search(text)
-    if works is None or _BUT.search(text):
+    # What was done to something that did not work is worth telling: it names the cause.
+    if works is None or (_BY_A_DEED.search(works[0] + text[works.end() :][:6]) and _NOT.search(text)):
+        return
+    if any(map(_complains, _SENTENCE.findall(text))) or _fails_after(text[works.end() :], matrix):
         return
     facts.errors, facts.unexplained = [], []
+    facts.said = [one for one in facts.said if one.what != "available"]
     line = next((line for line in lines if works[0].splitlines()[-1] in line.text), lines[0])
     facts.told = [Told(WORKS_NOW, line.text.strip()[:300], line.number)]
+
+
+def _complains(sentence: str) -> bool:
+    """Whether somebody misses something in a sentence. One that says that it works, or of old times, may have a
+    "but" before that."""
+    if is_long_ago(sentence):
+        return False
+    works = list(_WORKS.finditer(sentence))
+    if works:
+        before, after = sentence[: works[0].start()], sentence[works[-1].end() :]
+        sentence = _LAST_BUT.sub("", _BOOTED_ONCE.sub("", before)) + " " + after
+    return _BUT.search(sentence) is not None
+
+
+def _fails_after(rest: str, matrix: Matrix) -> bool:
+    """Whether a known message stands behind the words that it works, and nobody says that it is past."""
+    return any(matrix.messages_in(one) and not _PAST.search(one) for one in _SENTENCE.findall(rest))
