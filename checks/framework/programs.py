@@ -241,12 +241,13 @@ def program_variable(situation: Situation) -> Verdicts:
             meaning = f"{program.name} then uses no GPU: its libraries are in {', '.join(folders)}"
             yield _set_wrong(program, row.chosen_by, chosen, meaning, row.source)
         vendors = {gpu.vendor for gpu in situation.usable}
-        for known in situation.matrix.tables.framework_variables:
-            value = variables.get(known.variable)
-            if known.framework != program.name or value is None or vendors <= {known.unless}:
+        rows_here = (row for row in situation.matrix.tables.framework_variables if row.framework == program.name)
+        for name, known in ((name, row) for row in rows_here for name in row.variables):
+            value = variables.get(name)
+            if value is None or vendors <= {known.unless}:
                 continue
             if program.service and re.fullmatch(known.pattern, value):
-                yield _set_wrong(program, known.variable, value, known.meaning, known.source)
+                yield _set_wrong(program, name, value, known.meaning, known.source)
 
 
 def _set_wrong(program: Program, name: str, value: str, meaning: str, source: str) -> Finding:

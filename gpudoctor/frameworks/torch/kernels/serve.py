@@ -123,11 +123,11 @@ def _import(channel: Channel, name: str) -> Any:
         return None
     file = getattr(found, "__file__", None)
     if _version(found) is None if name == "torch" else file is None:
-        error = f"AttributeError: module '{name}' has no attribute '__version__' ({file})"
+        said = f"AttributeError: module '{name}' has no attribute '__version__' ({file})"
         if file is None:
-            error = f"ImportError: Python imports an empty folder as {name}"
+            said = f"ImportError: Python imports an empty folder as {name}"
         where = {"files": [str(file)]} if file else {"empty": [name]}
-        channel.tell("raised", error=error, seconds=time.monotonic() - start, **where)
+        channel.tell("raised", error=said, seconds=time.monotonic() - start, **where)
         return None
     about = _describe(found) if name == "torch" else {"version": str(_version(found) or "")}
     channel.tell("imported", seconds=time.monotonic() - start, **about)
