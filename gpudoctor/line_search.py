@@ -28,12 +28,21 @@ def _words(sign: str) -> tuple[str, ...]:
 def lines_with(signs: Iterable[str], text: str) -> Iterator[int]:
     """Numbers of these lines, from 0, each once and in their order. Lines end at line feeds only."""
     number, last, told = 0, 0, -1
-    for place in sorted(place for sign in signs for place in _places(sign, text)):
+    for place in sorted(place for sign in _enough(signs) for place in _places(sign, text)):
         number += text.count("\n", last, place)
         last = place
         if number != told:
             told = number
             yield number
+
+
+def _enough(signs: Iterable[str]) -> list[str]:
+    """Without those that hold another sign: where they stand, that one stands too."""
+    enough: list[str] = []
+    for sign in sorted(set(signs), key=len):
+        if not any(other in sign for other in enough):
+            enough.append(sign)
+    return enough
 
 
 def _places(sign: str, text: str) -> Iterator[int]:
