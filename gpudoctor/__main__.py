@@ -14,6 +14,10 @@ OLDEST = (3, 10)
 def program() -> None:
     """The whole process. It ends at once: Python would first take apart all that was imported, which lasts as long as
     a twentieth of a static check."""
+    if tuple(sys.version_info) >= OLDEST:
+        from gpudoctor.own_modules import install
+
+        install()
     os._exit(_exit_code())
 
 
