@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one
@@ -10,9 +10,11 @@ from gpudoctor.finding import Finding, Fix, Manual, ReplacePackage
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, version_evidence
 from gpudoctor.machine import Torch
-from gpudoctor.matrix.rows import TorchBuild
 from gpudoctor.matrix.versions import figures, local_version, public_version
 from gpudoctor.situation import Situation, needs
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import TorchBuild
 
 Package = Literal["torchvision", "torchaudio"]
 

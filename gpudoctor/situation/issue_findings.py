@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gpudoctor.finding import (
     Device,
@@ -17,7 +18,6 @@ from gpudoctor.finding import (
     Severity,
 )
 from gpudoctor.machine import Gpu, LogFault
-from gpudoctor.matrix.rows import IssueCondition, KnownIssue
 from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
 from gpudoctor.situation.kernel_modules import newer_kernel
@@ -34,6 +34,9 @@ from gpudoctor.situation.known_issues import (
 )
 from gpudoctor.situation.nvidia_driver import cuda_driver
 from gpudoctor.situation.system_rocm import for_display, system_rocm
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import IssueCondition, KnownIssue
 
 GENERAL = "known-issue"
 """Slug of the issues without one of their own."""
