@@ -11,14 +11,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import MAGIC_NUMBER
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import MAGIC_NUMBER, LazyLoader
 from marshal import loads
 from types import CodeType, ModuleType
 
 _HEAD = MAGIC_NUMBER + bytes(4)
 """Of a compiled file that is compared with its source by time and size."""
 _LONGEST = 1 << 17
+
+
+_LATE = ("msgspec.inspect", "msgspec.json")
+"""What msgspec imports with itself, to describe types and to make schemas, and a check for people never uses."""
 
 
 class _Loader(SourceFileLoader):
@@ -36,7 +40,9 @@ class OwnModules:
     def find_spec(
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """A module or package below gpudoctor; the rest is left to the other finders."""
+        """A module or package below gpudoctor; nearly all others are left to the other finders."""
+        if name in _LATE:
+            return _late(name, path)
         if not path or not name.startswith("gpudoctor."):
             return None
         folder, last = path[0], name.rpartition(".")[2]
@@ -55,6 +61,14 @@ def install() -> None:
     """For a process that does nothing else: whoever imports gpudoctor keeps the import that he has."""
     if sys.implementation.cache_tag and not sys.flags.optimize and not sys.pycache_prefix:
         sys.meta_path.insert(0, OwnModules)
+
+
+def _late(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    """A module that is not executed before something of it is asked for."""
+    spec = PathFinder.find_spec(name, path)
+    if spec is not None and spec.loader is not None:
+        spec.loader = LazyLoader(spec.loader)
+    return spec
 
 
 def _listed(folder: str) -> frozenset[str]:
