@@ -18,7 +18,7 @@ from types import CodeType, ModuleType
 
 _HEAD = MAGIC_NUMBER + bytes(4)
 """Of a compiled file that is compared with its source by time and size."""
-_LONGEST = 1 << 17
+_LONGEST = 1 << 16
 
 
 _LATE = ("msgspec.inspect", "msgspec.json")

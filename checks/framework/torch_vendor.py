@@ -12,7 +12,6 @@ from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, bett
 from gpudoctor.machine import Gpu, Library, Torch, Vendor
 from gpudoctor.matrix.versions import public_version
 from gpudoctor.situation import Situation, needs
-from gpudoctor.situation.no_kernel_driver import computes
 from gpudoctor.situation.wsl import of_another_vendor
 
 _SYMPTOM = "torch-wrong-build-or-cpu"
@@ -115,9 +114,11 @@ def cuda_torch_on_amd(situation: Situation) -> Verdicts:
         )
         return
     yield from _beside(situation, "nvidia", "amd")
-    nvidia = situation.machine.of_vendor("nvidia")
-    others = [gpu for gpu in nvidia if not gpu.reserved and computes(situation, gpu)]
-    if torch is None or situation.built_for != "nvidia" or others or not situation.usable_of("amd"):
+    if torch is None or situation.built_for != "nvidia" or not situation.usable_of("amd"):
+        return
+    from gpudoctor.situation.no_kernel_driver import computes
+
+    if any(computes(situation, gpu) for gpu in situation.machine.of_vendor("nvidia") if not gpu.reserved):
         return
     yield _other_vendor(situation, torch, "a CUDA build, and this machine's GPUs are AMD's", "ROCm build")
 

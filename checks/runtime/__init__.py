@@ -3,6 +3,7 @@
 from gpudoctor.situation import needs
 
 NEEDS = {
+    "driver_and_libcuda": needs.nvidia_gpus_or_wsl,
     "gpudirect": needs.rdma,
     "rocm_variables": needs.no_other_torch,
     "nccl_network": needs.network_settings,

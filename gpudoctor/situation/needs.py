@@ -72,6 +72,11 @@ def gpus_or_driver(situation: Situation) -> bool:
     return bool(situation.machine.gpus or situation.machine.nvidia.answered)
 
 
+def nvidia_gpus_or_wsl(situation: Situation) -> bool:
+    """A GPU of NVIDIA's is known, or the machine is a Linux inside Windows, which has its own driver libraries."""
+    return bool(situation.machine.of_vendor("nvidia")) or wsl(situation)
+
+
 def gpu_traces(situation: Situation) -> bool:
     """A GPU is known, or a trace of one: a node, a loaded module, a driver's answer, a line in the kernel log."""
     machine = situation.machine
@@ -114,6 +119,8 @@ def no_usable_gpu(situation: Situation) -> bool:
 
 def unserved_gpus(situation: Situation) -> bool:
     """A GPU has no driver."""
+    if not situation.machine.gpus:
+        return False
     from gpudoctor.situation.no_kernel_driver import unserved
 
     return bool(unserved(situation, "nvidia") or unserved(situation, "amd"))
