@@ -58,7 +58,7 @@ class OwnModules:
 
 
 def install() -> None:
-    """For a process that does nothing else: whoever imports gpudoctor keeps the import that he has."""
+    """For the rest of this process."""
     if sys.implementation.cache_tag and not sys.flags.optimize and not sys.pycache_prefix:
         sys.meta_path.insert(0, OwnModules)
 

@@ -1,4 +1,4 @@
-"""What a start costs: our own modules are found without detours, and a static check imports what it needs."""
+"""What a start costs: our own modules are found without detours. What a static check imports: test_packaging.py."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.own_modules import _compiled
+from gpudoctor.own_modules import _compiled, _Loader
 
 _MODULES = """
 import json
@@ -93,3 +93,32 @@ def test_a_compiled_file_counts_only_for_its_source(tmp_path: Path, change: Call
     assert found["answer"] == 42
     change(source)
     assert _compiled(str(source)) is None
+
+
+def _run(*arguments: str, ask: str) -> str:
+    """What `ask` says in the process of a command, at its end."""
+    program = (
+        "import os, sys\n"
+        f"def told(code): print({ask}, file=sys.stderr, flush=True); leave(code)\n"
+        "leave, os._exit = os._exit, told\n"
+        "from gpudoctor.__main__ import program\n"
+        "program()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.stderr.splitlines()[-1]
+
+
+def _imported(*arguments: str) -> set[str]:
+    return set(_run(*arguments, ask="*sys.modules").split())
+
+
+def test_the_command_finds_its_own_modules() -> None:
+    assert _run("check", "--level", "static", ask="type(sys.modules['gpudoctor.survey'].__loader__)") == repr(_Loader)
+
+
+def test_versions_are_told_without_a_command_line_library() -> None:
+    imported = _imported("--version")
+    assert "gpudoctor.command_line.version" in imported
+    assert not imported & {"click", "gpudoctor.matrix.questions", "gpudoctor.survey", "gpudoctor.engine"}

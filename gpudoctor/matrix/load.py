@@ -11,10 +11,10 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.stored import Stored, opened, stored_form
 
 if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import Tables
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -24,6 +24,8 @@ _STORED = os.path.join(_PACKAGE, "compat_matrix.msgpack")
 def load_matrix(overlays: Sequence[str] = ()) -> Matrix:
     """The matrix of this installation. Rows of the overlay files are added, or replace rows with the same key. Raises
     MatrixError."""
+    from gpudoctor.matrix.questions import Matrix
+
     if not overlays:
         return Matrix(_needed_tables())
     from gpudoctor.matrix.source import overlaid, read_source
@@ -32,6 +34,11 @@ def load_matrix(overlays: Sequence[str] = ()) -> Matrix:
     for path in overlays:
         tables = overlaid(tables, read_source(path))
     return Matrix(tables)
+
+
+def matrix_version() -> str:
+    """The version of the matrix of this installation."""
+    return _needed_tables().version
 
 
 def yaml_path() -> str:
