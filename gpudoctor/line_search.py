@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-_WORD = re.compile(r"[A-Za-z_]{4,}")
+_WORD = r"[A-Za-z_]{4,}"
 
 
 class Words:
     """The words of a text, each once: a hundredth of a long one, so that most signs need no search of the whole."""
 
     def __init__(self, text: str) -> None:
-        self._all = " ".join(set(_WORD.findall(text)))
+        self._all = " ".join(set(re.findall(_WORD, text)))
 
     def may_hold(self, sign: str) -> bool:
         """Whether each word of a sign is part of a word of the text; if not, the text does not hold the sign."""
@@ -22,7 +22,7 @@ class Words:
 
 @lru_cache(4096)
 def _words(sign: str) -> tuple[str, ...]:
-    return tuple(_WORD.findall(sign))
+    return tuple(re.findall(_WORD, sign))
 
 
 def lines_with(signs: Iterable[str], text: str) -> Iterator[int]:

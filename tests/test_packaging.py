@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.environments import write_torch, write_venv
+
 pytestmark = pytest.mark.xdist_group("wheel and sdist")  # they are built once
 
 ROOT = Path(__file__).parents[1]
@@ -164,6 +166,43 @@ def test_a_pre_flight_of_the_installed_wheel_loads_no_library_that_only_people_n
         capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False,
     )  # fmt: skip
     assert done.stdout == f"{tmp_path}/gpudoctor/__init__.py []\n", done.stderr
+
+
+NOT_FOR_A_STATIC_CHECK = {
+    "asyncio", "click", "distro", "importlib.metadata", "json", "logging", "msgspec._json_schema",
+    "packaging", "pathlib", "psutil", "rich", "shutil", "socket", "subprocess", "tempfile", "textwrap", "tomli",
+    "tomllib", "traceback", "yaml",
+    "gpudoctor.checks.image", "gpudoctor.cli", "gpudoctor.dockerfile", "gpudoctor.fix.journal", "gpudoctor.fleet",
+    "gpudoctor.frameworks.torch.probes.import_failure", "gpudoctor.host.child", "gpudoctor.host.recorded_host",
+    "gpudoctor.intake.described", "gpudoctor.matrix.rows.images", "gpudoctor.matrix.rows.tables",
+    "gpudoctor.matrix.source", "gpudoctor.planner.search", "gpudoctor.recommend", "gpudoctor.render.html",
+    "gpudoctor.render.json", "gpudoctor.smoke", "gpudoctor.survey.drivers", "gpudoctor.survey.imports",
+}  # fmt: skip
+
+
+def test_a_static_check_of_the_installed_wheel_imports_nothing_that_it_does_not_need(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(built[1]) as archive:
+        archive.extractall(tmp_path / "wheel")
+    site = write_venv(tmp_path / "venv")
+    write_torch(site, requires=())
+    program = (
+        "import os, sys; sys.path.insert(0, sys.argv.pop(1))\n"
+        "def told(code): print(*sys.modules, flush=True); leave(code)\n"
+        "leave, os._exit = os._exit, told\n"
+        "from gpudoctor.__main__ import program\n"
+        "program()\n"
+    )
+    words = ("check", "--level", "static", "--python", str(tmp_path / "venv"))
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "wheel"), *words],
+        capture_output=True, text=True, timeout=60, check=False,
+        cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)},
+    )  # fmt: skip
+    imported = set(done.stdout.splitlines()[-1].split())
+    assert {"gpudoctor.frameworks.torch.probes.installed", "gpudoctor.render.text"} <= imported, done.stderr
+    assert sorted(NOT_FOR_A_STATIC_CHECK & imported) == []
 
 
 def test_a_matrix_that_is_wrong_fails_the_build(tmp_path: Path) -> None:
