@@ -11,7 +11,7 @@ from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, version_evidence
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.versions import figures, local_version, public_version
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchBuild
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Package = Literal["torchvision", "torchaudio"]
 
 
-@check("GPD420", "torchvision-mismatch", "packages", needs=needs.torch)
+@check("GPD420", "torchvision-mismatch", "packages")
 def torchvision_mismatch(situation: Situation) -> Verdicts:
     """The installed torchvision does not match the installed torch.
 
@@ -38,7 +38,7 @@ def torchvision_mismatch(situation: Situation) -> Verdicts:
     yield from _companion(situation, "torchvision")
 
 
-@check("GPD421", "torchaudio-mismatch", "packages", needs=needs.torch)
+@check("GPD421", "torchaudio-mismatch", "packages")
 def torchaudio_mismatch(situation: Situation) -> Verdicts:
     """The installed torchaudio does not match the installed torch.
 
@@ -56,7 +56,7 @@ def torchaudio_mismatch(situation: Situation) -> Verdicts:
     yield from _companion(situation, "torchaudio")
 
 
-@check("GPD431", "triton-too-old", "packages", needs=needs.torch)
+@check("GPD431", "triton-too-old", "packages")
 def triton_too_old(situation: Situation) -> Verdicts:
     """The installed Triton is older than the one that this torch pins.
 
