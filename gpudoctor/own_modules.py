@@ -19,8 +19,6 @@ from types import CodeType, ModuleType
 _HEAD = MAGIC_NUMBER + bytes(4)
 """Of a compiled file that is compared with its source by time and size."""
 _LONGEST = 1 << 16
-
-
 _LATE = ("msgspec.inspect", "msgspec.json")
 """What msgspec imports with itself, to describe types and to make schemas, and a check for people never uses."""
 
@@ -101,7 +99,7 @@ def _compiled(source: str) -> CodeType | None:
         found = os.stat(source)
     except OSError:
         return None
-    stamp = int(found.st_mtime).to_bytes(4, "little") + found.st_size.to_bytes(4, "little")
+    stamp = b"".join((int(part) & 0xFFFFFFFF).to_bytes(4, "little") for part in (found.st_mtime, found.st_size))
     if content[:16] != _HEAD + stamp or len(content) == _LONGEST:
         return None
     code = loads(content[16:])

@@ -95,6 +95,18 @@ def test_a_compiled_file_counts_only_for_its_source(tmp_path: Path, change: Call
     assert _compiled(str(source)) is None
 
 
+@pytest.mark.parametrize("seconds", [-1, 0, 1 << 33])
+def test_a_source_may_be_of_any_time(tmp_path: Path, seconds: int) -> None:
+    source = tmp_path / "a.py"
+    source.write_text("answer = 42\n")
+    os.utime(source, (seconds, seconds))
+    compiled = Path(cache_from_source(str(source)))
+    py_compile.compile(str(source))
+    stamp = int(source.stat().st_mtime) & 0xFFFFFFFF
+    compiled.write_bytes(compiled.read_bytes()[:8] + stamp.to_bytes(4, "little") + compiled.read_bytes()[12:])
+    assert _compiled(str(source)) is not None
+
+
 def _run(*arguments: str, ask: str) -> str:
     """What `ask` says in the process of a command, at its end."""
     program = (
