@@ -1,4 +1,4 @@
-"""Build hook: puts the matrix as JSON Lines beside the YAML, so that an installed gpudoctor starts in milliseconds.
+"""Build hook: puts the stored form of the matrix beside the YAML, so that an installed gpudoctor starts quickly.
 
 A matrix that is not valid fails the build, with file, line and row.
 """
@@ -13,7 +13,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class MatrixHook(BuildHookInterface[Any]):
-    """Writes gpudoctor/compat_matrix.jsonl into wheels, and into the checkout for editable installs."""
+    """Writes gpudoctor/compat_matrix.msgpack into wheels, and into the checkout for editable installs."""
 
     PLUGIN_NAME = "custom"
 
@@ -24,10 +24,10 @@ class MatrixHook(BuildHookInterface[Any]):
         root = Path(self.root)
         sys.path.insert(0, str(root))
         try:
-            from gpudoctor.matrix.load import to_lines
+            from gpudoctor.matrix.load import to_stored
         finally:
             sys.path.remove(str(root))
-        made = root / "gpudoctor" / "compat_matrix.jsonl"
-        made.write_bytes(to_lines(str(root / "compat_matrix.yaml")))
+        made = root / "gpudoctor" / "compat_matrix.msgpack"
+        made.write_bytes(to_stored(str(root / "compat_matrix.yaml")))
         if version != "editable":
-            build_data["force_include"][str(made)] = "gpudoctor/compat_matrix.jsonl"
+            build_data["force_include"][str(made)] = "gpudoctor/compat_matrix.msgpack"

@@ -47,6 +47,8 @@ def main() -> None:
     doctor = [os.path.join(os.path.dirname(sys.executable), "gpudoctor")]
     compare("gpudoctor --version", [*doctor, "--version"], options.runs)
     compare("gpudoctor check --level static", [*doctor, "check", "--level", "static", *examined], options.runs)
+    preflight = [*doctor, "preflight", "--level", "static", *examined, "--", "true"]
+    compare("gpudoctor preflight --level static -- true", preflight, options.runs)
     static_json = [*doctor, "check", "--level", "static", "--format", "json", *examined]
     compare("gpudoctor check --level static --format json", static_json, options.runs)
     if options.python:

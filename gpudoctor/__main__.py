@@ -14,21 +14,25 @@ OLDEST = (3, 10)
 def program() -> None:
     """The whole process. It ends at once: Python would first take apart all that was imported, which lasts as long as
     a twentieth of a static check."""
-    os._exit(_exit_code())
+    os._exit(_exit_code(alone=True))
 
 
 def main() -> None:
     """The same inside a process that has something left to do: raises SystemExit."""
-    sys.exit(_exit_code())
+    sys.exit(_exit_code(alone=False))
 
 
-def _exit_code() -> int:
+def _exit_code(alone: bool) -> int:
     """Run the command line; docs/reference/exit-codes.md has the exit codes."""
     if tuple(sys.version_info) < OLDEST:
         sys.exit(_refuse_this_python())
     _own_modules_first()
     # A run lasts a tenth of a second and makes few cycles: looking for them costs more than it frees.
     gc.disable()
+    if alone:  # whoever imports gpudoctor keeps the import that he has
+        from gpudoctor.own_modules import install
+
+        install()
     from gpudoctor.command_line.running import settle_streams
 
     command, rest = sys.argv[1:2], sys.argv[2:]
@@ -36,6 +40,8 @@ def _exit_code() -> int:
         code = _check(rest)
     elif command == ["preflight"]:
         code = _preflight(rest)
+    elif sys.argv[1:] == ["--version"]:
+        code = _version()
     else:
         code = _run(sys.argv[1:])
     settle_streams()
@@ -75,6 +81,13 @@ def _check(arguments: "list[str]") -> int:
         return check(given)
 
     return exit_code_of(body)
+
+
+def _version() -> int:
+    from gpudoctor.command_line.running import exit_code_of
+    from gpudoctor.command_line.version import print_version
+
+    return exit_code_of(print_version)
 
 
 def _run(arguments: "list[str]") -> int:

@@ -168,7 +168,7 @@ def test_a_machine_without_torch_is_asked_little_of_torch() -> None:
     asked = {check.slug for check in machine_checks().concerned(Situation(no_gpu_machine(), matrix()))}
     left_out = {check.slug for check in machine_checks()} - asked
     assert {"torch-no-arch-for-gpu", "torch-rocm-no-arch-for-gpu", "gpu-slow", "requirement-not-met"} <= left_out
-    assert not {"torch-missing", "no-gpu", "no-driver"} & left_out
+    assert not {"torch-missing", "no-gpu"} & left_out
 
 
 # --- fallbacks -----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 
@@ -11,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.host import InputError
-from gpudoctor.matrix.load import Built, MatrixError, load_matrix, load_yaml, to_lines, validate_matrix, yaml_path
+from gpudoctor.matrix.load import load_matrix, to_stored, validate_matrix, yaml_path
 from gpudoctor.matrix.rows import Tables
+from gpudoctor.matrix.source import MatrixError, load_yaml
+from gpudoctor.matrix.stored import Stored
 from gpudoctor.spelling import is_index
 
 BUILD = '{version: "2.9.1", build: cu128, origin: download.pytorch.org, platform: linux-x86_64, cuda: "12.8"'
@@ -35,9 +36,9 @@ def own_tables() -> Tables:
 
 
 @cache
-def own_lines() -> bytes:
+def own_stored() -> bytes:
     """The same as a wheel has it."""
-    return to_lines(yaml_path())
+    return to_stored(yaml_path())
 
 
 def refused(path: Path) -> str:
@@ -60,21 +61,28 @@ def test_every_row_has_a_source_and_a_date() -> None:
         assert all(row.source and row.checked for row in getattr(tables, name)), name
 
 
-def test_the_lines_of_a_wheel_say_the_same(tmp_path: Path) -> None:
-    lines = tmp_path / "compat_matrix.jsonl"
-    lines.write_bytes(own_lines())
-    assert len([json.loads(line) for line in lines.read_bytes().splitlines()]) == 1 + len(Tables.__struct_fields__)
-    built = Built(str(lines))
-    assert built.table("known_issues") == own_tables().known_issues
-    assert built.tables() == own_tables()
+def test_the_stored_form_says_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "compat_matrix.msgpack"
+    path.write_bytes(own_stored())
+    stored = Stored(str(path))
+    assert stored.names == Tables.__struct_fields__
+    assert stored.table("known_issues") == own_tables().known_issues
+    assert stored.tables() == own_tables()
 
 
-def test_lines_that_were_cut_are_no_matrix(tmp_path: Path) -> None:
-    lines, whole = tmp_path / "compat_matrix.jsonl", own_lines()
-    for cut in (b"", b"{}\n", whole[:-1], whole[: whole.rindex(b"\n", 0, -1) + 1], whole.replace(b"xids", b"xid", 1)):
-        lines.write_bytes(cut)
+def test_a_stored_form_that_was_cut_is_no_matrix(tmp_path: Path) -> None:
+    path, whole = tmp_path / "compat_matrix.msgpack", own_stored()
+    for cut in (b"", b"{}\n", whole[:4], whole[:-1], whole[: len(whole) // 2], whole.replace(b"xids", b"xid", 1)):
+        path.write_bytes(cut)
         with pytest.raises(ValueError):
-            Built(str(lines))
+            Stored(str(path))
+
+
+def test_a_stored_form_with_other_tables_is_none_of_this_gpudoctor(tmp_path: Path) -> None:
+    path = tmp_path / "compat_matrix.msgpack"
+    path.write_bytes(own_stored().replace(b"xids", b"xidz"))
+    with pytest.raises(ValueError, match="not the tables of this gpudoctor"):
+        Stored(str(path)).tables()
 
 
 def test_an_overlay_replaces_a_row_and_adds_one(overlay) -> None:  # type: ignore[no-untyped-def]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -13,6 +12,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.support.environments import write_torch, write_venv
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,7 +40,7 @@ def test_the_wheel_holds_code_checks_and_matrix_and_no_tests(built: tuple[Path, 
     with zipfile.ZipFile(built[1]) as archive:
         names = archive.namelist()
     assert len(names) == len(set(names))
-    assert {"gpudoctor/compat_matrix.yaml", "gpudoctor/compat_matrix.jsonl", "gpudoctor/checks/__init__.py"} <= set(
+    assert {"gpudoctor/compat_matrix.yaml", "gpudoctor/compat_matrix.msgpack", "gpudoctor/checks/__init__.py"} <= set(
         names
     )
     for module in (ROOT / "checks").glob("*.py"):
@@ -58,7 +59,7 @@ def test_the_sdist_holds_what_a_build_and_a_test_run_need(built: tuple[Path, Pat
     needed = {"pyproject.toml", "hatch_build.py", "compat_matrix.yaml", "LICENSE", "README.md", "checks/__init__.py"}
     assert needed <= names
     assert {"tests/test_packaging.py", "docs/reference/README.md", "examples/compose.yaml", ".ci/run"} <= names
-    assert "gpudoctor/compat_matrix.jsonl" not in names
+    assert "gpudoctor/compat_matrix.msgpack" not in names
 
 
 def test_wheel_and_sdist_are_the_same_bytes_from_another_folder_at_another_time(
@@ -91,18 +92,23 @@ def test_the_wheel_has_a_command_of_its_own_name_too(built: tuple[Path, Path]) -
     assert dict(scripts["pytest11"]) == {"gpudoctor": "gpudoctor.pytest_plugin"}
 
 
-def test_the_packed_matrix_is_the_one_of_the_checkout(built: tuple[Path, Path]) -> None:
+def test_the_packed_matrix_is_the_one_of_the_checkout(built: tuple[Path, Path], tmp_path: Path) -> None:
     from hashlib import sha256
+
+    from gpudoctor.matrix.rows import Tables
+    from gpudoctor.matrix.stored import Stored
 
     with zipfile.ZipFile(built[1]) as archive:
         packed = archive.read("gpudoctor/compat_matrix.yaml")
-        head, *tables = archive.read("gpudoctor/compat_matrix.jsonl").splitlines()
+        stored = Stored(archive.extract("gpudoctor/compat_matrix.msgpack", tmp_path))
     assert packed == (ROOT / "compat_matrix.yaml").read_bytes()
-    assert json.loads(head)["sha256"] == sha256(packed).hexdigest()
-    assert len(json.loads(head)["lengths"]) == len(tables)
+    assert stored.sha256 == sha256(packed).hexdigest()
+    assert stored.names == Tables.__struct_fields__
 
 
-def test_an_installed_wheel_finds_its_checks_and_reads_the_lines(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_installed_wheel_finds_its_checks_and_reads_the_stored_matrix(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
     with zipfile.ZipFile(built[1]) as archive:
         archive.extractall(tmp_path)
     program = (
@@ -160,12 +166,50 @@ def test_a_pre_flight_of_the_installed_wheel_loads_no_library_that_only_people_n
     assert done.stdout == f"{tmp_path}/gpudoctor/__init__.py []\n", done.stderr
 
 
+NOT_FOR_A_STATIC_CHECK = {
+    "asyncio", "click", "distro", "importlib.metadata", "json", "logging", "msgspec._json_schema",
+    "packaging", "pathlib", "psutil", "rich", "shutil", "socket", "subprocess", "tempfile", "textwrap", "tomli",
+    "tomllib", "traceback", "yaml",
+    "gpudoctor.checks.image", "gpudoctor.cli", "gpudoctor.dockerfile", "gpudoctor.fix.journal", "gpudoctor.fleet",
+    "gpudoctor.frameworks.torch.probes.import_failure", "gpudoctor.host.child", "gpudoctor.host.recorded_host",
+    "gpudoctor.intake.described", "gpudoctor.matrix.rows.images", "gpudoctor.matrix.rows.tables",
+    "gpudoctor.matrix.source", "gpudoctor.planner.search", "gpudoctor.recommend", "gpudoctor.render.html",
+    "gpudoctor.render.json", "gpudoctor.smoke", "gpudoctor.survey.drivers", "gpudoctor.survey.imports",
+}  # fmt: skip
+
+
+def test_a_static_check_of_the_installed_wheel_imports_nothing_that_it_does_not_need(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(built[1]) as archive:
+        archive.extractall(tmp_path / "wheel")
+    site = write_venv(tmp_path / "venv")
+    write_torch(site, requires=())
+    program = (
+        "import os, sys; sys.path.insert(0, sys.argv.pop(1))\n"
+        "def told(code): print(*sys.modules, flush=True); leave(code)\n"
+        "leave, os._exit = os._exit, told\n"
+        "from gpudoctor.__main__ import program\n"
+        "program()\n"
+    )
+    words = ("check", "--level", "static", "--python", str(tmp_path / "venv"))
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "wheel"), *words],
+        capture_output=True, text=True, timeout=60, check=False,
+        cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)},
+    )  # fmt: skip
+    imported = set(done.stdout.splitlines()[-1].split())
+    assert {"gpudoctor.frameworks.torch.probes.installed", "gpudoctor.render.text"} <= imported, done.stderr
+    assert sorted(NOT_FOR_A_STATIC_CHECK & imported) == []
+
+
 def test_a_matrix_that_is_wrong_fails_the_build(tmp_path: Path) -> None:
-    from gpudoctor.matrix.load import MatrixError, to_lines
+    from gpudoctor.matrix.load import to_stored
+    from gpudoctor.matrix.source import MatrixError
 
     broken = tmp_path / "compat_matrix.yaml"
     text = (ROOT / "compat_matrix.yaml").read_text()
     broken.write_text(text.replace("{pci: 2b85, chip: GB202,", "{pci: 2b85, chip: GB2O2,"))
     line = next(number for number, row in enumerate(text.splitlines(), 1) if "pci: 2b85" in row)
     with pytest.raises(MatrixError, match=rf"compat_matrix\.yaml:{line}: nvidia_gpus.*GB2O2"):
-        to_lines(broken)
+        to_stored(str(broken))

@@ -10,6 +10,7 @@ NEEDS = {
     "gpu_reset": needs.log_faults,
     "kernel_driver_binding": needs.gpus,
     "module_signature": needs.unserved_gpus,
+    "no_driver": needs.gpus_or_driver,
     "no_gpu": needs.no_usable_gpu,
     "nvidia_driver": needs.gpu_traces,
     "nvlink": needs.log_faults,

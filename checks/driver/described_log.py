@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.machine import LogFault
-from gpudoctor.matrix.rows import LogPattern, XidMeaning
+from gpudoctor.matrix.rows.issues import LogPattern, XidMeaning
 from gpudoctor.situation import Situation
 
 _SHOWN = 160

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged, Severity
 from gpudoctor.machine import Torch
-from gpudoctor.matrix.rows import WslSupport
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, nvml_status
 from gpudoctor.situation.wsl import (
@@ -22,6 +22,9 @@ from gpudoctor.situation.wsl import (
     of_another_vendor,
     refused_in_wsl,
 )
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import WslSupport
 
 NEVER_IN_WSL = ("ROCm/legacy-rocm-build#4503", "ROCm/legacy-rocm-build#5030")
 

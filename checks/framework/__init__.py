@@ -16,5 +16,7 @@ NEEDS = {
     "seen_errors": needs.errors,
     "circumstance": needs.pasted,
     "torch_coverage": needs.torch_and_gpu,
+    "torch_import": needs.torch,
     "torch_interrupted": needs.torch_without_record,
+    "torch_vendor": needs.torch,
 }

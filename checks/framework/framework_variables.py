@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, UnsetVariable
 from gpudoctor.machine import Vendor
-from gpudoctor.matrix.rows import FrameworkVariable
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.situation import Situation
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import FrameworkVariable
 
 
 @check("GPD464", "framework-variable", "framework")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -13,11 +13,13 @@ from gpudoctor.frameworks.torch.coverage import OVERRIDE, cuda_answer, gfx_answe
 from gpudoctor.frameworks.torch.gpu_coverage import spelled
 from gpudoctor.isa import capability
 from gpudoctor.machine import Gpu, Program, ProgramBackend
-from gpudoctor.matrix.rows import GpuProgram
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import GpuProgram
 
 _KINDS = {"nvidia": "cuda", "amd": "hip"}
 _NAMES = {"nvidia": "NVIDIA", "amd": "AMD"}

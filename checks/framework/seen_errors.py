@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, NotJudged, by_hand
@@ -13,7 +14,6 @@ from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
 from gpudoctor.machine import Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
-from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 from gpudoctor.plain_text import sentence, with_code
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
@@ -22,6 +22,9 @@ from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.no_kernel_driver import without_any_build
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
 from gpudoctor.situation.usable_gpus import why_busy
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 
 _SHOWN, _AROUND = 200, 60
 _QUOTES = " `\"'\u2018\u2019\u201c\u201d"

@@ -22,7 +22,7 @@ _SHOW_THE_PROCESSOR = (
 )
 
 
-@check("GPD410", "torch-import-fails", "framework", needs=needs.torch)
+@check("GPD410", "torch-import-fails", "framework")
 def torch_import_fails(situation: Situation) -> Verdicts:
     """`import torch` fails in the examined environment.
 

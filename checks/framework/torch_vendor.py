@@ -11,14 +11,13 @@ from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
 from gpudoctor.machine import Gpu, Library, Torch, Vendor
 from gpudoctor.matrix.versions import public_version
-from gpudoctor.situation import Situation, needs
-from gpudoctor.situation.no_kernel_driver import computes
+from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import of_another_vendor
 
 _SYMPTOM = "torch-wrong-build-or-cpu"
 
 
-@check("GPD405", "torch-cpu-only", "framework", needs=needs.torch)
+@check("GPD405", "torch-cpu-only", "framework")
 def torch_cpu_only(situation: Situation) -> Verdicts:
     """A CPU build of torch is installed although a GPU is usable.
 
@@ -93,7 +92,7 @@ def _could_be_served(situation: Situation, gpu: Gpu) -> bool:
     return bool(choices) or repairable or situation.machine.system.jetson.known
 
 
-@check("GPD406", "cuda-torch-on-amd", "framework", needs=needs.torch)
+@check("GPD406", "cuda-torch-on-amd", "framework")
 def cuda_torch_on_amd(situation: Situation) -> Verdicts:
     """A CUDA build of torch is installed on a machine with AMD GPUs.
 
@@ -115,14 +114,16 @@ def cuda_torch_on_amd(situation: Situation) -> Verdicts:
         )
         return
     yield from _beside(situation, "nvidia", "amd")
-    nvidia = situation.machine.of_vendor("nvidia")
-    others = [gpu for gpu in nvidia if not gpu.reserved and computes(situation, gpu)]
-    if torch is None or situation.built_for != "nvidia" or others or not situation.usable_of("amd"):
+    if torch is None or situation.built_for != "nvidia" or not situation.usable_of("amd"):
+        return
+    from gpudoctor.situation.no_kernel_driver import computes
+
+    if any(computes(situation, gpu) for gpu in situation.machine.of_vendor("nvidia") if not gpu.reserved):
         return
     yield _other_vendor(situation, torch, "a CUDA build, and this machine's GPUs are AMD's", "ROCm build")
 
 
-@check("GPD407", _SYMPTOM, "framework", needs=needs.torch)
+@check("GPD407", _SYMPTOM, "framework")
 def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
     """The installed torch is built for other GPUs, or sees no GPU.
 
@@ -268,7 +269,7 @@ def _windows_own(situation: Situation) -> tuple[Library, ...]:
     return tuple(library for library in (*path.found, *path.beside) if library.kind == "wsl")
 
 
-@check("GPD415", "torch-wheel-missing", "framework", needs=needs.torch)
+@check("GPD415", "torch-wheel-missing", "framework")
 def torch_wheel_missing(situation: Situation) -> Verdicts:
     """No wheel of the described torch exists, or none for this Python.
 

@@ -3,6 +3,7 @@
 from gpudoctor.situation import needs
 
 NEEDS = {
+    "matrix_age": needs.torch,
     "pasted_text": needs.pasted,
     "requirement": needs.requirements,
 }

@@ -6,10 +6,10 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
 from gpudoctor.frameworks.torch import check
 from gpudoctor.matrix.versions import figures
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 
 
-@check("GPD903", "matrix-older-than-torch", "gpudoctor", needs=needs.torch)
+@check("GPD903", "matrix-older-than-torch", "gpudoctor")
 def matrix_older_than_torch(situation: Situation) -> Verdicts:
     """The installed torch is newer than what this gpudoctor knows.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.frameworks import (
@@ -22,9 +23,11 @@ from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
-from gpudoctor.matrix.rows import FrameworkBuild
 from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.versions import package_matches
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import FrameworkBuild
 
 _MAKER = {"nvidia": "CUDA", "amd": "ROCm"}
 _CUDA = re.compile(r"cuda|cudnn|cublas|nvidia|tensorrt|conda|mamba|spack", re.IGNORECASE)

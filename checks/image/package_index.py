@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
@@ -19,8 +20,10 @@ from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for
 from gpudoctor.dockerfile.torch_wheels import outrun
 from gpudoctor.finding import Finding, Fix
-from gpudoctor.matrix.rows import TorchBuild
 from gpudoctor.matrix.versions import figures
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import TorchBuild
 
 
 @check("GPD602", "image-torch-without-index", "image")

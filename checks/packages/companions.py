@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one
 from gpudoctor.finding import Finding, Fix, Manual, ReplacePackage
@@ -9,12 +11,14 @@ from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, version_evidence
 from gpudoctor.machine import Torch
 from gpudoctor.machine.torch import CompanionName
-from gpudoctor.matrix.rows import TorchBuild
 from gpudoctor.matrix.versions import figures, local_version, public_version
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import TorchBuild
 
 
-@check("GPD420", "torchvision-mismatch", "packages", needs=needs.torch)
+@check("GPD420", "torchvision-mismatch", "packages")
 def torchvision_mismatch(situation: Situation) -> Verdicts:
     """The installed torchvision does not match the installed torch.
 
@@ -33,7 +37,7 @@ def torchvision_mismatch(situation: Situation) -> Verdicts:
     yield from _companion(situation, "torchvision")
 
 
-@check("GPD421", "torchaudio-mismatch", "packages", needs=needs.torch)
+@check("GPD421", "torchaudio-mismatch", "packages")
 def torchaudio_mismatch(situation: Situation) -> Verdicts:
     """The installed torchaudio does not match the installed torch.
 
@@ -51,7 +55,7 @@ def torchaudio_mismatch(situation: Situation) -> Verdicts:
     yield from _companion(situation, "torchaudio")
 
 
-@check("GPD431", "triton-too-old", "packages", needs=needs.torch)
+@check("GPD431", "triton-too-old", "packages")
 def triton_too_old(situation: Situation) -> Verdicts:
     """The installed Triton is older than the one that this torch pins.
 

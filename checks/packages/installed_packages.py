@@ -9,12 +9,12 @@ from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import version_evidence
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import package_matches, public_version
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 
 # --- NumPy -----------------------------------------------------------------------------------------
 
 
-@check("GPD422", "numpy2-old-torch", "packages", needs=needs.torch)
+@check("GPD422", "numpy2-old-torch", "packages")
 def numpy2_old_torch(situation: Situation) -> Verdicts:
     """NumPy 2 is installed beside a torch that was built for NumPy 1.
 
@@ -57,7 +57,7 @@ def numpy2_old_torch(situation: Situation) -> Verdicts:
 # --- packages that are compiled against torch ------------------------------------------------------
 
 
-@check("GPD423", "flash-attn-abi", "packages", needs=needs.torch)
+@check("GPD423", "flash-attn-abi", "packages")
 def flash_attn_abi(situation: Situation) -> Verdicts:
     """The installed flash-attn was compiled for another torch.
 
@@ -74,7 +74,7 @@ def flash_attn_abi(situation: Situation) -> Verdicts:
     yield from _dependent(situation, "flash-attn", ("Dao-AILab/flash-attention#931",))
 
 
-@check("GPD424", "xformers-mismatch", "packages", needs=needs.torch)
+@check("GPD424", "xformers-mismatch", "packages")
 def xformers_mismatch(situation: Situation) -> Verdicts:
     """The installed xformers was compiled for another torch.
 
@@ -91,7 +91,7 @@ def xformers_mismatch(situation: Situation) -> Verdicts:
     yield from _dependent(situation, "xformers", ("invoke-ai/InvokeAI#6590",))
 
 
-@check("GPD425", "vllm-torch-abi", "packages", needs=needs.torch)
+@check("GPD425", "vllm-torch-abi", "packages")
 def vllm_torch_abi(situation: Situation) -> Verdicts:
     """The installed vLLM was compiled for another torch.
 
@@ -109,7 +109,7 @@ def vllm_torch_abi(situation: Situation) -> Verdicts:
     yield from _dependent(situation, "vllm", ("vllm-project/vllm#13608",))
 
 
-@check("GPD473", "sglang-torch-mismatch", "packages", needs=needs.torch)
+@check("GPD473", "sglang-torch-mismatch", "packages")
 def sglang_torch_mismatch(situation: Situation) -> Verdicts:
     """The installed SGLang was made for another torch.
 
@@ -127,7 +127,7 @@ def sglang_torch_mismatch(situation: Situation) -> Verdicts:
     yield from _dependent(situation, "sglang", ("sgl-project/sglang#18203",), ("sglang-kernel", "sgl-kernel"))
 
 
-@check("GPD438", "torchcodec-mismatch", "packages", needs=needs.torch)
+@check("GPD438", "torchcodec-mismatch", "packages")
 def torchcodec_mismatch(situation: Situation) -> Verdicts:
     """The installed TorchCodec was compiled for another torch.
 
@@ -213,7 +213,7 @@ def _apart(name: str, rival: Distribution | None) -> tuple[Fix, ...]:
 # --- Triton ----------------------------------------------------------------------------------------
 
 
-@check("GPD429", "python-dev-missing", "packages", needs=needs.torch)
+@check("GPD429", "python-dev-missing", "packages")
 def python_dev_missing(situation: Situation) -> Verdicts:
     """Python's C headers, which Triton needs, are missing.
 

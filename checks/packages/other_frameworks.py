@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.rows import SameRelease, SharedFiles
 from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import SameRelease, SharedFiles
 
 _ORT, _ANY = "ort-cpu-and-gpu-both", "packages-overwrite-each-other"
 _PLUGIN = r"jax-cuda\d+-(?:plugin|pjrt)"

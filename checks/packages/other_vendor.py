@@ -25,7 +25,7 @@ from gpudoctor.situation import Situation, needs
 # --- Triton ----------------------------------------------------------------------------------------
 
 
-@check("GPD436", "triton-overwritten", "packages", needs=needs.torch)
+@check("GPD436", "triton-overwritten", "packages")
 def triton_overwritten(situation: Situation) -> Verdicts:
     """A second Triton package shares the folder of torch's own.
 

@@ -3,8 +3,11 @@
 from gpudoctor.situation import needs
 
 NEEDS = {
+    "cuda_libraries": needs.torch,
+    "cudnn": needs.torch_or_cudnn,
+    "driver_and_libcuda": needs.nvidia_gpus_or_wsl,
     "gpudirect": needs.rdma,
-    "rocm_variables": needs.no_other_torch,
+    "rocm_variables": needs.rocm_settings,
     "nccl_network": needs.network_settings,
     "rocm_runtime": needs.rocm,
 }

@@ -29,12 +29,12 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
 )
 from gpudoctor.machine import NO_GLIBCXX, Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures, package_matches
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 
 # --- the checks ------------------------------------------------------------------------------------
 
 
-@check("GPD304", "ld-library-path-shadow", "runtime", needs=needs.torch)
+@check("GPD304", "ld-library-path-shadow", "runtime")
 def ld_library_path_shadow(situation: Situation) -> Verdicts:
     """A CUDA library from elsewhere is loaded instead of the wheel's.
 
@@ -169,7 +169,7 @@ def _mixed(situation: Situation, own: Distribution, base: str, pinned: str) -> F
     )
 
 
-@check("GPD310", "nccl-shadowed", "runtime", needs=needs.torch)
+@check("GPD310", "nccl-shadowed", "runtime")
 def nccl_shadowed(situation: Situation) -> Verdicts:
     """Another NCCL is loaded instead of the one that torch was built with.
 
@@ -224,7 +224,7 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
         yield two_in_one_folder(situation, "nvidia-nccl", others, pin[1])
 
 
-@check("GPD316", "libstdcxx-too-old", "runtime", needs=needs.torch)
+@check("GPD316", "libstdcxx-too-old", "runtime")
 def libstdcxx_too_old(situation: Situation) -> Verdicts:
     """The C++ runtime library is older than torch or Triton needs.
 

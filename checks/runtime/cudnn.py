@@ -25,7 +25,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
 )
 from gpudoctor.machine import Distribution, Library
 from gpudoctor.matrix.versions import figures, package_matches
-from gpudoctor.situation import Situation, needs
+from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import finding
 from gpudoctor.situation.issue_findings import of_slug
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.gpu_coverage import Fit
 
 
-@check("GPD311", "cudnn-mismatch", "runtime", needs=needs.torch_or_cudnn)
+@check("GPD311", "cudnn-mismatch", "runtime")
 def cudnn_mismatch(situation: Situation) -> Verdicts:
     """This torch, or the GPU, cannot use the cuDNN that is loaded.
 

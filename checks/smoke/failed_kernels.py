@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, NotJudged, gpu_subject
 from gpudoctor.frameworks.torch import check
@@ -23,9 +25,11 @@ from gpudoctor.frameworks.torch.smoke_faults import (
     wrong_results,
 )
 from gpudoctor.machine import Smoke, SmokeKernel
-from gpudoctor.matrix.rows import GpuRates
 from gpudoctor.situation import ESSENTIAL, Situation, needs
 from gpudoctor.situation.gpu_groups import called, finding
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import GpuRates
 
 _DEFECTS = ("gpu-ecc", "gpu-off-bus")
 _OVERRIDES = ("hsa-override-wrong", "torch-rocm-no-arch-for-gpu")

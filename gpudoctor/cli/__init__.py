@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from gpudoctor import __version__
 from gpudoctor.cli.command import Group
 from gpudoctor.command_line.running import BROKEN_PIPE, INTERRUPTED, exit_code_of, say
 
@@ -59,9 +58,9 @@ class LazyGroup(Group):
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from gpudoctor.matrix.load import load_matrix
+        from gpudoctor.command_line.version import print_version
 
-        click.echo(f"gpudoctor {__version__}, compatibility matrix {load_matrix(()).tables.version}")
+        print_version()
         context.exit()
 
 

@@ -53,11 +53,11 @@ def tell_if_cut_off(machine: Machine) -> None:
 
 def _may_have_runs(home: str, prefix: str) -> bool:
     """Whether a journal names this environment at all: to read journals takes as long as a tenth of a check."""
-    named = msgspec.json.encode(os.path.realpath(prefix))
     try:
         folders = os.listdir(os.path.join(home, "runs"))
     except OSError:
         return False
+    named = msgspec.json.encode(os.path.realpath(prefix))
     return any(_names(os.path.join(home, "runs", folder, "journal.jsonl"), named) for folder in folders)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gpudoctor.matrix.gpu_models import Gpus
-from gpudoctor.matrix.rows import AmdgpuDkmsLimit, Override, RocmBlas, RocmRelease, WslRuntime, WslSupport
 from gpudoctor.matrix.versions import Figures, figures, matches, minor
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import AmdgpuDkmsLimit, Override, RocmBlas, RocmRelease, WslRuntime, WslSupport
 
 R = TypeVar("R")
 

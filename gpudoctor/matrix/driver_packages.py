@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.matrix.images import ImageQuestions
 from gpudoctor.matrix.nvidia import NvidiaQuestions
-from gpudoctor.matrix.rows import AmdgpuDkmsSystem, DistributionKernel, DriverPackage, FirmwarePackage, ModuleKey
 from gpudoctor.matrix.versions import at_least, figures, matches
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Os
+    from gpudoctor.matrix.rows import AmdgpuDkmsSystem, DistributionKernel, DriverPackage, FirmwarePackage, ModuleKey
 
 Flavour = Literal["open", "proprietary"]
 

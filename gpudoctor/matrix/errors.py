@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from gpudoctor.line_search import Words, lines_with
-from gpudoctor.matrix.rows import ErrorPattern, LogPattern, Tables, ToldCircumstance, XidMeaning
+from gpudoctor.matrix.rows.issues import ErrorPattern, LogPattern, ToldCircumstance, XidMeaning
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import Tables
 
 Vendor = Literal["nvidia", "amd"]
 _TEXT, _LINE = 1 << 16, 2000

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpudoctor.isa import dotted
 from gpudoctor.machine import Vendor
 from gpudoctor.matrix import names
-from gpudoctor.matrix.rows import AmdGpu, Capability, GfxTarget, NvidiaChip, NvidiaGpu, NvidiaSoc, Tables
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import AmdGpu, Capability, GfxTarget, NvidiaChip, NvidiaGpu, NvidiaSoc, Tables
 
 
 class Identity(Struct, frozen=True):

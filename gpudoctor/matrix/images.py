@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpudoctor.machine import Os
 from gpudoctor.matrix.gpu_models import Gpus
-from gpudoctor.matrix.rows import BaseImage, Distribution, DistributionKin, RemovedImage, RemovedPackage
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import BaseImage, Distribution, DistributionKin, RemovedImage, RemovedPackage
 
 _HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/", "public.ecr.aws/docker/", "mirror.gcr.io/")
 _TOLD_BY_THE_TAG = ("cuda", "rocm", "python", "torch", "release")

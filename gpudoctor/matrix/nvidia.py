@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.isa import capability
 from gpudoctor.matrix.gpu_models import Gpus
-from gpudoctor.matrix.rows import CudaToolkit, DriverBranch, NvidiaKernelLimit
 from gpudoctor.matrix.versions import Figures, at_least, figures, matches, minor
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import CudaToolkit, DriverBranch, NvidiaKernelLimit
 
 DriverVerdict = Literal["serves", "minor-version", "too-old", "unknown"]
 """`serves`: at least the driver that the toolkit bundles; `minor-version`: between the major's floor and

@@ -8,6 +8,7 @@ texts.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import TRITONS, normalised
 from gpudoctor.matrix.amd import AmdQuestions
@@ -16,10 +17,12 @@ from gpudoctor.matrix.errors import ErrorQuestions
 from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.rates import RateQuestions
-from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, RequirementUse
 from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.torch_builds import TorchQuestions
 from gpudoctor.matrix.versions import package_matches
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, RequirementUse
 
 __all__ = ["DriverVerdict", "Identity", "Matrix"]
 

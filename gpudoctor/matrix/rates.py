@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.gpu_models import Gpus
-from gpudoctor.matrix.rows import GpuRates, Interconnect
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import GpuRates, Interconnect
 
 _WHOLE = 0.85
 """A whole GPU shows at least this share of its memory: ECC takes up to an eighth."""

@@ -11,5 +11,7 @@ if TYPE_CHECKING:
 
 def group_of(row: SharedFiles, name: str) -> str:
     """What the packages that own the same files have in common; "" for a package that owns none of a row's."""
+    if not any(part in name for part in row.needles):
+        return ""
     found = re.fullmatch(row.packages, name)
     return "" if found is None else found.groupdict().get("one") or row.id

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpudoctor.machine import Torch
 from gpudoctor.machine.torch import CompanionName
 from gpudoctor.matrix.gpu_models import Gpus
-from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchBuild, TorchRelease, WheelIndex, index_url
+from gpudoctor.matrix.rows.torch import TorchBuild, index_url
 from gpudoctor.matrix.versions import figures, matches, minor, package_matches
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchRelease, WheelIndex
 
 _RELEASE = r"\d+(\.\d+)*(\.post\d+)?$"
 _INDEX_ORIGINS = ("pypi", "download.pytorch.org")

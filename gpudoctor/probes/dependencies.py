@@ -9,7 +9,6 @@ deleted to save room.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
@@ -27,7 +26,6 @@ _MOST_FILES = 2000
 _MOST_REPORTED = 20
 _FIRST_FILE = b"/__init__.py,"
 _ASSEMBLER = b"/bin/ptxas,"
-_ALONE = rb"\n([^/,\n]+\.py),[^,\n]*,([1-9]\d*)"
 _LEFT_OUT = {b"test", b"tests", b"testing", b"example", b"examples", b"benchmark", b"benchmarks", b".."}
 """Folders."""
 _DEPTH = 1
@@ -118,8 +116,8 @@ def _with_damage(host: Host, distribution: Distribution) -> Distribution:
 def _looked_at(content: bytes) -> Iterator[tuple[str, int]]:
     """Paths and sizes. An empty file is none that a package cannot do without."""
     packages = [(path, size) for path, size in listed_files(content, _FIRST_FILE) if path.count(b"/") <= _DEPTH + 1]
-    alone = re.findall(_ALONE, content) if not packages else []
+    alone = [] if packages else [(path, size) for path, size in listed_files(content, b".py,") if b"/" not in path]
     programs = (*listed_files(content, b".so"), *listed_files(content, _ASSEMBLER))
-    for path, size in (*packages, *programs, *((path, int(size)) for path, size in alone)):
+    for path, size in (*packages, *programs, *alone):
         if size and _LEFT_OUT.isdisjoint(path.split(b"/")):
             yield path.decode("utf-8", "replace"), size

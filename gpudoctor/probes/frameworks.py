@@ -8,14 +8,17 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, FrameworkFiles, unknown
-from gpudoctor.matrix.rows import BuildRecord, Framework, FrameworkBuild
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.distributions import with_details
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import BuildRecord, Framework, FrameworkBuild
 
 _RECORD_LIMIT = 64 << 10
 

@@ -25,7 +25,7 @@ def read_record(host: Host, folder: str) -> bytes | None:
     content = host.data(posixpath.join(folder, "RECORD"), _RECORD_LIMIT).value
     if content is None:
         return None
-    first = content.find(_HEADERS)
+    first = content.find(_HEADERS) if posixpath.basename(folder).startswith("torch-") else -1
     if first < 0:
         return b"\n" + content
     _, _, after = content[content.rfind(_HEADERS) + 1 :].partition(b"\n")
@@ -40,7 +40,7 @@ def listed_files(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:
     for before, after in pairwise(pieces):
         begin = before[before.rfind(b"\n") + 1 :].removeprefix(b'"')  # some tools quote every path
         rest = _REST.match(after)
-        if rest is not None and begin and not re.search(rb'[",]', begin):
+        if rest is not None and begin and b"," not in begin and b'"' not in begin:
             yield begin + mark.rstrip(b",") + rest[1], int(rest[2])
 
 
@@ -56,7 +56,8 @@ def _programs(content: bytes) -> Iterator[bytes]:
     """Files in the bin folders of packages, such as torch/bin/protoc; not the commands of the environment."""
     for before, after in pairwise(content.split(_BIN)):
         folder, name = before[before.rfind(b"\n") + 1 :], after[: after.find(b",")]
-        if folder and not folder.startswith(b"..") and not re.search(rb'[",]', folder) and b"\n" not in name:
+        plain = folder and b"," not in folder and b'"' not in folder
+        if plain and not folder.startswith(b"..") and b"\n" not in name:
             yield folder + _BIN + name
 
 

@@ -23,7 +23,6 @@ from gpudoctor.frameworks.gpu_builds import (
 from gpudoctor.frameworks.required_release import value_of
 from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch
 from gpudoctor.machine import Gpu
-from gpudoctor.matrix.rows import Framework, FrameworkBuild, KnownIssue
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import package_commands
 from gpudoctor.planner.place import place
@@ -44,6 +43,7 @@ from gpudoctor.situation.nvidia_driver import cuda_driver, no_driver
 from gpudoctor.step import PlannedFix
 
 if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import Framework, FrameworkBuild, KnownIssue
     from gpudoctor.requirement import Requirement
 
 

@@ -70,6 +70,8 @@ def printable(text: str) -> str:
     """Text without secrets, and with control characters, escapes, direction overrides and commands to a CI made
     visible."""
     text = without_workflow_commands(without_secrets(text))
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 

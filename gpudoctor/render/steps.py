@@ -17,7 +17,7 @@ def telling_steps(fix: PlannedFix) -> tuple[Step, ...]:
     return tuple(step for step in fix.steps if "\n".join(step_lines(step)).rstrip(".") != title)
 
 
-_PLACED = re.compile(r"(\S+:\d+(?:-\d+)?: +)(.+)")
+_PLACED = r"(\S+:\d+(?:-\d+)?: +)(.+)"
 """A line to write, behind its place in a file."""
 
 
@@ -26,7 +26,7 @@ def fix_lines(fix: PlannedFix, label: str) -> Iterator[Line]:
     yield [("    ", ""), (f"{label}: ", "green"), (fix.title, "")]
     for step in telling_steps(fix):
         for text, style in step_spans(step):
-            place = _PLACED.fullmatch(text) if not style else None
+            place = re.fullmatch(_PLACED, text) if not style else None
             spans = [(place[1], ""), (place[2], "command")] if place and is_command(place[2]) else [(text, style)]
             yield [("      ", ""), *spans]
         if isinstance(step, EnvStep) and step.why:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpudoctor.finding import Fix, Manual
 from gpudoctor.machine import Told
 from gpudoctor.matrix.errors import vendor_named
-from gpudoctor.matrix.rows import ToldCircumstance
 from gpudoctor.situation import Situation
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import ToldCircumstance
 
 
 def told_circumstances(situation: Situation) -> tuple[tuple[ToldCircumstance, Told], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gpudoctor.finding import (
     Device,
@@ -17,10 +18,8 @@ from gpudoctor.finding import (
     Severity,
 )
 from gpudoctor.machine import Gpu, LogFault
-from gpudoctor.matrix.rows import IssueCondition, KnownIssue
 from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
-from gpudoctor.situation.kernel_modules import newer_kernel
 from gpudoctor.situation.known_issues import (
     about_builds,
     concerned,
@@ -32,8 +31,10 @@ from gpudoctor.situation.known_issues import (
     with_firmware,
     worked_around,
 )
-from gpudoctor.situation.nvidia_driver import cuda_driver
 from gpudoctor.situation.system_rocm import for_display, system_rocm
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import IssueCondition, KnownIssue
 
 GENERAL = "known-issue"
 """Slug of the issues without one of their own."""
@@ -169,6 +170,8 @@ def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, .
     if when.kernel:
         found.append(Evidence.of("kernel", system.kernel))
     if when.driver:
+        from gpudoctor.situation.nvidia_driver import cuda_driver
+
         found.append(Evidence("driver", cuda_driver(situation.machine) or situation.machine.amd.module.value or ""))
     loaded = [gpu for gpu in gpus if states_firmware(when, gpu)]
     found += [
@@ -194,6 +197,8 @@ def _fixes(situation: Situation, row: KnownIssue) -> tuple[Fix, ...]:
         firmware = InstallSystemPackage("linux-firmware", row.firmware, why=row.workaround)
         return (Fix(row.workaround, (firmware, Reboot())),)
     if row.kernel:
+        from gpudoctor.situation.kernel_modules import newer_kernel
+
         return newer_kernel(situation, row.kernel, why=row.workaround)
     settings = tuple(SetVariable(name, value, why=row.symptom) for name, value in row.variables.items())
     packages = tuple(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 from gpudoctor.machine import Gpu, Machine
 from gpudoctor.matrix.versions import local_version, matches, package_matches
 from gpudoctor.situation import Situation, answer_once
-from gpudoctor.situation.nvidia_driver import cuda_driver
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import IssueCondition, KnownIssue
@@ -115,6 +114,8 @@ def _kernel(when: IssueCondition, machine: Machine) -> bool:
 def _driver(when: IssueCondition, machine: Machine) -> bool:
     if when.driver is None:
         return True
+    from gpudoctor.situation.nvidia_driver import cuda_driver
+
     amd = machine.amd.module.value
     if when.vendor == "amd":
         version = None if amd == "in-tree" or _assumed(machine, "amdgpu driver") else amd

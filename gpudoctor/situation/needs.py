@@ -8,6 +8,7 @@ from __future__ import annotations
 from gpudoctor.situation import Situation
 
 _NETWORK = ("NCCL_", "GLOO_", "TP_")
+_ROCM = "HSA_OVERRIDE_GFX_VERSION"
 
 
 def torch(situation: Situation) -> bool:
@@ -72,6 +73,11 @@ def gpus_or_driver(situation: Situation) -> bool:
     return bool(situation.machine.gpus or situation.machine.nvidia.answered)
 
 
+def nvidia_gpus_or_wsl(situation: Situation) -> bool:
+    """A GPU of NVIDIA's is known, or the machine is a Linux inside Windows, which has its own driver libraries."""
+    return bool(situation.machine.of_vendor("nvidia")) or wsl(situation)
+
+
 def gpu_traces(situation: Situation) -> bool:
     """A GPU is known, or a trace of one: a node, a loaded module, a driver's answer, a line in the kernel log."""
     machine = situation.machine
@@ -92,9 +98,11 @@ def driver_asked(situation: Situation) -> bool:
 
 
 def torch_without_record(situation: Situation) -> bool:
-    """There is no torch with a whole record of its installation."""
+    """There is a torch without a whole record of its installation, or something is left of one."""
+    if situation.torch is None:
+        return situation.environment is not None and bool(situation.environment.torch_remains)
     record = situation.machine.installed("torch")
-    return situation.torch is None or record is None or bool(record.lacks)
+    return record is None or bool(record.lacks)
 
 
 def amd_gpus(situation: Situation) -> bool:
@@ -114,6 +122,8 @@ def no_usable_gpu(situation: Situation) -> bool:
 
 def unserved_gpus(situation: Situation) -> bool:
     """A GPU has no driver."""
+    if not situation.machine.gpus:
+        return False
     from gpudoctor.situation.no_kernel_driver import unserved
 
     return bool(unserved(situation, "nvidia") or unserved(situation, "amd"))
@@ -151,9 +161,10 @@ def job(situation: Situation) -> bool:
     return situation.machine.system.job.value is not None
 
 
-def no_other_torch(situation: Situation) -> bool:
-    """No torch is installed but one for AMD's GPUs."""
-    return situation.torch is None or situation.built_for == "amd"
+def rocm_settings(situation: Situation) -> bool:
+    """A variable steers ROCm, or the memory of a torch for it; and no torch is installed but one for AMD's GPUs."""
+    named = any(name.startswith(_ROCM) or name.endswith("ALLOC_CONF") for name in situation.machine.variables)
+    return named and (situation.torch is None or situation.built_for == "amd")
 
 
 def other_frameworks(situation: Situation) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpudoctor.machine import Vendor
-from gpudoctor.matrix.rows import ErrorPattern
 from gpudoctor.situation import Situation, answer_once
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import ErrorPattern
 
 
 def vendor_of_messages(situation: Situation) -> Vendor | None:

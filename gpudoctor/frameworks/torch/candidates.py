@@ -15,7 +15,6 @@ from gpudoctor.frameworks.torch.coverage import blas_answer, cuda_answer, gfx_an
 from gpudoctor.isa import Runs, cuda_runs
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.nvidia import DriverVerdict
-from gpudoctor.matrix.rows import Basis, Standing
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.driver_choice import driver_after_fix
@@ -27,7 +26,7 @@ from gpudoctor.situation.wsl import against_build_in_wsl
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.matrix.rows import KnownIssue, TorchBuild
+    from gpudoctor.matrix.rows import Basis, KnownIssue, Standing, TorchBuild
     from gpudoctor.requirement import Requirement
 
 INSTALLABLE = ("pypi", "download.pytorch.org", "amd")

@@ -146,6 +146,8 @@ class SharedFiles(Row, frozen=True, kw_only=True):
     packages: str
     """Regular expression for whole normalised names. With a group `one`, only those share files that it finds
     equal."""
+    needles: tuple[str, ...] = ("",)
+    """Every such name holds one of these texts; computed when the YAML is read, nobody writes it."""
     slug: str
     framework: str | None = None
     what: str

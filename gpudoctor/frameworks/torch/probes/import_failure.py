@@ -1,4 +1,4 @@
-"""Why an import failed, as far as the files that it points at can tell; and what is certain to make it fail.
+"""Why an import failed, as far as the files that it points at can tell.
 
 An error names a library, a module or a file. Their owner is what has to be repaired, and it is rarely torch.
 """
@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from gpudoctor.host import Host
 from gpudoctor.machine import NOT_STARTED, ImportTrial, ProcessLimits, PythonEnvironment, SuspectFile
-from gpudoctor.probes.file_owner import Owners, extension_python, unusable
-from gpudoctor.probes.surroundings import Surroundings
+from gpudoctor.probes.file_owner import Owners
 
 _MOST_FILES = 12
 _START_FILE_LIMIT = 256 << 10
@@ -161,25 +160,3 @@ def _of_missing_module(owners: Owners, module: str, trial: ImportTrial) -> Itera
         required = next((suspect for suspect in asking if suspect), None)
         if required is not None:
             yield required
-
-
-def unloadable_files(
-    around: Surroundings, torch: str, unread: tuple[str, ...], missing: tuple[str, ...]
-) -> tuple[SuspectFile, ...]:
-    """Files that certainly make `import torch` fail here: its extension module, libraries that may not be read, and
-    the files that should have the `missing` libraries."""
-    host, layout = around.host, around.layout
-    names = host.names(torch)
-    if names.state == "denied":
-        return (SuspectFile(path=torch, owner="torch", problem="unreadable"),)
-    extensions = [name for name in names.value or () if name.startswith("_C.") and name.endswith(".so")]
-    fitting = [name for name in extensions if extension_python(name) in ("", layout.python)]
-    found = []
-    for path in (*(posixpath.join(torch, name) for name in (fitting or extensions)[:1]), *unread):
-        problem, detail = unusable(host, path, layout.python, layout.interpreter)
-        if problem:
-            found.append(SuspectFile(path=path, owner="torch", problem=problem, detail=detail))
-    if missing:
-        owners = Owners(host, around.distributions, layout.python, layout.interpreter)
-        found += [file for name in missing for file in owners.of_library(name) if file.problem]
-    return tuple(found)

@@ -17,8 +17,8 @@ from gpudoctor.frameworks.torch.probes.files import (
     read_version_file,
     rocm_of,
 )
-from gpudoctor.frameworks.torch.probes.import_failure import unloadable_files
 from gpudoctor.frameworks.torch.probes.libraries import interpreter_rpath, walk_libraries
+from gpudoctor.frameworks.torch.probes.unloadable import unloadable_files
 from gpudoctor.host import Host
 from gpudoctor.machine import DamagedFile, Distribution, MissingSymbols, Torch, TorchCopy, known, unknown
 from gpudoctor.probes.distributions import channel_of

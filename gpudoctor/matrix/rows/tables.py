@@ -1,0 +1,346 @@
+"""All tables of `compat_matrix.yaml`, and the kinds of their rows."""
+
+from msgspec import Struct
+
+from gpudoctor.matrix.rows.amd import (
+    AmdgpuDkmsLimit,
+    AmdgpuDkmsSystem,
+    FirmwarePackage,
+    HipblasltUse,
+    RocmBlas,
+    RocmDriverWindow,
+    RocmRelease,
+    WslRuntime,
+    WslSupport,
+)
+from gpudoctor.matrix.rows.gpus import (
+    AmdGpu,
+    AmdProcessor,
+    Architecture,
+    Capability,
+    GfxTarget,
+    GpuRates,
+    Interconnect,
+    NvidiaChip,
+    NvidiaGpu,
+    NvidiaSoc,
+    OtherName,
+    Override,
+)
+from gpudoctor.matrix.rows.images import (
+    BaseImage,
+    Distribution,
+    DistributionKernel,
+    DistributionKin,
+    ModuleKey,
+    RemovedImage,
+    RemovedPackage,
+)
+from gpudoctor.matrix.rows.issues import (
+    ErrorPattern,
+    ForeignWords,
+    IssueCondition,
+    IssuePackage,
+    IssueVariable,
+    KnownIssue,
+    LogPattern,
+    PatchedKernel,
+    ToldCircumstance,
+    XidMeaning,
+)
+from gpudoctor.matrix.rows.nvidia import (
+    CudaFloor,
+    CudaToolkit,
+    CudnnFloor,
+    DriverBranch,
+    DriverInstruction,
+    DriverPackage,
+    ForwardCompatibility,
+    ImageRequirement,
+    NvidiaKernelLimit,
+    VgpuSeries,
+)
+from gpudoctor.matrix.rows.packages import (
+    BuildRecord,
+    ExtensionBuild,
+    Framework,
+    FrameworkBuild,
+    FrameworkVariable,
+    GpuList,
+    ImportedModules,
+    InstallerTargets,
+    LateLibrary,
+    LibraryRole,
+    OptionalModules,
+    PackageConflict,
+    PackageFolders,
+    RemovedModules,
+    RequirementUse,
+    RuntimeLibraries,
+    SameRelease,
+    SharedFiles,
+    TorchDependent,
+    TorchUser,
+    VersionFile,
+)
+from gpudoctor.matrix.rows.programs import DriverFloor, GpuProgram
+from gpudoctor.matrix.rows.row import Basis, Row, Standing
+from gpudoctor.matrix.rows.torch import (
+    Companion,
+    NgcImage,
+    OldTorchBuilds,
+    PublishedArchs,
+    StableCompanion,
+    TorchBuild,
+    TorchRelease,
+    WheelIndex,
+    WheelIndexOverride,
+    check_template,
+    index_url,
+)
+
+__all__ = [
+    "KEYS",
+    "AmdGpu",
+    "AmdProcessor",
+    "AmdgpuDkmsLimit",
+    "AmdgpuDkmsSystem",
+    "Architecture",
+    "BaseImage",
+    "Basis",
+    "BuildRecord",
+    "Capability",
+    "Companion",
+    "CudaFloor",
+    "CudaToolkit",
+    "CudnnFloor",
+    "Distribution",
+    "DistributionKernel",
+    "DistributionKin",
+    "DriverBranch",
+    "DriverFloor",
+    "DriverInstruction",
+    "DriverPackage",
+    "ErrorPattern",
+    "ExtensionBuild",
+    "FirmwarePackage",
+    "ForeignWords",
+    "Framework",
+    "FrameworkBuild",
+    "FrameworkVariable",
+    "GfxTarget",
+    "GpuList",
+    "GpuProgram",
+    "GpuRates",
+    "HipblasltUse",
+    "ImportedModules",
+    "InstallerTargets",
+    "Interconnect",
+    "IssueCondition",
+    "IssuePackage",
+    "IssueVariable",
+    "KnownIssue",
+    "LateLibrary",
+    "LibraryRole",
+    "LogPattern",
+    "ModuleKey",
+    "NgcImage",
+    "NvidiaChip",
+    "NvidiaGpu",
+    "NvidiaKernelLimit",
+    "NvidiaSoc",
+    "OldTorchBuilds",
+    "OptionalModules",
+    "OtherName",
+    "Override",
+    "PackageConflict",
+    "PackageFolders",
+    "PatchedKernel",
+    "PublishedArchs",
+    "RemovedImage",
+    "RemovedModules",
+    "RemovedPackage",
+    "RequirementUse",
+    "RocmBlas",
+    "RocmDriverWindow",
+    "RocmRelease",
+    "Row",
+    "RuntimeLibraries",
+    "SameRelease",
+    "SharedFiles",
+    "StableCompanion",
+    "Standing",
+    "Tables",
+    "ToldCircumstance",
+    "TorchBuild",
+    "TorchDependent",
+    "TorchRelease",
+    "TorchUser",
+    "VersionFile",
+    "VgpuSeries",
+    "WheelIndex",
+    "WheelIndexOverride",
+    "WslRuntime",
+    "WslSupport",
+    "XidMeaning",
+    "check_template",
+    "index_url",
+]
+
+
+class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The whole matrix, table by table, in the order of the YAML file."""
+
+    version: str
+    capabilities: tuple[Capability, ...] = ()
+    architectures: tuple[Architecture, ...] = ()
+    nvidia_chips: tuple[NvidiaChip, ...] = ()
+    nvidia_gpus: tuple[NvidiaGpu, ...] = ()
+    nvidia_socs: tuple[NvidiaSoc, ...] = ()
+    cuda_floors: tuple[CudaFloor, ...] = ()
+    forward_compatibility: tuple[ForwardCompatibility, ...] = ()
+    image_requirements: tuple[ImageRequirement, ...] = ()
+    vgpu_series: tuple[VgpuSeries, ...] = ()
+    cudnn_floors: tuple[CudnnFloor, ...] = ()
+    cuda_toolkits: tuple[CudaToolkit, ...] = ()
+    driver_branches: tuple[DriverBranch, ...] = ()
+    driver_packages: tuple[DriverPackage, ...] = ()
+    driver_instructions: tuple[DriverInstruction, ...] = ()
+    nvidia_kernel_limits: tuple[NvidiaKernelLimit, ...] = ()
+    gfx_targets: tuple[GfxTarget, ...] = ()
+    amd_gpus: tuple[AmdGpu, ...] = ()
+    amd_processors: tuple[AmdProcessor, ...] = ()
+    other_names: tuple[OtherName, ...] = ()
+    gpu_rates: tuple[GpuRates, ...] = ()
+    interconnects: tuple[Interconnect, ...] = ()
+    rocm_releases: tuple[RocmRelease, ...] = ()
+    rocm_driver_window: tuple[RocmDriverWindow, ...] = ()
+    amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
+    amdgpu_dkms_systems: tuple[AmdgpuDkmsSystem, ...] = ()
+    firmware_packages: tuple[FirmwarePackage, ...] = ()
+    module_keys: tuple[ModuleKey, ...] = ()
+    distribution_kernels: tuple[DistributionKernel, ...] = ()
+    rocm_blas: tuple[RocmBlas, ...] = ()
+    hipblaslt_use: tuple[HipblasltUse, ...] = ()
+    wsl_rocm: tuple[WslSupport, ...] = ()
+    torch_builds: tuple[TorchBuild, ...] = ()
+    old_torch_builds: tuple[OldTorchBuilds, ...] = ()
+    ngc_images: tuple[NgcImage, ...] = ()
+    published_archs: tuple[PublishedArchs, ...] = ()
+    wheel_indexes: tuple[WheelIndex, ...] = ()
+    wheel_index: WheelIndexOverride | None = None
+    distributions: tuple[Distribution, ...] = ()
+    distribution_kin: tuple[DistributionKin, ...] = ()
+    base_images: tuple[BaseImage, ...] = ()
+    removed_images: tuple[RemovedImage, ...] = ()
+    removed_packages: tuple[RemovedPackage, ...] = ()
+    torch_releases: tuple[TorchRelease, ...] = ()
+    companions: tuple[Companion, ...] = ()
+    stable_companions: tuple[StableCompanion, ...] = ()
+    torch_dependents: tuple[TorchDependent, ...] = ()
+    runtime_libraries: tuple[RuntimeLibraries, ...] = ()
+    torch_users: tuple[TorchUser, ...] = ()
+    library_roles: tuple[LibraryRole, ...] = ()
+    extension_builds: tuple[ExtensionBuild, ...] = ()
+    gpu_lists: tuple[GpuList, ...] = ()
+    late_libraries: tuple[LateLibrary, ...] = ()
+    imported_modules: tuple[ImportedModules, ...] = ()
+    optional_modules: tuple[OptionalModules, ...] = ()
+    removed_modules: tuple[RemovedModules, ...] = ()
+    version_files: tuple[VersionFile, ...] = ()
+    package_folders: tuple[PackageFolders, ...] = ()
+    frameworks: tuple[Framework, ...] = ()
+    frameworks_on_torch: tuple[Framework, ...] = ()
+    framework_builds: tuple[FrameworkBuild, ...] = ()
+    framework_variables: tuple[FrameworkVariable, ...] = ()
+    programs: tuple[GpuProgram, ...] = ()
+    shared_files: tuple[SharedFiles, ...] = ()
+    installer_targets: tuple[InstallerTargets, ...] = ()
+    package_conflicts: tuple[PackageConflict, ...] = ()
+    requirement_uses: tuple[RequirementUse, ...] = ()
+    same_releases: tuple[SameRelease, ...] = ()
+    log_patterns: tuple[LogPattern, ...] = ()
+    error_patterns: tuple[ErrorPattern, ...] = ()
+    told_circumstances: tuple[ToldCircumstance, ...] = ()
+    foreign_words: tuple[ForeignWords, ...] = ()
+    plain_words: tuple[ForeignWords, ...] = ()
+    xids: tuple[XidMeaning, ...] = ()
+    known_issues: tuple[KnownIssue, ...] = ()
+
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "capabilities": ("capability",),
+    "architectures": ("architecture",),
+    "nvidia_chips": ("chip",),
+    "nvidia_gpus": ("pci",),
+    "nvidia_socs": ("name",),
+    "cuda_floors": ("major",),
+    "forward_compatibility": ("cuda",),
+    "image_requirements": ("cuda",),
+    "vgpu_series": ("series",),
+    "cudnn_floors": ("cudnn",),
+    "cuda_toolkits": ("cuda", "update"),
+    "driver_branches": ("branch",),
+    "driver_packages": ("distribution", "branch", "flavour"),
+    "driver_instructions": ("distribution", "flavour"),
+    "nvidia_kernel_limits": ("driver", "kernel"),
+    "gfx_targets": ("gfx",),
+    "amd_gpus": ("pci",),
+    "amd_processors": ("gpu", "name", "models"),
+    "other_names": ("id",),
+    "gpu_rates": ("product",),
+    "interconnects": ("name",),
+    "rocm_releases": ("version",),
+    "rocm_driver_window": ("rocm",),
+    "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),
+    "amdgpu_dkms_systems": ("distribution", "kernel"),
+    "firmware_packages": ("distribution",),
+    "module_keys": ("id",),
+    "distribution_kernels": ("distribution", "kernel"),
+    "rocm_blas": ("rocm",),
+    "hipblaslt_use": ("rocm",),
+    "wsl_rocm": ("rocm",),
+    "torch_builds": ("version", "build", "origin", "platform"),
+    "old_torch_builds": ("torch", "builds"),
+    "ngc_images": ("release",),
+    "published_archs": ("origin", "cuda", "release"),
+    "wheel_indexes": ("id",),
+    "distributions": ("distribution",),
+    "distribution_kin": ("id",),
+    "base_images": ("image",),
+    "removed_images": ("image",),
+    "removed_packages": ("package", "channel"),
+    "torch_releases": ("version",),
+    "companions": ("torch",),
+    "stable_companions": ("package",),
+    "torch_dependents": ("package", "version", "torch"),
+    "runtime_libraries": ("package", "version"),
+    "torch_users": ("package",),
+    "library_roles": ("library",),
+    "extension_builds": ("package",),
+    "gpu_lists": ("name",),
+    "late_libraries": ("opener", "version"),
+    "imported_modules": ("id",),
+    "optional_modules": ("id",),
+    "removed_modules": ("python",),
+    "version_files": ("package",),
+    "package_folders": ("package",),
+    "frameworks": ("framework",),
+    "frameworks_on_torch": ("framework",),
+    "framework_builds": ("framework", "package", "version", "vendor"),
+    "framework_variables": ("framework", "variables", "pattern"),
+    "programs": ("program",),
+    "shared_files": ("id",),
+    "installer_targets": ("installer",),
+    "package_conflicts": ("package", "version", "other", "other_version"),
+    "requirement_uses": ("package", "requires", "version"),
+    "same_releases": ("package",),
+    "log_patterns": ("id",),
+    "error_patterns": ("id",),
+    "told_circumstances": ("id",),
+    "foreign_words": ("english",),
+    "plain_words": ("english",),
+    "xids": ("xid",),
+    "known_issues": ("id",),
+}
+"""The tables of rows, and the fields that distinguish a row from the others of its table."""
