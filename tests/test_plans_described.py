@@ -7,7 +7,9 @@ import shlex
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from gpudoctor.cli import gpudoctor
 from gpudoctor.machine import Machine
 from gpudoctor.planner.repair import Repair
 from gpudoctor.step import EnvStep, RunStep
@@ -251,8 +253,8 @@ def test_the_undo_names_a_version_that_its_index_has(machine: str, undo: str) ->
     [
         (
             "--gpu 8060S --gpu RX~7900~GRE --os rhel-9.4 --kernel 6.14.0-27-generic --python-version 3.13 "
-            "--torch 2.0.1+cu117 --package vllm==0.33.0 --env HSA_OVERRIDE_GFX_VERSION=9.0.0",
-            "2.14.0+rocm7.2",
+            "--torch 2.0.1+cu117 --package sglang==0.5.23 --env HSA_OVERRIDE_GFX_VERSION=9.0.0",
+            "2.14.1+rocm7.2",
             "unset HSA_OVERRIDE_GFX_VERSION",
         ),
         (
@@ -299,7 +301,45 @@ def test_a_build_inside_wsl_comes_with_the_variable_that_it_needs_there():
 
 
 def test_no_torch_for_another_cuda_is_installed_beside_vllm():
-    """Its wheel needs the runtime of CUDA 13: only the driver helps."""
-    found = plan_of(described("--gpu RTX~4090 --driver 570.133.07 --torch 2.14.0+cu130 --package vllm==0.33.0"))
-    assert "NVIDIA driver of branch 580" in shown(found)
-    assert "cu126" not in shown(found)
+    """Its wheel needs the runtime of CUDA 13: an older vLLM helps, or another driver."""
+    machine = "--gpu RTX~4090 --driver 570.133.07 --torch 2.14.0+cu130 --package vllm==0.33.0"
+    assert "cu126" not in shown(plan_of(described(machine)))
+    (problem,) = whatif(machine)["findings"]
+    assert "NVIDIA driver 580" in problem["fixes"][1]["title"]
+
+
+# --- programs that choose their torch -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "vllm", "steps"),
+    [
+        # No build of the release runs on this driver, so an older release comes, not a driver.
+        ("--gpu RTX~4090 --driver 535.183.01 --torch 2.14.0", "0.33.0", "torch==2.10.0;;vllm==0.19.1"),
+        ("--gpu RTX~4090 --driver 535.183.01 --torch 2.14.0+cu126", "0.33.0", "torch==2.10.0;;vllm==0.19.1"),
+        # torch alone could be replaced, and would leave vLLM without its CUDA.
+        ("--gpu V100 --driver 580.95.05 --torch 2.14.0", "0.33.0", "torch==2.10.0;;vllm==0.19.1"),
+        ("--gpu RTX~5090 --driver 580.95.05 --torch 2.6.0", "0.8.5", "torch==2.10.0;;vllm==0.19.1"),
+        # The release stays where a build of it works here.
+        ("--gpu RTX~4090 --driver 580.95.05 --torch 2.14.1+cpu", "0.33.0", "torch==2.14.0"),
+    ],
+)
+def test_a_program_that_chooses_its_torch_comes_in_the_release_that_recommend_names(
+    machine: str, vllm: str, steps: str
+) -> None:
+    text = f"{machine} --python-version 3.12 --package vllm=={vllm}"
+    found = plan_of(described(text))
+    assert found.predicted.verdict == "ok"
+    assert [planned.step.argv[-1] for planned in found.steps if isinstance(planned.step, RunStep)] == steps.split(
+        ";;"
+    )
+    arguments = [part.replace("~", " ") for part in text.split()]
+    answer = CliRunner().invoke(gpudoctor, ["recommend", "--framework", "vllm", *arguments], standalone_mode=False)
+    release = next((step for step in steps.split(";;") if step.startswith("vllm")), f"vllm=={vllm}")
+    assert f"Best: {release}" in answer.stdout
+
+
+def test_a_cuda_wheel_of_vllm_beside_a_rocm_torch_is_found() -> None:
+    text = "--gpu RX~7900~XTX --torch 2.14.0+rocm7.14 --python-version 3.12 --package vllm=="
+    assert [one["slug"] for one in whatif(f"{text}0.33.0")["findings"]] == ["vllm-torch-abi"]
+    assert not whatif(f"{text}0.33.0+rocm714")["findings"]

@@ -17,6 +17,7 @@ from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
 from gpudoctor.frameworks.torch.hsa_override import override_fixes
 from gpudoctor.frameworks.torch.nearest_build import fix_by, is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
+from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
 from gpudoctor.machine import Gpu, Torch, unknown
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures, public_version
@@ -58,7 +59,8 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
         return special or tuple(native) or (_nothing(situation.matrix, gpus),)
     offered = _with_limits(situation, gpus, keep, nearest(situation, choices, keep), rejected)
     hide = _hiding_the_others(situation, gpus)
-    fixes = [*special, *(_together(fix_by(situation, choice, keep), hide) for choice in offered)]
+    ours = [*with_the_program(situation, gpus, keep), *(fix_by(situation, choice, keep) for choice in offered)]
+    fixes = [*special, *(_together(fix, hide) for fix in dict.fromkeys(ours))]
     if not fixes:
         fixes += _after_another_change(situation, gpus, keep, rejected)
     fixes += override_fixes(situation, gpus, keep)
