@@ -285,12 +285,21 @@ def test_a_fix_that_makes_a_warning_an_error_does_not_come_first():
         ("--gpu RX~6650~XT --gpu RX~580", "2.9.1", "0"),
         ("--gpu 780M --gpu RX~6600", "2.9.1+cpu", "1"),
         ("--gpu RX~6600 --gpu gfx1036", "2.9.1+cpu", None),  # what comes second, and is for the screen, disturbs none
+        # A newer driver, a board's own wheel or an override leaves one out, too.
+        ("--gpu P40 --gpu sm_86 --driver 535.54.03 --os debian-12 --python-version 3.15", "2.9.1+cpu", "1"),
+        ("--gpu Jetson~Thor --gpu RTX~4070~Laptop --platform linux/arm64", "2.3.1+cpu", "0"),
+        ("--gpu RX~470 --gpu gfx1036 --python-version 3.11", "2.2.0+cu118", "1"),
     ],
 )
 def test_a_build_that_leaves_out_a_gpu_comes_with_what_hides_that_one(gpus, torch, value):
     fix = whatif(f"{gpus} --kernel 6.14.0-1 --torch {torch}")["findings"][0]["fixes"][0]
-    variables = {step["name"]: step["value"] for step in fix["steps"] if step["kind"] == "env"}
-    assert variables == ({"HIP_VISIBLE_DEVICES": value} if value else {})
+    shown_only = [step["value"] for step in fix["steps"] if step["kind"] == "env" and "_VISIBLE_" in step["name"]]
+    assert shown_only == ([value] if value else [])
+
+
+def test_nvidias_wheel_for_a_board_is_not_offered_for_another_gpu_as_well():
+    (fix,) = whatif("--gpu Jetson~Orin --gpu Titan~V --torch 2.9.1")["findings"][0]["fixes"]
+    assert "support the board's own GPU, not NVIDIA TITAN V" in fix["steps"][0]["text"]
 
 
 def test_a_build_inside_wsl_comes_with_the_variable_that_it_needs_there():
@@ -337,6 +346,24 @@ def test_a_program_that_chooses_its_torch_comes_in_the_release_that_recommend_na
     answer = CliRunner().invoke(gpudoctor, ["recommend", "--framework", "vllm", *arguments], standalone_mode=False)
     release = next((step for step in steps.split(";;") if step.startswith("vllm")), f"vllm=={vllm}")
     assert f"Best: {release}" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("machine", "steps"),
+    [
+        # bitsandbytes 0.50.2 has a library for ROCm 6.3, without code for this GPU.
+        ("--gpu MI50 --torch 2.9.1+rocm6.3 --package bitsandbytes==0.45.5", "no build of bitsandbytes"),
+        ("--gpu MI210 --torch 2.9.1+rocm6.3 --package bitsandbytes==0.45.5", "install bitsandbytes==0.50.2"),
+        (
+            "--gpu Tesla~M60 --driver 550.54.15 --torch 2.14.0+cu126 --package bitsandbytes==0.43.0",
+            "BNB_CUDA_VERSION",
+        ),
+    ],
+)
+def test_no_release_without_code_for_the_gpu_is_installed(machine: str, steps: str) -> None:
+    plan = plan_of(described(f"{machine} --python-version 3.12"))
+    assert len(plan.steps) == 1
+    assert steps in shown(plan)
 
 
 def test_a_cuda_wheel_of_vllm_beside_a_rocm_torch_is_found() -> None:

@@ -105,12 +105,13 @@ def _without_code(
         want=spelled(tuple(dict.fromkeys(gpu.arch.value or "" for gpu in lacking))),
         confidence="likely",
         evidence=(Evidence(f"{package.name}.version", package.version, package.path),),
-        fixes=fixes or (_another_gpu(title, lacking),),
+        fixes=fixes or (on_another_gpu(title, lacking),),
         refs=(build.source,),
     )
 
 
-def _another_gpu(title: str, gpus: tuple[Gpu, ...]) -> Fix:
+def on_another_gpu(title: str, gpus: tuple[Gpu, ...]) -> Fix:
+    """What is left where no build of a framework has code for these GPUs."""
     archs = " and ".join(dict.fromkeys(gpu.arch.value or gpu.name for gpu in gpus))
     text = f"Use another GPU, or the CPU: no build of {title} is known to have code for {archs}."
     return Fix("Use another GPU, or the CPU", (Manual(text, elsewhere=True),))
