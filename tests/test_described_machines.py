@@ -205,6 +205,8 @@ def test_a_described_machine(described: str) -> None:
             "--gpu GTX~980 --torch 2.9.1+cu126 --package bitsandbytes==0.45.5",
             [],
         ),  # not known of it
+        ("--gpu GH200 --platform linux/arm64 --torch 2.14.1 --package bitsandbytes==0.50.2", []),
+        ("--gpu Jetson~Thor --torch 2.14.1 --package bitsandbytes==0.50.2", []),  # another wheel, not known
         # A driver that has dropped the GPU is the fault, not the maker of the framework's build.
         ("--gpu Tesla~K40m --driver 560.35.05 --package cupy-cuda11x==13.6.0", ["nvidia-driver-dropped-gpu"]),
     ],

@@ -348,6 +348,14 @@ def test_a_program_that_chooses_its_torch_comes_in_the_release_that_recommend_na
     assert f"Best: {release}" in answer.stdout
 
 
+def test_a_driver_comes_where_no_release_of_a_program_runs_on_the_present_one() -> None:
+    machine = "--gpu A100 --driver 460.106.00 --torch 2.9.1+cpu --package vllm==0.14.1 --python-version 3.12"
+    plan = plan_of(described(machine))
+    assert plan.predicted.verdict == "ok"
+    assert "driver of branch 580" in shown(plan)
+    assert "cu118" not in shown(plan)
+
+
 @pytest.mark.parametrize(
     ("machine", "steps"),
     [

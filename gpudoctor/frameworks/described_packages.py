@@ -78,9 +78,13 @@ def _with_torch(situation: Situation) -> Iterator[Finding]:
             continue
         from gpudoctor.frameworks.gpu_builds import supports
 
-        ours = (build for build in situation.matrix.builds_of(row.framework) if build.vendor == situation.built_for)
-        read = ((build, build.version or (f"=={build.newest}" if build.newest else "")) for build in ours)
-        builds = [build for build, releases in read if releases and package_matches(releases, package.version)]
+        builds = [
+            build
+            for build in situation.matrix.builds_of(row.framework)
+            if build.vendor == situation.built_for and situation.platform in build.platforms
+            if (build.version or build.newest)
+            and package_matches(build.version or f"=={build.newest}", package.version)
+        ]
         lacking = tuple(gpu for gpu in gpus if not any(supports(situation, build, gpu) for build in builds))
         if builds and lacking:
             whole = row.gpu == "always" and len(lacking) == len(gpus)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.finding import Fix, ReplacePackage
-from gpudoctor.frameworks.gpu_builds import builds_for, release_for, runs_here, supports
+from gpudoctor.frameworks.gpu_builds import builds_for, release_for, supports
 from gpudoctor.frameworks.torch.candidates import Choice, candidates
 from gpudoctor.frameworks.torch.compiled_packages import dependent_row
 from gpudoctor.frameworks.torch.nearest_build import fix_by
@@ -15,45 +15,51 @@ from gpudoctor.matrix.versions import figures, local_version, package_matches
 from gpudoctor.situation import Situation
 
 
-def with_the_program(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> Iterator[Fix]:
+def with_the_program(
+    situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None, *, driver: str | None = None
+) -> Iterator[Fix]:
     """For each such program that is installed: the torch that its release pins, if the program and that torch support
-    the GPUs on this driver; else the newest release that does, with its torch."""
-    choices, _ = candidates(situation, gpus)
+    the GPUs on this driver, or on another `driver`; else the newest release that does, with its torch."""
+    choices, _ = candidates(situation, gpus, driver=driver)
     for row in situation.matrix.tables.frameworks_on_torch:
         package = situation.machine.installed(row.packages[0]) if row.chooses_torch and gpus else None
         # A wheel for another CUDA, or one that was built here, says nothing of the torch beside it.
         if package is None or local_version(package.version) or package.direct_url:
             continue
-        for release in _releases(situation, row, package, gpus):
-            if choice := _its_torch(situation, Distribution(package.name, release), choices):
+        for release, cuda in _releases(situation, row, package, gpus):
+            if choice := _its_torch(situation, Distribution(package.name, release), cuda, choices):
                 yield _together(fix_by(situation, choice, keep), row, package, release)
                 break
 
 
-def _releases(situation: Situation, row: Framework, package: Distribution, gpus: tuple[Gpu, ...]) -> Iterator[str]:
-    """The installed release, if a build of it supports all the GPUs on this driver; then the newest of each build
-    that does."""
+def _releases(
+    situation: Situation, row: Framework, package: Distribution, gpus: tuple[Gpu, ...]
+) -> Iterator[tuple[str, str]]:
+    """The installed release, if a build of it supports all the GPUs, and the CUDA of that build; then the newest of
+    each build that does."""
     serving = [
         build
         for build in builds_for(situation, row.framework, gpus)
-        if build.install and runs_here(situation, build) and all(supports(situation, build, gpu) for gpu in gpus)
+        if build.install and build.cuda and all(supports(situation, build, gpu) for gpu in gpus)
     ]
-    if any(build.version is None or package_matches(build.version, package.version) for build in serving):
-        yield package.version
-    yield from filter(None, (release_for(situation, build) for build in serving))
+    for build in serving:
+        if build.version is None or package_matches(build.version, package.version):
+            yield package.version, build.cuda or ""
+    for build in serving:
+        if release := release_for(situation, build):
+            yield release, build.cuda or ""
 
 
-def _its_torch(situation: Situation, package: Distribution, choices: tuple[Choice, ...]) -> Choice | None:
-    """The build of torch that goes with a release of a program: the package index's own, like the program's, or else
-    the best for the same CUDA."""
+def _its_torch(situation: Situation, package: Distribution, cuda: str, choices: tuple[Choice, ...]) -> Choice | None:
+    """The build of torch that goes with a release of a program, for the same CUDA: the package index's own, as the
+    program is, or else the best."""
     pinned = dependent_row(situation, package)
-    if pinned is None:
-        return None
-    major = figures(pinned.cuda or "")[:1]
     fitting = [
         one
         for one in choices
-        if package_matches(pinned.torch, one.version) and (not major or figures(one.cuda or "")[:1] == major)
+        if pinned
+        and package_matches(pinned.torch, one.version)
+        and figures(one.cuda or "")[:1] == figures(pinned.cuda or cuda)[:1]
     ]
     return next((one for one in fitting if not one.index_url), fitting[0] if fitting else None)
 

@@ -61,7 +61,9 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
             return tuple(native)  # an index has a wheel for this very board
         return special or tuple(native) or (_nothing(situation.matrix, gpus),)
     offered = _with_limits(situation, gpus, keep, nearest(situation, choices, keep), rejected)
-    ours = [*with_the_program(situation, gpus, keep), *(fix_by(situation, choice, keep) for choice in offered)]
+    program = [*with_the_program(situation, gpus, keep)]
+    ours = [*program, *(fix_by(situation, choice, keep) for choice in offered)]
+    ours += [] if program else _the_program_after_the_driver(situation, gpus, keep)
     if not special and not ours:
         ours += _after_another_change(situation, gpus, keep, rejected)
     ours += override_fixes(situation, gpus, keep)
@@ -199,6 +201,16 @@ def _after_the_driver(
     choices, refused = candidates(situation, gpus, driver=driver.minimum)
     install = Fix(f"Driver {driver.branch}", (driver,))
     return [_with_driver(situation, install, choice) for choice in nearest(situation, choices, keep)[:1]], refused
+
+
+def _the_program_after_the_driver(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> list[Fix]:
+    """A newer driver, if no release of a program that chooses its torch runs on the present one."""
+    why = "no release of a program here runs on the present driver"
+    driver = driver_to_install(situation, gpus, why=why)
+    if driver is None:
+        return []
+    fixes = with_the_program(situation, gpus, keep, driver=driver.minimum)
+    return [_together(Fix(f"Driver {driver.branch}", (driver,)), fix) for fix in fixes]
 
 
 def _with_driver(situation: Situation, install: Fix, choice: Choice) -> Fix:
