@@ -309,6 +309,17 @@ def test_a_build_inside_wsl_comes_with_the_variable_that_it_needs_there():
     assert [step["name"] for step in fix["steps"] if step["kind"] == "env"] == ["HSA_ENABLE_DXG_DETECTION"]
 
 
+def test_an_override_inside_wsl_comes_with_a_torch_that_supports_the_gpu_itself_there():
+    """The driver of Windows decides by the GPU itself: ROCm 7.2 leaves gfx1152 out."""
+    machine = "--gpu 860M --kernel 6.6.87.2-microsoft-standard-WSL2 --python-version 3.12 --torch 2.11.0"
+    fixes = whatif(machine)["findings"][0]["fixes"]
+    (override,) = [fix for fix in fixes if "HSA_OVERRIDE" in fix["title"]]
+    assert "rocm7.14" in override["title"]
+    native = "--gpu 860M --python-version 3.12 --torch 2.11.0 --kernel 6.17.0-8-generic"
+    (override,) = [fix for fix in whatif(native)["findings"][0]["fixes"] if "HSA_OVERRIDE" in fix["title"]]
+    assert "rocm7.2" in override["title"]
+
+
 def test_no_torch_for_another_cuda_is_installed_beside_vllm():
     """Its wheel needs the runtime of CUDA 13: an older vLLM helps, or another driver."""
     machine = "--gpu RTX~4090 --driver 570.133.07 --torch 2.14.0+cu130 --package vllm==0.33.0"
