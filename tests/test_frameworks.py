@@ -15,9 +15,10 @@ from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.requirement import OTHER_FRAMEWORKS, RequirementError, parse
 from gpudoctor.situation import Situation
-from gpudoctor.step import RunStep
+from gpudoctor.step import EnvStep, RunStep
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import found, remedies
+from tests.support.codeobject_files import elf
 from tests.support.environments import write_distribution, write_venv
 from tests.support.judging import judged
 from tests.support.machines import (
@@ -61,21 +62,26 @@ def errors(patient) -> list[str]:
 # --- what is read ------------------------------------------------------------------------------------------
 
 
-def probed(root: Path, *distributions: tuple[str, str, dict[str, str]], wheels: tuple[str, ...] = ()):
+def probed(
+    root: Path,
+    *distributions: tuple[str, str, dict[str, str]],
+    wheels: tuple[str, ...] = (),
+    libraries: dict[str, bytes] | None = None,
+    variables: dict[str, str] | None = None,
+):
     """The frameworks of a recorded venv with these distributions and their files."""
     site = write_venv(root / "venv")
     for name, version, files in distributions:
         write_distribution(site, name, version, files=files)
-    for library in wheels:
+    for library, content in {**dict.fromkeys(wheels, b"\x7fELF"), **(libraries or {})}.items():
         (site / library).parent.mkdir(parents=True, exist_ok=True)
-        (site / library).write_bytes(b"\x7fELF")
+        (site / library).write_bytes(content)
     (root / "etc").mkdir()
     (root / "etc" / "ld.so.cache").write_bytes(b"")
     tables = load_matrix().tables
     host = RecordedHost(root, {"VIRTUAL_ENV": "/venv"})
-    environment = probe_environment(
-        host, None, {}, frameworks=FrameworkRows(tables.frameworks, tables.framework_builds)
-    ).value
+    rows = FrameworkRows(tables.frameworks, tables.framework_builds, tables.framework_flags)
+    environment = probe_environment(host, None, variables or {}, frameworks=rows).value
     assert environment is not None
     return environment.frameworks
 
@@ -446,6 +452,7 @@ def test_a_variable_that_keeps_jax_from_the_gpu(packages, value, severities):
         (JAX_12, "JAX_PLATFORMS", "gpu,cpu", False),
         ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--xla_gpu_enable_async_all_reduce=true", True),
         ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--a=1 --xla_gpu_enable_cuda_graphs --b", True),
+        ({"tensorflow": "2.19.0"}, "TF_XLA_FLAGS", "--tf_xla_autojit=2", False),  # nothing was read of it
         ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--xla_gpu_enable_latency_hiding_scheduler=true", False),
         ({"jax": "0.4.20", "jaxlib": "0.4.20"}, "XLA_FLAGS", "--xla_gpu_enable_async_all_reduce=true", False),
         ({"tensorflow": "2.19.0"}, "TF_USE_LEGACY_KERAS", "1", True),
@@ -461,6 +468,32 @@ def test_a_value_with_which_a_framework_does_not_start(packages, name, value, fa
     patient = machine(packages, variables={name: value})
     slugs = [one.severity for one in found(patient, "framework-variable")]
     assert slugs == (["error"] if fails else [])
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [
+        ("--xla_gpu_enable_new_thing=true", "unset XLA_FLAGS"),
+        ("--xla_gpu_autotune_level=0 --xla_new --xla_dump_to=/x", "--xla_gpu_autotune_level=0 --xla_dump_to=/x"),
+        ("-xla_gpu_autotune_level=0", "unset XLA_FLAGS"),  # two dashes
+        ("--xla_gpu_autotune_level=0 --xla_dump_to=/tmp/x", None),
+        ("--xla_gpu_autotune", "unset XLA_FLAGS"),  # only a part of a name
+        ("/etc/xla_flags", None),  # a file with flags
+        (None, None),
+    ],
+)
+def test_a_flag_that_the_library_of_jax_does_not_know_stops_it(tmp_path, value, fix):
+    known_flags = b"\0xla_gpu_autotune_level\0xla.DebugOptions.xla_dump_to\0"
+    libraries = {"jaxlib/libjax_common.so": elf([(".rodata", known_flags)])}
+    variables = {"XLA_FLAGS": value} if value else {}
+    jax = (("jax", "0.6.2", {}), ("jaxlib", "0.6.2", {}))
+    read = probed(tmp_path, *jax, libraries=libraries, variables=variables)
+    patient = machine({"jax": "0.6.2", "jaxlib": "0.6.2"}, variables=variables)
+    patient = with_environment(patient, frameworks=change(read, torch=patient.environment.value.torch))
+    one = next(iter(found(patient, "framework-variable")), None)
+    step = fixes_for(one, Situation(patient, load_matrix()))[0].steps[0] if one else None
+    told = (step.value if isinstance(step, EnvStep) else step.text.partition("\n")[0]) if step else None
+    assert told == fix
 
 
 @pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, UnsetVariable
+from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, UnsetVariable
+from gpudoctor.frameworks.variable_flags import flags_in, name_of
 from gpudoctor.machine import Vendor
-from gpudoctor.matrix.rows import FrameworkVariable
+from gpudoctor.matrix.rows import FrameworkFlags, FrameworkVariable
 from gpudoctor.matrix.versions import package_matches
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 
 
@@ -24,12 +27,13 @@ def framework_variable(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The matrix names values and what they do. A value that keeps a GPU build on the CPU is a warning, because somebody
-    may have chosen it; one that makes the framework stop is an error. Without a usable GPU only what makes any build
+    may have chosen it; one that makes the framework stop is an error. The flags in XLA_FLAGS and TF_XLA_FLAGS are
+    looked for in the library that knows them. Without a usable GPU only what makes any build
     stop is reported, and nothing in a CPU build for a value that asks for the CPU. A compiler that CC or CXX names is
     looked for on PATH.
 
     ## Fix safety
-    Unsets the variable. Whoever set it must take it out of the place where it is set.
+    Unsets the variable, or takes the flags out of it. Whoever set it must take it out of the place where it is set.
     """
     for row in situation.matrix.tables.framework_variables:
         value = situation.variable(row.variable)
@@ -48,6 +52,39 @@ def framework_variable(situation: Situation) -> Verdicts:
             refs=(row.source,),
             supersedes=("torch-import-fails",) if row.framework == "torch" else ("framework-import-fails",),
         )
+    for flags in situation.matrix.tables.framework_flags:
+        yield from _refused(situation, flags)
+
+
+def _refused(situation: Situation, row: FrameworkFlags) -> Iterator[Finding]:
+    """A variable with flags that the framework does not know."""
+    one, environment = _installed(situation, row.framework), situation.environment
+    if one is None or environment is None:
+        return
+    flags, files = flags_in(situation.variable(row.variable) or ""), environment.frameworks.files_of(row.framework)
+    unknown = {refused.flag: refused.library for refused in files.refused if refused.variable == row.variable}
+    if not files.source and row.gone and package_matches(row.gone_from, one.version):
+        unknown = {name: one.source for name in map(name_of, flags) if re.fullmatch(row.gone, name)}
+    refused = [flag for flag in flags if name_of(flag) in unknown]
+    if not refused:
+        return
+    kept = " ".join(flag for flag in flags if flag not in refused)
+    names = enumeration([flag.partition("=")[0] for flag in refused], 3)
+    change: SetVariable | UnsetVariable = UnsetVariable(row.variable)
+    if kept:
+        change = SetVariable(row.variable, kept, why=f"without what {one.title} {one.version} does not know")
+    yield Finding(
+        severity=row.severity,
+        message=f"{row.variable} has {names}, which {one.title} {one.version} does not know: {row.meaning}.",
+        saw=" ".join(refused),
+        want=f"flags that {one.title} {one.version} knows",
+        subject=row.variable,
+        framework=row.framework,
+        evidence=tuple(Evidence(row.variable, flag, unknown[name_of(flag)]) for flag in refused[:3]),
+        fixes=(Fix(f"Take {names} out of {row.variable}", (change,)),),
+        refs=(row.source,),
+        supersedes=("framework-import-fails",),
+    )
 
 
 class _Installed(Struct, frozen=True):

@@ -273,6 +273,16 @@ class Installers(Record, frozen=True):
     """Links that lead nowhere in place of folders of a package, by its name: no installer writes through them."""
 
 
+class RefusedFlag(Record, frozen=True):
+    """A flag in a variable that a framework does not know."""
+
+    variable: str
+    flag: str
+    """Its name, without dashes and value."""
+    library: str
+    """The library that holds the names of all flags that it knows."""
+
+
 class FrameworkFiles(Record, frozen=True):
     """What the files of a framework beside torch tell, and its distributions do not."""
 
@@ -295,6 +305,8 @@ class FrameworkFiles(Record, frozen=True):
     """What these libraries need of another one of NVIDIA's, and it does not have."""
     overruled: tuple[Library, ...] = ()
     """Libraries that LD_LIBRARY_PATH puts before those of NVIDIA's wheels."""
+    refused: tuple[RefusedFlag, ...] = ()
+    """Flags in variables that it does not know."""
     requested: bool | None = None
     """Whether a person asked for it; False: it was installed because another package requires it."""
     source: str = ""

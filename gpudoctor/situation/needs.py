@@ -168,8 +168,9 @@ def imports(situation: Situation) -> bool:
 
 def framework_variables(situation: Situation) -> bool:
     """A variable is set that the matrix judges."""
-    rows = situation.matrix.tables.framework_variables
-    return any(situation.variable(row.variable) is not None for row in rows)
+    tables = situation.matrix.tables
+    names = {row.variable for row in tables.framework_variables} | {row.variable for row in tables.framework_flags}
+    return any(situation.variable(name) is not None for name in names)
 
 
 def programs(situation: Situation) -> bool:

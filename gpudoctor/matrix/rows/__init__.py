@@ -71,6 +71,7 @@ from gpudoctor.matrix.rows.packages import (
     ExtensionBuild,
     Framework,
     FrameworkBuild,
+    FrameworkFlags,
     FrameworkVariable,
     GpuList,
     ImportedModules,
@@ -132,6 +133,7 @@ __all__ = [
     "ForeignWords",
     "Framework",
     "FrameworkBuild",
+    "FrameworkFlags",
     "FrameworkVariable",
     "GfxTarget",
     "GpuList",
@@ -256,6 +258,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     frameworks_on_torch: tuple[Framework, ...] = ()
     framework_builds: tuple[FrameworkBuild, ...] = ()
     framework_variables: tuple[FrameworkVariable, ...] = ()
+    framework_flags: tuple[FrameworkFlags, ...] = ()
     programs: tuple[GpuProgram, ...] = ()
     shared_files: tuple[SharedFiles, ...] = ()
     installer_targets: tuple[InstallerTargets, ...] = ()
@@ -331,6 +334,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "frameworks_on_torch": ("framework",),
     "framework_builds": ("framework", "package", "version", "vendor"),
     "framework_variables": ("framework", "variable", "pattern"),
+    "framework_flags": ("framework", "variable"),
     "programs": ("program",),
     "shared_files": ("id",),
     "installer_targets": ("installer",),
