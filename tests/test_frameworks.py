@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpudoctor.engine import judge
 from gpudoctor.host.recorded_host import RecordedHost
-from gpudoctor.machine import Distribution, FrameworkFiles, Frameworks, known
+from gpudoctor.machine import Distribution, FrameworkFiles, Frameworks, PythonEnvironment, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.frameworks import FrameworkRows
@@ -62,14 +63,18 @@ def errors(patient) -> list[str]:
 # --- what is read ------------------------------------------------------------------------------------------
 
 
-def probed(
+def probed(root: Path, *distributions: tuple[str, str, dict[str, str]], **parts: Any):
+    """The frameworks of a recorded venv with these distributions and their files."""
+    return probed_environment(root, *distributions, **parts).frameworks
+
+
+def probed_environment(
     root: Path,
     *distributions: tuple[str, str, dict[str, str]],
     wheels: tuple[str, ...] = (),
     libraries: dict[str, bytes] | None = None,
     variables: dict[str, str] | None = None,
-):
-    """The frameworks of a recorded venv with these distributions and their files."""
+) -> PythonEnvironment:
     site = write_venv(root / "venv")
     for name, version, files in distributions:
         write_distribution(site, name, version, files=files)
@@ -83,7 +88,7 @@ def probed(
     rows = FrameworkRows(tables.frameworks, tables.framework_builds, tables.framework_flags)
     environment = probe_environment(host, None, variables or {}, frameworks=rows).value
     assert environment is not None
-    return environment.frameworks
+    return environment
 
 
 def test_of_two_packages_of_one_folder_the_files_tell_which_one_is_imported(tmp_path):
@@ -494,6 +499,41 @@ def test_a_flag_that_the_library_of_jax_does_not_know_stops_it(tmp_path, value, 
     step = fixes_for(one, Situation(patient, load_matrix()))[0].steps[0] if one else None
     told = (step.value if isinstance(step, EnvStep) else step.text.partition("\n")[0]) if step else None
     assert told == fix
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables", "packages", "fails"),
+    [
+        ('{"backend": "jax", "floatx": "float32"}', {}, (), True),
+        ('{"backend": "jax"}', {"KERAS_BACKEND": "tensorflow"}, (), False),  # the variable takes precedence
+        ('{"backend": "jax"}', {}, (("jax", "0.6.2", {}),), False),
+        ('{"backend": "tensorflow"}', {}, (), False),
+        ('{"floatx": "float32"}', {}, (), False),
+        ("[1]", {}, (), False),
+        ("{", {}, (), False),
+    ],
+)
+def test_a_backend_in_the_settings_of_keras_that_is_not_installed(tmp_path, settings, variables, packages, fails):
+    (tmp_path / "home/me/.keras").mkdir(parents=True)
+    (tmp_path / "home/me/.keras/keras.json").write_text(settings)
+    keras = (("tensorflow", "2.19.0", {}), ("keras", "3.15.1", {}), *packages)
+    read = probed(tmp_path, *keras, variables={"HOME": "/home/me", **variables})
+    patient = machine({name: version for name, version, _ in keras}, variables=variables)
+    patient = with_environment(patient, frameworks=change(read, torch=patient.environment.value.torch))
+    problems = found(patient, "framework-variable")
+    assert [remedies(one) for one in problems] == ([["SetVariable"]] if fails else [])
+
+
+def test_a_folder_that_is_left_of_a_framework_is_told(tmp_path):
+    remains = {"tensorflow/python/__pycache__/a.pyc": b"", "jax/__init__.py": b""}  # a jax without a record is whole
+    environment = probed_environment(tmp_path, ("numpy", "2.3.0", {}), libraries=remains)
+    assert [(one.name, one.path.rpartition("/")[2]) for one in environment.interrupted] == [
+        ("tensorflow", "tensorflow")
+    ]
+    patient = with_environment(machine({}), interrupted=environment.interrupted)
+    (problem,) = found(patient, "package-install-interrupted")
+    assert problem.severity == "warning"
+    assert "recommend --framework tensorflow" in problem.fixes[0].remedies[0].text
 
 
 @pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, UnsetVariable
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, SetVariable, UnsetVariable
 from gpudoctor.frameworks.variable_flags import flags_in, name_of
 from gpudoctor.machine import Vendor
 from gpudoctor.matrix.rows import FrameworkFlags, FrameworkVariable
@@ -28,17 +28,23 @@ def framework_variable(situation: Situation) -> Verdicts:
     ## How it is judged
     The matrix names values and what they do. A value that keeps a GPU build on the CPU is a warning, because somebody
     may have chosen it; one that makes the framework stop is an error. The flags in XLA_FLAGS and TF_XLA_FLAGS are
-    looked for in the library that knows them. Without a usable GPU only what makes any build
-    stop is reported, and nothing in a CPU build for a value that asks for the CPU. A compiler that CC or CXX names is
-    looked for on PATH.
+    looked for in the library that knows them. Where KERAS_BACKEND is not set, keras.json in the home folder counts.
+    Without a usable GPU only what makes any build stop is reported, and nothing in a CPU build for a value that asks
+    for the CPU. A compiler that CC or CXX names is looked for on PATH.
 
     ## Fix safety
-    Unsets the variable, or takes the flags out of it. Whoever set it must take it out of the place where it is set.
+    Unsets the variable, takes the flags out of it, or sets one that takes precedence over a file. Whoever set it must
+    take it out of the place where it is set.
     """
     for row in situation.matrix.tables.framework_variables:
-        value = situation.variable(row.variable)
+        value, file = situation.variable(row.variable), ""
+        if value is None:
+            value, file = _in_a_file(situation, row.variable)
         one = _installed(situation, row.framework) if value is not None else None
         if one is None or value is None or not re.fullmatch(row.pattern, value) or not _counts(situation, row, one):
+            continue
+        if file:
+            yield _set_by_file(row, one, value, file)
             continue
         yield Finding(
             severity=row.severity,
@@ -54,6 +60,32 @@ def framework_variable(situation: Situation) -> Verdicts:
         )
     for flags in situation.matrix.tables.framework_flags:
         yield from _refused(situation, flags)
+
+
+def _in_a_file(situation: Situation, variable: str) -> tuple[str | None, str]:
+    """What a file of settings says in place of a variable that is not set, and the file."""
+    settings = situation.environment.frameworks.settings if situation.environment else ()
+    return next(((one.value, one.path) for one in settings if one.variable == variable), (None, ""))
+
+
+def _set_by_file(row: FrameworkVariable, one: _Installed, value: str, file: str) -> Finding:
+    own = SetVariable(row.variable, row.framework, why=f"it takes precedence over {file}")
+    text = f'Write "backend": "{row.framework}" into {file}, or remove the file.'
+    return Finding(
+        severity=row.severity,
+        message=f"{file} names the backend {value}: {row.meaning}.",
+        saw=value,
+        want=row.framework,
+        subject=row.variable,
+        framework=row.framework,
+        evidence=(Evidence(row.variable, value, file), Evidence(row.framework, one.version, one.source)),
+        fixes=(
+            Fix(f"Set {row.variable}={row.framework}", (own,)),
+            Fix("Change the file", (Manual(text),)),
+        ),
+        refs=(row.source,),
+        supersedes=("framework-import-fails",),
+    )
 
 
 def _refused(situation: Situation, row: FrameworkFlags) -> Iterator[Finding]:

@@ -179,10 +179,12 @@ class ShadowingModule(Record, frozen=True):
 
 
 class InterruptedInstall(Record, frozen=True):
-    """A package that is not installed, and of which an interrupted update or uninstall left a record: ~orchvision."""
+    """A package that is not installed, and of which an interrupted update or uninstall left a record (~orchvision),
+    or a folder without its first file."""
 
     name: str
     version: str
+    """Empty: a folder, which tells none."""
     path: str
 
 
@@ -273,6 +275,14 @@ class Installers(Record, frozen=True):
     """Links that lead nowhere in place of folders of a package, by its name: no installer writes through them."""
 
 
+class FileSetting(Record, frozen=True):
+    """What a file of settings says where a variable is not set."""
+
+    variable: str
+    value: str
+    path: str
+
+
 class RefusedFlag(Record, frozen=True):
     """A flag in a variable that a framework does not know."""
 
@@ -331,6 +341,7 @@ class Frameworks(Record, frozen=True):
     torch: Fact[Torch] = unknown("not read")
     others: tuple[FrameworkFiles, ...] = ()
     """Those beside torch of which files were read."""
+    settings: tuple[FileSetting, ...] = ()
     imports: tuple[ModuleImport, ...] = ()
     """Of these, and of what is compiled for torch, those whose import was tried."""
 
@@ -378,6 +389,8 @@ class PythonEnvironment(Record, frozen=True):
     """Whether that interpreter's Python.h exists."""
     start_faults: tuple[StartFault, ...] = ()
     """Why its Python cannot start, or does not see its packages."""
+    pip_program: str = ""
+    """The pip of the environment that starts another Python."""
     pip_starts: str = ""
     """The Python of another environment that this one's `pip` starts: the folder was copied or renamed."""
     libstdcxx: Fact[str] = unknown("not probed")

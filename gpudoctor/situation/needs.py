@@ -170,7 +170,8 @@ def framework_variables(situation: Situation) -> bool:
     """A variable is set that the matrix judges."""
     tables = situation.matrix.tables
     names = {row.variable for row in tables.framework_variables} | {row.variable for row in tables.framework_flags}
-    return any(situation.variable(name) is not None for name in names)
+    settings = situation.environment.frameworks.settings if situation.environment else ()
+    return bool(settings) or any(situation.variable(name) is not None for name in names)
 
 
 def programs(situation: Situation) -> bool:
