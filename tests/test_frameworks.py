@@ -483,7 +483,8 @@ def test_a_value_with_which_a_framework_does_not_start(packages, name, value, fa
         ("-xla_gpu_autotune_level=0", "unset XLA_FLAGS"),  # two dashes
         ("--xla_gpu_autotune_level=0 --xla_dump_to=/tmp/x", None),
         ("--xla_gpu_autotune", "unset XLA_FLAGS"),  # only a part of a name
-        ("/etc/xla_flags", None),  # a file with flags
+        ("/etc/ld.so.cache", None),  # a file with flags
+        ("/etc/xla_flags", "unset XLA_FLAGS"),  # that is not there
         (None, None),
     ],
 )
@@ -499,6 +500,12 @@ def test_a_flag_that_the_library_of_jax_does_not_know_stops_it(tmp_path, value, 
     step = fixes_for(one, Situation(patient, load_matrix()))[0].steps[0] if one else None
     told = (step.value if isinstance(step, EnvStep) else step.text.partition("\n")[0]) if step else None
     assert told == fix
+
+
+@pytest.mark.parametrize(("value", "severities"), [("1", ["note"]), ("True", ["note"]), ("true", []), ("false", [])])
+def test_a_value_that_tensorflow_ignores(value, severities):
+    patient = machine({"tensorflow": "2.19.0"}, variables={"TF_FORCE_GPU_ALLOW_GROWTH": value})
+    assert [one.severity for one in found(patient, "framework-variable")] == severities
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, SetVariable, UnsetVariable
-from gpudoctor.frameworks.variable_flags import flags_in, name_of
+from gpudoctor.frameworks.variable_flags import file_of_flags, flags_in, name_of
 from gpudoctor.machine import Vendor
 from gpudoctor.matrix.rows import FrameworkFlags, FrameworkVariable
 from gpudoctor.matrix.versions import package_matches
@@ -62,6 +62,21 @@ def framework_variable(situation: Situation) -> Verdicts:
         yield from _refused(situation, flags)
 
 
+def _without_its_file(row: FrameworkFlags, path: str) -> Finding:
+    return Finding(
+        severity=row.severity,
+        message=f"{row.variable} names the file {path}, which is not there: {row.meaning}.",
+        saw=f"no {path}",
+        want="a file with flags, or the flags themselves",
+        subject=row.variable,
+        framework=row.framework,
+        evidence=(Evidence(row.variable, path, "environment"),),
+        fixes=(Fix(f"Unset {row.variable}", (UnsetVariable(row.variable),)),),
+        refs=(row.source,),
+        supersedes=("framework-import-fails",),
+    )
+
+
 def _in_a_file(situation: Situation, variable: str) -> tuple[str | None, str]:
     """What a file of settings says in place of a variable that is not set, and the file."""
     settings = situation.environment.frameworks.settings if situation.environment else ()
@@ -98,6 +113,8 @@ def _refused(situation: Situation, row: FrameworkFlags) -> Iterator[Finding]:
     if not files.source and row.gone and package_matches(row.gone_from, one.version):
         unknown = {name: one.source for name in map(name_of, flags) if re.fullmatch(row.gone, name)}
     refused = [flag for flag in flags if name_of(flag) in unknown]
+    if (path := file_of_flags(situation.variable(row.variable) or "")) in unknown:
+        yield _without_its_file(row, path)
     if not refused:
         return
     kept = " ".join(flag for flag in flags if flag not in refused)

@@ -284,13 +284,13 @@ class FileSetting(Record, frozen=True):
 
 
 class RefusedFlag(Record, frozen=True):
-    """A flag in a variable that a framework does not know."""
+    """A flag in a variable that a framework does not know, or a file with flags that is not there."""
 
     variable: str
     flag: str
-    """Its name, without dashes and value."""
+    """Its name, without dashes and value; the path of the file."""
     library: str
-    """The library that holds the names of all flags that it knows."""
+    """The library that holds the names of all flags that it knows; empty for a file."""
 
 
 class FrameworkFiles(Record, frozen=True):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpudoctor.codeobjects.bounded_file import NotReadable
 from gpudoctor.codeobjects.elf import open_elf
-from gpudoctor.frameworks.variable_flags import flags_in, name_of
+from gpudoctor.frameworks.variable_flags import file_of_flags, flags_in, name_of
 from gpudoctor.host import Host
 from gpudoctor.machine import RefusedFlag
 from gpudoctor.matrix.rows import FrameworkFlags
@@ -24,7 +24,10 @@ def refused_flags(
     """The flags in the variables of these rows that no library below `site` knows; none where it cannot be read."""
     found: list[RefusedFlag] = []
     for row in rows:
-        flags = flags_in(environ.get(row.variable) or "")[:_MOST_FLAGS]
+        value = environ.get(row.variable) or ""
+        if path := file_of_flags(value):
+            found += [RefusedFlag(row.variable, path, "")] if host.stat(path).absent else []
+        flags = flags_in(value)[:_MOST_FLAGS]
         names = frozenset(map(name_of, flags))
         libraries = [posixpath.join(site, one) for one in row.libraries] if names else []
         path = next((one for one in libraries if host.exists(one)), None)
