@@ -25,8 +25,8 @@ def refused_flags(
     found: list[RefusedFlag] = []
     for row in rows:
         value = environ.get(row.variable) or ""
-        if path := file_of_flags(value):
-            found += [RefusedFlag(row.variable, path, "")] if host.stat(path).absent else []
+        if (file := file_of_flags(value)) and host.stat(file).absent:
+            found.append(RefusedFlag(row.variable, file, ""))
         flags = flags_in(value)[:_MOST_FLAGS]
         names = frozenset(map(name_of, flags))
         libraries = [posixpath.join(site, one) for one in row.libraries] if names else []
