@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+
+import msgspec
 
 from gpudoctor.host import Host
 from gpudoctor.machine import FileSetting, InterruptedInstall
@@ -15,6 +16,10 @@ from gpudoctor.probes.import_path import ImportPath
 _LIMIT = 16 << 10
 
 
+class _KerasSettings(msgspec.Struct):
+    backend: str = ""
+
+
 def keras_settings(host: Host, environ: Mapping[str, str]) -> tuple[FileSetting, ...]:
     """The backend in keras.json, which Keras 3 writes when it is imported first; KERAS_BACKEND takes precedence."""
     home = environ.get("HOME") or ""
@@ -22,10 +27,10 @@ def keras_settings(host: Host, environ: Mapping[str, str]) -> tuple[FileSetting,
     path = posixpath.join(folder, "keras.json")
     text = host.text(path, _LIMIT).value if posixpath.isabs(path) else None
     try:
-        backend = json.loads(text).get("backend") if text else None
-    except (ValueError, AttributeError, RecursionError):
+        backend = msgspec.json.decode(text or "{}", type=_KerasSettings).backend
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ()
-    return (FileSetting("KERAS_BACKEND", backend, path),) if isinstance(backend, str) and backend else ()
+    return (FileSetting("KERAS_BACKEND", backend, path),) if backend else ()
 
 
 def left_folders(
