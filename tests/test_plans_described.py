@@ -357,6 +357,8 @@ def test_a_program_that_chooses_its_torch_comes_in_the_release_that_recommend_na
     answer = CliRunner().invoke(gpudoctor, ["recommend", "--framework", "vllm", *arguments], standalone_mode=False)
     release = next((step for step in steps.split(";;") if step.startswith("vllm")), f"vllm=={vllm}")
     assert f"Best: {release}" in answer.stdout
+    of_torch = CliRunner().invoke(gpudoctor, ["recommend", *arguments], standalone_mode=False)
+    assert "`gpudoctor recommend --framework vllm`" in " ".join(of_torch.stdout.split())
 
 
 def test_a_driver_comes_where_no_release_of_a_program_runs_on_the_present_one() -> None:

@@ -96,3 +96,15 @@ def known_remarks(situation: Situation, gpus: tuple[Gpu, ...]) -> list[str]:
     machine says nothing of a GPU that is only described."""
     ours = tuple(gpu for gpu in gpus if described_together(situation, gpu))
     return [f"Known issue: {row.symptom}. {row.workaround}" for row in of_machine(situation, ours)] if ours else []
+
+
+def of_programs(situation: Situation) -> list[str]:
+    """That a program here decides which torch it works with."""
+    rows = situation.matrix.tables.frameworks_on_torch
+    programs = ((row, situation.machine.installed(row.packages[0])) for row in rows if row.chooses_torch)
+    return [
+        f"{row.title} {package.version} is installed, and works with the torch that it pins: "
+        f"`gpudoctor recommend --framework {row.framework}` names the release for this machine."
+        for row, package in programs
+        if package
+    ]
