@@ -31,7 +31,6 @@ from gpudoctor.recommend.starting_point import (
     driver_refusal,
     gpus_that_count,
     known_remarks,
-    of_programs,
     too_new_for_the_kernel,
 )
 from gpudoctor.situation import Situation
@@ -364,7 +363,7 @@ class _Choosing:
             notes.append(f"{owner} owns the torch of this environment: the wheel goes into a venv of its own.")
         if not self.gpus and not self.native:
             notes += self._on_another_system()
-        notes += [*of_programs(self.situation), *known_remarks(self.situation, self.gpus)]
+        notes += known_remarks(self.situation, self.gpus)
         notes += beside_the_choice(self.situation, ("torch", "rocm"))
         if self.machine.assumed:
             notes.append(f"Assumed: {', '.join(self.machine.assumed)}.")
