@@ -20,25 +20,27 @@ from gpudoctor.machine.environment import (
     Distribution,
     EnvironmentKind,
     Extension,
-    FileSetting,
-    FrameworkFiles,
-    Frameworks,
     Installers,
     InstallerSettings,
     InterruptedInstall,
     Lock,
     MissingLibrary,
-    MissingSymbols,
-    ModuleImport,
     ProjectPackage,
     PythonEnvironment,
-    RefusedFlag,
     ShadowingModule,
     StartFault,
     StartFaultKind,
     TorchAsked,
 )
 from gpudoctor.machine.facts import ASSUMED, Fact, FactState, Record, Vendor, absent, denied, known, unknown
+from gpudoctor.machine.frameworks import (
+    FileSetting,
+    FrameworkFiles,
+    Frameworks,
+    MissingSymbols,
+    ModuleImport,
+    RefusedFlag,
+)
 from gpudoctor.machine.gpu import Firmware, Gpu
 from gpudoctor.machine.network import Interface, Network, RdmaDevice, RdmaPort, SettingsFile
 from gpudoctor.machine.nvidia import (
