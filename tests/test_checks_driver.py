@@ -522,6 +522,20 @@ def test_a_runtime_that_does_not_start_although_it_looks_for_the_gpu():
         assert below_torch(machine) == [(expected, "error")]
 
 
+def test_a_runtime_that_finds_no_gpu_and_no_librocdxg():
+    """ROCm inside WSL reaches the driver of Windows through librocdxg, which the wheel of torch does not bring."""
+    gpu = amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100", bdf=None, kfd_node=None)
+    machine = rocm_wsl("2.12.0+rocm7.2", gpu, {"HSA_ENABLE_DXG_DETECTION": "1"})
+    machine = change(machine, load_path=LoadPath((), (LIB,), known(True, "ld.so.cache")))
+    assert below_torch(machine) == []  # nobody asked the runtime
+    silent = change(machine, amd=change(machine.amd, hsa=known(HsaApi(status=0), "libhsa")))
+    assert below_torch(silent) == [("rocm-wsl-unsupported", "error")]
+    assert "librocdxg" in first(silent).fixes[0].title
+    bridge = Library("librocdxg.so", "/opt/rocm/lib/librocdxg.so", via="ld.so.cache", kind="other")
+    there = change(silent, load_path=LoadPath((bridge,), (LIB,), known(True, "ld.so.cache")))
+    assert below_torch(there) == []
+
+
 def test_a_rocm_build_where_windows_has_an_nvidia_driver_is_the_wrong_build():
     machine = change(
         with_torch(rocm_wsl("2.9.1+rocm6.4"), own_hsa_runtime=True),

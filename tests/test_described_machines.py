@@ -155,6 +155,9 @@ MACHINES = {
     "--gpu Tesla~P4 --package onnxruntime-gpu==1.31.1": ("ext-built-without-gpu-arch", 1),
     "--gpu RTX~5090 --package onnxruntime-gpu==1.31.1": (None, 0),
     "--gpu RX~6600 --package cupy-rocm-7-0==14.2.0": ("ext-built-without-gpu-arch", 1),
+    # what computes with torch has code of its own
+    "--gpu T4 --torch 2.14.1 --package sglang==0.5.23": ("ext-built-without-gpu-arch", 1),
+    "--gpu A100 --torch 2.14.1 --package sglang==0.5.23": (None, 0),
     "--gpu RX~6600 --package cupy-rocm-7-0==14.2.0 --env HSA_OVERRIDE_GFX_VERSION=10.3.0": (None, 0),
     "--gpu RX~6800 --package cupy-rocm-7-0==14.2.0": (None, 0),
     # builds with an issue of their own
@@ -187,6 +190,35 @@ def test_a_described_machine(described: str) -> None:
     assert (errors[0][0] if errors else None) == slug, errors
     assert report["exit_code"] == code, report["not_judged"]
     assert report["subject"]["kind"] == "whatif"
+
+
+@pytest.mark.parametrize(
+    ("described", "problems"),
+    [
+        # Beside a torch that supports the GPU, bitsandbytes has no code for it.
+        ("--gpu MI50 --torch 2.9.1+rocm6.3 --package bitsandbytes==0.50.2", ["ext-built-without-gpu-arch"]),
+        (
+            "--gpu GTX~980 --torch 2.9.1+cu126 --package bitsandbytes==0.50.2",
+            ["ext-built-without-gpu-arch"],
+        ),
+        (
+            "--gpu GTX~980 --torch 2.9.1+cu126 --package bitsandbytes==0.45.5",
+            [],
+        ),  # not known of it
+        ("--gpu GH200 --platform linux/arm64 --torch 2.14.1 --package bitsandbytes==0.50.2", []),
+        ("--gpu Jetson~Thor --torch 2.14.1 --package bitsandbytes==0.50.2", []),  # another wheel, not known
+        # A driver that has dropped the GPU is the fault, not the maker of the framework's build.
+        ("--gpu Tesla~K40m --driver 560.35.05 --package cupy-cuda11x==13.6.0", ["nvidia-driver-dropped-gpu"]),
+    ],
+)
+def test_what_a_framework_is_told_of_a_gpu(described: str, problems: list[str]) -> None:
+    found = whatif(described)["findings"]
+    assert [one["slug"] for one in found if one["severity"] != "note"] == problems
+
+
+def test_a_build_of_another_project_has_a_wheel_for_the_python() -> None:
+    (found,) = whatif("--gpu RTX~5070 --python-version 3.10 --package onnxruntime-migraphx==1.27.1")["findings"]
+    assert found["fixes"][0]["steps"][-1]["argv"][-1] == "onnxruntime-gpu[cuda,cudnn]==1.23.2"
 
 
 @pytest.mark.parametrize("described", [text for text, (slug, _) in MACHINES.items() if slug and "torch" in slug])

@@ -158,6 +158,25 @@ def test_another_fix_that_the_plan_makes_anyway_settles_a_conflict():
     assert found.steps[0].because == ("GPD402", "GPD405")
 
 
+def test_a_fix_that_breaks_what_only_a_person_can_mend_gives_way_to_one_that_breaks_nothing():
+    cause = Finding(
+        "error", "", id="GPD402", slug="cause", fixes=(Fix("x", (SetVariable("A", "1"),)), Fix("y", (TORCH,)))
+    )
+    broken = wants("broken", Manual("Mend it."), id="GPD425")
+
+    def judge(machine: Machine) -> tuple[Finding, ...]:
+        done = machine.environment.value and machine.environment.value.torch.value
+        if done and done.version == "2.9.1+cu128":
+            return ()
+        return (broken,) if machine.variables.get("A") == "1" else (cause,)
+
+    patient = nvidia_machine(torch=torch("2.9.1+cpu"))
+    found = repair((cause,), Situation(patient, matrix()), PACKAGES, judge)
+    (step,) = short(found)
+    assert "torch==2.9.1+cu128" in step
+    assert found.predicted.verdict == "ok"
+
+
 def test_the_plan_says_what_is_left_after_it_and_what_it_foresees():
     found = plan(wants("arch", TORCH), Finding("error", "No way.", id="GPD431", slug="helpless"))
     assert found.predicted == Predicted("error", ("GPD431",), "end")

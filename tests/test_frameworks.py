@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpudoctor.engine import judge
 from gpudoctor.host.recorded_host import RecordedHost
-from gpudoctor.machine import Distribution, FrameworkFiles, Frameworks, known
+from gpudoctor.machine import Distribution, FrameworkFiles, Frameworks, PythonEnvironment, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.requirement import OTHER_FRAMEWORKS, RequirementError, parse
 from gpudoctor.situation import Situation
-from gpudoctor.step import RunStep
+from gpudoctor.step import EnvStep, RunStep
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import found, remedies
+from tests.support.codeobject_files import elf
 from tests.support.environments import write_distribution, write_venv
 from tests.support.judging import judged
 from tests.support.machines import (
@@ -61,23 +63,32 @@ def errors(patient) -> list[str]:
 # --- what is read ------------------------------------------------------------------------------------------
 
 
-def probed(root: Path, *distributions: tuple[str, str, dict[str, str]], wheels: tuple[str, ...] = ()):
+def probed(root: Path, *distributions: tuple[str, str, dict[str, str]], **parts: Any):
     """The frameworks of a recorded venv with these distributions and their files."""
+    return probed_environment(root, *distributions, **parts).frameworks
+
+
+def probed_environment(
+    root: Path,
+    *distributions: tuple[str, str, dict[str, str]],
+    wheels: tuple[str, ...] = (),
+    libraries: dict[str, bytes] | None = None,
+    variables: dict[str, str] | None = None,
+) -> PythonEnvironment:
     site = write_venv(root / "venv")
     for name, version, files in distributions:
         write_distribution(site, name, version, files=files)
-    for library in wheels:
+    for library, content in {**dict.fromkeys(wheels, b"\x7fELF"), **(libraries or {})}.items():
         (site / library).parent.mkdir(parents=True, exist_ok=True)
-        (site / library).write_bytes(b"\x7fELF")
+        (site / library).write_bytes(content)
     (root / "etc").mkdir()
     (root / "etc" / "ld.so.cache").write_bytes(b"")
     tables = load_matrix().tables
     host = RecordedHost(root, {"VIRTUAL_ENV": "/venv"})
-    environment = probe_environment(
-        host, None, {}, frameworks=FrameworkRows(tables.frameworks, tables.framework_builds)
-    ).value
+    rows = FrameworkRows(tables.frameworks, tables.framework_builds, tables.framework_flags)
+    environment = probe_environment(host, None, variables or {}, frameworks=rows).value
     assert environment is not None
-    return environment.frameworks
+    return environment
 
 
 def test_of_two_packages_of_one_folder_the_files_tell_which_one_is_imported(tmp_path):
@@ -458,6 +469,7 @@ def test_a_variable_that_keeps_jax_from_the_gpu(packages, value, severities):
         (JAX_12, "CUDA_FORCE_PTX_JIT", "0", False),
         ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--xla_gpu_enable_async_all_reduce=true", True),
         ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--a=1 --xla_gpu_enable_cuda_graphs --b", True),
+        ({"tensorflow": "2.19.0"}, "TF_XLA_FLAGS", "--tf_xla_autojit=2", False),  # nothing was read of it
         ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--xla_gpu_enable_latency_hiding_scheduler=true", False),
         ({"jax": "0.4.20", "jaxlib": "0.4.20"}, "XLA_FLAGS", "--xla_gpu_enable_async_all_reduce=true", False),
         ({"tensorflow": "2.19.0"}, "TF_USE_LEGACY_KERAS", "1", True),
@@ -473,6 +485,74 @@ def test_a_value_with_which_a_framework_does_not_start(packages, name, value, fa
     patient = machine(packages, variables={name: value})
     slugs = [one.severity for one in found(patient, "framework-variable")]
     assert slugs == (["error"] if fails else [])
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [
+        ("--xla_gpu_enable_new_thing=true", "unset XLA_FLAGS"),
+        ("--xla_gpu_autotune_level=0 --xla_new --xla_dump_to=/x", "--xla_gpu_autotune_level=0 --xla_dump_to=/x"),
+        ("-xla_gpu_autotune_level=0", "unset XLA_FLAGS"),  # two dashes
+        ("--xla_gpu_autotune_level=0 --xla_dump_to=/tmp/x", None),
+        ("--xla_gpu_autotune", "unset XLA_FLAGS"),  # only a part of a name
+        ("/etc/ld.so.cache", None),  # a file with flags
+        ("/etc/xla_flags", "unset XLA_FLAGS"),  # that is not there
+        (None, None),
+    ],
+)
+def test_a_flag_that_the_library_of_jax_does_not_know_stops_it(tmp_path, value, fix):
+    known_flags = b"\0xla_gpu_autotune_level\0xla.DebugOptions.xla_dump_to\0"
+    libraries = {"jaxlib/libjax_common.so": elf([(".rodata", known_flags)])}
+    variables = {"XLA_FLAGS": value} if value else {}
+    jax = (("jax", "0.6.2", {}), ("jaxlib", "0.6.2", {}))
+    read = probed(tmp_path, *jax, libraries=libraries, variables=variables)
+    patient = machine({"jax": "0.6.2", "jaxlib": "0.6.2"}, variables=variables)
+    patient = with_environment(patient, frameworks=change(read, torch=patient.environment.value.torch))
+    one = next(iter(found(patient, "framework-variable")), None)
+    step = fixes_for(one, Situation(patient, load_matrix()))[0].steps[0] if one else None
+    told = (step.value if isinstance(step, EnvStep) else step.text.partition("\n")[0]) if step else None
+    assert told == fix
+
+
+@pytest.mark.parametrize(("value", "severities"), [("1", ["note"]), ("True", ["note"]), ("true", []), ("false", [])])
+def test_a_value_that_tensorflow_ignores(value, severities):
+    patient = machine({"tensorflow": "2.19.0"}, variables={"TF_FORCE_GPU_ALLOW_GROWTH": value})
+    assert [one.severity for one in found(patient, "framework-variable")] == severities
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables", "packages", "fails"),
+    [
+        ('{"backend": "jax", "floatx": "float32"}', {}, (), True),
+        ('{"backend": "jax"}', {"KERAS_BACKEND": "tensorflow"}, (), False),  # the variable takes precedence
+        ('{"backend": "jax"}', {}, (("jax", "0.6.2", {}),), False),
+        ('{"backend": "tensorflow"}', {}, (), False),
+        ('{"floatx": "float32"}', {}, (), False),
+        ("[1]", {}, (), False),
+        ("{", {}, (), False),
+    ],
+)
+def test_a_backend_in_the_settings_of_keras_that_is_not_installed(tmp_path, settings, variables, packages, fails):
+    (tmp_path / "home/me/.keras").mkdir(parents=True)
+    (tmp_path / "home/me/.keras/keras.json").write_text(settings)
+    keras = (("tensorflow", "2.19.0", {}), ("keras", "3.15.1", {}), *packages)
+    read = probed(tmp_path, *keras, variables={"HOME": "/home/me", **variables})
+    patient = machine({name: version for name, version, _ in keras}, variables=variables)
+    patient = with_environment(patient, frameworks=change(read, torch=patient.environment.value.torch))
+    problems = found(patient, "framework-variable")
+    assert [remedies(one) for one in problems] == ([["SetVariable"]] if fails else [])
+
+
+def test_a_folder_that_is_left_of_a_framework_is_told(tmp_path):
+    remains = {"tensorflow/python/__pycache__/a.pyc": b"", "jax/__init__.py": b""}  # a jax without a record is whole
+    environment = probed_environment(tmp_path, ("numpy", "2.3.0", {}), libraries=remains)
+    assert [(one.name, one.path.rpartition("/")[2]) for one in environment.interrupted] == [
+        ("tensorflow", "tensorflow")
+    ]
+    patient = with_environment(machine({}), interrupted=environment.interrupted)
+    (problem,) = found(patient, "package-install-interrupted")
+    assert problem.severity == "warning"
+    assert "recommend --framework tensorflow" in problem.fixes[0].remedies[0].text
 
 
 @pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"])

@@ -559,10 +559,11 @@ def test_a_library_that_is_there_and_not_looked_for_is_not_installed_from_elsewh
         ("#!/usr/bin/env python3", ""),
     ],
 )
-def test_a_pip_that_starts_another_python_is_noted(tmp_path: Path, line: str, told: str) -> None:
+@pytest.mark.parametrize("program", ["pip", "pip3"])
+def test_a_pip_that_starts_another_python_is_noted(tmp_path: Path, program: str, line: str, told: str) -> None:
     write_environment(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path / "venv")
-    (tmp_path / "venv/bin/pip").write_text(line.format(tmp=tmp_path) + "\nimport pip\n")
+    (tmp_path / f"venv/bin/{program}").write_text(line.format(tmp=tmp_path) + "\nimport pip\n")
     machine = examined(tmp_path)
     assert problems(machine) == []
     assert [one.severity for one in judged(machine).findings if one.slug == "environment-broken"] == ["note"] * bool(
@@ -571,4 +572,5 @@ def test_a_pip_that_starts_another_python_is_noted(tmp_path: Path, line: str, to
     if told:
         found = finding(machine, "environment-broken")
         assert found.saw == told.format(tmp=tmp_path)
+        assert found.message.startswith(f"{tmp_path}/venv/bin/{program} starts")
         assert f"{tmp_path}/venv/bin/python -m pip" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]

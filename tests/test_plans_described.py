@@ -7,7 +7,9 @@ import shlex
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from gpudoctor.cli import gpudoctor
 from gpudoctor.machine import Machine
 from gpudoctor.planner.repair import Repair
 from gpudoctor.step import EnvStep, RunStep
@@ -251,8 +253,8 @@ def test_the_undo_names_a_version_that_its_index_has(machine: str, undo: str) ->
     [
         (
             "--gpu 8060S --gpu RX~7900~GRE --os rhel-9.4 --kernel 6.14.0-27-generic --python-version 3.13 "
-            "--torch 2.0.1+cu117 --package vllm==0.33.0 --env HSA_OVERRIDE_GFX_VERSION=9.0.0",
-            "2.14.0+rocm7.2",
+            "--torch 2.0.1+cu117 --package sglang==0.5.23 --env HSA_OVERRIDE_GFX_VERSION=9.0.0",
+            "2.14.1+rocm7.2",
             "unset HSA_OVERRIDE_GFX_VERSION",
         ),
         (
@@ -283,12 +285,21 @@ def test_a_fix_that_makes_a_warning_an_error_does_not_come_first():
         ("--gpu RX~6650~XT --gpu RX~580", "2.9.1", "0"),
         ("--gpu 780M --gpu RX~6600", "2.9.1+cpu", "1"),
         ("--gpu RX~6600 --gpu gfx1036", "2.9.1+cpu", None),  # what comes second, and is for the screen, disturbs none
+        # A newer driver, a board's own wheel or an override leaves one out, too.
+        ("--gpu P40 --gpu sm_86 --driver 535.54.03 --os debian-12 --python-version 3.15", "2.9.1+cpu", "1"),
+        ("--gpu Jetson~Thor --gpu RTX~4070~Laptop --platform linux/arm64", "2.3.1+cpu", "0"),
+        ("--gpu RX~470 --gpu gfx1036 --python-version 3.11", "2.2.0+cu118", "1"),
     ],
 )
 def test_a_build_that_leaves_out_a_gpu_comes_with_what_hides_that_one(gpus, torch, value):
     fix = whatif(f"{gpus} --kernel 6.14.0-1 --torch {torch}")["findings"][0]["fixes"][0]
-    variables = {step["name"]: step["value"] for step in fix["steps"] if step["kind"] == "env"}
-    assert variables == ({"HIP_VISIBLE_DEVICES": value} if value else {})
+    shown_only = [step["value"] for step in fix["steps"] if step["kind"] == "env" and "_VISIBLE_" in step["name"]]
+    assert shown_only == ([value] if value else [])
+
+
+def test_nvidias_wheel_for_a_board_is_not_offered_for_another_gpu_as_well():
+    (fix,) = whatif("--gpu Jetson~Orin --gpu Titan~V --torch 2.9.1")["findings"][0]["fixes"]
+    assert "support the board's own GPU, not NVIDIA TITAN V" in fix["steps"][0]["text"]
 
 
 def test_a_build_inside_wsl_comes_with_the_variable_that_it_needs_there():
@@ -298,8 +309,85 @@ def test_a_build_inside_wsl_comes_with_the_variable_that_it_needs_there():
     assert [step["name"] for step in fix["steps"] if step["kind"] == "env"] == ["HSA_ENABLE_DXG_DETECTION"]
 
 
+def test_an_override_inside_wsl_comes_with_a_torch_that_supports_the_gpu_itself_there():
+    """The driver of Windows decides by the GPU itself: ROCm 7.2 leaves gfx1152 out."""
+    machine = "--gpu 860M --kernel 6.6.87.2-microsoft-standard-WSL2 --python-version 3.12 --torch 2.11.0"
+    fixes = whatif(machine)["findings"][0]["fixes"]
+    (override,) = [fix for fix in fixes if "HSA_OVERRIDE" in fix["title"]]
+    assert "rocm7.14" in override["title"]
+    native = "--gpu 860M --python-version 3.12 --torch 2.11.0 --kernel 6.17.0-8-generic"
+    (override,) = [fix for fix in whatif(native)["findings"][0]["fixes"] if "HSA_OVERRIDE" in fix["title"]]
+    assert "rocm7.2" in override["title"]
+
+
 def test_no_torch_for_another_cuda_is_installed_beside_vllm():
-    """Its wheel needs the runtime of CUDA 13: only the driver helps."""
-    found = plan_of(described("--gpu RTX~4090 --driver 570.133.07 --torch 2.14.0+cu130 --package vllm==0.33.0"))
-    assert "NVIDIA driver of branch 580" in shown(found)
-    assert "cu126" not in shown(found)
+    """Its wheel needs the runtime of CUDA 13: an older vLLM helps, or another driver."""
+    machine = "--gpu RTX~4090 --driver 570.133.07 --torch 2.14.0+cu130 --package vllm==0.33.0"
+    assert "cu126" not in shown(plan_of(described(machine)))
+    (problem,) = whatif(machine)["findings"]
+    assert "NVIDIA driver 580" in problem["fixes"][1]["title"]
+
+
+# --- programs that choose their torch -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "vllm", "steps"),
+    [
+        # No build of the release runs on this driver, so an older release comes, not a driver.
+        ("--gpu RTX~4090 --driver 535.183.01 --torch 2.14.0", "0.33.0", "torch==2.10.0;;vllm==0.19.1"),
+        ("--gpu RTX~4090 --driver 535.183.01 --torch 2.14.0+cu126", "0.33.0", "torch==2.10.0;;vllm==0.19.1"),
+        # torch alone could be replaced, and would leave vLLM without its CUDA.
+        ("--gpu V100 --driver 580.95.05 --torch 2.14.0", "0.33.0", "torch==2.10.0;;vllm==0.19.1"),
+        ("--gpu RTX~5090 --driver 580.95.05 --torch 2.6.0", "0.8.5", "torch==2.10.0;;vllm==0.19.1"),
+        # The release stays where a build of it works here.
+        ("--gpu RTX~4090 --driver 580.95.05 --torch 2.14.1+cpu", "0.33.0", "torch==2.14.0"),
+    ],
+)
+def test_a_program_that_chooses_its_torch_comes_in_the_release_that_recommend_names(
+    machine: str, vllm: str, steps: str
+) -> None:
+    text = f"{machine} --python-version 3.12 --package vllm=={vllm}"
+    found = plan_of(described(text))
+    assert found.predicted.verdict == "ok"
+    assert [planned.step.argv[-1] for planned in found.steps if isinstance(planned.step, RunStep)] == steps.split(
+        ";;"
+    )
+    arguments = [part.replace("~", " ") for part in text.split()]
+    answer = CliRunner().invoke(gpudoctor, ["recommend", "--framework", "vllm", *arguments], standalone_mode=False)
+    release = next((step for step in steps.split(";;") if step.startswith("vllm")), f"vllm=={vllm}")
+    assert f"Best: {release}" in answer.stdout
+    of_torch = CliRunner().invoke(gpudoctor, ["recommend", *arguments], standalone_mode=False)
+    assert "`gpudoctor recommend --framework vllm`" in " ".join(of_torch.stdout.split())
+
+
+def test_a_driver_comes_where_no_release_of_a_program_runs_on_the_present_one() -> None:
+    machine = "--gpu A100 --driver 460.106.00 --torch 2.9.1+cpu --package vllm==0.14.1 --python-version 3.12"
+    plan = plan_of(described(machine))
+    assert plan.predicted.verdict == "ok"
+    assert "driver of branch 580" in shown(plan)
+    assert "cu118" not in shown(plan)
+
+
+@pytest.mark.parametrize(
+    ("machine", "steps"),
+    [
+        # bitsandbytes 0.50.2 has a library for ROCm 6.3, without code for this GPU.
+        ("--gpu MI50 --torch 2.9.1+rocm6.3 --package bitsandbytes==0.45.5", "no build of bitsandbytes"),
+        ("--gpu MI210 --torch 2.9.1+rocm6.3 --package bitsandbytes==0.45.5", "install bitsandbytes==0.50.2"),
+        (
+            "--gpu Tesla~M60 --driver 550.54.15 --torch 2.14.0+cu126 --package bitsandbytes==0.43.0",
+            "BNB_CUDA_VERSION",
+        ),
+    ],
+)
+def test_no_release_without_code_for_the_gpu_is_installed(machine: str, steps: str) -> None:
+    plan = plan_of(described(f"{machine} --python-version 3.12"))
+    assert len(plan.steps) == 1
+    assert steps in shown(plan)
+
+
+def test_a_cuda_wheel_of_vllm_beside_a_rocm_torch_is_found() -> None:
+    text = "--gpu RX~7900~XTX --torch 2.14.0+rocm7.14 --python-version 3.12 --package vllm=="
+    assert [one["slug"] for one in whatif(f"{text}0.33.0")["findings"]] == ["vllm-torch-abi"]
+    assert not whatif(f"{text}0.33.0+rocm714")["findings"]

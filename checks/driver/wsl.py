@@ -13,6 +13,7 @@ from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, nvml_status
 from gpudoctor.situation.wsl import (
+    BRIDGE,
     OUTSIDE_WSL,
     UPDATE_WINDOWS,
     WHEEL_RUNTIME,
@@ -121,11 +122,11 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     ## How it is judged
     The check compares a known GPU with what AMD documents for the ROCm release, as the matrix lists it. A GPU that
     no release supports there (RX 6000 and older, RX 7600) gets no other torch, and no override helps. Beside a GPU
-    that is supported it is a note. At level driver the check also reports a runtime that does not start: on a
-    distribution other than Ubuntu that is the cause, elsewhere the GPU or the Windows driver is. It reports nothing
-    if the runtime lists a GPU. The runtime in wheels of ROCm before 7.2 does not support WSL: an error, unless the
-    system's runtime replaced it, as AMD's guide says. Without a runtime's answer no file names the GPU: gpudoctor
-    cannot tell whether it can be used.
+    that is supported it is a note. At level driver the check also reports a runtime that does not start, or lists no
+    GPU: the cause is a distribution other than Ubuntu, a missing librocdxg, or the GPU or the Windows driver. It
+    reports nothing if the runtime lists a GPU. The runtime in wheels of ROCm before 7.2 does not support WSL: an
+    error, unless the system's runtime replaced it, as AMD's guide says. Without a runtime's answer no file names the
+    GPU: gpudoctor cannot tell whether it can be used.
 
     ## Fix safety
     Native Linux, Windows' own build, and the CPU change nothing here; another runtime or torch does.
@@ -165,9 +166,33 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     if hsa and hsa.status and system is not None and system.id != "ubuntu":
         what = system.name or system.id
         yield _not_on_wsl(situation, what, f"ROCm {torch.rocm} inside WSL does not support {what}.", ())
+    elif hsa and row and looks_behind_dxg(situation) and _bridge_is_missing(situation, row):
+        yield _without_bridge(situation, torch)
     elif hsa and hsa.status and not machine.of_vendor("amd") and looks_behind_dxg(situation) is not False:
         what = "this GPU, or this Windows driver"
         yield _not_on_wsl(situation, what, f"ROCm {torch.rocm} inside WSL does not support {what}.", ())
+
+
+def _bridge_is_missing(situation: Situation, row: WslSupport) -> bool:
+    """Whether there surely is no librocdxg, through which a runtime of that ROCm reaches the driver of Windows."""
+    path = situation.machine.load_path
+    return not row.librocdxg and path.complete.value is True and bool(path.searched) and not path.first(BRIDGE)
+
+
+def _without_bridge(situation: Situation, torch: Torch) -> Finding:
+    found = _not_on_wsl(
+        situation,
+        f"no {BRIDGE}",
+        f"ROCm {torch.rocm} finds no GPU inside WSL: {BRIDGE}, through which it reaches the driver of Windows, is "
+        "not on the load path.",
+        ("ROCm/librocdxg README",),
+    )
+    text = (
+        "Build and install librocdxg (github.com/ROCm/librocdxg), run `sudo ldconfig`, and install a current AMD "
+        "driver in Windows."
+    )
+    install = Fix("Install librocdxg", (Manual(text, risk="root"),))
+    return replace(found, want=f"{BRIDGE} on the load path", fixes=(install, *found.fixes))
 
 
 def _runtime_replaced(torch: Torch) -> bool:

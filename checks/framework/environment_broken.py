@@ -52,7 +52,7 @@ def environment_broken(situation: Situation) -> Verdicts:
 
 
 def _pip_of_another(environment: PythonEnvironment) -> Finding:
-    program, python = f"{environment.prefix}/bin/pip", shlex.quote(environment.interpreter)
+    program, python = environment.pip_program, shlex.quote(environment.interpreter)
     text = (
         f"Install with `{python} -m pip`. This writes pip's programs again; other programs in bin (torchrun ...) and "
         f"bin/activate still name the old folder:\n{python} -m pip install --force-reinstall --no-deps pip"

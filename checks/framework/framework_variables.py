@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, UnsetVariable
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, SetVariable, UnsetVariable
+from gpudoctor.frameworks.variable_flags import file_of_flags, flags_in, name_of
 from gpudoctor.machine import Vendor
 from gpudoctor.matrix.versions import package_matches
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import FrameworkVariable
+    from gpudoctor.matrix.rows import FrameworkFlags, FrameworkVariable
 
 
 @check("GPD464", "framework-variable", "framework")
@@ -27,21 +30,28 @@ def framework_variable(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The matrix names values and what they do. A value that keeps a GPU build on the CPU is a warning, because somebody
-    may have chosen it; one that makes the framework stop is an error. Without a usable GPU only what makes any build
-    stop is reported, and nothing in a CPU build for a value that asks for the CPU. A compiler that CC or CXX names is
-    looked for on PATH, and a folder for compiled kernels must be one that this user can make.
+    may have chosen it; one that makes the framework stop is an error. The flags in XLA_FLAGS and TF_XLA_FLAGS are
+    looked for in the library that knows them. Where KERAS_BACKEND is not set, keras.json in the home folder counts.
+    Without a usable GPU only what makes any build stop is reported, and nothing in a CPU build for a value that asks
+    for the CPU. A compiler that CC or CXX names is looked for on PATH, and a folder for compiled kernels must be one
+    that this user can make.
 
     ## Fix safety
-    Unsets the variable. Whoever set it must take it out of the place where it is set.
+    Unsets the variable, takes the flags out of it, or sets one that takes precedence over a file. Whoever set it must
+    take it out of the place where it is set.
     """
     for row in situation.matrix.tables.framework_variables:
         for name in row.variables:
-            value = situation.variable(name)
+            value, file = situation.variable(name), ""
+            if value is None:
+                value, file = _in_a_file(situation, name)
             one = _installed(situation, row.framework) if value is not None else None
             if one is None or value is None or not re.fullmatch(row.pattern, value):
                 continue
             if _counts(situation, row, value, one):
-                yield _finding(row, name, value, one)
+                yield _set_by_file(row, name, one, value, file) if file else _finding(row, name, value, one)
+    for flags in situation.matrix.tables.framework_flags:
+        yield from _refused(situation, flags)
 
 
 def _finding(row: FrameworkVariable, name: str, value: str, one: _Installed) -> Finding:
@@ -56,6 +66,80 @@ def _finding(row: FrameworkVariable, name: str, value: str, one: _Installed) -> 
         fixes=(Fix(f"Unset {name}", (UnsetVariable(name, why=f"{one.title} chooses itself"),)),),
         refs=(row.source,),
         supersedes=("torch-import-fails",) if row.framework == "torch" else ("framework-import-fails",),
+    )
+
+
+def _without_its_file(row: FrameworkFlags, path: str) -> Finding:
+    return Finding(
+        severity=row.severity,
+        message=f"{row.variable} names the file {path}, which is not there: {row.meaning}.",
+        saw=f"no {path}",
+        want="a file with flags, or the flags themselves",
+        subject=row.variable,
+        framework=row.framework,
+        evidence=(Evidence(row.variable, path, "environment"),),
+        fixes=(Fix(f"Unset {row.variable}", (UnsetVariable(row.variable),)),),
+        refs=(row.source,),
+        supersedes=("framework-import-fails",),
+    )
+
+
+def _in_a_file(situation: Situation, variable: str) -> tuple[str | None, str]:
+    """What a file of settings says in place of a variable that is not set, and the file."""
+    settings = situation.environment.frameworks.settings if situation.environment else ()
+    return next(((one.value, one.path) for one in settings if one.variable == variable), (None, ""))
+
+
+def _set_by_file(row: FrameworkVariable, name: str, one: _Installed, value: str, file: str) -> Finding:
+    own = SetVariable(name, row.framework, why=f"it takes precedence over {file}")
+    text = f'Write "backend": "{row.framework}" into {file}, or remove the file.'
+    return Finding(
+        severity=row.severity,
+        message=f"{file} names the backend {value}: {row.meaning}.",
+        saw=value,
+        want=row.framework,
+        subject=name,
+        framework=row.framework,
+        evidence=(Evidence(name, value, file), Evidence(row.framework, one.version, one.source)),
+        fixes=(
+            Fix(f"Set {name}={row.framework}", (own,)),
+            Fix("Change the file", (Manual(text),)),
+        ),
+        refs=(row.source,),
+        supersedes=("framework-import-fails",),
+    )
+
+
+def _refused(situation: Situation, row: FrameworkFlags) -> Iterator[Finding]:
+    """A variable with flags that the framework does not know."""
+    one, environment = _installed(situation, row.framework), situation.environment
+    if one is None or environment is None:
+        return
+    flags, files = flags_in(situation.variable(row.variable) or ""), environment.frameworks.files_of(row.framework)
+    unknown = {refused.flag: refused.library for refused in files.refused if refused.variable == row.variable}
+    if not files.source and row.gone and package_matches(row.gone_from, one.version):
+        unknown = {name: one.source for name in map(name_of, flags) if re.fullmatch(row.gone, name)}
+    refused = [flag for flag in flags if name_of(flag) in unknown]
+    if (path := file_of_flags(situation.variable(row.variable) or "")) in unknown:
+        yield _without_its_file(row, path)
+    if not refused:
+        return
+    kept = " ".join(flag for flag in flags if flag not in refused)
+    names = enumeration([flag.partition("=")[0] for flag in refused], 3)
+    change: SetVariable | UnsetVariable = UnsetVariable(row.variable)
+    if kept:
+        change = SetVariable(row.variable, kept, why=f"without what {one.title} {one.version} does not know")
+    yield Finding(
+        severity=row.severity,
+        message=f"{row.variable} has {names}, which {one.title} {one.version} does not know: {row.meaning}.",
+        saw=" ".join(refused),
+        want=f"flags that {one.title} {one.version} knows",
+        subject=row.variable,
+        framework=row.framework,
+        evidence=tuple(Evidence(row.variable, flag, unknown[name_of(flag)]) for flag in refused[:3]),
+        fixes=(Fix(f"Take {names} out of {row.variable}", (change,)),),
+        refs=(row.source,),
+        supersedes=("framework-import-fails",),
     )
 
 

@@ -88,7 +88,7 @@ def framework_other_vendor(situation: Situation) -> Verdicts:
     gpus = _gpus_to_use(situation)
     for one in situation.others if gpus else ():
         own = [gpu for gpu in situation.machine.of_vendor(one.vendor or "nvidia") if not gpu.reserved]
-        if one.vendor is None or any(computes(situation, gpu) for gpu in own):
+        if one.vendor is None or any(gpu in gpus or computes(situation, gpu) for gpu in own):
             continue
 
         name = "NVIDIA" if one.vendor == "nvidia" else "AMD"

@@ -91,7 +91,11 @@ def _fixes(situation: Situation, torch: Torch, installed: Distribution, same_maj
     own, fixes = runtime_of(torch), []
     if any(f"libbitsandbytes_{major_of(own)}" in file.path for file in installed.lost):
         fixes.append(installed_again(installed))
-    release = release_for_torch(situation, "bitsandbytes")
+    from gpudoctor.frameworks.gpu_builds import builds_for
+
+    gpus = situation.usable_of(situation.built_for) if situation.built_for else ()
+    served = not gpus or bool(builds_for(situation, "bitsandbytes", gpus))
+    release = release_for_torch(situation, "bitsandbytes") if served else None
     if release is not None and release != installed.version:
         other = ReplacePackage("bitsandbytes", f"=={release}", why=f"it has a library for {_spelled(own)}")
         kind = "a newer" if figures(release) > figures(installed.version) else "an older"
@@ -105,6 +109,10 @@ def _fixes(situation: Situation, torch: Torch, installed: Distribution, same_maj
                 (SetVariable("BNB_CUDA_VERSION", nearest.removeprefix("cuda"), why=why),),
             )
         )
+    if not served:
+        from gpudoctor.frameworks.described_packages import on_another_gpu
+
+        return (*fixes, on_another_gpu("bitsandbytes", gpus))
     text = f"Compile bitsandbytes for {_spelled(own)}, or use a torch release that it has a library for."
     return tuple(fixes) or (Fix("Compile bitsandbytes for this torch", (Manual(text, risk="replaces"),)),)
 

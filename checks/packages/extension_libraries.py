@@ -141,7 +141,8 @@ def _not_loaded(
     concerned = [one for one in lacking if any(each.name in missing for each in one.missing)]
     first = concerned[0]
     files = enumeration(list(dict.fromkeys(map(file_of, concerned))), 3)
-    there = tuple(dict.fromkeys(posixpath.basename(one.instead) for one in missing.values() if one.instead))
+    libraries = (posixpath.basename(one.instead) for one in missing.values())
+    there = tuple(dict.fromkeys(name for name in libraries if ".so" in name))  # else the folder of torch
     beside = f" The environment has {', '.join(there)}." if there else ""
     later = all(one.opens and not one.needs for one in concerned)
     package = situation.machine.installed(first.package)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.unmet_dependencies import needed_packages, unmet
 from gpudoctor.machine import Distribution, InterruptedInstall
@@ -22,7 +22,8 @@ def package_install_interrupted(situation: Situation) -> Verdicts:
     ## How it is judged
     pip writes ~ for the first letter of what it is about to remove: where ~orchvision-0.24.1.dist-info is all that is
     left of torchvision, nothing took its place. A package whose METADATA is empty or gone was not written to its end.
-    torch has a check of its own, and what is missing for an import is told as such.
+    A folder tensorflow without its first file, and without a package, imports as an empty module. torch has a check
+    of its own, and what is missing for an import is told as such.
 
     ## Fix safety
     Installs the same release again; of torchvision and torchaudio the one for the installed torch.
@@ -31,7 +32,7 @@ def package_install_interrupted(situation: Situation) -> Verdicts:
     told = {one.name for one in unmet(situation)}
     for left in environment.interrupted if environment else ():
         if left.name not in told:
-            yield _left(situation, left)
+            yield _left(situation, left) if left.version else _left_folder(situation, left)
     for package in situation.machine.packages:
         whole = "METADATA" not in package.lacks or not package.path.endswith(".dist-info")
         if not whole and package.name != "torch" and package.name in needed_packages(situation) - told:
@@ -54,6 +55,26 @@ def _left(situation: Situation, left: InterruptedInstall) -> Finding:
         subject=left.name,
         evidence=(Evidence("environment.interrupted", left.version, left.path),),
         fixes=(Fix(f"Install {left.name} {version}", (again,)),),
+    )
+
+
+def _left_folder(situation: Situation, left: InterruptedInstall) -> Finding:
+    row = next(row for row in situation.matrix.tables.frameworks if left.name in row.packages)
+    module = left.path.rpartition("/")[2]
+    text = (
+        f"Remove {left.path}. If {row.title} is needed, install it again: `gpudoctor recommend --framework "
+        f"{row.framework}` names the build."
+    )
+    return Finding(
+        severity="warning",
+        message=f"Only a part of the files of {row.title} is left, {left.path}, and no package: `import {module}` "
+        "gives an empty module.",
+        saw=left.path,
+        want=f"a whole {row.title}, or nothing of it",
+        subject=left.name,
+        framework=row.framework,
+        evidence=(Evidence("environment.interrupted", "a folder without its first file", left.path),),
+        fixes=(Fix(f"Remove what is left of {row.title}", (Manual(text, risk="replaces"),)),),
     )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.others import gpu_names
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.isa import capability
 from gpudoctor.machine import Distribution, Gpu
+from gpudoctor.matrix.rows import FrameworkBuild
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.situation import Situation
-from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.gpu_groups import finding
 
 
@@ -20,6 +20,7 @@ def described_without_code(situation: Situation) -> Iterator[Finding]:
     """One finding for each package that does not support a GPU."""
     yield from _by_its_source(situation)
     yield from _by_its_build(situation)
+    yield from _with_torch(situation)
 
 
 def _is_described(package: Distribution) -> bool:
@@ -62,24 +63,61 @@ def _by_its_build(situation: Situation) -> Iterator[Finding]:
         lacking = tuple(gpu for gpu in gpus if not supports(situation, one.build, gpu))
         if not lacking or (not nvidia and situation.variable("HSA_OVERRIDE_GFX_VERSION")):
             continue
-        code = (*one.build.archs, *one.build.ptx)
-        yield finding(
-            "error" if len(lacking) == len(gpus) else "warning",
-            lacking,
-            message=f"{package.name} {package.version} has no code for "
-            f"{gpu_names(lacking)}: {one.title} cannot compute on it.",
-            saw=spelled(code) if code else f"{one.build.least} and newer",
-            want=spelled(tuple(dict.fromkeys(gpu.arch.value or "" for gpu in lacking))),
-            confidence="likely",
-            evidence=(Evidence(f"{package.name}.version", package.version, package.path),),
-            fixes=(installs(situation, one, lacking) if nvidia else ()) or (_another_gpu(one, lacking),),
-            refs=(one.build.source,),
-        )
+        fixes = installs(situation, one, lacking) if nvidia else ()
+        weight: Severity = "error" if len(lacking) == len(gpus) else "warning"
+        yield _without_code(package, one.title, one.build, lacking, weight, fixes)
 
 
-def _another_gpu(framework: InstalledFramework, gpus: tuple[Gpu, ...]) -> Fix:
+def _with_torch(situation: Situation) -> Iterator[Finding]:
+    """Frameworks and libraries that compute with torch, whose build for its GPUs has no code for one of them."""
+    of_source = {row.package for row in situation.matrix.tables.extension_builds if row.least}
+    gpus = tuple(fit.gpu for fit in fits(situation) if fit.served and not fit.carried.via_override)
+    for row in situation.matrix.tables.frameworks_on_torch if gpus else ():
+        package = situation.machine.installed(row.packages[0])
+        if package is None or not _is_described(package) or package.name in of_source:
+            continue
+        from gpudoctor.frameworks.gpu_builds import supports
+
+        builds = [
+            build
+            for build in situation.matrix.builds_of(row.framework)
+            if build.vendor == situation.built_for and situation.platform in build.platforms
+            if (build.version or build.newest)
+            and package_matches(build.version or f"=={build.newest}", package.version)
+        ]
+        lacking = tuple(gpu for gpu in gpus if not any(supports(situation, build, gpu) for build in builds))
+        if builds and lacking:
+            whole = row.gpu == "always" and len(lacking) == len(gpus)
+            yield _without_code(package, row.title, builds[0], lacking, "error" if whole else "warning")
+
+
+def _without_code(
+    package: Distribution,
+    title: str,
+    build: FrameworkBuild,
+    lacking: tuple[Gpu, ...],
+    severity: Severity,
+    fixes: tuple[Fix, ...] = (),
+) -> Finding:
+    code = (*build.archs, *build.ptx)
+    return finding(
+        severity,
+        lacking,
+        message=f"{package.name} {package.version} has no code for {gpu_names(lacking)}: {title} cannot compute on "
+        "it.",
+        saw=spelled(code) if code else f"{build.least} and newer",
+        want=spelled(tuple(dict.fromkeys(gpu.arch.value or "" for gpu in lacking))),
+        confidence="likely",
+        evidence=(Evidence(f"{package.name}.version", package.version, package.path),),
+        fixes=fixes or (on_another_gpu(title, lacking),),
+        refs=(build.source,),
+    )
+
+
+def on_another_gpu(title: str, gpus: tuple[Gpu, ...]) -> Fix:
+    """What is left where no build of a framework has code for these GPUs."""
     archs = " and ".join(dict.fromkeys(gpu.arch.value or gpu.name for gpu in gpus))
-    text = f"Use another GPU, or the CPU: no build of {framework.title} is known to have code for {archs}."
+    text = f"Use another GPU, or the CPU: no build of {title} is known to have code for {archs}."
     return Fix("Use another GPU, or the CPU", (Manual(text, elsewhere=True),))
 
 

@@ -297,9 +297,12 @@ def _version(situation: Situation, framework: InstalledFramework, build: Framewo
         return None
     if build.releases:
         return next((one for one in build.releases if _three(one) >= _three(installed)), build.releases[-1])
-    newest = release_for(situation, build) or build.newest or installed
-    version = min(installed, newest, key=figures)
     another = framework.distribution is not None and framework.distribution.name != build.install
+    release = release_for(situation, build)
+    if another and release is None and build.pythons:
+        return None  # no release of that project has a wheel for this Python
+    newest = release or build.newest or installed
+    version = min(installed, newest, key=figures)
     if another and build.version is None and version != newest:
         return newest  # another project: which releases of it there are is not known
     of_its_own = build.package.startswith(build.framework)  # else the specifier is about another project's package

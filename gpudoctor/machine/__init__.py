@@ -20,15 +20,11 @@ from gpudoctor.machine.environment import (
     Distribution,
     EnvironmentKind,
     Extension,
-    FrameworkFiles,
-    Frameworks,
     Installers,
     InstallerSettings,
     InterruptedInstall,
     Lock,
     MissingLibrary,
-    MissingSymbols,
-    ModuleImport,
     ProjectPackage,
     PythonEnvironment,
     ShadowingModule,
@@ -37,6 +33,14 @@ from gpudoctor.machine.environment import (
     TorchAsked,
 )
 from gpudoctor.machine.facts import ASSUMED, Fact, FactState, Record, Vendor, absent, denied, known, unknown
+from gpudoctor.machine.frameworks import (
+    FileSetting,
+    FrameworkFiles,
+    Frameworks,
+    MissingSymbols,
+    ModuleImport,
+    RefusedFlag,
+)
 from gpudoctor.machine.gpu import Firmware, Gpu
 from gpudoctor.machine.network import Interface, Network, RdmaDevice, RdmaPort, SettingsFile
 from gpudoctor.machine.nvidia import (
@@ -114,6 +118,7 @@ __all__ = [
     "Fact",
     "FactState",
     "FileProblem",
+    "FileSetting",
     "Firmware",
     "FrameworkFiles",
     "Frameworks",
@@ -157,6 +162,7 @@ __all__ = [
     "RdmaDevice",
     "RdmaPort",
     "Record",
+    "RefusedFlag",
     "RocmInstall",
     "SettingsFile",
     "ShadowingModule",

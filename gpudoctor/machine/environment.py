@@ -8,8 +8,9 @@ from msgspec import field
 from msgspec.structs import replace
 
 from gpudoctor.machine.facts import Fact, Record, unknown
-from gpudoctor.machine.system import Library, LoadPath
-from gpudoctor.machine.torch import DamagedFile, ImportTrial, Torch, TorchCopy
+from gpudoctor.machine.frameworks import Frameworks, MissingSymbols
+from gpudoctor.machine.system import LoadPath
+from gpudoctor.machine.torch import DamagedFile, Torch, TorchCopy
 
 
 class Distribution(Record, frozen=True):
@@ -63,20 +64,6 @@ class Distribution(Record, frozen=True):
 
 NO_GLIBCXX = "0"
 """What stands for a libstdc++ without any such version."""
-
-
-class MissingSymbols(Record, frozen=True):
-    """Symbols that one library needs of another, and that the one which the loader takes does not have."""
-
-    library: str
-    """ "libnvJitLink.so.12"."""
-    path: str
-    """The one that the loader takes."""
-    needed_by: str
-    symbols: tuple[str, ...]
-    """A few of them."""
-    late: bool = False
-    """Needed only by what is loaded after the import."""
 
 
 EnvironmentKind = Literal["venv", "conda", "system", "user", "unknown"]
@@ -177,10 +164,12 @@ class ShadowingModule(Record, frozen=True):
 
 
 class InterruptedInstall(Record, frozen=True):
-    """A package that is not installed, and of which an interrupted update or uninstall left a record: ~orchvision."""
+    """A package that is not installed, and of which an interrupted update or uninstall left a record (~orchvision),
+    or a folder without its first file."""
 
     name: str
     version: str
+    """Empty: a folder, which tells none."""
     path: str
 
 
@@ -271,60 +260,6 @@ class Installers(Record, frozen=True):
     """Links that lead nowhere in place of folders of a package, by its name: no installer writes through them."""
 
 
-class FrameworkFiles(Record, frozen=True):
-    """What the files of a framework beside torch tell, and its distributions do not."""
-
-    name: str
-    """As the matrix names the framework: "jax", "onnxruntime"."""
-    version: str = ""
-    build: str = ""
-    """The distribution that makes it a GPU build: "jax-cuda12-plugin"; empty: a CPU build."""
-    owner: str = ""
-    """The distribution that its build record names: of two that share a folder, the one whose files lie there."""
-    cuda: str | None = None
-    """CUDA that it was built with, "13.0"."""
-    blas_gfx: tuple[str, ...] | None = None
-    """Targets that the rocBLAS of ROCm's wheels beside it has kernels for; None: none is there, or unknown."""
-    not_found: Fact[tuple[str, ...]] = unknown("not looked for")
-    """Of the libraries that it opens for GPU work, those of which no folder where it would look has a whole one."""
-    beside: tuple[str, ...] = ()
-    """Folders in which these lie all the same: it does not look there."""
-    misfits: tuple[MissingSymbols, ...] = ()
-    """What these libraries need of another one of NVIDIA's, and it does not have."""
-    overruled: tuple[Library, ...] = ()
-    """Libraries that LD_LIBRARY_PATH puts before those of NVIDIA's wheels."""
-    requested: bool | None = None
-    """Whether a person asked for it; False: it was installed because another package requires it."""
-    source: str = ""
-
-
-class ModuleImport(Record, frozen=True):
-    """What the import of another module than torch did in a child of the examined interpreter."""
-
-    module: str
-    """ "jax", "torchvision"."""
-    package: str
-    """The distribution that brings it."""
-    version: str
-    framework: str
-    """The framework that it is, or belongs to: "jax"; "torch" for torchvision."""
-    trial: Fact[ImportTrial]
-
-
-class Frameworks(Record, frozen=True):
-    """The frameworks of an environment, each as its own files describe it."""
-
-    torch: Fact[Torch] = unknown("not read")
-    others: tuple[FrameworkFiles, ...] = ()
-    """Those beside torch of which files were read."""
-    imports: tuple[ModuleImport, ...] = ()
-    """Of these, and of what is compiled for torch, those whose import was tried."""
-
-    def files_of(self, name: str) -> FrameworkFiles:
-        """What the files of a framework beside torch tell; nothing if none was read."""
-        return next((one for one in self.others if one.name == name), FrameworkFiles(name))
-
-
 class PythonEnvironment(Record, frozen=True):
     """The examined environment, from its files; its interpreter is never started at level static."""
 
@@ -364,6 +299,8 @@ class PythonEnvironment(Record, frozen=True):
     """Whether that interpreter's Python.h exists."""
     start_faults: tuple[StartFault, ...] = ()
     """Why its Python cannot start, or does not see its packages."""
+    pip_program: str = ""
+    """The pip of the environment that starts another Python."""
     pip_starts: str = ""
     """The Python of another environment that this one's `pip` starts: the folder was copied or renamed."""
     libstdcxx: Fact[str] = unknown("not probed")

@@ -41,6 +41,7 @@ class Matrix(DriverPackageQuestions, AmdQuestions, TorchQuestions, ErrorQuestion
         names = {name for row in issues for name in (*(one.name for one in row.when.env), *row.variables)}
         names |= {row.chosen_by for row in self.tables.programs if row.chosen_by}
         names |= {row.unless for row in self.tables.same_releases}
+        names |= {row.variable for row in self.tables.framework_flags}
         return frozenset(names | {name for row in self.tables.framework_variables for name in row.variables})
 
     def builds_of(self, framework: str) -> tuple[FrameworkBuild, ...]:

@@ -24,7 +24,7 @@ IN_THE_IMAGE = "In the Dockerfile of the image:"
 """Begins what is to be written into the file of a container that runs."""
 _PATH = r"~?/.*"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
-_VALUE = r"[A-Za-z0-9/][A-Za-z0-9._:,/+=-]*"
+_VALUE = r"[A-Za-z0-9/][A-Za-z0-9._:,/+=-]*|--?[A-Za-z][A-Za-z0-9._:,/+= -]*"
 
 
 def is_path(text: str) -> bool:
@@ -34,7 +34,7 @@ def is_path(text: str) -> bool:
 
 
 def is_variable(name: str, value: str) -> bool:
-    """Whether a variable and its value mean the same in any shell."""
+    """Whether a variable and its value, quoted where it has several flags, mean the same in any shell."""
     return re.fullmatch(_VARIABLE, name) is not None and (not value or re.fullmatch(_VALUE, value) is not None)
 
 

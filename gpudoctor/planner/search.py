@@ -131,7 +131,8 @@ class Search:
             after = self._foresight.outlook_after(path.outlook, first, fix)
             if after.has(first) or self._returns(after, path.moves):
                 continue
-            self._go(_Path(after, (*path.moves, Move(first, fix)), path.given_up, path.cost + cost))
+            moves = (*path.moves, Move(first, fix))
+            self._go(_Path(after, moves, path.given_up, path.cost + cost + self._breaking(first, fix)))
         self._go(_Path(path.outlook, path.moves, (*path.given_up, first), path.cost + self._leaving(first)))
 
     def _goals(self, outlook: Outlook) -> tuple[Finding, ...]:
@@ -161,6 +162,11 @@ class Search:
         if key_of(finding) in self._at_first:
             return _ERROR if finding.severity == "error" else _WARNING
         return _NEW_ERROR if finding.severity == "error" else _NEW_WARNING
+
+    def _breaking(self, finding: Finding, fix: Fix) -> float:
+        """What it costs that an earlier fix breaks something which only a person can try to mend."""
+        by_the_plan = finding.severity == "error" and key_of(finding) not in self._at_first
+        return _NEW_WARNING if by_the_plan and fix.by_hand else 0
 
     def _returns(self, outlook: Outlook, moves: tuple[Move, ...]) -> bool:
         """Whether a fix brings back what an earlier one cleared."""

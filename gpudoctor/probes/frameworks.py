@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, FrameworkFiles, unknown
@@ -18,16 +19,17 @@ from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.distributions import with_details
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import BuildRecord, Framework, FrameworkBuild
+    from gpudoctor.matrix.rows import BuildRecord, Framework, FrameworkBuild, FrameworkFlags
 
 _RECORD_LIMIT = 64 << 10
 
 
 class FrameworkRows(Struct, frozen=True):
-    """The rows of the matrix that name frameworks and their GPU builds."""
+    """The rows of the matrix that name frameworks, their GPU builds and the flags that these read."""
 
     frameworks: tuple[Framework, ...] = ()
     builds: tuple[FrameworkBuild, ...] = ()
+    flags: tuple[FrameworkFlags, ...] = ()
 
 
 def with_their_requirements(
@@ -56,7 +58,13 @@ def read_frameworks(
         if there is None or not there.path:
             continue
         builds = [build for build in rows.builds if build.framework == row.framework]
-        found.append(_files(host, row, builds, by_name, there, environ, prefix))
+        files = _files(host, row, builds, by_name, there, environ, prefix)
+        flags = [one for one in rows.flags if one.framework == row.framework and environ.get(one.variable)]
+        if flags:
+            from gpudoctor.probes.framework_flags import refused_flags
+
+            files = replace(files, refused=refused_flags(host, flags, files.source, environ))
+        found.append(files)
     return tuple(found)
 
 

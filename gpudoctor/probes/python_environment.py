@@ -33,6 +33,7 @@ from gpudoctor.probes.distributions import (
     with_conda,
 )
 from gpudoctor.probes.file_owner import Program, foreign_processor, program_of
+from gpudoctor.probes.framework_settings import keras_settings, left_folders
 from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.pip_programs import pips_of_others
@@ -93,12 +94,14 @@ def probe_environment(
     )
     environment = _with_frameworks(_with_project(_interpreter(around, program), around), around, frameworks, modules)
     of_frameworks = (name for row in frameworks.frameworks for name in row.packages)
+    there = _names(distributions) | _normalised(conda)
     return known(
         replace(
             environment,
             not_installed=checked.not_installed,
-            interrupted=interrupted_installs(
-                path.folders, {*JUDGED, *packages, *of_frameworks}, _names(distributions) | _normalised(conda)
+            interrupted=(
+                *interrupted_installs(path.folders, {*JUDGED, *packages, *of_frameworks}, there),
+                *left_folders(host, path, frameworks.frameworks, there),
             ),
         ),
         layout.prefix,
@@ -141,6 +144,7 @@ def _interpreter(around: Surroundings, program: Program) -> PythonEnvironment:
     """The environment with what is known of its interpreter, and of the tools that made it."""
     host, layout, path = around.host, around.layout, around.path
     faults = start_faults(host, layout, path, foreign_processor(host, program.machine))
+    pip_program, pip_starts = _pip_of_another(host, layout)
     return PythonEnvironment(
         prefix=layout.prefix,
         kind=layout.kind,
@@ -153,7 +157,8 @@ def _interpreter(around: Surroundings, program: Program) -> PythonEnvironment:
         conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
         python_headers=unknown("its Python does not work") if faults else _headers(host, layout),
         start_faults=faults,
-        pip_starts=_pip_starts(host, layout),
+        pip_program=pip_program,
+        pip_starts=pip_starts,
         source=layout.prefix,
     )
 
@@ -188,13 +193,14 @@ def _with_frameworks(
             replace(one, damaged=installed.locked) if one.name == "torch" else one for one in distributions
         )
     others = read_frameworks(host, rows, distributions, around.environ, around.layout.prefix)
+    of_keras = any(one.name == "keras" for one in distributions)
     torch = installed.torch
     if torch.absent and not others and torch.why == _NOT_THERE:
         torch = _named_elsewhere(around, torch, rows)
     return replace(
         environment,
         distributions=_listing(around.path, distributions),
-        frameworks=Frameworks(torch=torch, others=others),
+        frameworks=Frameworks(torch, others, keras_settings(host, around.environ) if of_keras else ()),
         torch_remains=() if copies.importable else remains(host, copies),
         shadows=shadowing_modules(around, installed.torch, others, modules),
         libstdcxx=installed.libstdcxx,
@@ -205,11 +211,12 @@ def _with_frameworks(
     )
 
 
-def _pip_starts(host: Host, layout: Layout) -> str:
-    """Where pip of a venv or conda prefix installs, if that is another one. A recording need not hold all folders."""
+def _pip_of_another(host: Host, layout: Layout) -> tuple[str, str]:
+    """The pip of a venv or conda prefix that installs into another one, and the Python that it starts. A recording
+    need not hold all folders."""
     if not host.live or layout.kind not in ("venv", "conda"):
-        return ""
-    return next((python for _, python in pips_of_others(host, layout)), "")
+        return "", ""
+    return next(pips_of_others(host, layout), ("", ""))
 
 
 def _listing(path: ImportPath, distributions: tuple[Distribution, ...]) -> Fact[tuple[Distribution, ...]]:

@@ -83,12 +83,17 @@ def change_before(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
 
 
 def beside_the_choice(situation: Situation, decides: Collection[str]) -> list[str]:
-    """That other requirements than those of these fields and frameworks do not decide about a build."""
+    """That other requirements than those of these fields and frameworks do not decide about a build; and for torch,
+    which programs decide which one they work with."""
+    programs = _choosing_torch(situation) if "torch" in decides else []
     asked = [one.text for one in situation.required if not {one.name, one.framework} & set(decides)]
     if not asked:
-        return []
+        return programs
     verb = "does" if len(asked) == 1 else "do"
-    return [f"{' and '.join(asked)} {verb} not decide which build this is; `gpudoctor check --require` judges it."]
+    return [
+        *programs,
+        f"{' and '.join(asked)} {verb} not decide which build this is; `gpudoctor check --require` judges it.",
+    ]
 
 
 def known_remarks(situation: Situation, gpus: tuple[Gpu, ...]) -> list[str]:
@@ -96,3 +101,14 @@ def known_remarks(situation: Situation, gpus: tuple[Gpu, ...]) -> list[str]:
     machine says nothing of a GPU that is only described."""
     ours = tuple(gpu for gpu in gpus if described_together(situation, gpu))
     return [f"Known issue: {row.symptom}. {row.workaround}" for row in of_machine(situation, ours)] if ours else []
+
+
+def _choosing_torch(situation: Situation) -> list[str]:
+    rows = situation.matrix.tables.frameworks_on_torch
+    programs = ((row, situation.machine.installed(row.packages[0])) for row in rows if row.chooses_torch)
+    return [
+        f"{row.title} {package.version} is installed, and works with the torch that it pins: "
+        f"`gpudoctor recommend --framework {row.framework}` names the release for this machine."
+        for row, package in programs
+        if package
+    ]

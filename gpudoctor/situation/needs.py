@@ -179,8 +179,11 @@ def imports(situation: Situation) -> bool:
 
 def framework_variables(situation: Situation) -> bool:
     """A variable is set that the matrix judges."""
-    rows = situation.matrix.tables.framework_variables
-    return any(situation.variable(name) is not None for row in rows for name in row.variables)
+    tables = situation.matrix.tables
+    names = {name for row in tables.framework_variables for name in row.variables}
+    names |= {row.variable for row in tables.framework_flags}
+    settings = situation.environment.frameworks.settings if situation.environment else ()
+    return bool(settings) or any(situation.variable(name) is not None for name in names)
 
 
 def programs(situation: Situation) -> bool:

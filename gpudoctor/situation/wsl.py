@@ -31,6 +31,9 @@ OUTSIDE_WSL = by_hand(
 )
 """The fix where ROCm inside WSL does not support the GPU."""
 
+BRIDGE = "librocdxg.so"
+"""The library through which ROCm from 7.2 on reaches the driver of Windows."""
+
 DXG_VARIABLE = "HSA_ENABLE_DXG_DETECTION"
 
 WHEEL_RUNTIME = "libhsa-runtime64.so"
@@ -45,7 +48,7 @@ def behind_windows(situation: Situation) -> frozenset[Vendor]:
     libraries = (*machine.load_path.found, *machine.load_path.beside)
     if any(library.kind == "wsl" and library.name.startswith("libcuda.so") for library in libraries):
         vendors.add("nvidia")
-    if machine.amd.rocm.value or machine.load_path.first("librocdxg.so"):
+    if machine.amd.rocm.value or machine.load_path.first(BRIDGE):
         vendors.add("amd")
     return frozenset(vendors)
 
@@ -120,7 +123,7 @@ def needed_in_wsl(situation: Situation, rocm: str) -> tuple[dict[str, str], tupl
         return {}, ()
     row = situation.matrix.wsl_rocm(rocm)
     unset = row is not None and row.dxg_variable and situation.variable(DXG_VARIABLE) != "1"
-    there = situation.machine.load_path.first("librocdxg.so") or (row and row.librocdxg)
+    there = situation.machine.load_path.first(BRIDGE) or (row and row.librocdxg)
     bridge = (
         "inside WSL it also needs librocdxg (github.com/ROCm/librocdxg/releases) and a current AMD driver of Windows"
     )

@@ -66,7 +66,7 @@ def read_files(host: Host, matrix: Matrix, python: str | None, probing: Probing)
             packages=gpu_packages,
             modules=rows.imported_modules,
             version_files=rows.version_files,
-            frameworks=FrameworkRows(rows.frameworks, rows.framework_builds),
+            frameworks=FrameworkRows(rows.frameworks, rows.framework_builds, rows.framework_flags),
         ),
         nothing,
     )

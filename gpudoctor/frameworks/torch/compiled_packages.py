@@ -65,10 +65,10 @@ def cuda_needed(situation: Situation, package: str) -> str | None:
 
 
 def needs_other_cuda(situation: Situation, installed: Distribution, torch: Torch) -> bool:
-    """Whether that is another CUDA than torch's: nothing brings its runtime along. What its libraries miss tells more
-    where they were read."""
+    """Whether that is another CUDA than torch's, or torch is for ROCm: nothing brings its runtime along. What its
+    libraries miss tells more where they were read."""
     cuda = cuda_needed(situation, installed.name)
-    return bool(cuda and torch.cuda) and figures(cuda or "")[:1] != figures(torch.cuda or "")[:1]
+    return bool(cuda and (torch.cuda or torch.rocm)) and figures(cuda or "")[:1] != figures(torch.cuda or "")[:1]
 
 
 def torch_mismatch(situation: Situation, package: str, compiled: tuple[str, ...] = ()) -> Severity | None:
@@ -94,6 +94,8 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
     `wanted` that the package was built for, if that is known. Where that torch suits other packages here, too, or the
     package chooses its torch, it comes first."""
     from gpudoctor.frameworks.torch.agreed_release import agreed_torch, torch_of
+    from gpudoctor.frameworks.torch.installed_build import gpus_meant
+    from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
 
     release = public_version(torch.version)
     fitting = [
@@ -118,16 +120,18 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
         )
         for row in fitting[-1:]
     ]
+    programs = (row for row in situation.matrix.tables.frameworks_on_torch if row.chooses_torch)
+    chooses = any(name in row.packages for row in programs)
     agreed = agreed_torch(situation)
     others = () if agreed else torch_of(situation, torch, wanted, (name,)) if wanted else ()
+    if chooses and not agreed and not others:
+        others = tuple(with_the_program(situation, gpus_meant(situation), torch))
     text = (
         f"Install a build of {name} for torch {release} (see its release page), compile it here, or uninstall "
         "it if nothing needs it."
     )
     if not fixes:
         fixes = [Fix(f"Install a build of {name} for this torch", (Manual(text, risk="replaces"),))]
-    programs = (row for row in situation.matrix.tables.frameworks_on_torch if row.chooses_torch)
-    chooses = any(name in row.packages for row in programs)
     fixes = [*others, *fixes] if chooses else [*fixes, *others]
     if wanted and not others and not agreed:
         cuda = cuda_needed(situation, name)

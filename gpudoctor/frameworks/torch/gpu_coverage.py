@@ -201,14 +201,17 @@ def _for_the_cpu(fix: Fix) -> bool:
     return any(isinstance(remedy, ReplaceTorch) and remedy.build == "cpu" for remedy in fix.remedies)
 
 
-def show_only(situation: Situation, wanted: tuple[Gpu, ...]) -> Fix | None:
-    """The fix that shows only `wanted` of a vendor's GPUs to a process; None if the variables' values are unknown."""
+def show_only(situation: Situation, wanted: tuple[Gpu, ...], unserved: tuple[Gpu, ...] = ()) -> Fix | None:
+    """The fix that shows only `wanted` of a vendor's GPUs to a process; None if the variables' values are unknown.
+    `unserved` are those that the build which comes with it does not support."""
     settings = visible_as(situation, wanted)
     if not settings:
         return None
     names = ", ".join(dict.fromkeys(gpu.name for gpu in wanted))
+    others = ", ".join(dict.fromkeys(gpu.name for gpu in unserved))
+    why = f"only {names} is visible then" + (f"; the build does not support {others}" if others else "")
     whys = {CUDA_ORDER[0]: "numbers then follow the PCI addresses"}
-    remedies = (SetVariable(*one, why=whys.get(one[0], f"only {names} is visible then")) for one in settings)
+    remedies = (SetVariable(*one, why=whys.get(one[0], why)) for one in settings)
     return Fix(f"Show only {names} to the process", tuple(remedies))
 
 

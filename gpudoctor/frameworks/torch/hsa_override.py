@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from gpudoctor.finding import AnyRemedy, Fix, SetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, candidates
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, carries, without_overrides
-from gpudoctor.frameworks.torch.nearest_build import is_build, nearest, replace_torch
+from gpudoctor.frameworks.torch.nearest_build import is_build, nearest, replace_torch, settings_in_wsl
 from gpudoctor.machine import Gpu, Torch, known
 from gpudoctor.matrix.versions import matches
 from gpudoctor.situation import Situation
+from gpudoctor.situation.wsl import against_build_in_wsl
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -36,15 +37,23 @@ def override_fixes(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | No
     stand_ins = tuple(_stand_in(matrix, gpu, usable) for gpu in gpus)
     plain = without_overrides(situation)
     remedies: tuple[AnyRemedy, ...] = ()
-    if not (keep and _serves(plain, stand_ins) and not _faults(matrix, usable, keep.rocm)):
+    rocm = keep.rocm if keep else None
+    works = rocm and _serves(plain, stand_ins) and not _faults(matrix, usable, rocm)
+    if not works or against_build_in_wsl(situation, rocm or "", gpus):
         choices, _ = candidates(plain, stand_ins)
-        wheels = tuple(choice for choice in choices if not choice.extra)
+        # Inside WSL the driver of Windows decides by the GPU itself.
+        wheels = tuple(
+            choice
+            for choice in choices
+            if not choice.extra and not against_build_in_wsl(situation, choice.rocm or "", gpus)
+        )
         sound = tuple(choice for choice in wheels if not _faults(matrix, usable, choice.rocm))
         best: Choice | None = next(iter(nearest(situation, sound or wheels, keep)), None)
         native, _ = candidates(plain, gpus)
         if best is None or any(_is_sound(choice, best) for choice in native):
             return []
         remedies = () if keep and is_build(best, keep) else replace_torch(situation, best)
+        rocm = best.rocm
     if not variables and not remedies:
         return []
     settings = ", ".join(f"{item.name}={item.value}" for item in variables)
@@ -52,7 +61,8 @@ def override_fixes(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | No
     if remedies:
         title += f" and torch {best.version}+{best.build}" if best else ""
     risky = any(policy.safety == "risky" for policy in usable.values())
-    return [Fix(title=title + (" (risky)" if risky else ""), remedies=(*remedies, *variables))]
+    settings_of_wsl = settings_in_wsl(situation, rocm) if rocm else ()
+    return [Fix(title + (" (risky)" if risky else ""), (*remedies, *variables, *settings_of_wsl))]
 
 
 def override_alone(situation: Situation, gpus: tuple[Gpu, ...]) -> list[Fix]:

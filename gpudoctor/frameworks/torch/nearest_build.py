@@ -108,9 +108,7 @@ def fix_by(situation: Situation, choice: Choice, keep: Torch | None) -> Fix:
         overrides = sorted(name for name in situation.machine.variables if name.startswith(OVERRIDE))
         why = "the build has code for the GPU itself, which the override would keep it from using"
         remedies += tuple(UnsetVariable(name=name, why=why) for name in overrides)
-        behind_windows, _ = needed_in_wsl(situation, choice.rocm)
-        why = f"ROCm {choice.rocm} looks behind /dev/dxg only with this variable"
-        remedies += tuple(SetVariable(*setting, why=why) for setting in behind_windows.items())
+        remedies += settings_in_wsl(situation, choice.rocm)
     name = f"torch {choice.version}+{choice.build}" if choice.index_url else f"torch {choice.version}"
     place = "" if choice.index_url else f" from the package index, which is built for CUDA {choice.cuda}"
     if choice.origin == "amd":
@@ -123,6 +121,13 @@ def fix_by(situation: Situation, choice: Choice, keep: Torch | None) -> Fix:
     if keep and is_build(choice, keep):
         verb = "Complete"
     return Fix(title=f"{verb} {name}{place}{remark}", remedies=remedies)
+
+
+def settings_in_wsl(situation: Situation, rocm: str) -> tuple[SetVariable, ...]:
+    """The variables that a build for that ROCm needs inside WSL."""
+    variables, _ = needed_in_wsl(situation, rocm)
+    why = f"ROCm {rocm} looks behind /dev/dxg only with this variable"
+    return tuple(SetVariable(*setting, why=why) for setting in variables.items())
 
 
 def replace_torch(situation: Situation, choice: Choice, also: tuple[str, ...] = ()) -> tuple[AnyRemedy, ...]:

@@ -68,6 +68,8 @@ def _jetson(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix:
         "NVIDIA's L4T PyTorch container: the aarch64 wheels of the package index are built for servers, not for this "
         "board."
     )
+    if others := ", ".join(dict.fromkeys(gpu.name for gpu in gpus if not gpu.integrated)):
+        text += f" They support the board's own GPU, not {others}: hide that (CUDA_VISIBLE_DEVICES)."
     return by_hand("Use NVIDIA's torch for Jetson", text, "replaces")
 
 

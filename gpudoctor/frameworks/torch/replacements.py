@@ -17,6 +17,7 @@ from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
 from gpudoctor.frameworks.torch.hsa_override import override_fixes
 from gpudoctor.frameworks.torch.nearest_build import fix_by, is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
+from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
 from gpudoctor.machine import Gpu, Torch, unknown
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures, public_version
@@ -51,17 +52,22 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
         # Files weigh more than a row of the matrix: the present build cannot fix its own fault, unless device code
         # can be added to it.
         choices = tuple(choice for choice in choices if choice.extra or not is_build(choice, keep))
+    hide = _hiding_the_others(situation, gpus)
     if place in ("jetson", "conda"):
-        native = [fix_by(situation, choice, keep) for choice in nearest(situation, choices, keep)[:1]]
+        native = [
+            _together(fix_by(situation, choice, keep), hide) for choice in nearest(situation, choices, keep)[:1]
+        ]
         if situation.machine.system.jetson.known and native:
             return tuple(native)  # an index has a wheel for this very board
         return special or tuple(native) or (_nothing(situation.matrix, gpus),)
     offered = _with_limits(situation, gpus, keep, nearest(situation, choices, keep), rejected)
-    hide = _hiding_the_others(situation, gpus)
-    fixes = [*special, *(_together(fix_by(situation, choice, keep), hide) for choice in offered)]
-    if not fixes:
-        fixes += _after_another_change(situation, gpus, keep, rejected)
-    fixes += override_fixes(situation, gpus, keep)
+    program = [*with_the_program(situation, gpus, keep)]
+    ours = [*program, *(fix_by(situation, choice, keep) for choice in offered)]
+    ours += [] if program else _the_program_after_the_driver(situation, gpus, keep)
+    if not special and not ours:
+        ours += _after_another_change(situation, gpus, keep, rejected)
+    ours += override_fixes(situation, gpus, keep)
+    fixes = [*special, *(_together(fix, None if fix.by_hand else hide) for fix in dict.fromkeys(ours))]
     works = any(item.via_override for item in found) and all(item.runs == "yes" for item in found)
     if works and not fixes:
         text = "Keep the override: no released build supports this GPU itself, and this torch works under it."
@@ -80,7 +86,8 @@ def _hiding_the_others(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | Non
     from gpudoctor.frameworks.torch.gpu_coverage import disturbs, show_only
 
     beside = (gpu for gpu in situation.usable_of(gpus[0].vendor) if gpu not in gpus) if gpus else ()
-    return show_only(situation, gpus) if any(disturbs(situation, gpu) for gpu in beside) else None
+    disturbing = tuple(gpu for gpu in beside if disturbs(situation, gpu))
+    return show_only(situation, gpus, disturbing) if disturbing else None
 
 
 def _together(fix: Fix, other: Fix | None) -> Fix:
@@ -194,6 +201,16 @@ def _after_the_driver(
     choices, refused = candidates(situation, gpus, driver=driver.minimum)
     install = Fix(f"Driver {driver.branch}", (driver,))
     return [_with_driver(situation, install, choice) for choice in nearest(situation, choices, keep)[:1]], refused
+
+
+def _the_program_after_the_driver(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> list[Fix]:
+    """A newer driver, if no release of a program that chooses its torch runs on the present one."""
+    why = "no release of a program here runs on the present driver"
+    driver = driver_to_install(situation, gpus, why=why)
+    if driver is None:
+        return []
+    fixes = with_the_program(situation, gpus, keep, driver=driver.minimum)
+    return [_together(Fix(f"Driver {driver.branch}", (driver,)), fix) for fix in fixes]
 
 
 def _with_driver(situation: Situation, install: Fix, choice: Choice) -> Fix:

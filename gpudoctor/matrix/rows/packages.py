@@ -181,6 +181,22 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     """A sentence without its full stop: "JAX then uses no GPU"."""
 
 
+class FrameworkFlags(Row, frozen=True, kw_only=True):
+    """A variable with flags, of which a framework stops at one that it does not know."""
+
+    framework: str
+    variable: str
+    libraries: tuple[str, ...]
+    """Below site-packages: the first that is there holds the names of all flags that it knows."""
+    gone: str = ""
+    """Regular expression for names that a release of `gone_from` no longer knows; it counts where no library was
+    read."""
+    gone_from: str = ""
+    severity: Literal["error", "warning"]
+    meaning: str
+    """What then happens, without a full stop."""
+
+
 class LibraryRole(Row, frozen=True, kw_only=True):
     """What it means that a library has no code for a GPU. A library without a row works if some container runs, and
     does not work if none does."""

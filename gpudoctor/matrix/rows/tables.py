@@ -65,6 +65,7 @@ from gpudoctor.matrix.rows.packages import (
     ExtensionBuild,
     Framework,
     FrameworkBuild,
+    FrameworkFlags,
     FrameworkVariable,
     GpuList,
     ImportedModules,
@@ -127,6 +128,7 @@ __all__ = [
     "ForeignWords",
     "Framework",
     "FrameworkBuild",
+    "FrameworkFlags",
     "FrameworkVariable",
     "GfxTarget",
     "GpuList",
@@ -253,6 +255,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     frameworks_on_torch: tuple[Framework, ...] = ()
     framework_builds: tuple[FrameworkBuild, ...] = ()
     framework_variables: tuple[FrameworkVariable, ...] = ()
+    framework_flags: tuple[FrameworkFlags, ...] = ()
     programs: tuple[GpuProgram, ...] = ()
     shared_files: tuple[SharedFiles, ...] = ()
     installer_targets: tuple[InstallerTargets, ...] = ()
@@ -329,6 +332,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "frameworks_on_torch": ("framework",),
     "framework_builds": ("framework", "package", "version", "vendor"),
     "framework_variables": ("framework", "variables", "pattern"),
+    "framework_flags": ("framework", "variable"),
     "programs": ("program",),
     "shared_files": ("id",),
     "installer_targets": ("installer",),

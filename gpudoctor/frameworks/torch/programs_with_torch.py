@@ -1,0 +1,72 @@
+"""Programs that are installed for themselves and choose their torch (vLLM, SGLang): one fix for both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.finding import Fix, ReplacePackage
+from gpudoctor.frameworks.gpu_builds import builds_for, release_for, supports
+from gpudoctor.frameworks.torch.candidates import Choice, candidates
+from gpudoctor.frameworks.torch.compiled_packages import dependent_row
+from gpudoctor.frameworks.torch.nearest_build import fix_by
+from gpudoctor.machine import Distribution, Gpu, Torch
+from gpudoctor.matrix.rows import Framework
+from gpudoctor.matrix.versions import figures, local_version, package_matches
+from gpudoctor.situation import Situation
+
+
+def with_the_program(
+    situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None, *, driver: str | None = None
+) -> Iterator[Fix]:
+    """For each such program that is installed: the torch that its release pins, if the program and that torch support
+    the GPUs on this driver, or on another `driver`; else the newest release that does, with its torch."""
+    choices, _ = candidates(situation, gpus, driver=driver)
+    for row in situation.matrix.tables.frameworks_on_torch:
+        package = situation.machine.installed(row.packages[0]) if row.chooses_torch and gpus else None
+        # A wheel for another CUDA, or one that was built here, says nothing of the torch beside it.
+        if package is None or local_version(package.version) or package.direct_url:
+            continue
+        for release, cuda in _releases(situation, row, package, gpus):
+            if choice := _its_torch(situation, Distribution(package.name, release), cuda, choices):
+                yield _together(fix_by(situation, choice, keep), row, package, release)
+                break
+
+
+def _releases(
+    situation: Situation, row: Framework, package: Distribution, gpus: tuple[Gpu, ...]
+) -> Iterator[tuple[str, str]]:
+    """The installed release, if a build of it supports all the GPUs, and the CUDA of that build; then the newest of
+    each build that does."""
+    serving = [
+        build
+        for build in builds_for(situation, row.framework, gpus)
+        if build.install and build.cuda and all(supports(situation, build, gpu) for gpu in gpus)
+    ]
+    for build in serving:
+        if build.version is None or package_matches(build.version, package.version):
+            yield package.version, build.cuda or ""
+    for build in serving:
+        if release := release_for(situation, build):
+            yield release, build.cuda or ""
+
+
+def _its_torch(situation: Situation, package: Distribution, cuda: str, choices: tuple[Choice, ...]) -> Choice | None:
+    """The build of torch that goes with a release of a program, for the same CUDA: the package index's own, as the
+    program is, or else the best."""
+    pinned = dependent_row(situation, package)
+    fitting = [
+        one
+        for one in choices
+        if pinned
+        and package_matches(pinned.torch, one.version)
+        and figures(one.cuda or "")[:1] == figures(pinned.cuda or cuda)[:1]
+    ]
+    return next((one for one in fitting if not one.index_url), fitting[0] if fitting else None)
+
+
+def _together(fix: Fix, row: Framework, package: Distribution, release: str) -> Fix:
+    if release == package.version:
+        return fix
+    why = f"{row.title} {package.version} has no build for the GPUs and the driver here"
+    new = ReplacePackage(package.name, f"=={release}", why=why)
+    return Fix(f"{fix.title}, and {row.title} {package.version} by {release}", (*fix.remedies, new))

@@ -1,0 +1,63 @@
+"""Flags in variables (XLA_FLAGS) that a framework does not know: its library holds the names of all that it knows."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpudoctor.codeobjects.bounded_file import NotReadable
+from gpudoctor.codeobjects.elf import open_elf
+from gpudoctor.frameworks.variable_flags import file_of_flags, flags_in, name_of
+from gpudoctor.host import Host
+from gpudoctor.machine import RefusedFlag
+from gpudoctor.matrix.rows import FrameworkFlags
+
+_CHUNK = 4 << 20
+_MOST_FLAGS = 64
+_LONGEST_NAME = 200
+
+
+def refused_flags(
+    host: Host, rows: Iterable[FrameworkFlags], site: str, environ: Mapping[str, str]
+) -> tuple[RefusedFlag, ...]:
+    """The flags in the variables of these rows that no library below `site` knows; none where it cannot be read."""
+    found: list[RefusedFlag] = []
+    for row in rows:
+        value = environ.get(row.variable) or ""
+        if (file := file_of_flags(value)) and host.stat(file).absent:
+            found.append(RefusedFlag(row.variable, file, ""))
+        flags = flags_in(value)[:_MOST_FLAGS]
+        names = frozenset(map(name_of, flags))
+        libraries = [posixpath.join(site, one) for one in row.libraries] if names else []
+        path = next((one for one in libraries if host.exists(one)), None)
+        unknown = _unknown(host, path, names) if path else frozenset()
+        found += [RefusedFlag(row.variable, name, path or "") for name in sorted(unknown)]
+    return tuple(found)
+
+
+def _unknown(host: Host, path: str, names: Iterable[str]) -> frozenset[str]:
+    """The names that do not stand in the constants of a library."""
+    left = {name: re.compile(re.escape(name.encode()) + rb"(?![A-Za-z0-9_])") for name in names}
+    handle = host.open_binary(path)
+    if handle is None:
+        return frozenset()
+    with handle:
+        try:
+            for part in _constants(handle):
+                left = {name: pattern for name, pattern in left.items() if not pattern.search(part)}
+                if not left:
+                    break
+        except NotReadable:
+            return frozenset()
+    return frozenset(left)
+
+
+def _constants(handle: object) -> Iterator[bytes]:
+    elf = open_elf(handle)  # type: ignore[arg-type]
+    section = elf.section(".rodata")
+    if section is None or not section.size:
+        raise NotReadable("no constants")
+    end = section.offset + section.size
+    for at in range(section.offset, end, _CHUNK):
+        yield elf.file.read(at, min(_CHUNK + _LONGEST_NAME, end - at))
