@@ -629,3 +629,46 @@ def test_no_torch_for_cuda_is_missed_on_a_mac(place: str) -> None:
 def test_a_fabric_manager_that_did_not_start_is_told_by_systemd() -> None:
     failed = "Job for nvidia-fabricmanager.service failed because the control process exited with error code.\n"
     assert problems(failed) == ["fabric-manager-not-running"]
+
+
+# --- what an H100 printed with a fault that was made there -----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("ValueError: Unrecognized key 'bogus' in CUDA allocator config.", "framework-variable"),
+        ("ValueError: Expected 'True' or 'False' at index 2 in ConfigTokenizer but got 'true'", "framework-variable"),
+        (
+            "RuntimeError: Unable to initialize backend 'rocm': Backend 'rocm' is not in the list of known backends: "
+            "['cpu', 'tpu', 'cuda']. (set JAX_PLATFORMS='' to automatically choose an available backend)",
+            "framework-variable",
+        ),
+        (
+            "F1126 10:04:24.316000   13803 parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --bogus_flag=1",
+            "framework-variable",
+        ),
+        (
+            "ImportError: cannot import name 'Random' from 'random' (/home/me/experiments/random.py)",
+            "module-shadowed",
+        ),
+        ("AttributeError: module 'torch' has no attribute '__version__'", "torch-shadowed"),
+        (
+            "PermissionError: [Errno 13] Permission denied: "
+            "'/opt/venv/lib/python3.12/site-packages/triton/backends/nvidia/bin/ptxas'",
+            "programs-not-executable",
+        ),
+        (
+            "RuntimeError: jaxlib/cuda/versions_helpers.cc:135: operation cuInit(0) failed: Unknown CUDA error 34; "
+            "cuGetErrorName failed. This probably means that JAX was unable to load the CUDA libraries.",
+            "libcuda-stub",
+        ),
+    ],
+)
+def test_messages_of_faults_that_were_made_on_a_gpu(text: str, slug: str) -> None:
+    assert problems(text)[0] == slug
+
+
+def test_a_name_that_an_installed_module_lacks_is_no_file_in_its_way() -> None:
+    text = "ImportError: cannot import name 'x' from 'random' (/usr/lib/python3.12/random.py)"
+    assert "module-shadowed" not in problems(text)
