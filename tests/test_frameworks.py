@@ -9,7 +9,7 @@ import pytest
 
 from gpudoctor.engine import judge
 from gpudoctor.host.recorded_host import RecordedHost
-from gpudoctor.machine import Distribution, FrameworkFiles, Frameworks, PythonEnvironment, known
+from gpudoctor.machine import Distribution, FrameworkFiles, Frameworks, PythonEnvironment, known, unknown
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.frameworks import FrameworkRows
@@ -722,3 +722,17 @@ def test_a_healthy_environment_is_silent(build, packages, files):
 def test_a_healthy_environment_of_amd_is_silent(packages):
     patient = amd_machine(torch=None, packages=packages)
     assert [one.slug for one in judged(patient).findings if one.severity != "note"] == []
+
+
+@pytest.mark.parametrize(("packages", "fails"), [(JAX_12, True), (ORT_GPU, False), (JAX_CPU, False)])
+def test_jax_needs_the_drivers_nvml_and_others_do_not(packages, fails):
+    # On an H100 without libnvidia-ml: torch and CuPy compute, JAX 0.11.2 says "No visible GPU devices".
+    whole = machine(packages)
+    kept = tuple(one for one in whole.load_path.found if one.name != "libnvidia-ml.so.1")
+    without = change(whole, load_path=change(whole.load_path, found=kept))
+    assert not found(whole, "framework-libraries-not-found")
+    assert [one.severity for one in found(without, "framework-libraries-not-found")] == (["error"] if fails else [])
+    assert not found(
+        change(without, load_path=change(without.load_path, complete=unknown("denied"))),
+        "framework-libraries-not-found",
+    )

@@ -32,14 +32,16 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
     The matrix names the libraries that a build opens when it needs them. The check looks in NVIDIA's wheels, in the
     environment's own folder of libraries, in CUDA toolkits and on the loader's path. CTranslate2 and older releases
     of ONNX Runtime do not look into the wheels: for them only the loader's path counts, unless a torch for GPUs is
-    there. A library whose file is cut short does not count. It is an error if a usable GPU is there. It is a warning
-    if the package serves machines without a GPU as well and another framework uses the GPU.
+    there. JAX also needs NVML of the driver, which a container without the capability utility does not get. A
+    library whose file is cut short does not count. It is an error if a usable GPU is there. It is a warning if the
+    package serves machines without a GPU as well and another framework uses the GPU.
 
     ## Fix safety
     Installs the libraries as the framework's own extra names them, or again where only their files are gone; the
     framework keeps its version.
     """
     for one in situation.others:
+        yield from _without_the_drivers(situation, one)
         lacking = one.files.not_found.value if one.files else None
         if not lacking or one.vendor is None or one.build is None or not situation.usable_of(one.vendor):
             continue
@@ -70,6 +72,31 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
             ),
             refs=(one.build.source,),
         )
+
+
+def _without_the_drivers(situation: Situation, one: InstalledFramework) -> Iterator[Finding]:
+    """A library of the driver that a framework needs beside libcuda."""
+    library, path = one.row.driver_library if one.row else "", situation.machine.load_path
+    known = path.complete.value and path.first("libcuda.so.1") and not situation.machine.system.jetson.known
+    if not library or one.vendor != "nvidia" or not known or path.first(library) or not situation.usable_of("nvidia"):
+        return
+    text = f"Install {library} in the driver's version; it comes with the driver."
+    if situation.in_container:
+        text = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all), which mounts NVML, too."
+    yield Finding(
+        severity="error",
+        message=f"{one.title} {one.version} needs {library} of the driver beside libcuda, and it is not on the load "
+        f"path: it cannot use {gpu_names(situation.usable_of('nvidia'))}.",
+        saw=f"no {library}",
+        want=library,
+        subject=f"{one.title} {one.version}",
+        slug="framework-cuda-libs-missing",
+        confidence="likely",
+        framework=one.name,
+        evidence=(*version_evidence(one), Evidence.of("load_path", path.complete)),
+        fixes=(Fix(f"Bring {library} of the driver", (Manual(text, risk="root"),)),),
+        refs=("jax 0.11.2 on an H100 without libnvidia-ml: No visible GPU devices",),
+    )
 
 
 def _provided(situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]) -> Fix:

@@ -82,6 +82,8 @@ class Framework(Row, frozen=True, kw_only=True):
     """The extras for GPUs that it has or had, with the specifier of the releases that do; empty: unknown."""
     compares_versions: bool = False
     """It refuses libraries older than those that its extras name; others only refuse an older cuDNN."""
+    driver_library: str = ""
+    """A library of NVIDIA's driver beside libcuda without which it uses no GPU."""
     chooses_torch: bool = False
     """A program that a person installs for itself, with the torch that it pins; a library follows the torch."""
 
