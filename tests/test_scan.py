@@ -300,6 +300,16 @@ def test_odd_files_of_an_environment_are_passed_over(tmp_path: Path):
     assert scan(tmp_path / "venv", "--gpu", "A100").return_value == 0
 
 
+def test_a_folder_that_opens_and_refuses_to_be_listed_is_passed_over():
+    """`net` of a process that has ended and was not waited for, as below /proc."""
+    child = subprocess.Popen((sys.executable, "-c", ""))
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        assert scanned(f"/proc/{child.pid}")["libraries"] == []
+    finally:
+        child.wait()
+
+
 def test_this_machines_gpus_are_judged_and_a_mixed_box_needs_one_vendor_only(
     venv: Path, monkeypatch: pytest.MonkeyPatch
 ):
