@@ -158,7 +158,7 @@ def test_torch_is_fine_but_flash_attn_is_not(venv: Path):
     assert last == "Next: gpudoctor recommend --gpu 'NVIDIA GeForce RTX 5090'"
     assert lines[0] == "NVIDIA GeForce RTX 5090 (sm_120)"
     assert lines[1] == "  ✗ flash-attn 2.7.4: flash_attn_2_cuda.so: no code for this GPU"
-    assert lines[2] == "      it carries sm_80 sm_90"
+    assert lines[2] == "      it has code for sm_80 sm_90"
     assert lines[3] == "  ✓ torch 2.9.1"
     assert "numpy" not in result.stdout
     assert scan(venv, "--gpu", "A100").return_value == 0
