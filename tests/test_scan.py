@@ -158,7 +158,7 @@ def test_torch_is_fine_but_flash_attn_is_not(venv: Path):
     assert last == "Next: gpudoctor recommend --gpu 'NVIDIA GeForce RTX 5090'"
     assert lines[0] == "NVIDIA GeForce RTX 5090 (sm_120)"
     assert lines[1] == "  ✗ flash-attn 2.7.4: flash_attn_2_cuda.so: no code for this GPU"
-    assert lines[2] == "      it carries sm_80 sm_90"
+    assert lines[2] == "      it has code for sm_80 sm_90"
     assert lines[3] == "  ✓ torch 2.9.1"
     assert "numpy" not in result.stdout
     assert scan(venv, "--gpu", "A100").return_value == 0
@@ -298,6 +298,16 @@ def test_odd_files_of_an_environment_are_passed_over(tmp_path: Path):
     assert "no such file" in found["gone.so"]["reason"]
     assert set(found) == {"good.so", "\ufffd.so", "empty.so", "gone.so"}
     assert scan(tmp_path / "venv", "--gpu", "A100").return_value == 0
+
+
+def test_a_folder_that_opens_and_refuses_to_be_listed_is_passed_over():
+    """`net` of a process that has ended and was not waited for, as below /proc."""
+    child = subprocess.Popen((sys.executable, "-c", ""))
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        assert scanned(f"/proc/{child.pid}")["libraries"] == []
+    finally:
+        child.wait()
 
 
 def test_this_machines_gpus_are_judged_and_a_mixed_box_needs_one_vendor_only(

@@ -370,6 +370,18 @@ def test_where_torch_is_all_that_is_missing_the_next_command_installs_it(tmp_pat
     assert lines == ["Nothing to fix.", "Next: gpudoctor fix --install torch --gpu 'RTX 5090' --driver 580.95.05"]
 
 
+def test_a_plan_for_a_described_machine_does_not_lead_back_to_the_same_check():
+    screen = piped("fix", "--gpu", "RTX 5090", "--driver", "580.95.05", "--torch", "2.5.1+cu124")
+    assert screen.splitlines()[-1] == "Next, on that machine: gpudoctor fix"
+
+
+def test_where_there_is_no_gpu_and_no_torch_fix_recommends_what_check_does(tmp_path: Path):
+    empty = Host(tmp_path).ubuntu().venv()
+    empty.run()
+    lines = piped("fix", "--root", str(empty.root)).splitlines()
+    assert lines == ["Nothing to fix.", f"Next: gpudoctor recommend --root {empty.root}"]
+
+
 def test_a_table_and_a_list_fit_into_the_terminal():
     table = COLOR.sub("", on_a_terminal("matrix", "show", "known_issues"))
     assert [line for line in table.splitlines() if len(line) > 80 and " " in line.strip()] == []

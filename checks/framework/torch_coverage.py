@@ -42,9 +42,9 @@ def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
     gpudoctor reads the code in torch's own libraries, or else the list of that exact build in the matrix. Machine
     code runs on the same major capability and an equal or higher minor. PTX runs on anything newer, if the driver can
     compile it; it is a warning if torch's CUDA is older than the GPU, because the libraries of that CUDA do not know
-    it either. Beside a GPU that works, a small display GPU or one that no build supports is a note, unless a process
-    meets it first. A build without a known list is not checked. That does not matter for a build made for its place
-    (from source, by conda, a distribution, NVIDIA's images) whose CUDA can compile for the GPU.
+    it either. If another GPU works, a small display GPU or one that no build supports is a note, unless a process
+    would use it first. A build without a known list is not checked. That does not matter for a build made for its
+    place (from source, by conda, a distribution, NVIDIA's images) whose CUDA can compile for the GPU.
 
     ## Fix safety
     Replaces torch and its companions in this environment; packages compiled against torch may need an update too.

@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.cli.install import installable
+from gpudoctor.cli.install import installable, is_missing
 from gpudoctor.cli.output import place_of, print_json, teller
 from gpudoctor.command_line.options import REQUIRE
 from gpudoctor.command_line.reading import words
@@ -77,6 +77,7 @@ def show(
             here=examination.here,
             place=place_of(look.machine),
             next=() if asks or outcome_follows else _next(plan, look, examination, request),
+            on_that_machine=_is_for_another(plan, examination),
         )
         print_plan(plan, look.judgement.findings, around, sys.stdout, color=not shown.no_color)
         sys.stdout.flush()
@@ -86,9 +87,20 @@ def _next(plan: Repair, look: Diagnosis, examination: Examination, request: FixR
     """What to type after a plan that is only shown."""
     if plan.to_run:
         return ("gpudoctor", "fix", *request.of_the_plan, *examination.same_target)
-    if not plan.steps and not request.only and installable(look.judgement.findings):
-        return ("gpudoctor", "fix", "--install", "torch", *examination.same_target)
+    if _is_for_another(plan, examination):
+        return ("gpudoctor", "fix")
+    if not plan.steps and not request.only:
+        if installable(look.judgement.findings):
+            return ("gpudoctor", "fix", "--install", "torch", *examination.same_target)
+        missing = any(is_missing(one) for one in look.judgement.findings)
+        if missing and look.judgement.verdict == "ok" and examination.sources.snapshot is None:
+            return ("gpudoctor", "recommend", *examination.same_target)
     return ("gpudoctor", "check", *_same(look, examination))
+
+
+def _is_for_another(plan: Repair, examination: Examination) -> bool:
+    """Whether the plan can only be applied on the machine that is described: checking again here tells nothing."""
+    return bool(plan.steps) and not plan.to_run and examination.is_described
 
 
 def _same(look: Diagnosis, examination: Examination) -> tuple[str, ...]:

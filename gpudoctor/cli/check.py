@@ -22,7 +22,7 @@ check = whole_command(
     LINE,
     _check,
     "Tell what is wrong with this machine and this Python environment, first cause first.\n\n"
-    "--gpu, --driver, --torch ... describe what is not to be read from this machine.\n\n"
+    "--gpu, --driver, --torch ... describe a machine; the rest is read from this one or assumed.\n\n"
     "\b\n"
     "Examples:\n"
     "  gpudoctor check\n"

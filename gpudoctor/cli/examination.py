@@ -165,6 +165,11 @@ class Examination:
         return self.sources.snapshot is None and self.sources.examined.root is None
 
     @property
+    def is_described(self) -> bool:
+        """Whether a snapshot, a text or options say what the machine has: a fix does not change that."""
+        return self.sources.snapshot is not None or not self.sources.description.empty
+
+    @property
     def subject(self) -> str:
         """The machine in a few words."""
         description = self.sources.description

@@ -38,7 +38,12 @@ def wanted(
 
 def installable(findings: Sequence[Finding]) -> Finding | None:
     """That no torch is installed, where a fix can install it."""
-    return next((one for one in findings if one.slug == _MISSING and any(fix.remedies for fix in one.fixes)), None)
+    return next((one for one in findings if is_missing(one) and any(fix.remedies for fix in one.fixes)), None)
+
+
+def is_missing(finding: Finding) -> bool:
+    """Whether it says that no torch is installed."""
+    return finding.slug == _MISSING
 
 
 def _check(name: str, machine: Machine, *, can: bool) -> None:

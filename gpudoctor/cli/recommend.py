@@ -68,8 +68,8 @@ def recommend(
 ) -> int:
     """Name the best build of torch or another framework for this machine, the next best, and why not the others.
 
-    --gpu, --driver ... describe what is not to be read from this machine. Exit codes: 0 a build works, 1 none does,
-    3 a GPU or the driver is unknown.
+    --gpu, --driver ... describe a machine; the rest is read from this one or assumed. Exit codes: 0 a build works,
+    1 none does, 3 a GPU or the driver is unknown.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`gpudoctor scan`: which GPUs a library, a wheel or an environment really carries code for."""
+"""`gpudoctor scan`: which GPUs a library, a wheel or an environment really has code for."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ UNKNOWN = 3
 
 @command()
 @click.argument("given", nargs=-1, metavar="[PATH|NAME]...")
-@option(replace(GPU, help="A GPU to judge by, not this machine's."))
-@option(replace(PYTHON, help="Environment that distributions are looked for in."))
+@option(replace(GPU, help="Judge for this GPU, not for this machine's."))
+@option(replace(PYTHON, help="Environment in which distributions are looked up."))
 @click.option("--matrix-row", is_flag=True, help="Print the matrix's rows for a torch wheel, as YAML.")
 @data_option
 @matrix_option
@@ -36,7 +36,7 @@ def scan(
     style: str | None,
     overlays: tuple[str, ...],
 ) -> int:
-    """Say which GPUs libraries, wheels, installed distributions or whole environments carry code for.
+    """Say which GPUs a library, a wheel, an installed distribution or an environment has code for.
 
     Without PATH: the active environment. The exit code is 1 if a library that decides has no code for a GPU,
     3 if that cannot be told.

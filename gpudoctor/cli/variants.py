@@ -29,7 +29,7 @@ def variants(
     style: str | None,
     no_color: bool,
 ) -> int:
-    """Say what uv, conda and wheel variants ask of this machine, and where they differ.
+    """Say what uv, conda and wheel variants choose a build by on this machine, and where they differ.
 
     The variables make an installer choose for this machine on another one, such as a CI runner without a GPU. Exit
     codes: 0, or 3 if something that an installer asks for is unknown.

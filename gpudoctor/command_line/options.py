@@ -111,7 +111,7 @@ def named_values(pairs: Iterable[str]) -> dict[str, str]:
 
 REQUIRE = Option(
     ("--require",), "require", "What is needed here: gpu>=8, gpu.memory>=70GiB, any(gfx in gfx942,gfx950), "
-    f"torch>=2.6 ... Missing, it is an error. [{REQUIRE_VARIABLE}, separated by {REQUIRE_SEPARATOR!r}]",
+    f"torch>=2.6 ... It is an error if that is missing. [{REQUIRE_VARIABLE}, separated by {REQUIRE_SEPARATOR!r}]",
     metavar="EXPR", multiple=True,
 )  # fmt: skip
 EXPECT = Option(

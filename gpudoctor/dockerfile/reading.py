@@ -62,7 +62,9 @@ def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target:
         if not files and development is not None:
             return reader.devcontainer(development)
         if not files:
-            raise InputError(f"{path}: holds no Dockerfile, Containerfile or compose.yaml")
+            raise InputError(
+                f"{path}: holds no Dockerfile, Containerfile or compose.yaml: give another file by its path"
+            )
         composed = next((file for file in files if os.path.basename(file) in COMPOSE), None)
         images, services = reader.compose(composed) if composed else ((), ())
         own = next((file for file in files if os.path.basename(file) in (*DOCKERFILES, *DEFINITIONS)), None)

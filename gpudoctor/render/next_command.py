@@ -25,7 +25,10 @@ _SEEN = "GPD442"
 _DEEPER = {"quick": "standard", "standard": "full"}
 
 
-def next_line(argv: tuple[str, ...], label: str = "Next: ") -> Line:
+NEXT, ON_THAT_MACHINE = "Next: ", "Next, on that machine: "
+
+
+def next_line(argv: tuple[str, ...], label: str = NEXT) -> Line:
     """The last line of every screen."""
     return [(label, "bold"), (command_line(argv), "command")]
 
@@ -37,7 +40,7 @@ def next_lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     elsewhere = of_another and "--root" not in argv and "--from" not in argv
     yield [(why, "")]
     elsewhere = elsewhere or (argv == _THERE and (report.subject.kind != "machine" or is_described(report)))
-    yield next_line(argv, "Next, on that machine: " if elsewhere else "Next: ")
+    yield next_line(argv, ON_THAT_MACHINE if elsewhere else NEXT)
 
 
 def _next(report: Report, look: ReportStyle) -> tuple[str, tuple[str, ...]]:

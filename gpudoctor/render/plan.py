@@ -11,7 +11,7 @@ from gpudoctor.finding import SetVariable, unique_ids
 from gpudoctor.plain_text import number_of
 from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.render.lines import Line, print_lines, printable
-from gpudoctor.render.next_command import next_line
+from gpudoctor.render.next_command import NEXT, ON_THAT_MACHINE, next_line
 from gpudoctor.render.steps import command_line, step_spans, undo_lines
 from gpudoctor.step import RunStep, Step
 
@@ -57,6 +57,8 @@ class Around(Struct, frozen=True):
     """The options that name this environment to `gpudoctor fix`."""
     next: tuple[str, ...] = ()
     """The command to type next; none where the plan is applied now."""
+    on_that_machine: bool = False
+    """Whether that is to be typed on the machine that the plan is for, not here."""
 
 
 def print_plan(plan: Repair, findings: Sequence[Finding], around: Around, out: TextIO, *, color: bool) -> None:
@@ -89,7 +91,7 @@ def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator
         yield [(_foreseen(plan, names), "bold")]
     yield [(plan.after, "")]
     if around.next:
-        yield next_line(around.next)
+        yield next_line(around.next, ON_THAT_MACHINE if around.on_that_machine else NEXT)
 
 
 def _foreseen(plan: Repair, names: dict[str, str]) -> str:

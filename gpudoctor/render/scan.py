@@ -79,7 +79,7 @@ def scan_text(
     again: tuple[str, ...] = (),
     framework_of: Callable[[str], str | None] = lambda owner: None,
 ) -> str:
-    """How it stands, what has no code for the GPUs, worst first, then what each library carries and what to type.
+    """How it stands, what has no code for the GPUs, worst first, then the code of each library and what to type.
     `again`: what was scanned, as the command line has it; `framework_of`: the framework beside torch that a
     distribution belongs to."""
     lines: list[str] = [_headline(scanned, judged), ""]
@@ -132,7 +132,7 @@ def _gpu(verdicts: list[Verdict]) -> Iterator[str]:
         yield f"  {_MARKS[verdict.standing]} {owner}{names}: {verdict.why}"
         if verdict.standing == "missing":
             carried = combined_code([library.code for library in verdict.libraries])
-            yield f"      it carries {_archs(carried) or 'nothing'}"
+            yield f"      it has code for {_archs(carried) or 'nothing'}"
     bad = {verdict.owner for verdict in verdicts if verdict.standing in ("missing", "unknown")}
     fine = {verdict.owner: None for verdict in verdicts if verdict.standing == "carried" and verdict.owner not in bad}
     if fine:

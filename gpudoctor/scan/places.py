@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from gpudoctor.codeobjects import Code
 from gpudoctor.codeobjects.bounded_file import NotReadable
@@ -56,7 +57,7 @@ def below(folder: str) -> Iterator[str]:
             entries = os.scandir(here)
         except OSError:
             continue
-        with entries:
+        with entries, suppress(OSError):  # a folder of /proc opens, and then refuses to be listed
             for entry in entries:
                 left -= 1
                 if left < 0:
