@@ -4,16 +4,19 @@ they support."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.others import gpu_names
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.isa import capability
 from gpudoctor.machine import Distribution, Gpu
-from gpudoctor.matrix.rows import FrameworkBuild
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import finding
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import FrameworkBuild
 
 
 def described_without_code(situation: Situation) -> Iterator[Finding]:
