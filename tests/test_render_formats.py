@@ -20,7 +20,7 @@ from gpudoctor.report import Report, ReportedFinding, ReportedQuestion, Subject,
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import matrix
-from tests.support.machines import nvidia_gpu, nvidia_machine, torch
+from tests.support.machines import no_gpu_machine, nvidia_gpu, nvidia_machine, torch
 
 BLACKWELL = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120")
 MACHINE_FORMS = [style for style in FORMATS if style != "text"]
@@ -260,6 +260,19 @@ def test_markdown_has_verdict_finding_command_and_folded_evidence():
     assert "### error: torch-no-arch-for-gpu [GPD402]" in text
     assert re.search(r"```sh\n.*torch==2\.7\.0\+cu128.*\n```", text)
     assert text.index("<details>") < text.index("gpu.arch = sm_120") < text.index("</details>")
+
+
+@pytest.mark.parametrize(
+    ("machine", "heading"),
+    [
+        (nvidia_machine(), "ok"),
+        (no_gpu_machine(torch=None), "no usable GPU"),
+        (nvidia_machine(torch=None), "no framework to check"),
+    ],
+    ids=["a GPU that works", "no GPU", "no framework"],
+)
+def test_markdown_calls_nothing_ok_that_could_not_be_used(machine: Machine, heading: str):
+    assert given_as("markdown", machine).startswith(f"## gpudoctor: {heading}\n")
 
 
 @pytest.mark.parametrize("style", MACHINE_FORMS)

@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gpudoctor.render.headline import other_frameworks, usable
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import printable
 from gpudoctor.render.plain import finding_lines, one_line, runs_in_a_shell
@@ -62,12 +63,19 @@ def _head_of_comment(report: Report) -> Iterator[str]:
 
 
 def _head(report: Report) -> Iterator[str]:
-    yield f"## gpudoctor: {report.verdict}"
+    yield f"## gpudoctor: {_heading(report)}"
     yield ""
     level = f", level {report.machine.level}"
     label = "this machine" if report.subject.kind == "machine" else code(report.subject.label)
     yield f"gpudoctor {code(report.gpudoctor)}, matrix {code(report.matrix)}, {label}{level}."
     yield ""
+
+
+def _heading(report: Report) -> str:
+    """The verdict; but nothing is called ok where no GPU or no framework could be used."""
+    if report.verdict != "ok" or (usable(report) and (report.machine.torch or other_frameworks(report))):
+        return report.verdict
+    return "no framework to check" if usable(report) else "no usable GPU"
 
 
 def _machine(report: Report) -> Iterator[str]:
