@@ -161,8 +161,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     # The second reading has other words in a few lines only.
     changed = [place for place, (one, other) in enumerate(zip(english, plain, strict=True)) if one is not other]
     searched = (readings[0].lowered, "\n".join(readings[-1].texts[place] for place in changed).lower())
-    people = (Line(line.number, text.strip()) for line, text in zip(english, readings[0].texts, strict=True) if text)
-    concepts = Concepts(tuple(people), matrix, _is_aside)
+    concepts = Concepts(zip(lines, readings[0].texts, strict=True), matrix, _is_aside)
     places: dict[tuple[int, str], tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
         found = None
