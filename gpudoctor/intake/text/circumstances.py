@@ -161,7 +161,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     # The second reading has other words in a few lines only.
     changed = [place for place, (one, other) in enumerate(zip(english, plain, strict=True)) if one is not other]
     searched = (readings[0].lowered, "\n".join(readings[-1].texts[place] for place in changed).lower())
-    concepts = Concepts(zip(lines, readings[0].texts, strict=True), matrix, _is_aside)
+    concepts = Concepts(() if wish else zip(lines, readings[0].texts, strict=True), matrix, _is_aside)
     places: dict[tuple[int, str], tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
         found = None
@@ -174,14 +174,15 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
             found = (reading.told(row, lines, of_row) if of_row else None) or found
             if found and found.complains:
                 break
+        if found and not re.search(row.beside, whole, re.ASCII):
+            found = None
         if not (found and found.complains):
             found = concepts.told(row) or found
         if found is None or (wish and row.alone):
             continue
         if row.unless and any(re.search(row.unless, one.lowered, re.ASCII) for one in readings):
             continue
-        if re.search(row.beside, whole, re.ASCII):
-            facts.told.append(found)
+        facts.told.append(found)
 
 
 def _not_to_reproduce(lines: tuple[Line, ...], texts: list[str]) -> Iterator[str]:

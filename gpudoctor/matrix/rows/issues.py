@@ -160,7 +160,7 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     unless: str = ""
     """A pattern in small letters; a text that it matches tells of something else."""
     beside: str = ""
-    """A pattern in small letters that the text must match, too: "docker|podman"."""
+    """A pattern in small letters that the text must match beside `pattern`: "docker|podman"."""
     alone: bool = False
     """It is a complaint by itself."""
     remedy: bool = False
