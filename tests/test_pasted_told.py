@@ -1049,3 +1049,72 @@ def test_people_who_know_no_message_by_heart_are_understood(text: str, slug: str
 )
 def test_the_same_words_of_people_who_miss_nothing(text: str) -> None:
     assert not problems(text)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.together], ids=lambda row: row.id)
+def test_each_concept_of_a_circumstance_has_words_for_it(row) -> None:
+    known = {concept.concept for concept in matrix().tables.told_concepts}
+    assert {name for names in row.together for name in names} <= known
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("CUDA is gone each morning. The PC sleeps at night.", "nvidia-uvm-after-suspend"),
+        ("nvidia-smi fails. Pacman gave me linux 6.16 yesterday.", "nvidia-dkms-kernel-mismatch"),
+        ("The nvidia module does not load, Secure Boot was switched on by a reset.", "secure-boot-module-rejected"),
+        ("Frigate in docker finds no NVIDIA device. The host has a P2000 and shows it.", "container-no-gpu"),
+        ("Every job dies. It is the old conda env with torch 2.4, on a new RTX 5090.", "torch-no-arch-for-gpu"),
+        ("No CUDA kernel runs on the 1080 Ti, I installed PyTorch 2.9 with CUDA 13.0.", "torch-dropped-old-gpu"),
+        ("The job crashes at its start: torch 2.9.1+cu128, and driver 450.80.02 on the A100.", "driver-too-old"),
+        ("A bus error kills them: the DataLoader workers in our container.", "shm-small"),
+        ("No program finds the RTX 3060: CUDA_VISIBLE_DEVICES is empty.", "cuda-visible-devices"),
+        ("nouveau holds the RTX 2080, I installed the NVIDIA packages; nvidia-smi fails.", "nouveau-conflict"),
+        ("A core dump ends each matmul on the RX 5500 XT, with torch for ROCm.", "torch-rocm-no-arch-for-gpu"),
+        ("ComfyUI crashes with HIP, the iGPU is at fault. My card is an RX 7900 XTX.", "amd-igpu-interferes"),
+        ("There is no CUDA; the card is a Radeon RX 7600, and torch is 2.9.0+cu128.", "cuda-torch-on-amd"),
+        ("No agent is found by HIP without root; with root there is my RX 7700 XT.", "amd-device-permission"),
+    ],
+)
+def test_the_order_of_words_does_not_matter_in_a_short_complaint(text: str, slug: str) -> None:
+    assert first(text).slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My laptop sleeps badly. CUDA is not the reason, the GPU is fine.",
+        "I wake the server over the network. The GPUs are there at once.",
+        "Secure Boot stays off, the nvidia module is not signed.",
+        "The container does not start since port 8080 is in use on the host; the GPU is free.",
+        "Docker cannot pull the image cuda:12.4, the host has no route to the registry.",
+        "torch 2.5 on the RTX 5090 and the 3090 crashes with out of memory.",
+        "My new RTX 5090 is not delivered yet. I train with torch 2.4 on the old card.",
+        "How does one find out which GPU a container uses, if the host lists two?",
+        "The RX 6600 crashes in Cyberpunk on Windows. torch I do not use.",
+        "numpy 2 and torch 2.5 work, scipy is broken.",
+        "DKMS does not build the VirtualBox module any more; my RX 6800 works.",
+        "In WSL my Radeon is not needed, I use the Windows build.",
+        "If the nvidia module is gone and Secure Boot was reset, sign it again.",
+        "Last year the containers lost their GPUs on each host. CDI put an end to that.",
+        "VAE load device: cuda:0, offload device: cpu, dtype: torch.float32",
+    ],
+)
+def test_concepts_that_tell_of_something_else_name_no_cause(text: str) -> None:
+    assert not problems(text)
+
+
+def test_concepts_far_from_each_other_tell_nothing_together() -> None:
+    far = (
+        "My PC sleeps at night. I like that. The disks are silent. The GPU is an RTX 3060. A song says love is gone."
+    )
+    assert not problems(far)
+    assert problems("My PC sleeps at night. In the morning the GPU is gone.")
+
+
+def test_a_foreign_complaint_is_told_as_it_stands_in_the_text() -> None:
+    text = "Die Grafikkarte RTX 3060 ist weg. Der Rechner war im Ruhezustand."
+    said = machine(text).pasted
+    assert said is not None
+    told = next(one for one in said.told if one.circumstance == "after-suspend")
+    assert told.text in text

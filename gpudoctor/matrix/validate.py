@@ -39,6 +39,7 @@ from gpudoctor.matrix.rows import (
     RequirementUse,
     Tables,
     ToldCircumstance,
+    ToldConcept,
     TorchBuild,
     check_template,
 )
@@ -346,13 +347,29 @@ def _told(row: ToldCircumstance, matrix: Matrix) -> Iterator[str]:
     found = pattern.search(row.example.lower())
     if found is None or unless.search(row.example.lower()):
         yield "the pattern does not match its example"
-    elif not any(sign in row.example.lower() for sign in row.signs):
+    elif not row.signs and not row.together:
+        yield "it has neither signs nor concepts"
+    elif row.signs and not any(sign in row.example.lower() for sign in row.signs):
         yield "its example holds none of its signs"
     for line in row.counterexamples:
-        if pattern.search(line.lower()) and not unless.search(line.lower()):
+        if row.signs and pattern.search(line.lower()) and not unless.search(line.lower()):
             yield f"the pattern matches its counterexample {line[:60]!r}"
     if not _SLUG.match(row.slug):
         yield f"slug {row.slug!r}"
+    concepts = {concept.concept for concept in matrix.tables.told_concepts}
+    for name in sorted({name for names in row.together for name in names} - concepts):
+        yield f"no concept {name!r}"
+
+
+def _concept(row: ToldConcept, matrix: Matrix) -> Iterator[str]:
+    if wrong := tuple(_expressions("pattern", row.pattern, row.unless)):
+        yield from wrong
+        return
+    pattern, unless = re.compile(row.pattern, re.ASCII), re.compile(row.unless or "$^", re.ASCII)
+    for line in (row.example, *row.counterexamples):
+        found = pattern.search(line.lower()) and not unless.search(line.lower())
+        if bool(found) != (line == row.example):
+            yield f"the pattern is wrong for {line[:60]!r}"
 
 
 def _words(row: ForeignWords, matrix: Matrix) -> Iterator[str]:
@@ -419,5 +436,6 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     RequirementUse: _requirement,
     KnownIssue: _issue,
     ToldCircumstance: _told,
+    ToldConcept: _concept,
     ForeignWords: _words,
 }

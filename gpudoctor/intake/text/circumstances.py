@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from gpudoctor.intake.text.concepts import Concepts
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_hypothetical, is_long_ago
 from gpudoctor.intake.text.languages import in_plain_words
@@ -160,6 +161,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     # The second reading has other words in a few lines only.
     changed = [place for place, (one, other) in enumerate(zip(english, plain, strict=True)) if one is not other]
     searched = (readings[0].lowered, "\n".join(readings[-1].texts[place] for place in changed).lower())
+    concepts = Concepts(() if wish else zip(lines, readings[0].texts, strict=True), matrix, _is_aside)
     places: dict[tuple[int, str], tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
         found = None
@@ -172,12 +174,15 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
             found = (reading.told(row, lines, of_row) if of_row else None) or found
             if found and found.complains:
                 break
+        if found and not re.search(row.beside, whole, re.ASCII):
+            found = None
+        if not (found and found.complains):
+            found = concepts.told(row) or found
         if found is None or (wish and row.alone):
             continue
         if row.unless and any(re.search(row.unless, one.lowered, re.ASCII) for one in readings):
             continue
-        if re.search(row.beside, whole, re.ASCII):
-            facts.told.append(found)
+        facts.told.append(found)
 
 
 def _not_to_reproduce(lines: tuple[Line, ...], texts: list[str]) -> Iterator[str]:
@@ -257,9 +262,13 @@ def _start(text: str, found: re.Match[str]) -> int:
 def _is_in_order(text: str, found: re.Match[str]) -> bool:
     """Whether the sentence denies what was found in it, makes it a condition, or says that it is no fault."""
     before, sentence = text[_start(text, found) : found.start()], _sentence(text, found)
-    denied = _NEGATED.search(before) or _CONDITION.search(before)
+    return bool(_NEGATED.search(before) or _CONDITION.search(before)) or _is_aside(sentence)
+
+
+def _is_aside(sentence: str) -> bool:
+    """Whether a sentence says that things are as they should be or were so once, or asks how they are."""
     general = _IN_ORDER.search(sentence) or _GENERAL_QUESTION.search(sentence) or _ADVICE.search(sentence)
-    return bool(denied or general) or is_long_ago(sentence)
+    return general is not None or is_long_ago(sentence)
 
 
 def _of_one_matter(texts: list[str]) -> str:

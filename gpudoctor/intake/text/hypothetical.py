@@ -27,7 +27,7 @@ _NOW_SOLVED = re.compile(
 )
 _LONG_AGO = re.compile(
     r"(?i)\bused to (?!work|run|be (?:fine|ok)|use\b)|\b(?:months?|years?) ago\b|\bin the (?:past|old days)\b"
-    r"|\bback then\b|\bformerly\b|\blast (?:year|spring|summer|autumn|winter)\b"
+    r"|\bback then\b|\bformerly\b|(?<!\bfrom )\blast (?:year|spring|summer|autumn|winter)\b"
 )
 _LASTS = re.compile(r"(?i)\b(?:since|now|still|today)\b")
 """Words that say that it has lasted since."""

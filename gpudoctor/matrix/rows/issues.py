@@ -153,14 +153,14 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
 
     id: str
     vendor: Literal["nvidia", "amd", "any"]
-    signs: tuple[str, ...]
+    signs: tuple[str, ...] = ()
     """Small letters; every match holds one of them."""
-    pattern: str
-    """In small letters; searched for in each line with the ones beside it."""
+    pattern: str = ""
+    """In small letters; searched for in each line with the ones beside it, if the row has signs."""
     unless: str = ""
     """A pattern in small letters; a text that it matches tells of something else."""
     beside: str = ""
-    """A pattern in small letters that the text must match, too: "docker|podman"."""
+    """A pattern in small letters that the text must match beside `pattern`: "docker|podman"."""
     alone: bool = False
     """It is a complaint by itself."""
     remedy: bool = False
@@ -169,6 +169,9 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     """It counts only beside a message that names `slug` among its causes."""
     of_torch: bool = True
     """Whether torch may be what failed; of a program with libraries of its own, no build of torch mends anything."""
+    together: tuple[tuple[str, ...], ...] = ()
+    """Sets of concepts. A short text that names all of one set in two sentences tells the circumstance, too, in any
+    order and as a complaint by itself."""
     where: Literal["", "rocm-lacks-kernels", "kernel-before-gpu"] = ""
     """It counts only where the facts of the text bear it out: the ROCm that it names has no rocBLAS kernels for the
     GPU and no torch brings its own, or the kernel that it names is older than the first one that supports the GPU."""
@@ -177,6 +180,18 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     meaning: str
     ask: str
     workaround: str
+    example: str
+    counterexamples: tuple[str, ...] = ()
+
+
+class ToldConcept(Row, frozen=True, kw_only=True):
+    """Words for one thing that people tell of: "it slept", "no GPU". Circumstances name concepts in `together`."""
+
+    concept: str
+    pattern: str
+    """In small letters; searched for in a sentence, and not where the words before it deny it."""
+    unless: str = ""
+    """A pattern in small letters; a sentence that it matches tells of something else."""
     example: str
     counterexamples: tuple[str, ...] = ()
 

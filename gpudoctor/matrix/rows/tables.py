@@ -46,6 +46,7 @@ from gpudoctor.matrix.rows.issues import (
     LogPattern,
     PatchedKernel,
     ToldCircumstance,
+    ToldConcept,
     XidMeaning,
 )
 from gpudoctor.matrix.rows.nvidia import (
@@ -174,6 +175,7 @@ __all__ = [
     "Standing",
     "Tables",
     "ToldCircumstance",
+    "ToldConcept",
     "TorchBuild",
     "TorchDependent",
     "TorchRelease",
@@ -265,6 +267,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     log_patterns: tuple[LogPattern, ...] = ()
     error_patterns: tuple[ErrorPattern, ...] = ()
     told_circumstances: tuple[ToldCircumstance, ...] = ()
+    told_concepts: tuple[ToldConcept, ...] = ()
     foreign_words: tuple[ForeignWords, ...] = ()
     plain_words: tuple[ForeignWords, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
@@ -342,6 +345,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "log_patterns": ("id",),
     "error_patterns": ("id",),
     "told_circumstances": ("id",),
+    "told_concepts": ("concept",),
     "foreign_words": ("english",),
     "plain_words": ("english",),
     "xids": ("xid",),

@@ -1,0 +1,107 @@
+"""Concepts that people name in any order in a short text: "it slept" and "no GPU" tell one circumstance together."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from gpudoctor.intake.text.languages import in_plain_words
+from gpudoctor.intake.text.lines import Line
+from gpudoctor.machine import Told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import ToldCircumstance, ToldConcept
+
+_SHORT = 600
+"""Characters of a text that is about one matter."""
+_MOST_LINES = 20
+_NEAR = 2
+"""Sentences in which all concepts of a set must stand."""
+_END = re.compile(r"(?<=[.;!?])(?<!\.\.)\s+")
+_SUPPOSED = re.compile(
+    r"^\W*(?:if|unless|in case|should|before|please|note|reminder|how|is|are|can|could|does|do|will|would|which|what)"
+    r"\b(?!.*\b(?:i|my|we|our)\b)|\bi(?:.d| would) like to\b|\bfor sale\b|\bthinking about\b",
+    re.ASCII,
+)
+"""A sentence that asks, supposes, advises or offers."""
+_ASKED = re.compile(r"^(?!.*\b(?:why|how come|wrong|any ideas?|anybody|anyone|somebody)\b).*\?\W*$")
+"""A question that is no complaint."""
+_PRINTED = re.compile(r"(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
+"""What people do not write in a sentence."""
+_TO_OTHERS, _OF_ONESELF = re.compile(r"\byour?\b"), re.compile(r"\b(?:i|my|me|mine|we|our|us)\b")
+_DENIED = re.compile(
+    r"(?:\b(?:not|nothing|never|none|neither|no|without|no longer)|n.t) (?:[\w+.-]+ ){0,2}$", re.ASCII
+)
+"""What stands before a thing that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """A sentence as it stands in the text, and its English words in small letters in each wording."""
+
+    line: Line
+    worded: tuple[str, ...]
+
+
+class Concepts:
+    """The concepts of a short text, each with the sentences that name it."""
+
+    def __init__(self, lines: Iterable[tuple[Line, str]], matrix: Matrix, is_aside: Callable[[str], bool]) -> None:
+        """Lines, each with the English words of a person in it, if any; `is_aside`: what complains of nothing."""
+        people = list(islice(((line, text.strip()) for line, text in lines if text), _MOST_LINES + 1))
+        whole = "\n".join(text for _, text in people).lower() if len(people) <= _MOST_LINES else ""
+        explains = _TO_OTHERS.search(whole) and not _OF_ONESELF.search(whole)
+        self._sentences = _sentences(people, matrix) if len(whole) <= _SHORT and whole and not explains else ()
+        self._matrix, self._is_aside = matrix, is_aside
+
+    @cached_property
+    def _named(self) -> dict[str, frozenset[int]]:
+        rows = self._matrix.tables.told_concepts
+        told = [one.worded if self._complains(one) else () for one in self._sentences]
+        return {row.concept: frozenset(n for n, one in enumerate(told) if _names(row, one)) for row in rows}
+
+    def _complains(self, sentence: _Sentence) -> bool:
+        """Whether a sentence may be part of a complaint."""
+        return not any(
+            _SUPPOSED.search(words) or _ASKED.search(words) or _PRINTED.search(words) or self._is_aside(words)
+            for words in sentence.worded
+        )
+
+    def told(self, row: ToldCircumstance) -> Told | None:
+        """The circumstance, if two sentences beside each other name all concepts of one of its sets."""
+        for first in range(len(self._sentences)) if row.together else ():
+            near = frozenset(range(first, first + _NEAR))
+            if any(all(self._named[name] & near for name in names) for names in row.together):
+                said = [one.line for one in self._sentences[first : first + _NEAR]]
+                text = " ".join(dict.fromkeys(one.text for one in said))
+                return Told(row.id, text[:300], said[0].number, complains=True)
+        return None
+
+
+def _sentences(people: list[tuple[Line, str]], matrix: Matrix) -> tuple[_Sentence, ...]:
+    parts = [(line, part) for line, text in people for part in _END.split(text)]
+    plain = in_plain_words(tuple(Line(line.number, part) for line, part in parts), matrix)
+    return tuple(
+        _Sentence(
+            Line(line.number, part if part in line.text else line.text.strip()),
+            tuple(dict.fromkeys((part.lower(), other.text.lower()))),
+        )
+        for (line, part), other in zip(parts, plain, strict=True)
+    )
+
+
+def _names(row: ToldConcept, worded: tuple[str, ...]) -> bool:
+    """Whether a sentence names the concept, in one of its wordings, and does not deny it."""
+    if row.unless and any(re.search(row.unless, words, re.ASCII) for words in worded):
+        return False
+    return any(
+        not _DENIED.search(words[max(0, found.start() - 40) : found.start()])
+        for words in worded
+        for found in re.finditer(row.pattern, words, re.ASCII)
+    )
