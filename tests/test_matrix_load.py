@@ -85,6 +85,16 @@ def test_a_stored_form_with_other_tables_is_none_of_this_gpudoctor(tmp_path: Pat
         Stored(str(path)).tables()
 
 
+@pytest.mark.parametrize("moved", [(b"gpus.NvidiaGpu", b"gpuz.NvidiaGpu"), (b"gpus.NvidiaGpu", b"gpus.NvidiaGpx")])
+def test_rows_that_moved_since_a_stored_form_was_made_are_none_of_this_gpudoctor(
+    tmp_path: Path, moved: tuple[bytes, bytes]
+) -> None:
+    path = tmp_path / "compat_matrix.msgpack"
+    path.write_bytes(own_stored().replace(*moved))
+    with pytest.raises(ValueError, match="no rows of kind"):
+        Stored(str(path)).tables()
+
+
 def test_an_overlay_replaces_a_row_and_adds_one(overlay) -> None:  # type: ignore[no-untyped-def]
     before = load_matrix()
     path = overlay(
