@@ -1045,6 +1045,13 @@ def test_people_who_know_no_message_by_heart_are_understood(text: str, slug: str
         "If one of your cards falls off the bus, drain the node and call the vendor. Our runbook says so.",
         "My friend says that ROCm cannot use my RX 6700 XT, but it does.",
         "People say the driver is too old for CUDA 13, but mine works.",
+        "Our training container is up for 2 days on 4 GPUs, and the loss no longer decreases.",
+        "Training has been running for 3 days on the GPU in docker and the learning rate drops as scheduled.",
+        "The pod was alive for hours, then I lost my ssh connection. GPU usage was fine.",
+        "With sudo apt works, without it apt refuses. torch sees the RTX 3090.",
+        "With both GPUs the accuracy is stuck at 0.5, with one of them, too.",
+        "My monitor runs on the integrated GPU instead of the RX 7900 XTX; ROCm and torch work great.",
+        "How do I make the desktop use the iGPU instead of the 7900 XTX, so that ROCm has all the VRAM?",
     ],
 )
 def test_the_same_words_of_people_who_miss_nothing(text: str) -> None:
