@@ -530,6 +530,7 @@ def test_a_value_that_tensorflow_ignores(value, severities):
     [
         ('{"backend": "jax", "floatx": "float32"}', {}, (), True),
         ('{"backend": "jax"}', {"KERAS_BACKEND": "tensorflow"}, (), False),  # the variable takes precedence
+        ('{"backend": "jax"}', {"KERAS_BACKEND": ""}, (), True),  # Keras takes an empty one for none
         ('{"backend": "jax"}', {}, (("jax", "0.6.2", {}),), False),
         ('{"backend": "tensorflow"}', {}, (), False),
         ('{"floatx": "float32"}', {}, (), False),
