@@ -209,6 +209,8 @@ def test_later_overlays_win(tmp_path: Path) -> None:
         (f"torch_builds:\n  - {BUILD}, index: nowhere}}\n", 2, "nowhere"),
         (f"torch_builds:\n  - {BUILD}, extra: 'device-{{0}}'}}\n", 2, "{gfx}"),
         ("companions:\n  - {torch: '2.9.1', torchvision: '$(id)'}\n", 2, "$(id)"),
+        ("package_folders:\n  - {package: triton, folders: [triton, '../..']}\n", 2, "'../..' is no name"),
+        ("package_folders:\n  - {package: triton, folders: ['']}\n", 2, "'' is no name of a folder"),
     ],
 )
 def test_a_wrong_row_is_named_with_its_line(overlay, text: str, line: int, says: str) -> None:  # type: ignore[no-untyped-def]
