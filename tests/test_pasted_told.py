@@ -990,6 +990,7 @@ def test_a_title_alone_names_a_cause(title: str, slug: str) -> None:
         "A different version of jax would need another plugin, I suppose?",
         "Docker can't use GPU memory limits, is that planned?",
         "Years ago the container could not see the GPU.",
+        "Years ago, the container could not see the GPU.",
     ],
 )
 def test_what_is_asked_in_general_or_is_long_over_is_no_fault(text: str) -> None:
@@ -1025,6 +1026,13 @@ def test_what_is_asked_in_general_or_is_long_over_is_no_fault(text: str) -> None
         ("import of flash attention dies with an undefined symbol", "flash-attn-abi"),
         ("If I hibernate my desktop, torch cannot find CUDA until I restart it.", "nvidia-uvm-after-suspend"),
         ("With sudo my HIP program runs, without sudo it finds no device (RX 7700 XT).", "amd-device-permission"),
+        # Only the clause of the complaint can be of another time, or of somebody else.
+        ("I bought the RTX 5090 two months ago and torch does not use the GPU.", "torch-cpu-only"),
+        ("The laptop used to see the GPU, after the kernel update nvidia-smi fails.", "nvidia-dkms-kernel-mismatch"),
+        ("Docker used to give the container its GPU and the container does not see the GPU.", "container-no-gpu"),
+        ("The docs mention that it works, but torch does not see my GPU.", "torch-cpu-only"),
+        ("Torch only uses the CPU, is that intended?", "torch-cpu-only"),
+        ("Why does torch not see my GPU by default?", "torch-cpu-only"),
     ],
 )
 def test_people_who_know_no_message_by_heart_are_understood(text: str, slug: str) -> None:

@@ -52,15 +52,16 @@ _CONDITION = re.compile(
     re.ASCII,
 )
 """What stands before something that is only supposed."""
-_ADVICE = re.compile(
-    r"^\W*if\b(?=.*\byour?\b)(?!.*\b(?:i|my|me)\b)"
-    r"|\b(?:docs?|documentation|manual|readme|wiki|paper|article) (?:explain|describe|mention)s?\b",
-    re.ASCII,
+_ADVICE = re.compile(r"^\W*if\b(?=.*\byour?\b)(?!.*\b(?:i|my|me)\b)", re.ASCII)
+_BY_OTHERS = re.compile(
+    r"\b(?:docs?|documentation|manual|readme|wiki|paper|article) (?:explain|describe|mention)s?\b", re.ASCII
 )
+_CLAUSE_END = re.compile(r"(?<!\bago)(?<!\bpast)(?<!\bthen)(?<!\bdays)(?<!\byear), |\b(?:and|but|yet)\b", re.ASCII)
+"""Another time, and another speaker, may begin here; "years ago, it failed" is one clause."""
 _GENERAL_QUESTION = re.compile(
     r", (?:is|are|does|do|will|can)(?:n.t)? (?:it|that|this|they)"
-    r"(?: (?:planned|possible|supported|right|true|correct|intended|by design))?\?$"
-    r"|\bi (?:suppose|guess|assume)\?$|\bby default\b[^?]*\?$",
+    r"(?: (?:planned|possible|supported|right|true|correct))?\?$"
+    r"|\bi (?:suppose|guess|assume)\?$|^(?!.*\b(?:my|i|me|we)\b).*\bby default\b[^?]*\?$",
     re.ASCII,
 )
 """A sentence of somebody who wants to know how things are, and misses nothing."""
@@ -259,7 +260,17 @@ def _is_in_order(text: str, found: re.Match[str]) -> bool:
     before, sentence = text[_start(text, found) : found.start()], _sentence(text, found)
     denied = _NEGATED.search(before) or _CONDITION.search(before)
     general = _IN_ORDER.search(sentence) or _GENERAL_QUESTION.search(sentence) or _ADVICE.search(sentence)
-    return bool(denied or general) or is_long_ago(sentence)
+    clause = _clause(text, found)
+    return bool(denied or general or _BY_OTHERS.search(clause)) or is_long_ago(clause)
+
+
+def _clause(text: str, found: re.Match[str]) -> str:
+    """The part of the sentence in which something was found."""
+    sentence, start = _sentence(text, found), _start(text, found)
+    ends = [(end.start() + start, end.end() + start) for end in _CLAUSE_END.finditer(sentence)]
+    first = max((end for _, end in ends if end <= found.start()), default=start)
+    last = min((begin for begin, _ in ends if begin >= found.end()), default=start + len(sentence))
+    return text[first:last]
 
 
 def _of_one_matter(texts: list[str]) -> str:
