@@ -1032,6 +1032,8 @@ def test_what_is_asked_in_general_or_is_long_over_is_no_fault(text: str) -> None
         ("Docker used to give the container its GPU and the container does not see the GPU.", "container-no-gpu"),
         ("The docs mention that it works, but torch does not see my GPU.", "torch-cpu-only"),
         ("The docker container does not see the GPU, but it does on the host.", "container-no-gpu"),
+        ("torch can't find the GPU in docker, but it works on the host.", "container-no-gpu"),
+        ("Torch doesn't detect my RTX 3060 inside the container.", "container-no-gpu"),
         ("Torch only uses the CPU, is that intended?", "torch-cpu-only"),
         ("Why does torch not see my GPU by default?", "torch-cpu-only"),
     ],
