@@ -167,7 +167,8 @@ def _joined(cause: Finding, symptom: Finding) -> Finding:
 def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
     """What keeps a GPU from computing, and did not. If it was only inferred, nothing has to be repaired; a library
     that refused is a fault of whatever asks that one, as NVML's is of nvidia-smi."""
-    if finding.severity != "error" or finding.slug not in situation.matrix.stopping_causes:
+    stops = finding.severity == "error" and finding.slug in situation.matrix.stopping_causes
+    if not stops or not _is_answered(finding, situation):
         return finding
     gpus = [gpu for gpu in situation.usable if not finding.devices or Device.of(gpu) in finding.devices]
     if not gpus or not all(map(situation.computed, gpus)):
@@ -182,3 +183,9 @@ def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
         evidence=(*finding.evidence, Evidence("smoke", f"every kernel passed on {names}", "smoke kernels")),
         fixes=() if inferred else finding.fixes,
     )
+
+
+def _is_answered(finding: Finding, situation: Situation) -> bool:
+    """Whether the kernels that ran would show it: those of one framework need no other one, and no package beside."""
+    smoke = situation.machine.smoke
+    return smoke is not None and finding.layer != "packages" and finding.framework in (None, smoke.framework)

@@ -13,6 +13,7 @@ from gpudoctor.machine import (
     LISTING,
     DamagedFile,
     DeviceNode,
+    Extension,
     ImportTrial,
     Library,
     LoadPath,
@@ -148,6 +149,22 @@ def test_a_driver_that_refuses_one_library_and_computes_all_the_same_is_a_warnin
     assert told(seen) == [("driver-lib-mismatch", "warning")]
     assert "computed right" in finding(seen, "driver-lib-mismatch").message
     assert finding(seen, "driver-lib-mismatch").fixes
+
+
+JAX = {"jax": "0.12.0.1", "jaxlib": "0.12.0.1", "jax-cuda13-plugin": "0.12.0.1", "jax-cuda13-pjrt": "0.12.0.1"}
+FLASH = Extension("flash-attn", "2.7.4", "/site/flash_attn_2_cuda.so", sass=("sm_100",), of_torch=True)
+
+
+@pytest.mark.parametrize(
+    ("machine", "slug"),
+    [
+        (nvidia_machine(packages=JAX, driver="570.86.10"), "driver-too-old"),
+        (nvidia_machine(packages=JAX, variables={"JAX_PLATFORMS": "gpu"}), "framework-variable"),
+        (with_environment(nvidia_machine(), extensions=(FLASH,)), "ext-built-without-gpu-arch"),
+    ],
+)
+def test_kernels_of_torch_refute_nothing_that_is_said_of_another_framework_or_package(machine, slug):
+    assert told(machine) == told(ran(machine, *passing())) == [(slug, "error")]
 
 
 def test_an_override_that_holds_stays_the_warning_that_it_is():

@@ -218,6 +218,9 @@ def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
         ("roundup_power2_divisions:[256:1,512:2,>:4],backend:cudaMallocAsync", "2.9.1+cu128", False),
         ("bogus:1", "2.11.0+cu130", True),  # seen on an H100, as are the next two
         ("backend:none", "2.11.0+cu130", True),
+        ("backend: none", "2.11.0+cu130", True),
+        ("backend: native", "2.9.1+cu128", False),  # torch skips spaces
+        (" backend : cudaMallocAsync , max_split_size_mb:128", "2.9.1+cu128", False),
         ('"expandable_segments:True"', "2.11.0+cu130", True),
         ("per_process_memory_fraction:0.5", "2.11.0+cu130", False),
         ("per_process_memory_fraction:0.5", "2.13.0+cu130", False),  # newer releases know more names

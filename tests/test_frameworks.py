@@ -465,6 +465,8 @@ def test_a_variable_that_keeps_jax_from_the_gpu(packages, value, severities):
         (JAX_12, "XLA_PYTHON_CLIENT_MEM_FRACTION", "abc", True),
         (JAX_12, "XLA_PYTHON_CLIENT_MEM_FRACTION", "80%", True),
         (JAX_12, "XLA_PYTHON_CLIENT_MEM_FRACTION", ".85", False),
+        (JAX_12, "XLA_PYTHON_CLIENT_MEM_FRACTION", "+8.5e-1", False),
+        (JAX_12, "XLA_PYTHON_CLIENT_MEM_FRACTION", "1e+0", False),
         (JAX_12, "CUDA_FORCE_PTX_JIT", "1", True),
         (JAX_12, "CUDA_FORCE_PTX_JIT", "0", False),
         ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--xla_gpu_enable_async_all_reduce=true", True),
@@ -494,9 +496,12 @@ def test_a_value_with_which_a_framework_does_not_start(packages, name, value, fa
         ("--xla_gpu_autotune_level=0 --xla_new --xla_dump_to=/x", "--xla_gpu_autotune_level=0 --xla_dump_to=/x"),
         ("-xla_gpu_autotune_level=0", "unset XLA_FLAGS"),  # two dashes
         ("--xla_gpu_autotune_level=0 --xla_dump_to=/tmp/x", None),
+        ("--xla_dump_to='/tmp/my dump' --xla_gpu_autotune_level=0", None),
+        ("--xla_gpu_autotune_level=0 # --xla_new", None),  # XLA stops reading there
         ("--xla_gpu_autotune", "unset XLA_FLAGS"),  # only a part of a name
         ("/etc/ld.so.cache", None),  # a file with flags
         ("/etc/xla_flags", "unset XLA_FLAGS"),  # that is not there
+        ("xla_gpu_autotune_level=0", "unset XLA_FLAGS"),  # XLA takes it for a file, too
         (None, None),
     ],
 )
@@ -525,6 +530,7 @@ def test_a_value_that_tensorflow_ignores(value, severities):
     [
         ('{"backend": "jax", "floatx": "float32"}', {}, (), True),
         ('{"backend": "jax"}', {"KERAS_BACKEND": "tensorflow"}, (), False),  # the variable takes precedence
+        ('{"backend": "jax"}', {"KERAS_BACKEND": ""}, (), True),  # Keras takes an empty one for none
         ('{"backend": "jax"}', {}, (("jax", "0.6.2", {}),), False),
         ('{"backend": "tensorflow"}', {}, (), False),
         ('{"floatx": "float32"}', {}, (), False),

@@ -85,6 +85,16 @@ def test_a_stored_form_with_other_tables_is_none_of_this_gpudoctor(tmp_path: Pat
         Stored(str(path)).tables()
 
 
+@pytest.mark.parametrize("moved", [(b"gpus.NvidiaGpu", b"gpuz.NvidiaGpu"), (b"gpus.NvidiaGpu", b"gpus.NvidiaGpx")])
+def test_rows_that_moved_since_a_stored_form_was_made_are_none_of_this_gpudoctor(
+    tmp_path: Path, moved: tuple[bytes, bytes]
+) -> None:
+    path = tmp_path / "compat_matrix.msgpack"
+    path.write_bytes(own_stored().replace(*moved))
+    with pytest.raises(ValueError, match="no rows of kind"):
+        Stored(str(path)).tables()
+
+
 def test_an_overlay_replaces_a_row_and_adds_one(overlay) -> None:  # type: ignore[no-untyped-def]
     before = load_matrix()
     path = overlay(
@@ -199,6 +209,8 @@ def test_later_overlays_win(tmp_path: Path) -> None:
         (f"torch_builds:\n  - {BUILD}, index: nowhere}}\n", 2, "nowhere"),
         (f"torch_builds:\n  - {BUILD}, extra: 'device-{{0}}'}}\n", 2, "{gfx}"),
         ("companions:\n  - {torch: '2.9.1', torchvision: '$(id)'}\n", 2, "$(id)"),
+        ("package_folders:\n  - {package: triton, folders: [triton, '../..']}\n", 2, "'../..' is no name"),
+        ("package_folders:\n  - {package: triton, folders: ['']}\n", 2, "'' is no name of a folder"),
     ],
 )
 def test_a_wrong_row_is_named_with_its_line(overlay, text: str, line: int, says: str) -> None:  # type: ignore[no-untyped-def]

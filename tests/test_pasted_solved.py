@@ -130,6 +130,7 @@ def test_a_text_that_says_that_all_works_now_has_no_problem(text: str) -> None:
         f"On the host all works now. In the container: {NO_KERNEL}. RTX 5090",
         f"The error is back: {NO_KERNEL} on my RTX 5090.",
         f"{NO_KERNEL}, now nothing works on my RTX 5090.",
+        f"My RTX 5090 is back and torch says {NO_KERNEL}.",
     ],
 )
 def test_a_text_that_complains_all_the_same_has_one(text: str) -> None:

@@ -990,6 +990,7 @@ def test_a_title_alone_names_a_cause(title: str, slug: str) -> None:
         "A different version of jax would need another plugin, I suppose?",
         "Docker can't use GPU memory limits, is that planned?",
         "Years ago the container could not see the GPU.",
+        "Years ago, the container could not see the GPU.",
     ],
 )
 def test_what_is_asked_in_general_or_is_long_over_is_no_fault(text: str) -> None:
@@ -1025,6 +1026,16 @@ def test_what_is_asked_in_general_or_is_long_over_is_no_fault(text: str) -> None
         ("import of flash attention dies with an undefined symbol", "flash-attn-abi"),
         ("If I hibernate my desktop, torch cannot find CUDA until I restart it.", "nvidia-uvm-after-suspend"),
         ("With sudo my HIP program runs, without sudo it finds no device (RX 7700 XT).", "amd-device-permission"),
+        # Only the clause of the complaint can be of another time, or of somebody else.
+        ("I bought the RTX 5090 two months ago and torch does not use the GPU.", "torch-cpu-only"),
+        ("The laptop used to see the GPU, after the kernel update nvidia-smi fails.", "nvidia-dkms-kernel-mismatch"),
+        ("Docker used to give the container its GPU and the container does not see the GPU.", "container-no-gpu"),
+        ("The docs mention that it works, but torch does not see my GPU.", "torch-cpu-only"),
+        ("The docker container does not see the GPU, but it does on the host.", "container-no-gpu"),
+        ("torch can't find the GPU in docker, but it works on the host.", "container-no-gpu"),
+        ("Torch doesn't detect my RTX 3060 inside the container.", "container-no-gpu"),
+        ("Torch only uses the CPU, is that intended?", "torch-cpu-only"),
+        ("Why does torch not see my GPU by default?", "torch-cpu-only"),
     ],
 )
 def test_people_who_know_no_message_by_heart_are_understood(text: str, slug: str) -> None:
@@ -1045,6 +1056,13 @@ def test_people_who_know_no_message_by_heart_are_understood(text: str, slug: str
         "If one of your cards falls off the bus, drain the node and call the vendor. Our runbook says so.",
         "My friend says that ROCm cannot use my RX 6700 XT, but it does.",
         "People say the driver is too old for CUDA 13, but mine works.",
+        "Our training container is up for 2 days on 4 GPUs, and the loss no longer decreases.",
+        "Training has been running for 3 days on the GPU in docker and the learning rate drops as scheduled.",
+        "The pod was alive for hours, then I lost my ssh connection. GPU usage was fine.",
+        "With sudo apt works, without it apt refuses. torch sees the RTX 3090.",
+        "With both GPUs the accuracy is stuck at 0.5, with one of them, too.",
+        "My monitor runs on the integrated GPU instead of the RX 7900 XTX; ROCm and torch work great.",
+        "How do I make the desktop use the iGPU instead of the 7900 XTX, so that ROCm has all the VRAM?",
     ],
 )
 def test_the_same_words_of_people_who_miss_nothing(text: str) -> None:

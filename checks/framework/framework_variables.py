@@ -11,7 +11,7 @@ from msgspec import Struct
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, SetVariable, UnsetVariable
 from gpudoctor.frameworks.variable_flags import file_of_flags, flags_in, name_of
-from gpudoctor.machine import Vendor
+from gpudoctor.machine import FileSetting, Vendor
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
@@ -43,8 +43,8 @@ def framework_variable(situation: Situation) -> Verdicts:
     for row in situation.matrix.tables.framework_variables:
         for name in row.variables:
             value, file = situation.variable(name), ""
-            if value is None:
-                value, file = _in_a_file(situation, name)
+            if not value and (setting := _in_a_file(situation, name)):
+                value, file = setting.value, setting.path
             one = _installed(situation, row.framework) if value is not None else None
             if one is None or value is None or not re.fullmatch(row.pattern, value):
                 continue
@@ -84,10 +84,10 @@ def _without_its_file(row: FrameworkFlags, path: str) -> Finding:
     )
 
 
-def _in_a_file(situation: Situation, variable: str) -> tuple[str | None, str]:
-    """What a file of settings says in place of a variable that is not set, and the file."""
+def _in_a_file(situation: Situation, variable: str) -> FileSetting | None:
+    """What a file of settings says in place of a variable that is not set, or is empty."""
     settings = situation.environment.frameworks.settings if situation.environment else ()
-    return next(((one.value, one.path) for one in settings if one.variable == variable), (None, ""))
+    return next((one for one in settings if one.variable == variable), None)
 
 
 def _set_by_file(row: FrameworkVariable, name: str, one: _Installed, value: str, file: str) -> Finding:

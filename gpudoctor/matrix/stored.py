@@ -50,7 +50,10 @@ class Stored:
         """One table. Raises ValueError if it is not one of this gpudoctor."""
         start, end = self._places[name]
         module, _, kind = self._head.kinds[name].partition(".")
-        row: Any = getattr(import_module(_ROWS + module), kind)
+        try:
+            row: Any = getattr(import_module(_ROWS + module), kind)
+        except (ImportError, AttributeError):  # a checkout had it there when the file was made
+            raise ValueError(f"no rows of kind {module}.{kind}") from None
         with open(self._path, "rb", buffering=0) as file:
             file.seek(start)
             return msgpack.decode(file.read(end - start), type=tuple[row, ...] | row | None)

@@ -35,6 +35,7 @@ from gpudoctor.matrix.rows import (
     NvidiaSoc,
     OldTorchBuilds,
     OtherName,
+    PackageFolders,
     RemovedImage,
     RequirementUse,
     Tables,
@@ -299,6 +300,11 @@ def _extension(row: ExtensionBuild, matrix: Matrix) -> Iterator[str]:
         yield from _template(field, template, "digits", "dotted", "gfx")
 
 
+def _folders(row: PackageFolders, matrix: Matrix) -> Iterator[str]:
+    # A plan removes them: "", ".." and a path would take more than the package.
+    yield from (f"{name!r} is no name of a folder" for name in row.folders if not re.fullmatch(r"\w[\w.-]*", name))
+
+
 def _template(field: str, template: str | None, *names: str) -> Iterator[str]:
     try:
         check_template(template or "", *names)
@@ -431,6 +437,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     TorchBuild: _build,
     Companion: _companion,
     ExtensionBuild: _extension,
+    PackageFolders: _folders,
     LogPattern: _pattern,
     ErrorPattern: _error,
     RequirementUse: _requirement,

@@ -28,7 +28,7 @@ def refused_flags(
     found: list[RefusedFlag] = []
     for row in rows:
         value = environ.get(row.variable) or ""
-        if (file := file_of_flags(value)) and host.stat(file).absent:
+        if (file := file_of_flags(value)) and (not posixpath.isabs(file) or host.stat(file).absent):
             found.append(RefusedFlag(row.variable, file, ""))
         flags = flags_in(value)[:_MOST_FLAGS]
         names = frozenset(map(name_of, flags))

@@ -23,7 +23,6 @@ Breaks = Literal["import", "gpu", "part", "nothing"]
 Problem = Literal["absent", "outside", "damaged"]
 
 _WEIGHTS: tuple[Breaks, ...] = ("import", "gpu", "part", "nothing")
-"""Packages with a check of their own for the torch that they need."""
 
 _JAX_PLUGIN = r"jax-cuda\d+-plugin"
 

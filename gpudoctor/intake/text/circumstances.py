@@ -53,15 +53,16 @@ _CONDITION = re.compile(
     re.ASCII,
 )
 """What stands before something that is only supposed."""
-_ADVICE = re.compile(
-    r"^\W*if\b(?=.*\byour?\b)(?!.*\b(?:i|my|me)\b)"
-    r"|\b(?:docs?|documentation|manual|readme|wiki|paper|article) (?:explain|describe|mention)s?\b",
-    re.ASCII,
+_ADVICE = re.compile(r"^\W*if\b(?=.*\byour?\b)(?!.*\b(?:i|my|me)\b)", re.ASCII)
+_BY_OTHERS = re.compile(
+    r"\b(?:docs?|documentation|manual|readme|wiki|paper|article) (?:explain|describe|mention)s?\b", re.ASCII
 )
+_CLAUSE_END = re.compile(r"(?<!\bago)(?<!\bpast)(?<!\bthen)(?<!\bdays)(?<!\byear), |\b(?:and|but|yet)\b", re.ASCII)
+"""Another time, and another speaker, may begin here; "years ago, it failed" is one clause."""
 _GENERAL_QUESTION = re.compile(
     r", (?:is|are|does|do|will|can)(?:n.t)? (?:it|that|this|they)"
-    r"(?: (?:planned|possible|supported|right|true|correct|intended|by design))?\?$"
-    r"|\bi (?:suppose|guess|assume)\?$|\bby default\b[^?]*\?$",
+    r"(?: (?:planned|possible|supported|right|true|correct))?\?$"
+    r"|\bi (?:suppose|guess|assume)\?$|^(?!.*\b(?:my|i|me|we)\b).*\bby default\b[^?]*\?$",
     re.ASCII,
 )
 """A sentence of somebody who wants to know how things are, and misses nothing."""
@@ -70,7 +71,7 @@ _IN_ORDER = re.compile(
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by design|as planned)\b"
     r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b|\bwhich is (?:fine|ok(?:ay)?)\b"
     r"|\band (?:it )?(?:works|runs)(?: (?:fine|well))?(?: on (?:the|my) gpu)?\W*$"
-    r"|\bbut (?:it|i|we|mine|ours|that) (?:do|does|did|can|works?|runs?)\b(?!['\u2019]t| not)",
+    r"|\bbut (?:it|i|we|mine|ours|that) (?:do|does|did|can|works?|runs?)(?: (?:fine|well))?\W*$",
     re.ASCII,
 )
 """What a person says of something that is no fault, in the same sentence."""
@@ -261,14 +262,32 @@ def _start(text: str, found: re.Match[str]) -> int:
 
 def _is_in_order(text: str, found: re.Match[str]) -> bool:
     """Whether the sentence denies what was found in it, makes it a condition, or says that it is no fault."""
-    before, sentence = text[_start(text, found) : found.start()], _sentence(text, found)
-    return bool(_NEGATED.search(before) or _CONDITION.search(before)) or _is_aside(sentence)
+    before = text[_start(text, found) : found.start()]
+    denied = _NEGATED.search(before) or _CONDITION.search(before)
+    return bool(denied) or _is_general(_sentence(text, found)) or _is_elsewhere(_clause(text, found))
 
 
 def _is_aside(sentence: str) -> bool:
     """Whether a sentence says that things are as they should be or were so once, or asks how they are."""
-    general = _IN_ORDER.search(sentence) or _GENERAL_QUESTION.search(sentence) or _ADVICE.search(sentence)
-    return general is not None or is_long_ago(sentence)
+    return _is_general(sentence) or _is_elsewhere(sentence)
+
+
+def _is_general(sentence: str) -> bool:
+    return bool(_IN_ORDER.search(sentence) or _GENERAL_QUESTION.search(sentence) or _ADVICE.search(sentence))
+
+
+def _is_elsewhere(clause: str) -> bool:
+    """Whether it tells of other people, or of another time."""
+    return _BY_OTHERS.search(clause) is not None or is_long_ago(clause)
+
+
+def _clause(text: str, found: re.Match[str]) -> str:
+    """The part of the sentence in which something was found."""
+    sentence, start = _sentence(text, found), _start(text, found)
+    ends = [(end.start() + start, end.end() + start) for end in _CLAUSE_END.finditer(sentence)]
+    first = max((end for _, end in ends if end <= found.start()), default=start)
+    last = min((begin for begin, _ in ends if begin >= found.end()), default=start + len(sentence))
+    return text[first:last]
 
 
 def _of_one_matter(texts: list[str]) -> str:

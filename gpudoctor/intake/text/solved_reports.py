@@ -28,7 +28,8 @@ _WORKS = re.compile(
     r"|(?:\b(?:does|do|did|has|have)(?: not|n['\u2019]t)|\bnever) (?:ever )?"
     r"(?:happen|occur|appear|crash|fail|hang|die|freeze|show up|come back)(?:ed|n)? (?:any ?more|again|since)\b"
     r"|\bno longer (?:happen|occur|appear|crash|fail|hang|freeze)(?:e?s)?\b"
-    r"|\b(?!(?:error|problem|issue|bug|message|crash|it)\b)[\w-]+ (?:is|are) back\b(?! (?:to|on) (?:the )?cpu)"
+    r"|\b(?!(?:error|problem|issue|bug|message|crash|it)\b)[\w-]+ (?:is|are) back\b"
+    r"(?! (?:(?:to|on) (?:the )?cpu|and|from)\b)"
     r"|\b(?:renders|runs|trains|computes|sees|finds|detects|lists|uses)\b[^.!?;,\n]{0,12}\b(?:gpus?|cards?)\b now\b"
     r"|\bclosing (?:this|the issue)\b|\b(?:this|it|issue) can be closed\b"
 )
