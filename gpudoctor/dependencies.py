@@ -14,12 +14,13 @@ from functools import lru_cache
 from msgspec import Struct
 
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.versions import figures, is_plain, matches, public_version
+from gpudoctor.matrix.versions import COMPARE, figures, is_plain, matches, public_version
 
 _LINE = r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?\s*(@\s*[^;\s]+|\(?[^;()]*\)?)\s*(?:;(.*))?$"
-_COMPARISON = r"""\s*(\w+)\s*(==|!=|<=|>=|<|>)\s*(["'])([^"']*)\3\s*"""
+_COMPARISON = r"""(\w+)\s*(==|!=|<=|>=|<|>)\s*(["'])([^"']*)\3"""
 _TOKEN = r"""[()]|\b(?:and|or)\b|"[^"]*"|'[^']*'"""
 _LONGEST = 1000
+_NESTED = 5
 _MOST = 2000
 """Distributions in one closure."""
 
@@ -85,6 +86,7 @@ class Required(Struct, frozen=True):
     what: Dependency
 
 
+@lru_cache(maxsize=2048)
 def normalised(name: str) -> str:
     """A distribution's name as PEP 503 compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()
@@ -124,53 +126,85 @@ def applies(marker: str, environment: Environment, extras: Iterable[str] = ()) -
     the patch release of Python, does not."""
     if not marker:
         return True
-    return any(_holds(marker, environment, extra) for extra in ("", *extras))
+    # An extra that it does not name is as good as none.
+    return any(_holds(marker, environment, extra) for extra in ("", *_named(marker, extras)))
+
+
+def _named(text: str, extras: Iterable[str]) -> list[str]:
+    """Those of the extras that a text names, and perhaps others whose name is a part of one."""
+    plain = normalised(text) if extras else ""
+    return [extra for extra in extras if extra in plain]
 
 
 def _holds(marker: str, environment: Environment, extra: str) -> bool:
-    compared = [re.fullmatch(_COMPARISON, part) for part in _conjuncts(marker)]
-    answers = [_compare(found, environment, extra) if found else None for found in compared]
-    if any(answer is False for answer in answers):
-        return False
-    return all(answers) or _evaluated(marker, environment, extra)
+    answer = _answer(_read(marker), environment, extra)
+    return _evaluated(marker, environment, extra) if answer is None else answer
 
 
-def _conjuncts(marker: str) -> list[str]:
-    """The parts that `and` joins outside brackets; the whole marker where an `or` does."""
-    parts, begin, depth = [], 0, 0
+class _Comparison(Struct, frozen=True):
+    variable: str
+    operator: str
+    literal: str
+
+
+class _Choice(Struct, frozen=True):
+    """What `or` joins, each of it what `and` joins; None for what takes more than this to read."""
+
+    parts: tuple[tuple[_Comparison | _Choice | None, ...], ...]
+
+
+@lru_cache(maxsize=1024)
+def _read(marker: str, depth: int = 0) -> _Choice | None:
+    parts: list[list[_Comparison | _Choice | None]] = [[]]
+    begin = opened = 0
     for found in re.finditer(_TOKEN, marker):
         token = found.group()
-        depth += (token == "(") - (token == ")")
-        if depth == 0 and token == "or":
-            return [marker]
-        if depth == 0 and token == "and":
-            parts.append(marker[begin : found.start()])
+        opened += (token == "(") - (token == ")")
+        if opened < 0:
+            return None
+        if not opened and token in ("and", "or"):
+            parts[-1].append(_operand(marker[begin : found.start()], depth))
             begin = found.end()
-    return [*parts, marker[begin:]]
+            if token == "or":
+                parts.append([])
+    parts[-1].append(_operand(marker[begin:], depth))
+    return None if opened else _Choice(tuple(map(tuple, parts)))
 
 
-def _compare(found: re.Match[str], environment: Environment, extra: str) -> bool | None:
-    """One plain comparison; None if it takes more than this to decide it."""
-    variable, operator, _, literal = found.groups()
-    if variable == "extra":
-        same = normalised(literal) == extra
-        return {"==": same, "!=": not same}.get(operator)
-    value = environment.get(variable)
+def _operand(text: str, depth: int) -> _Comparison | _Choice | None:
+    text = text.strip()
+    if text.startswith("(") and text.endswith(")") and depth < _NESTED:
+        return _read(text[1:-1], depth + 1)
+    found = re.fullmatch(_COMPARISON, text)
+    return _Comparison(found[1], found[2], found[4]) if found else None
+
+
+def _answer(part: _Comparison | _Choice | None, environment: Environment, extra: str) -> bool | None:
+    """Whether it holds; None if it takes more than this to decide it."""
+    if not isinstance(part, _Choice):
+        return None if part is None else _compare(part, environment, extra)
+    unknown = False
+    for joined_by_and in part.parts:
+        answers = [_answer(one, environment, extra) for one in joined_by_and]
+        if all(answers):
+            return True
+        unknown |= False not in answers
+    return None if unknown else False
+
+
+def _compare(one: _Comparison, environment: Environment, extra: str) -> bool | None:
+    """One plain comparison."""
+    if one.variable == "extra":
+        same = normalised(one.literal) == extra
+        return {"==": same, "!=": not same}.get(one.operator)
+    value = environment.get(one.variable)
     if value is None:
         return None
-    if variable == "python_version":
-        if not re.fullmatch(r"\d+(\.\d+)*", literal):
+    if one.variable == "python_version":
+        if not re.fullmatch(r"\d+(\.\d+)*", one.literal):
             return None
-        have, want = figures(value), figures(literal)
-        return {
-            "==": have == want,
-            "!=": have != want,
-            "<=": have <= want,
-            ">=": have >= want,
-            "<": have < want,
-            ">": have > want,
-        }[operator]
-    return {"==": value == literal, "!=": value != literal}.get(operator)
+        return COMPARE[one.operator](figures(value), figures(one.literal))
+    return {"==": value == one.literal, "!=": value != one.literal}.get(one.operator)
 
 
 def _evaluated(marker: str, environment: Environment, extra: str) -> bool:
@@ -241,7 +275,7 @@ def applying(
 ) -> Iterator[Dependency]:
     """What a distribution requires here, with these of its extras."""
     for line in distribution.requires:
-        if not extras and "extra ==" in line and " or " not in line:
+        if "extra ==" in line and " or " not in line and not _named(line, extras):
             continue  # most lines: not worth a closer look
         dependency = parsed(line)
         if dependency is not None and applies(dependency.marker, environment, extras):
