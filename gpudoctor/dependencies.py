@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,6 +19,7 @@ from gpudoctor.matrix.versions import COMPARE, figures, is_plain, matches, publi
 
 _LINE = r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?\s*(@\s*[^;\s]+|\(?[^;()]*\)?)\s*(?:;(.*))?$"
 _COMPARISON = r"""(\w+)\s*(==|!=|<=|>=|<|>)\s*(["'])([^"']*)\3"""
+_FIGURES = r"\d+(\.\d+)*"
 _TOKEN = r"""[()]|\b(?:and|or)\b|"[^"]*"|'[^']*'"""
 _LONGEST = 1000
 _NESTED = 5
@@ -141,21 +143,16 @@ def _holds(marker: str, environment: Environment, extra: str) -> bool:
     return _evaluated(marker, environment, extra) if answer is None else answer
 
 
-class _Comparison(Struct, frozen=True):
-    variable: str
-    operator: str
-    literal: str
-
-
-class _Choice(Struct, frozen=True):
-    """What `or` joins, each of it what `and` joins; None for what takes more than this to read."""
-
-    parts: tuple[tuple[_Comparison | _Choice | None, ...], ...]
+if TYPE_CHECKING:
+    _Comparison = tuple[str, str, str]
+    """Variable, operator and text."""
+    _Part = _Comparison | list[list["_Part"]] | None
+    """A comparison, or what `or` joins of what `and` joins; None for what takes more than this to read."""
 
 
 @lru_cache(maxsize=1024)
-def _read(marker: str, depth: int = 0) -> _Choice | None:
-    parts: list[list[_Comparison | _Choice | None]] = [[]]
+def _read(marker: str, depth: int = 0) -> _Part:
+    parts: list[list[_Part]] = [[]]
     begin = opened = 0
     for found in re.finditer(_TOKEN, marker):
         token = found.group()
@@ -168,23 +165,23 @@ def _read(marker: str, depth: int = 0) -> _Choice | None:
             if token == "or":
                 parts.append([])
     parts[-1].append(_operand(marker[begin:], depth))
-    return None if opened else _Choice(tuple(map(tuple, parts)))
+    return None if opened else parts
 
 
-def _operand(text: str, depth: int) -> _Comparison | _Choice | None:
+def _operand(text: str, depth: int) -> _Part:
     text = text.strip()
     if text.startswith("(") and text.endswith(")") and depth < _NESTED:
         return _read(text[1:-1], depth + 1)
     found = re.fullmatch(_COMPARISON, text)
-    return _Comparison(found[1], found[2], found[4]) if found else None
+    return (found[1], found[2], found[4]) if found else None
 
 
-def _answer(part: _Comparison | _Choice | None, environment: Environment, extra: str) -> bool | None:
+def _answer(part: _Part, environment: Environment, extra: str) -> bool | None:
     """Whether it holds; None if it takes more than this to decide it."""
-    if not isinstance(part, _Choice):
+    if not isinstance(part, list):
         return None if part is None else _compare(part, environment, extra)
     unknown = False
-    for joined_by_and in part.parts:
+    for joined_by_and in part:
         answers = [_answer(one, environment, extra) for one in joined_by_and]
         if all(answers):
             return True
@@ -192,19 +189,17 @@ def _answer(part: _Comparison | _Choice | None, environment: Environment, extra:
     return None if unknown else False
 
 
-def _compare(one: _Comparison, environment: Environment, extra: str) -> bool | None:
-    """One plain comparison."""
-    if one.variable == "extra":
-        same = normalised(one.literal) == extra
-        return {"==": same, "!=": not same}.get(one.operator)
-    value = environment.get(one.variable)
+def _compare(comparison: _Comparison, environment: Environment, extra: str) -> bool | None:
+    variable, operator, text = comparison
+    if variable == "extra":
+        same = normalised(text) == extra
+        return {"==": same, "!=": not same}.get(operator)
+    value = environment.get(variable)
     if value is None:
         return None
-    if one.variable == "python_version":
-        if not re.fullmatch(r"\d+(\.\d+)*", one.literal):
-            return None
-        return COMPARE[one.operator](figures(value), figures(one.literal))
-    return {"==": value == one.literal, "!=": value != one.literal}.get(one.operator)
+    if variable == "python_version":
+        return bool(COMPARE[operator](figures(value), figures(text))) if re.fullmatch(_FIGURES, text) else None
+    return {"==": value == text, "!=": value != text}.get(operator)
 
 
 def _evaluated(marker: str, environment: Environment, extra: str) -> bool:

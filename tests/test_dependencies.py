@@ -112,8 +112,9 @@ _WITHOUT_PACKAGING = """
 import sys
 from gpudoctor.dependencies import Dependency, applies, marker_environment
 linux = marker_environment("3.12", "x86_64")
-assert applies("(sys_platform == 'linux' or sys_platform == 'win32') and extra == 'cublas'", linux, ("cufft", "cublas"))
-assert not applies("(sys_platform == 'linux' or sys_platform == 'win32') and extra == 'cublas'", linux, ("cufft",))
+marker = "(sys_platform == 'linux' or sys_platform == 'win32') and extra == 'cublas'"
+assert applies(marker, linux, ("cufft", "cublas"))
+assert not applies(marker, linux, ("cufft",))
 assert applies('platform_machine == "aarch64" or platform_machine == "x86_64"', linux)
 assert Dependency("llvmlite", specifier="<0.51,>=0.50.0dev0").admits("0.50.0")
 assert not Dependency("llvmlite", specifier="<0.51.0rc1").admits("0.51.0")
@@ -127,7 +128,8 @@ def test_what_wheels_usually_write_is_decided_without_packaging():
 
 
 @pytest.mark.parametrize(
-    "marker", ["(" * 400 + "os_name == 'posix'" + ")" * 400, "(os_name == 'posix' or x", "a) (b or os_name == 'posix'"]
+    "marker",
+    ["(" * 400 + "os_name == 'posix'" + ")" * 400, "(os_name == 'posix' or x", "a) (b or os_name == 'posix'"],
 )
 def test_a_marker_that_is_none_does_not_hold(marker):
     assert applies(marker, LINUX) is False

@@ -6,7 +6,7 @@ Sources: System V gABI chapters 4 and 5; the Linux Standard Base on symbol versi
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from msgspec import Struct
@@ -97,7 +97,6 @@ class Elf:
 
     def __init__(self, file: Bounded) -> None:
         self.file = file
-        self._names = file.second_window()
         ident = file.read(0, 16)
         if ident[:4] != MAGIC:
             raise NotReadable("not an ELF file")
@@ -112,17 +111,14 @@ class Elf:
         self._segments_at, self._sections_at = fields[4], fields[5]
         self._segment_size, self._segment_count = fields[8], fields[9]
         self._section_size, self._section_count, self._names_index = fields[10:13]
+        self._names = file.second_window()
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
         """All sections in file order; empty if the section table was stripped."""
-        records = self._section_records()
-        if not records:
+        if not self._section_table:
             return ()
-        index = records[0][6] if self._names_index == 0xFFFF else self._names_index
-        if index >= len(records):
-            raise NotReadable("malformed: no table of section names")
-        names = self.file.read(records[index][4], records[index][5])
+        names = self._section_names
         return tuple(
             Section(
                 name=c_string(names, record[0]) if record[1] else "",
@@ -131,12 +127,19 @@ class Elf:
                 kind=record[1],
                 address=record[3],
             )
-            for record in records
+            for record in self._layout.section.iter_unpack(self._section_table)
         )
 
-    def _section_records(self) -> list[tuple[int, ...]]:
+    def has_section(self, names: Collection[str]) -> bool:
+        """Whether it has one of that name. Most tables of names tell that it has none."""
+        if not self._section_table or not any(name.encode() + b"\0" in self._section_names for name in names):
+            return False
+        return any(section.name in names for section in self.sections)
+
+    @cached_property
+    def _section_table(self) -> bytes:
         if not self._sections_at:
-            return []
+            return b""
         layout = self._layout.section
         if self._section_size != layout.size:
             raise NotReadable("malformed: section headers of an unknown size")
@@ -145,8 +148,16 @@ class Elf:
             count = layout.unpack(self.file.read(self._sections_at, layout.size))[5]
         if count > _MOST_SECTIONS:
             raise NotReadable(f"absurd size: {count} sections")
-        table = self.file.read(self._sections_at, count * layout.size)
-        return list(layout.iter_unpack(table))
+        return self.file.read(self._sections_at, count * layout.size)
+
+    @cached_property
+    def _section_names(self) -> bytes:
+        layout, table = self._layout.section, self._section_table
+        index = layout.unpack_from(table)[6] if self._names_index == 0xFFFF else self._names_index
+        if index * layout.size >= len(table):
+            raise NotReadable("malformed: no table of section names")
+        record = layout.unpack_from(table, index * layout.size)
+        return self.file.read(record[4], record[5])
 
     def section(self, name: str) -> Section | None:
         """The first section of that name."""
@@ -165,8 +176,8 @@ class Elf:
         table = self.file.read(self._segments_at, self._segment_count * layout.size)
         kind, offset, address, size = self._layout.segment_fields
         return tuple(
-            Segment(kind=r[kind], offset=r[offset], size=r[size], address=r[address])
-            for r in layout.iter_unpack(table)
+            Segment(record[kind], record[offset], record[size], record[address])
+            for record in layout.iter_unpack(table)
         )
 
     # --- the dynamic section ---
