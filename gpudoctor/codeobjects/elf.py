@@ -23,6 +23,10 @@ _SHT_DYNAMIC, _SHT_NOBITS = 6, 8
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 14, 15, 29
 _DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+_ASKED = frozenset((
+    _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH,
+    _DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM,
+))  # fmt: skip
 
 # Honest libraries stay far below these limits; without them a hostile count would cost time.
 _MOST_SECTIONS = 16384
@@ -216,7 +220,7 @@ class Elf:
 
     @cached_property
     def _dynamic(self) -> dict[int, list[int]]:
-        """Values by tag, in order."""
+        """Values by tag, in order; of thirty tags some six are of interest."""
         place = next(((s.offset, s.size) for s in self.segments if s.kind == _PT_DYNAMIC), None)
         if place is None:
             place = next(((s.offset, s.size) for s in self.sections if s.kind == _SHT_DYNAMIC), None)
@@ -230,7 +234,8 @@ class Elf:
         for tag, value in layout.iter_unpack(self.file.read(offset, size - size % layout.size)):
             if tag == 0:
                 break
-            entries.setdefault(tag, []).append(value)
+            if tag in _ASKED:
+                entries.setdefault(tag, []).append(value)
         return entries
 
     def _first(self, tag: int) -> int | None:

@@ -152,7 +152,7 @@ class _Search:
 
     @cached_property
     def _families(self) -> dict[str, list[str]]:
-        """What distributions list, by the library that may open it from its own folder."""
+        """Names of what distributions list, by the first part that one wheel's libraries share."""
         found: dict[str, list[str]] = {}
         for name in self._shipped:
             found.setdefault(family_of(name), []).append(name)
@@ -238,7 +238,8 @@ class _Search:
             for other in sorted(self._listing.names(folder) or ()):
                 if other.startswith(stem) and other != name and re.fullmatch(r"\d+(\.\d+)?", other[len(stem) :]):
                     return posixpath.join(folder, other)
-        found = (self._first_shipped(other) for other in self._shipped if other.startswith(stem))
+        relatives = self._families.get(family_of(name), ())
+        found = (self._first_shipped(other) for other in relatives if other.startswith(stem))
         return next((path for path in found if path), "")
 
     def _first_shipped(self, name: str) -> str:
