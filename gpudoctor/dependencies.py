@@ -227,6 +227,7 @@ def _evaluated(marker: str, environment: Environment, extra: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=2048)
 def _admits(specifier: str, version: str) -> bool:
     if "+" not in specifier and is_plain(specifier, public_version(version)):
         return matches(specifier, public_version(version))

@@ -120,9 +120,10 @@ class Elf:
     @cached_property
     def sections(self) -> tuple[Section, ...]:
         """All sections in file order; empty if the section table was stripped."""
-        if not self._section_table:
+        table = self._section_table()
+        if not table:
             return ()
-        names = self._section_names
+        names = self._section_names(table)
         return tuple(
             Section(
                 name=c_string(names, record[0]) if record[1] else "",
@@ -131,16 +132,16 @@ class Elf:
                 kind=record[1],
                 address=record[3],
             )
-            for record in self._layout.section.iter_unpack(self._section_table)
+            for record in self._layout.section.iter_unpack(table)
         )
 
     def has_section(self, names: Collection[str]) -> bool:
         """Whether it has one of that name. Most tables of names tell that it has none."""
-        if not self._section_table or not any(name.encode() + b"\0" in self._section_names for name in names):
-            return False
-        return any(section.name in names for section in self.sections)
+        table = self._section_table()
+        listed = self._section_names(table) if table else b""
+        likely = any(name.encode() + b"\0" in listed for name in names)
+        return likely and any(section.name in names for section in self.sections)
 
-    @cached_property
     def _section_table(self) -> bytes:
         if not self._sections_at:
             return b""
@@ -154,9 +155,8 @@ class Elf:
             raise NotReadable(f"absurd size: {count} sections")
         return self.file.read(self._sections_at, count * layout.size)
 
-    @cached_property
-    def _section_names(self) -> bytes:
-        layout, table = self._layout.section, self._section_table
+    def _section_names(self, table: bytes) -> bytes:
+        layout = self._layout.section
         index = layout.unpack_from(table)[6] if self._names_index == 0xFFFF else self._names_index
         if index * layout.size >= len(table):
             raise NotReadable("malformed: no table of section names")
