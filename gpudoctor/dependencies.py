@@ -10,16 +10,19 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.versions import figures, is_plain, matches, public_version
+from gpudoctor.matrix.versions import COMPARE, figures, is_plain, matches, public_version
 
 _LINE = r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?\s*(@\s*[^;\s]+|\(?[^;()]*\)?)\s*(?:;(.*))?$"
-_COMPARISON = r"""\s*(\w+)\s*(==|!=|<=|>=|<|>)\s*(["'])([^"']*)\3\s*"""
+_COMPARISON = r"""(\w+)\s*(==|!=|<=|>=|<|>)\s*(["'])([^"']*)\3"""
+_FIGURES = r"\d+(\.\d+)*"
 _TOKEN = r"""[()]|\b(?:and|or)\b|"[^"]*"|'[^']*'"""
 _LONGEST = 1000
+_NESTED = 5
 _MOST = 2000
 """Distributions in one closure."""
 
@@ -85,6 +88,7 @@ class Required(Struct, frozen=True):
     what: Dependency
 
 
+@lru_cache(maxsize=2048)
 def normalised(name: str) -> str:
     """A distribution's name as PEP 503 compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()
@@ -124,53 +128,78 @@ def applies(marker: str, environment: Environment, extras: Iterable[str] = ()) -
     the patch release of Python, does not."""
     if not marker:
         return True
-    return any(_holds(marker, environment, extra) for extra in ("", *extras))
+    # An extra that it does not name is as good as none.
+    return any(_holds(marker, environment, extra) for extra in ("", *_named(marker, extras)))
+
+
+def _named(text: str, extras: Iterable[str]) -> list[str]:
+    """Those of the extras that a text names, and perhaps others whose name is a part of one."""
+    plain = normalised(text) if extras else ""
+    return [extra for extra in extras if extra in plain]
 
 
 def _holds(marker: str, environment: Environment, extra: str) -> bool:
-    compared = [re.fullmatch(_COMPARISON, part) for part in _conjuncts(marker)]
-    answers = [_compare(found, environment, extra) if found else None for found in compared]
-    if any(answer is False for answer in answers):
-        return False
-    return all(answers) or _evaluated(marker, environment, extra)
+    answer = _answer(_read(marker), environment, extra)
+    return _evaluated(marker, environment, extra) if answer is None else answer
 
 
-def _conjuncts(marker: str) -> list[str]:
-    """The parts that `and` joins outside brackets; the whole marker where an `or` does."""
-    parts, begin, depth = [], 0, 0
+if TYPE_CHECKING:
+    _Comparison = tuple[str, str, str]
+    """Variable, operator and text."""
+    _Part = _Comparison | list[list["_Part"]] | None
+    """A comparison, or what `or` joins of what `and` joins; None for what takes more than this to read."""
+
+
+@lru_cache(maxsize=1024)
+def _read(marker: str, depth: int = 0) -> _Part:
+    parts: list[list[_Part]] = [[]]
+    begin = opened = 0
     for found in re.finditer(_TOKEN, marker):
         token = found.group()
-        depth += (token == "(") - (token == ")")
-        if depth == 0 and token == "or":
-            return [marker]
-        if depth == 0 and token == "and":
-            parts.append(marker[begin : found.start()])
+        opened += (token == "(") - (token == ")")
+        if opened < 0:
+            return None
+        if not opened and token in ("and", "or"):
+            parts[-1].append(_operand(marker[begin : found.start()], depth))
             begin = found.end()
-    return [*parts, marker[begin:]]
+            if token == "or":
+                parts.append([])
+    parts[-1].append(_operand(marker[begin:], depth))
+    return None if opened else parts
 
 
-def _compare(found: re.Match[str], environment: Environment, extra: str) -> bool | None:
-    """One plain comparison; None if it takes more than this to decide it."""
-    variable, operator, _, literal = found.groups()
+def _operand(text: str, depth: int) -> _Part:
+    text = text.strip()
+    if text.startswith("(") and text.endswith(")") and depth < _NESTED:
+        return _read(text[1:-1], depth + 1)
+    found = re.fullmatch(_COMPARISON, text)
+    return (found[1], found[2], found[4]) if found else None
+
+
+def _answer(part: _Part, environment: Environment, extra: str) -> bool | None:
+    """Whether it holds; None if it takes more than this to decide it."""
+    if not isinstance(part, list):
+        return None if part is None else _compare(part, environment, extra)
+    unknown = False
+    for joined_by_and in part:
+        answers = [_answer(one, environment, extra) for one in joined_by_and]
+        if all(answers):
+            return True
+        unknown |= False not in answers
+    return None if unknown else False
+
+
+def _compare(comparison: _Comparison, environment: Environment, extra: str) -> bool | None:
+    variable, operator, text = comparison
     if variable == "extra":
-        same = normalised(literal) == extra
+        same = normalised(text) == extra
         return {"==": same, "!=": not same}.get(operator)
     value = environment.get(variable)
     if value is None:
         return None
     if variable == "python_version":
-        if not re.fullmatch(r"\d+(\.\d+)*", literal):
-            return None
-        have, want = figures(value), figures(literal)
-        return {
-            "==": have == want,
-            "!=": have != want,
-            "<=": have <= want,
-            ">=": have >= want,
-            "<": have < want,
-            ">": have > want,
-        }[operator]
-    return {"==": value == literal, "!=": value != literal}.get(operator)
+        return bool(COMPARE[operator](figures(value), figures(text))) if re.fullmatch(_FIGURES, text) else None
+    return {"==": value == text, "!=": value != text}.get(operator)
 
 
 def _evaluated(marker: str, environment: Environment, extra: str) -> bool:
@@ -198,6 +227,7 @@ def _evaluated(marker: str, environment: Environment, extra: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=2048)
 def _admits(specifier: str, version: str) -> bool:
     if "+" not in specifier and is_plain(specifier, public_version(version)):
         return matches(specifier, public_version(version))
@@ -241,7 +271,7 @@ def applying(
 ) -> Iterator[Dependency]:
     """What a distribution requires here, with these of its extras."""
     for line in distribution.requires:
-        if not extras and "extra ==" in line and " or " not in line:
+        if "extra ==" in line and " or " not in line and not _named(line, extras):
             continue  # most lines: not worth a closer look
         dependency = parsed(line)
         if dependency is not None and applies(dependency.marker, environment, extras):

@@ -522,6 +522,25 @@ def test_an_environment_without_such_packages_opens_no_library(tmp_path: Path, m
     assert read_extensions(host, _environment(tmp_path, Distribution("numpy", "2", str(info))), {})[0] == ()
 
 
+def test_each_record_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    files: dict[str, dict[str, bytes | str]] = {
+        "vllm": {"vllm/_C.abi3.so": cuda_library(container("sm_90"))},
+        "rich": {"rich/__init__.py": "rich = True\n"},
+        "nvidia-nccl-cu12": {"nvidia/nccl/lib/libnccl.so.2": shared_library()},
+    }
+    listed = [
+        Distribution(name, "1", str(write_distribution(tmp_path, name, "1", files=few)))
+        for name, few in files.items()
+    ]
+    host, read = LiveHost(), list[str]()
+    data = host.data
+    monkeypatch.setattr(host, "data", lambda path, *limits: read.append(path) or data(path, *limits))
+    found, _ = read_extensions(host, _environment(tmp_path, *listed), {})
+    assert [one.package for one in found] == ["vllm"]
+    records = [posixpath.basename(posixpath.dirname(path)) for path in read if path.endswith("RECORD")]
+    assert sorted(records) == sorted(posixpath.basename(one.path) for one in listed)
+
+
 def test_a_plan_knows_that_a_torch_for_another_cuda_brings_no_runtime_for_what_was_compiled():
     extension = Extension("vllm", "0.33.0", "/site/vllm/_C.abi3.so", needs=("libcudart.so.13",), of_torch=True)
     base = with_environment(nvidia_machine(torch=torch("2.14.0+cu130")), extensions=(extension,))

@@ -71,11 +71,18 @@ def test_sections_by_name() -> None:
     assert bss.size == 0
 
 
+def test_a_section_is_told_from_one_whose_name_ends_alike() -> None:
+    assert open_elf(elf([(".nv_fatbin", b"code")])).has_section((".hip_fatbin", ".nv_fatbin"))
+    assert not open_elf(elf([(".rela.nv_fatbin", b"code")])).has_section((".nv_fatbin",))
+    assert not open_elf(elf([(".text", b"code")])).has_section((".nv_fatbin",))
+
+
 def test_a_file_without_section_table_has_no_sections() -> None:
     whole = bytearray(elf([(".text", b"code")]))
     struct.pack_into("<Q", whole, 40, 0)
     file = open_elf(bytes(whole))
     assert file.sections == ()
+    assert not file.has_section((".text",))
     assert file.needed == ()
 
 

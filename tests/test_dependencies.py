@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,6 +106,33 @@ def test_any_text_is_a_dependency_or_none(text):
 def test_markers_that_packaging_decides(marker, holds):
     assert applies(marker, LINUX) is holds
     assert not applies('python_version > "3"', marker_environment(None, "x86_64"))
+
+
+_WITHOUT_PACKAGING = """
+import sys
+from gpudoctor.dependencies import Dependency, applies, marker_environment
+linux = marker_environment("3.12", "x86_64")
+marker = "(sys_platform == 'linux' or sys_platform == 'win32') and extra == 'cublas'"
+assert applies(marker, linux, ("cufft", "cublas"))
+assert not applies(marker, linux, ("cufft",))
+assert applies('platform_machine == "aarch64" or platform_machine == "x86_64"', linux)
+assert Dependency("llvmlite", specifier="<0.51,>=0.50.0dev0").admits("0.50.0")
+assert not Dependency("llvmlite", specifier="<0.51.0rc1").admits("0.51.0")
+assert "packaging" not in sys.modules
+"""
+
+
+def test_what_wheels_usually_write_is_decided_without_packaging():
+    """cuda-toolkit of torch 2.11, onnxruntime and numba write such lines: the import costs a tenth of a check."""
+    subprocess.run([sys.executable, "-c", _WITHOUT_PACKAGING], timeout=60, check=True)
+
+
+@pytest.mark.parametrize(
+    "marker",
+    ["(" * 400 + "os_name == 'posix'" + ")" * 400, "(os_name == 'posix' or x", "a) (b or os_name == 'posix'"],
+)
+def test_a_marker_that_is_none_does_not_hold(marker):
+    assert applies(marker, LINUX) is False
 
 
 @pytest.mark.parametrize(

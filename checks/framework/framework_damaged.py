@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
@@ -78,5 +77,4 @@ def _damaged(
 def _is_spare(situation: Situation, file: DamagedFile) -> bool:
     """A library for some operations only, or for another GPU, which people delete to save room."""
     roles = ("part", "chosen", "alternative") if file.problem == "missing" else ("part", "chosen")
-    rows = situation.matrix.tables.library_roles
-    return any(row.role in roles and re.search(f"/{row.library}$", file.path) for row in rows)
+    return any(row.role in roles for row in situation.matrix.roles_of(file.path))

@@ -108,8 +108,7 @@ def _needs_libraries(situation: Situation, group: tuple[Extension, ...]) -> bool
 
 def _is_part(situation: Situation, extension: Extension) -> bool:
     """Whether the package does without this library: it is for a few operations, which name it themselves."""
-    rows = situation.matrix.tables.library_roles
-    return any(row.role == "part" and re.search(f"/{row.library}$", extension.path) for row in rows)
+    return any(row.role == "part" for row in situation.matrix.roles_of(extension.path))
 
 
 def _that_matter(situation: Situation, lacking: list[Extension], *, whole: bool) -> dict[str, MissingLibrary]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.described_packages import described_without_code, unsupported
@@ -65,9 +63,8 @@ def _computes(situation: Situation, extension: Extension) -> bool:
         return False
     if extension.sass and not extension.ptx and all(_is_chosen(arch, extension.loose) for arch in extension.sass):
         return False
-    roles = situation.matrix.tables.library_roles
-    role = next((row.role for row in roles if re.search(f"/{row.library}$", extension.path)), "")
-    return role not in ("part", "chosen")
+    row = next(situation.matrix.roles_of(extension.path), None)
+    return row is None or row.role not in ("part", "chosen")
 
 
 def _is_chosen(arch: str, loose: bool) -> bool:

@@ -47,7 +47,6 @@ class Bounded:
         self._pread: Callable[[int, int], bytes] | None = None
         self._window = b""
         self._window_start = 0
-        self._handle = handle
         if isinstance(handle, bytes):
             self._window = handle
             self.size = len(handle)
@@ -74,7 +73,9 @@ class Bounded:
 
     def second_window(self) -> Bounded:
         """The same file with a window of its own, for reading in two places in turn."""
-        return Bounded(self._window if self._pread is None else self._handle)
+        other = Bounded(self._window)
+        other._pread, other.size, other._window_start = self._pread, self.size, self._window_start
+        return other
 
     def skip_zeros(self, at: int, end: int, window: int = PAGE) -> int:
         """The next byte from `at` that is not zero, or `end`: linkers align and pad."""

@@ -6,7 +6,7 @@ Sources: System V gABI chapters 4 and 5; the Linux Standard Base on symbol versi
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from msgspec import Struct
@@ -23,6 +23,10 @@ _SHT_DYNAMIC, _SHT_NOBITS = 6, 8
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 14, 15, 29
 _DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+_ASKED = frozenset((
+    _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH,
+    _DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM,
+))  # fmt: skip
 
 # Honest libraries stay far below these limits; without them a hostile count would cost time.
 _MOST_SECTIONS = 16384
@@ -97,7 +101,6 @@ class Elf:
 
     def __init__(self, file: Bounded) -> None:
         self.file = file
-        self._names = file.second_window()
         ident = file.read(0, 16)
         if ident[:4] != MAGIC:
             raise NotReadable("not an ELF file")
@@ -112,17 +115,15 @@ class Elf:
         self._segments_at, self._sections_at = fields[4], fields[5]
         self._segment_size, self._segment_count = fields[8], fields[9]
         self._section_size, self._section_count, self._names_index = fields[10:13]
+        self._names = file.second_window()
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
         """All sections in file order; empty if the section table was stripped."""
-        records = self._section_records()
-        if not records:
+        table = self._section_table()
+        if not table:
             return ()
-        index = records[0][6] if self._names_index == 0xFFFF else self._names_index
-        if index >= len(records):
-            raise NotReadable("malformed: no table of section names")
-        names = self.file.read(records[index][4], records[index][5])
+        names = self._section_names(table)
         return tuple(
             Section(
                 name=c_string(names, record[0]) if record[1] else "",
@@ -131,12 +132,19 @@ class Elf:
                 kind=record[1],
                 address=record[3],
             )
-            for record in records
+            for record in self._layout.section.iter_unpack(table)
         )
 
-    def _section_records(self) -> list[tuple[int, ...]]:
+    def has_section(self, names: Collection[str]) -> bool:
+        """Whether it has one of that name. Most tables of names tell that it has none."""
+        table = self._section_table()
+        listed = self._section_names(table) if table else b""
+        likely = any(name.encode() + b"\0" in listed for name in names)
+        return likely and any(section.name in names for section in self.sections)
+
+    def _section_table(self) -> bytes:
         if not self._sections_at:
-            return []
+            return b""
         layout = self._layout.section
         if self._section_size != layout.size:
             raise NotReadable("malformed: section headers of an unknown size")
@@ -145,8 +153,15 @@ class Elf:
             count = layout.unpack(self.file.read(self._sections_at, layout.size))[5]
         if count > _MOST_SECTIONS:
             raise NotReadable(f"absurd size: {count} sections")
-        table = self.file.read(self._sections_at, count * layout.size)
-        return list(layout.iter_unpack(table))
+        return self.file.read(self._sections_at, count * layout.size)
+
+    def _section_names(self, table: bytes) -> bytes:
+        layout = self._layout.section
+        index = layout.unpack_from(table)[6] if self._names_index == 0xFFFF else self._names_index
+        if index * layout.size >= len(table):
+            raise NotReadable("malformed: no table of section names")
+        record = layout.unpack_from(table, index * layout.size)
+        return self.file.read(record[4], record[5])
 
     def section(self, name: str) -> Section | None:
         """The first section of that name."""
@@ -165,8 +180,8 @@ class Elf:
         table = self.file.read(self._segments_at, self._segment_count * layout.size)
         kind, offset, address, size = self._layout.segment_fields
         return tuple(
-            Segment(kind=r[kind], offset=r[offset], size=r[size], address=r[address])
-            for r in layout.iter_unpack(table)
+            Segment(record[kind], record[offset], record[size], record[address])
+            for record in layout.iter_unpack(table)
         )
 
     # --- the dynamic section ---
@@ -205,7 +220,7 @@ class Elf:
 
     @cached_property
     def _dynamic(self) -> dict[int, list[int]]:
-        """Values by tag, in order."""
+        """Values by tag, in order; of thirty tags some six are of interest."""
         place = next(((s.offset, s.size) for s in self.segments if s.kind == _PT_DYNAMIC), None)
         if place is None:
             place = next(((s.offset, s.size) for s in self.sections if s.kind == _SHT_DYNAMIC), None)
@@ -219,7 +234,8 @@ class Elf:
         for tag, value in layout.iter_unpack(self.file.read(offset, size - size % layout.size)):
             if tag == 0:
                 break
-            entries.setdefault(tag, []).append(value)
+            if tag in _ASKED:
+                entries.setdefault(tag, []).append(value)
         return entries
 
     def _first(self, tag: int) -> int | None:

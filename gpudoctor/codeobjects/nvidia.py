@@ -16,6 +16,7 @@ processors, with the chip in the flags of its header.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from gpudoctor.codeobjects import Code
 from gpudoctor.codeobjects.bounded_file import Bounded, NotReadable
@@ -161,6 +162,7 @@ class _Walk:
             raise NotReadable(f"absurd size: more than {_MOST_HEADERS} containers and entries")
 
 
+@lru_cache(maxsize=256)
 def _name(kind: int, arch: int, flags: int) -> str:
     if not 10 <= arch < 1000:
         raise NotReadable(f"malformed: an architecture of {arch}")

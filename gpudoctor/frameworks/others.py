@@ -8,7 +8,7 @@ from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Fix, Manual, ReinstallPackage
 from gpudoctor.machine import Distribution, Gpu
 from gpudoctor.matrix.shared_files import group_of
-from gpudoctor.situation import Situation
+from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.frameworks import InstalledFramework
 
 
@@ -48,12 +48,15 @@ def in_one_folder(situation: Situation, package: str) -> bool:
     return any(package in names for _, names in _sharing(situation))
 
 
-def _sharing(situation: Situation) -> Iterator[tuple[str, list[str]]]:
+@answer_once
+def _sharing(situation: Situation) -> tuple[tuple[str, list[str]], ...]:
     """Frameworks of which several installed packages own the same files, and these packages."""
-    for row in situation.matrix.tables.shared_files:
-        names = [one.name for one in situation.machine.packages if group_of(row, one.name)]
-        if row.framework and len(names) > 1:
-            yield row.framework, names
+    found = (
+        (row.framework, [one.name for one in situation.machine.packages if group_of(row, one.name)])
+        for row in situation.matrix.tables.shared_files
+        if row.framework
+    )
+    return tuple((framework, names) for framework, names in found if len(names) > 1)
 
 
 def written_again(package: Distribution) -> ReinstallPackage:

@@ -121,6 +121,7 @@ class RecordedHost(Host):
             raise InputError(f"--root {root}: {reason}") from None
         self._nodes: dict[str, RecordedNode] = {}
         self._listings: dict[str, frozenset[str]] = {}
+        self._resolved: dict[str, str | None] = {}
         self._file = HostFile()
         self._file = self._read_host_file()
         self._environ = {**self._file.environ, **(variables or {})}
@@ -228,7 +229,13 @@ class RecordedHost(Host):
         return None if resolved is None else os.path.join(self._root, resolved.lstrip("/"))
 
     def resolve(self, path: str) -> str | None:
-        """Follow links as that machine would: absolute ones start at the root again."""
+        """Follow links as that machine would: absolute ones start at the root again. A folder that is read does not
+        change; most of its paths are asked for several times."""
+        if path not in self._resolved:
+            self._resolved[path] = self._followed(path)
+        return self._resolved[path]
+
+    def _followed(self, path: str) -> str | None:
         todo = [part for part in path.split("/") if part]
         done: list[str] = []
         links = 0

@@ -8,6 +8,7 @@ texts.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import TRITONS, normalised
@@ -22,7 +23,7 @@ from gpudoctor.matrix.torch_builds import TorchQuestions
 from gpudoctor.matrix.versions import package_matches
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, RequirementUse
+    from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, LibraryRole, RequirementUse
 
 __all__ = ["DriverVerdict", "Identity", "Matrix"]
 
@@ -72,6 +73,11 @@ class Matrix(DriverPackageQuestions, AmdQuestions, TorchQuestions, ErrorQuestion
         if name in TRITONS:
             return TRITONS[0]
         return next((group for row in self.tables.shared_files if (group := group_of(row, name))), "")
+
+    def roles_of(self, library: str) -> Iterator[LibraryRole]:
+        """The rows for a library, by the end of its path."""
+        rows = (row for row in self.tables.library_roles if any(part in library for part in row.needles))
+        return (row for row in rows if re.search(f"/{row.library}$", library))
 
     def use_of(self, requirement: str, package: str, version: str) -> RequirementUse | None:
         """What breaks where a package lacks this requirement."""

@@ -122,6 +122,7 @@ def _with_needles(tables: Tables) -> Tables:
         log_patterns=tuple(replace(row, needle=literal_part(row.pattern)) for row in tables.log_patterns),
         error_patterns=tuple(replace(row, needles=literal_parts(row.pattern)) for row in tables.error_patterns),
         shared_files=tuple(replace(row, needles=literal_parts(row.packages)) for row in tables.shared_files),
+        library_roles=tuple(replace(row, needles=literal_parts(row.library)) for row in tables.library_roles),
     )
 
 

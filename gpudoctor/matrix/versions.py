@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
+_PRE_RELEASE = r"(?:\.?dev|a|b|rc)\d{1,9}$"
 _RELEASE = r"\d+(?:[.-]\d+)*"
-_COMPARE = {
+COMPARE = {
     "===": operator.eq,
     "==": operator.eq,
     "!=": operator.ne,
@@ -95,6 +96,8 @@ def _is_plain_clause(clause: str) -> bool:
     sign, wanted = _split(clause)
     if sign in ("==", "!="):
         wanted = wanted.removesuffix(".*")
+    if sign in (">=", "<") and not _are_figures(wanted):
+        wanted = re.sub(_PRE_RELEASE, "", wanted)  # no release lies between them
     return sign not in ("", "===") and _are_figures(wanted) and (sign != "~=" or "." in wanted)
 
 
@@ -108,7 +111,7 @@ def _split(clause: str) -> tuple[str, str]:
     wanted = clause.lstrip("<>=!~")
     sign = clause[: len(clause) - len(wanted)]
     wanted = wanted.lstrip()
-    return (sign, wanted) if (sign in _COMPARE or sign == "~=") and len(wanted.split()) == 1 else ("", "")
+    return (sign, wanted) if (sign in COMPARE or sign == "~=") and len(wanted.split()) == 1 else ("", "")
 
 
 @lru_cache
@@ -138,7 +141,7 @@ def _clause(clause: str, version: str) -> bool:
     if sign == "~=":
         prefix = _parts(wanted)[:-1]
         return have >= want and (*have, *([0] * len(prefix)))[: len(prefix)] == prefix
-    return bool(_COMPARE[sign](have, want))
+    return bool(COMPARE[sign](have, want))
 
 
 @lru_cache(maxsize=1024)

@@ -210,9 +210,11 @@ def metadata_head(host: Host, path: str) -> dict[str, list[str]]:
         content = host.data(posixpath.join(path, name) if name else path, _METADATA_LIMIT)
         if content.value is not None:
             break
-    text = (content.value or b"").decode("utf-8", "replace").replace("\r\n", "\n")
+    text = content.value or b""
+    ends = (text.find(blank) for blank in (b"\n\n", b"\n\r\n"))
+    head = text[: min((end for end in ends if end >= 0), default=len(text))]  # a whole README follows
     fields: dict[str, list[str]] = {}
-    for line in text.partition("\n\n")[0].split("\n"):
+    for line in head.decode("utf-8", "replace").replace("\r\n", "\n").split("\n"):
         name, _, value = line.partition(":")
         if name in _HEADERS and (stated := value[:_HEADER_LIMIT].strip()):
             fields.setdefault(name, []).append(stated)

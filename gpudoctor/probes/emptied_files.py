@@ -45,7 +45,7 @@ def _completed(host: Host, package: Distribution) -> Distribution:
         return package
     site, known = posixpath.dirname(package.path), {file.path for file in package.damaged}
     emptied = []
-    for line in re.findall(_LINE, content):
+    for line in re.findall(_LINE, b"\n" + content):
         path = posixpath.join(site, line.decode("utf-8", "replace"))
         if path not in known and not re.search(_LEFT_OUT, path[len(site) :]) and _is_empty(host, path):
             emptied.append(DamagedFile(path=path, problem="truncated"))

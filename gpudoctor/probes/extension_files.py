@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gpudoctor.codeobjects.elf import GPU_CODE, Elf, NotReadable, open_elf
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 _MOST_TEXT = 4 << 20
 _MOST_CONTAINERS, _MOST_BUNDLES = 2000, 32
 """All containers of most libraries: some split their kernels by GPU, so that a sample would mislead."""
+_STEM, _NUMBER = rb"(?<![\w./-])lib[\w-]{3,40}\Z", rb"\d[\d.]*(?=\0)"
 _LOOSE_SAMPLE = 64
 """Files of a folder of kernels that are read, evenly spread."""
 
@@ -34,7 +37,7 @@ def read_library(host: Host, package: Distribution, path: str) -> tuple[Extensio
             needed = elf.needed
             needs = tuple(filter(is_gpu_library, needed))
             of_torch = any(name.partition(".so")[0] in OF_TORCH for name in needed)
-            has_code = any(section.name in GPU_CODE for section in elf.sections)
+            has_code = elf.has_section(GPU_CODE)
             if not (needs or of_torch or has_code):
                 return None
             opens = _opened_later(elf) if has_code and not needs else ()
@@ -69,8 +72,17 @@ def _opened_later(elf: Elf) -> tuple[str, ...]:
     texts = elf.section(".rodata")
     if texts is None or texts.size > _MOST_TEXT:
         return ()
-    names = re.findall(rb"(?<![\w./-])lib[\w-]{3,40}\.so\.\d[\d.]*(?=\0)", elf.file.read(texts.offset, texts.size))
-    return tuple(sorted({name for found in names if is_gpu_library(name := found.decode())}))
+    return tuple(
+        sorted({name for name in _names_in(elf.file.read(texts.offset, texts.size)) if is_gpu_library(name)})
+    )
+
+
+def _names_in(texts: bytes) -> Iterator[str]:
+    """Texts such as libcudnn.so.9. A regular expression would look at every byte."""
+    for before, after in pairwise(texts.split(b".so.")):
+        stem, number = re.search(_STEM, before[-50:]), re.match(_NUMBER, after)
+        if stem and number:
+            yield f"{stem[0].decode()}.so.{number[0].decode()}"
 
 
 def read_kernels(host: Host, package: Distribution, paths: list[str]) -> Extension | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -39,6 +39,7 @@ class _Package:
 
     def __init__(self, distribution: Distribution, content: bytes) -> None:
         self.distribution = distribution
+        self.folder = posixpath.dirname(distribution.path)
         self.record = content
         self.libraries = {_text(path): size for path, size in listed_files(self.record, b".so")}
         names = "\n".join((distribution.name, *self.libraries))
@@ -46,7 +47,7 @@ class _Package:
         """Whether a name tells of a GPU."""
 
     def path(self, name: str) -> str:
-        return posixpath.normpath(posixpath.join(posixpath.dirname(self.distribution.path), name))
+        return posixpath.normpath(posixpath.join(self.folder, name))
 
     def candidates(self) -> list[str]:
         """Paths of the libraries that may have to do with a GPU."""
@@ -65,11 +66,12 @@ def read_extensions(
     """The extensions, and all distributions: those with extensions are opened, for what they require."""
     distributions = environment.distributions.value or ()
     beside = [one for one in distributions if one.name != "torch"]
-    packages = [None if one.name.startswith(_NO_EXTENSIONS) else _listed(host, one) for one in beside]
+    asking = [one for one in beside if not one.name.startswith(_NO_EXTENSIONS)]
+    packages = {one.name: _listed(host, one) for one in asking}
     opened: dict[str, Distribution] = {}
     askers: list[Asker] = []
     found: list[Extension] = []
-    for package in filter(None, packages):
+    for package in filter(None, packages.values()):
         for extension, asker in _read_package(host, package):
             name = package.distribution.name
             opened[name] = opened.get(name) or _opened(host, package.distribution)
@@ -80,8 +82,8 @@ def read_extensions(
     from gpudoctor.probes.library_search import missing_libraries
 
     # What the others bring is asked for by an extension only.
-    listed = [package or _listed(host, one) for one, package in zip(beside, packages, strict=True)]
-    shipped = _shipped([package for package in listed if package])
+    packages |= {one.name: _listed(host, one) for one in beside if one.name not in packages}
+    shipped = _shipped(packages[one.name] for one in beside)
     finding = {name for name, one in opened.items() if any(re.match(_WITH_PATHFINDER, text) for text in one.requires)}
     lacking = missing_libraries(host, environment, variables, askers, shipped, finding)
     undefined = _undefined(host, environment, askers, opened)
@@ -114,15 +116,15 @@ def _read_package(host: Host, package: _Package) -> Iterator[tuple[Extension, As
         yield extension, None
 
 
-def _shipped(packages: list[_Package]) -> dict[str, list[RecordedLibrary]]:
+def _shipped(packages: Iterable[_Package | None]) -> dict[str, list[RecordedLibrary]]:
     """The libraries of all packages, by name."""
     from gpudoctor.probes.library_search import RecordedLibrary
 
     found: dict[str, list[RecordedLibrary]] = {}
-    for package in packages:
+    for package in filter(None, packages):
         for name, size in package.libraries.items():
-            recorded = RecordedLibrary(package.path(name), size, package.distribution.name)
-            found.setdefault(posixpath.basename(name), []).append(recorded)
+            recorded = RecordedLibrary(package.folder, name, size, package.distribution.name)
+            found.setdefault(name.rpartition("/")[2], []).append(recorded)
     return found
 
 

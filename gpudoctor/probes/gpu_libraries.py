@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _STEMS = frozenset({
     "cudart", "cublas", "cublasLt", "cufft", "curand", "cusolver", "cusolverMg", "cusparse", "cusparseLt", "cutensor",
@@ -22,6 +23,7 @@ OF_TORCH = frozenset((
 OF_GPU_TORCH = frozenset(("libtorch_cuda", "libc10_cuda", "libtorch_hip", "libc10_hip"))
 
 
+@lru_cache(maxsize=2048)  # libraries ask for the same few names
 def is_gpu_library(name: str) -> bool:
     """Whether it is one of the vendors' libraries for computing; the driver's own are not."""
     stem, suffixed, _ = name.partition(".so")

@@ -15,10 +15,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from gpudoctor.codeobjects.elf import NotReadable, open_elf
-from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, opens_beside, stem_of
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, opens_beside, stem_of
 from gpudoctor.frameworks.torch.probes.libraries import expanded
 from gpudoctor.host import Host
 from gpudoctor.machine import MissingLibrary, PythonEnvironment
@@ -43,11 +44,16 @@ class Asker(NamedTuple):
 
 
 class RecordedLibrary(NamedTuple):
-    """A library that the RECORD of a distribution lists."""
+    """A library that the RECORD of a distribution lists, by its name below the folder that the record lies in."""
 
-    path: str
+    folder: str
+    name: str
     size: int
     owner: str
+
+    @property
+    def path(self) -> str:
+        return posixpath.normpath(posixpath.join(self.folder, self.name))
 
 
 def missing_libraries(
@@ -140,9 +146,17 @@ class _Search:
 
     def _gone(self, name: str) -> Iterator[str]:
         folders = {posixpath.dirname(one.path) for one in self._shipped.get(name, ())}
-        for other in self._shipped if folders else ():
+        for other in self._families.get(stem_of(name), ()) if folders else ():
             if opens_beside(name, other) and self._owner_of_lost(other, folders):
                 yield other
+
+    @cached_property
+    def _families(self) -> dict[str, list[str]]:
+        """Names of what distributions list, by the first part that one wheel's libraries share."""
+        found: dict[str, list[str]] = {}
+        for name in self._shipped:
+            found.setdefault(family_of(name), []).append(name)
+        return found
 
     def _owner_of_lost(self, name: str, folders: Collection[str] = ()) -> str:
         """The distribution that lists a library which is gone or cut short; "" if none does."""
@@ -224,7 +238,8 @@ class _Search:
             for other in sorted(self._listing.names(folder) or ()):
                 if other.startswith(stem) and other != name and re.fullmatch(r"\d+(\.\d+)?", other[len(stem) :]):
                     return posixpath.join(folder, other)
-        found = (self._first_shipped(other) for other in self._shipped if other.startswith(stem))
+        relatives = self._families.get(family_of(name), ())
+        found = (self._first_shipped(other) for other in relatives if other.startswith(stem))
         return next((path for path in found if path), "")
 
     def _first_shipped(self, name: str) -> str:

@@ -55,7 +55,10 @@ def opened_libraries(
     own = {} if by_loader else dict(wheels)
     own |= {folder: frozenset(host.names(folder).value or ()) for folder in _others(site, prefix, environ)}
     there = {name: found for name in build.opens if (found := _first(own, name))}
-    owners = [one for one in distributions if one.path.startswith(f"{site}/nvidia_")]
+    owners: dict[str, list[Distribution]] = {}
+    for one in distributions:
+        if one.path.startswith(f"{site}/nvidia_"):
+            owners.setdefault(without_cuda(one.name), []).append(one)
     broken = tuple(
         lost for found in there.values() if (lost := _lost(host, found, own[posixpath.dirname(found)], owners))
     )
@@ -98,21 +101,20 @@ def _first(folders: Mapping[str, frozenset[str]], name: str) -> str:
     return next((posixpath.join(folder, name) for folder, names in folders.items() if name in names), "")
 
 
-def _lost(host: Host, path: str, names: frozenset[str], owners: list[Distribution]) -> str:
+def _lost(host: Host, path: str, names: frozenset[str], owners: Mapping[str, list[Distribution]]) -> str:
     """The library, or one that it opens from its own folder (libcudnn_ops), if its file is cut short, or is gone
     although a wheel lists it. A recording may hold only the beginning of a file."""
     folder, name = posixpath.split(path)
     for part in sorted(part for part in names if opens_beside(name, part)):
         if host.live and ends_early(host, posixpath.join(folder, part)):
             return part
-    for owner in owners:
-        if without_cuda(owner.name) == distribution_of(name):
-            site = posixpath.dirname(owner.path)
-            content = read_record(host, owner.path) or b""
-            for listed, size in listed_files(content, b".so"):
-                place, part = posixpath.split(posixpath.join(site, listed.decode("utf-8", "replace")))
-                if place == folder and opens_beside(name, part) and damage(host, posixpath.join(place, part), size):
-                    return part
+    for owner in owners.get(distribution_of(name) or "", ()):
+        site = posixpath.dirname(owner.path)
+        content = read_record(host, owner.path) or b""
+        for listed, size in listed_files(content, b".so"):
+            place, part = posixpath.split(posixpath.join(site, listed.decode("utf-8", "replace")))
+            if place == folder and opens_beside(name, part) and damage(host, posixpath.join(place, part), size):
+                return part
     return ""
 
 

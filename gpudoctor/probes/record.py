@@ -20,16 +20,16 @@ _REST = re.compile(rb'((?:\.\d+)*)"?,?[^,\n]*,(\d{1,15})(?:\r?\n|$)')
 
 
 def read_record(host: Host, folder: str) -> bytes | None:
-    """The RECORD of a .dist-info after a line break, so that every path follows one. The headers of torch, two of its
-    three lines, are left out: no program needs them, and a folder's files stand together."""
+    """The RECORD of a .dist-info. The headers of torch, two of its three lines, are left out: no program needs them,
+    and a folder's files stand together."""
     content = host.data(posixpath.join(folder, "RECORD"), _RECORD_LIMIT).value
-    if content is None:
-        return None
-    first = content.find(_HEADERS) if posixpath.basename(folder).startswith("torch-") else -1
+    if content is None or not posixpath.basename(folder).startswith("torch-"):
+        return content
+    first = content.find(_HEADERS)
     if first < 0:
-        return b"\n" + content
+        return content
     _, _, after = content[content.rfind(_HEADERS) + 1 :].partition(b"\n")
-    return b"\n".join((b"", content[:first], after))
+    return b"\n".join((content[:first], after))
 
 
 def listed_files(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:
@@ -89,7 +89,7 @@ def share_present(host: Host, record: str) -> float | None:
     """Of the libraries and packages that a record lists, the share that lies there in the listed size; None if it has
     no RECORD."""
     content = read_record(host, record)
-    if not content or content == b"\n":
+    if not content:
         return None
     site = posixpath.dirname(record)
     listed = [*listed_files(content, b".so"), *listed_files(content, b"/__init__.py,")][:_MOST_COMPARED]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -69,6 +70,7 @@ def _made_for(host: Host, distribution: Distribution, text: str, python: str, pr
     return "" if loaded and wrong[0].startswith("Python") else wrong[0]
 
 
+@lru_cache(maxsize=256)  # most packages have the same few tags
 def _misfit(python_tag: str, abi: str, platforms: str, *, python: str, program: Program) -> str:
     """What one tag is for, if that is not this Python on this machine. A tag may join several with dots."""
     others = [_other_platform(one, program) for one in platforms.split(".")]

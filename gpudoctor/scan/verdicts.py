@@ -6,7 +6,6 @@ For torch's own libraries half of the containers decides; for any other library 
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
@@ -97,8 +96,7 @@ def _vendors(code: Code) -> set[str]:
 
 
 def _role(library: Library, matrix: Matrix) -> LibraryRole | None:
-    path = "/" + library.path
-    return next((row for row in matrix.tables.library_roles if re.search(f"/{row.library}$", path)), None)
+    return next(matrix.roles_of("/" + library.path), None)
 
 
 def _judge(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 DISTRIBUTIONS = {
     "libcudart": "nvidia-cuda-runtime",
     "libcublas": "nvidia-cublas",
@@ -44,6 +46,7 @@ def distribution_of(name: str) -> str | None:
     return DISTRIBUTIONS.get(family_of(name))
 
 
+@lru_cache(maxsize=2048)  # asked of all packages, for each of NVIDIA's libraries
 def without_cuda(distribution: str) -> str:
     """nvidia-cublas of nvidia-cublas-cu12."""
     base, suffixed, cuda = distribution.rpartition("-cu")

@@ -205,6 +205,8 @@ class LibraryRole(Row, frozen=True, kw_only=True):
 
     library: str
     """Regular expression for the end of its path, from a slash on."""
+    needles: tuple[str, ...] = ("",)
+    """Every such path holds one of these texts; computed when the YAML is read, nobody writes it."""
     role: Literal["half", "split", "part", "chosen", "alternative"]
     """half: built for what half of its containers have; split: kernels split by GPU on purpose; part: few operations
     need it; chosen: written for chosen GPUs; alternative: one of several, of which the right one is loaded."""

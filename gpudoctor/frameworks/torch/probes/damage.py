@@ -31,7 +31,7 @@ def damaged_files(host: Host, site: str, record: str | None) -> tuple[DamagedFil
         return _cut_libraries(host, posixpath.join(site, "torch/lib"))
     damaged: list[DamagedFile] = []
     listing = Listing(host)
-    for name, size in re.findall(_LOOKED_AT, content)[:_MOST_FILES]:
+    for name, size in re.findall(_LOOKED_AT, b"\n" + content)[:_MOST_FILES]:
         path = posixpath.join(site, name.decode("utf-8", "replace"))
         problem = _problem(host, listing, path, int(size))
         if problem is not None:
