@@ -880,7 +880,8 @@ def test_an_image_of_the_other_vendor_is_told():
 
 def test_amds_device_code_is_asked_for_with_torch_and_torchvision(tmp_path: Path):
     (tmp_path / "Dockerfile").write_text(
-        "FROM rocm/dev-ubuntu-24.04:6.4.1\nRUN pip install --break-system-packages torch==2.9.1 torchvision==0.24.1 --index-url "
+        "FROM rocm/dev-ubuntu-24.04:6.4.1\nENV PIP_BREAK_SYSTEM_PACKAGES=1\n"
+        "RUN pip install torch==2.9.1 torchvision==0.24.1 --index-url "
         "https://download.pytorch.org/whl/rocm6.4\n"
     )
     _, out = run(str(tmp_path), "--gpu", "RX 6700 XT", "--format", "json")

@@ -104,7 +104,8 @@ LINES = {
     "another framework": (
         "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu24.04\nRUN apt-get update \\\n"
         " && pip3 install --break-system-packages -q onnxruntime-gpu numpy==1.26.4 && true",
-        "Dockerfile:3: write:\n && pip3 install --break-system-packages -q onnxruntime-gpu==1.26.0 numpy==1.26.4 && true",
+        "Dockerfile:3: write:\n"
+        " && pip3 install --break-system-packages -q onnxruntime-gpu==1.26.0 numpy==1.26.4 && true",
     ),
     "a package that is gone": (
         SLIM + "RUN apt-get update && pip install -q tensorflow-gpu==2.12.0 keras",
