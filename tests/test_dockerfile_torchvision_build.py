@@ -15,7 +15,8 @@ FAULTY = {
     "in a later requirements file": CPU + "RUN pip install numpy torchvision==0.24.1",
     "another major of CUDA": f"{SLIM}RUN pip install torch==2.12.1 {INDEX}cu126\nRUN pip install torchvision==0.27.1",
     "ROCm": f"{SLIM}RUN pip install torch==2.9.1 {INDEX}rocm6.4\nRUN pip install torchvision==0.24.1",
-    "uv": f"{SLIM}RUN uv pip install --system torch==2.9.1 {INDEX}cpu\nRUN uv pip install --system torchvision==0.24.1",
+    "uv": f"{SLIM}RUN uv pip install --system torch==2.9.1 {INDEX}cpu\n"
+    "RUN uv pip install --system torchvision==0.24.1",
 }
 FINE = {
     "the same index": CPU + f"RUN pip install torchvision==0.24.1 {INDEX}cpu",

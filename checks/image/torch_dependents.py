@@ -101,8 +101,8 @@ def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
         fix = change(f"Install the torchvision for {held.build}", package_line(image, step, asked, text, index))
         yield torch_finding(
             image, own, "error",
-            f"The torchvision of the package index is built for {plain}, and torch {held.version} of line {held.line} "
-            f"for {held.build}: `import torchvision` fails.",
+            f"The torchvision of the package index is built for {plain}, and torch {held.version} of line "
+            f"{held.line} for {held.build}: `import torchvision` fails.",
             f"torchvision for {plain}", f"torchvision for {held.build}", (fix,), certain=False,
         )  # fmt: skip
 
