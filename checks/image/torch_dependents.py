@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
@@ -34,7 +35,8 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     The matrix has the torch that exact versions of these packages require, and the newest torchvision of an index. A
     package without a version counts by its newest known release.
     A torchvision that the base image or a command before may have brought stays. It is an error if one command asks
-    for both, a warning if a command replaces a torch whose version the file pins, or that of the base image. It is
+    for both, a warning if a command replaces a torch whose version the file pins, or that of the base image, also
+    where a requirements file asks for that other torch itself. It is
     also an error if the torchvision of the package index comes to a torch for CPUs, ROCm or another major of CUDA:
     pip keeps both, and `import torchvision` fails.
 
@@ -58,6 +60,7 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
                     (_in_one_command(recipe, image, step, asked, one, torch),), certain=False,
                 )  # fmt: skip
         yield from _of_another_build(recipe, image)
+        yield from _asked_again(image)
         for later in required_by(image, recipe.matrix):
             before = [one for one in asked_for(image) if one.line < later.line]
             wanted = later.requirement.specifier
@@ -75,6 +78,26 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
                 f"torch{before[-1].requirement.specifier}", f"torch{wanted}",
                 (_with_its_companion(recipe, image, before[-1], later),), certain=False,
             )  # fmt: skip
+
+
+def _asked_again(image: Image) -> Iterator[Finding]:
+    """A requirements file that asks for another torch than a command before pins."""
+    requests = asked_for(image)
+    for before, later in pairwise(requests):
+        wanted = later.requirement
+        if not before.pinned or before.maybe or later.maybe or before.locked or later.locked or later.folder:
+            continue
+        if not wanted.file or not wanted.specifier or wanted.specifier.startswith("@"):
+            continue
+        if package_matches(wanted.specifier.partition("+")[0], before.pinned):
+            continue
+        fix = change("Ask for one torch", f"{wanted.file}: torch=={before.pinned}, or leave it out")
+        yield torch_finding(
+            image, later, "warning",
+            f"{wanted.file} asks for torch{wanted.specifier}: {later.tool} replaces torch {before.pinned} of line "
+            f"{before.line}.",
+            f"torch{before.requirement.specifier}", f"torch{wanted.specifier}", (fix,), certain=False,
+        )  # fmt: skip
 
 
 def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
