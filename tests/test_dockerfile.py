@@ -327,7 +327,7 @@ def test_a_tag_that_docker_hub_does_not_have_is_told(base: str, better: str):
         "nvidia/cuda:11.1.1-cudnn8-devel-ubuntu20.04",
         "nvidia/cuda:11.8.0-base-ubuntu22.04",
         "nvidia/cuda:12.1.0-devel-ubuntu22.04",
-        "nvidia/cuda:13.0.1-runtime-ubuntu24.04",
+        "nvidia/cuda:13.0.1-runtime-ubuntu22.04",
         "nvcr.io/nvidia/cuda:10.2-cudnn7-devel-ubuntu18.04",
         "registry.example/nvidia/cuda:10.2-devel",
         "${BASE}",
@@ -798,26 +798,26 @@ COMPAT = "ENV LD_LIBRARY_PATH=/usr/local/cuda/compat"
 @pytest.mark.parametrize(
     "base, gpu, driver, slugs",
     [
-        (f"nvidia/cuda:13.0.1-runtime-ubuntu24.04\n{COMPAT}", "H100", "535.183.01", set()),
-        (f"nvidia/cuda:13.0.1-runtime-ubuntu24.04\n{COMPAT}", "H100", "580.95.05", set()),
-        ("nvidia/cuda:13.0.1-runtime-ubuntu24.04", "H100", "570.133.20", set()),  # the container toolkit loads it
+        (f"nvidia/cuda:13.0.1-runtime-ubuntu22.04\n{COMPAT}", "H100", "535.183.01", set()),
+        (f"nvidia/cuda:13.0.1-runtime-ubuntu22.04\n{COMPAT}", "H100", "580.95.05", set()),
+        ("nvidia/cuda:13.0.1-runtime-ubuntu22.04", "H100", "570.133.20", set()),  # the container toolkit loads it
         (
-            f"nvidia/cuda:13.0.1-runtime-ubuntu24.04\n{COMPAT}",
+            f"nvidia/cuda:13.0.1-runtime-ubuntu22.04\n{COMPAT}",
             "H100",
             "545.23.08",
             {"driver-too-old", "image-too-new-for-driver"},
         ),
-        (f"nvidia/cuda:13.0.1-runtime-ubuntu24.04\n{COMPAT}", "H100", "595.58.03", {"image-compat-library"}),
+        (f"nvidia/cuda:13.0.1-runtime-ubuntu22.04\n{COMPAT}", "H100", "595.58.03", {"image-compat-library"}),
         ("nvidia/cuda:12.4.1-runtime-ubuntu22.04", "H100", "535.183.01", {"driver-too-old"}),
         ("python:3.12-slim", "H100", "535.183.01", {"driver-too-old"}),
         (
-            "ubuntu:24.04\nRUN apt-get install -y cuda-compat-13-0\nENV LD_LIBRARY_PATH=/usr/local/cuda-13.0/compat",
+            "ubuntu:22.04\nRUN apt-get install -y cuda-compat-13-0\nENV LD_LIBRARY_PATH=/usr/local/cuda-13.0/compat",
             "H100",
             "535.183.01",
             set(),
         ),
         (
-            "nvidia/cuda:13.0.1-runtime-ubuntu24.04",
+            "nvidia/cuda:13.0.1-runtime-ubuntu22.04",
             "RTX 4090",
             "570.133.07",
             {"driver-too-old", "image-too-new-for-driver"},
@@ -880,7 +880,8 @@ def test_an_image_of_the_other_vendor_is_told():
 
 def test_amds_device_code_is_asked_for_with_torch_and_torchvision(tmp_path: Path):
     (tmp_path / "Dockerfile").write_text(
-        "FROM rocm/dev-ubuntu-24.04:6.4.1\nRUN pip install torch==2.9.1 torchvision==0.24.1 --index-url "
+        "FROM rocm/dev-ubuntu-24.04:6.4.1\nENV PIP_BREAK_SYSTEM_PACKAGES=1\n"
+        "RUN pip install torch==2.9.1 torchvision==0.24.1 --index-url "
         "https://download.pytorch.org/whl/rocm6.4\n"
     )
     _, out = run(str(tmp_path), "--gpu", "RX 6700 XT", "--format", "json")
@@ -1052,7 +1053,7 @@ def test_a_torch_for_the_other_vendor_in_a_service_is_told_once(tmp_path: Path):
     file.write_text(f"services:\n  a: {{build: ., shm_size: 8gb, {AMD_DEVICES}}}\n")
     for base, slug in (
         ("python:3.12", "compose-other-vendor"),
-        ("rocm/dev-ubuntu-24.04:6.4", "image-torch-other-vendor"),
+        ("rocm/dev-ubuntu-22.04:6.4", "image-torch-other-vendor"),
     ):
         (tmp_path / "Dockerfile").write_text(f"FROM {base}\nRUN pip install torch==2.9.1\n")
         found = json.loads(run(str(file), "--format", "json")[1])["findings"]
@@ -1067,7 +1068,7 @@ def test_a_service_without_its_gpu_is_an_error_where_a_gpu_is_described(tmp_path
 
 def test_torch_of_the_package_index_alone_asks_for_no_gpu(tmp_path: Path):
     (tmp_path / "compose.yaml").write_text("services:\n  a: {build: .}\n")
-    for base, slugs in (("python:3.12-slim", []), ("nvidia/cuda:12.8.1-base-ubuntu24.04", ["compose-no-device"])):
+    for base, slugs in (("python:3.12-slim", []), ("nvidia/cuda:12.8.1-base-ubuntu22.04", ["compose-no-device"])):
         (tmp_path / "Dockerfile").write_text(f"FROM {base}\nRUN pip install torch==2.9.1\n")
         report = json.loads(run(str(tmp_path), "--format", "json")[1])
         assert [one["slug"] for one in report["findings"] if one["severity"] != "note"] == slugs

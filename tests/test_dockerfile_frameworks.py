@@ -15,9 +15,9 @@ from tests.support.check_cases import matrix
 from tests.test_dockerfile import findings, image_of, lines, told
 
 BASE_TORCH = "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel\n"
-CUDA12 = "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu24.04\n"
+CUDA12 = "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu24.04\nENV PIP_BREAK_SYSTEM_PACKAGES=1\n"
 CUDA11 = "FROM nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu22.04\n"
-ROCM = "FROM rocm/dev-ubuntu-24.04:6.4-complete\n"
+ROCM = "FROM rocm/dev-ubuntu-22.04:6.4-complete\n"
 SLIM = "FROM python:3.12-slim\n"
 
 MISSING, VENDOR = "image-framework-libraries-missing", "image-framework-other-vendor"
@@ -70,7 +70,7 @@ FAULTY = {
         BASE_TORCH + "RUN pip install torchvision==0.20.0", "image-package-requires-other-torch", "warning",
     ),
     "vLLM of the package index in an image for ROCm": (
-        "FROM rocm/dev-ubuntu-24.04:6.4\nRUN apt-get install -y python3-pip && pip install vllm",
+        "FROM rocm/dev-ubuntu-22.04:6.4\nRUN apt-get install -y python3-pip && pip install vllm",
         "image-torch-other-vendor", "error",
     ),
     "xformers that replaces torch": (
@@ -154,7 +154,7 @@ def test_the_companion_of_the_pinned_torch_is_proposed():
 
 def test_torchvision_replaces_the_torch_of_an_index_by_that_of_the_package_index():
     rocm = "--index-url https://download.pytorch.org/whl/rocm6.4"
-    text = "FROM rocm/dev-ubuntu-24.04:6.4\nRUN pip install " + rocm + " torch==2.8.0\nRUN pip install torchvision{}"
+    text = "FROM rocm/dev-ubuntu-22.04:6.4\nRUN pip install " + rocm + " torch==2.8.0\nRUN pip install torchvision{}"
     assert ("image-torch-other-vendor", "error") in told(text.format(""))
     assert told(text.format(" " + rocm)) == [("image-package-requires-other-torch", "warning")]
     assert told(text.format("==0.23.0 " + rocm)) == []
@@ -162,7 +162,7 @@ def test_torchvision_replaces_the_torch_of_an_index_by_that_of_the_package_index
 
 def test_the_release_for_the_images_cuda_is_proposed_first():
     (finding,) = findings(CUDA12 + "RUN pip install onnxruntime-gpu")
-    assert lines(finding) == "Dockerfile:2: RUN pip install onnxruntime-gpu==1.26.0"
+    assert lines(finding) == "Dockerfile:3: RUN pip install onnxruntime-gpu==1.26.0"
 
 
 def test_what_finds_its_libraries_itself_is_given_its_extra():
@@ -259,7 +259,7 @@ def test_a_service_of_an_image_for_amd_needs_its_devices(tmp_path: Path):
         (BASE_TORCH, "pip install xformers==0.0.28", "2: RUN pip install xformers==0.0.29.post3"),
         (BASE_TORCH, "pip install torchvision==0.20.0", "2: RUN pip install torchvision==0.21.0"),
         (
-            "FROM rocm/dev-ubuntu-24.04:6.4-complete\n",
+            "FROM rocm/dev-ubuntu-22.04:6.4-complete\n",
             "pip install vllm==0.11.0",
             "2: leave out vllm, or install it from a source that has it for ROCm",
         ),

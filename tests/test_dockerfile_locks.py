@@ -94,7 +94,7 @@ def test_a_torch_of_the_lock_file_is_not_installed_over_nvidias():
 
 
 def test_the_project_is_what_a_fix_changes():
-    text = PROJECT.replace("python:3.12-slim", "rocm/dev-ubuntu-24.04:6.4") + "RUN uv sync"
+    text = PROJECT.replace("python:3.12-slim", "rocm/dev-ubuntu-22.04:6.4") + "RUN uv sync"
     (one,) = [one for one in findings(text, {"uv.lock": ONE}) if one.slug == "image-torch-other-vendor"]
     assert "take torch 2.7.0 from https://download.pytorch.org/whl/rocm" in lines(one)
     assert "pyproject.toml" in lines(one) and "uv lock" in lines(one)

@@ -256,7 +256,7 @@ def test_a_torch_that_another_locked_package_brings_counts():
 
 # --- where a fix stands ------------------------------------------------------------------------------------
 
-ROCM = "FROM rocm/dev-ubuntu-24.04:6.4-complete\nWORKDIR /app\nCOPY . .\n"
+ROCM = "FROM rocm/dev-ubuntu-22.04:6.4-complete\nWORKDIR /app\nCOPY . .\n"
 
 
 def fix_of(text: str, files: dict[str, str], slug: str = "image-torch-other-vendor") -> str:
@@ -313,7 +313,7 @@ def test_a_fix_for_poetry_is_its_commands():
 
 
 def test_the_base_images_torch_is_kept_where_torch_is_named():
-    text = ROCM.replace("rocm/dev-ubuntu-24.04:6.4-complete", "rocm/pytorch:latest") + "RUN pip install -r a.txt"
+    text = ROCM.replace("rocm/dev-ubuntu-22.04:6.4-complete", "rocm/pytorch:latest") + "RUN pip install -r a.txt"
     assert fix_of(text, {"a.txt": "numpy\ntorch==2.8.0"}) == "a.txt:2: leave out torch; the base image has one."
 
 
@@ -367,7 +367,7 @@ FAULTY = {
         "image-framework-libraries-missing", "warning",
     ),
     "a page of wheels as an index": (
-        "FROM rocm/dev-ubuntu-24.04:7.1.1-complete\n"
+        "FROM rocm/dev-ubuntu-22.04:7.1.1-complete\n"
         "RUN pip install torch==2.8.0 --index-url https://repo.radeon.com/rocm/manylinux/rocm-rel-7.1.1/",
         "image-torch-without-index", "error",
     ),
@@ -393,7 +393,7 @@ HEALTHY = {
     "pytorch of another channel": "FROM continuumio/miniconda3\nRUN conda install pytorch=2.7.0 -c conda-forge",
     "a stage that nothing needs": "FROM nvidia/cuda:10.2-devel-ubuntu18.04 AS b\nRUN make\nFROM python:3.12\n",
     "CTranslate2 without Whisper": "FROM nvidia/cuda:12.1.1-cudnn8-runtime-ubuntu22.04\nRUN pip install ctranslate2",
-    "a page of wheels as one": "FROM rocm/dev-ubuntu-24.04:7.1.1-complete\n"
+    "a page of wheels as one": "FROM rocm/dev-ubuntu-22.04:7.1.1-complete\n"
     "RUN pip install torch==2.8.0 -f https://repo.radeon.com/rocm/manylinux/rocm-rel-7.1.1/",
 }
 

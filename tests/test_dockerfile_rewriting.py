@@ -18,7 +18,8 @@ from gpudoctor.dockerfile.rewriting import TorchIndex, rewritten
 from gpudoctor.dockerfile.stages import read_dockerfile
 from tests.support.check_cases import matrix
 
-ROCM = "FROM rocm/dev-ubuntu-24.04:6.4\n"
+ROCM = "FROM rocm/dev-ubuntu-22.04:6.4\n"
+NOBLE = "FROM rocm/dev-ubuntu-24.04:6.4\nENV PIP_BREAK_SYSTEM_PACKAGES=1\n"
 SLIM = "FROM python:3.12-slim\n"
 URL = "https://download.pytorch.org/whl/rocm6.3"
 BOTH = f"--extra-index-url {URL}"
@@ -35,13 +36,13 @@ LINES = {
         f"Dockerfile:2: RUN pip install torch==2.7.0 numpy && pip install --index-url {URL} {TORCH}",
     ),
     "a package that brings torch": (
-        ROCM + "RUN uv pip install -U accelerate peft && true",
-        "Dockerfile:2: RUN uv pip install -U accelerate peft --extra-index-url "
+        NOBLE + "RUN uv pip install -U accelerate peft && true",
+        "Dockerfile:3: RUN uv pip install -U accelerate peft --extra-index-url "
         "https://download.pytorch.org/whl/rocm6.4 --index-strategy unsafe-best-match torch==2.9.1+rocm6.4 && true",
     ),
     "a torchvision that brings torch": (
-        ROCM + "RUN pip install -q torchvision",
-        "Dockerfile:2: RUN pip install -q --index-url https://download.pytorch.org/whl/rocm6.4 "
+        NOBLE + "RUN pip install -q torchvision",
+        "Dockerfile:3: RUN pip install -q --index-url https://download.pytorch.org/whl/rocm6.4 "
         "torchvision==0.24.1+rocm6.4 torch==2.9.1+rocm6.4",
     ),
     "the index in a variable, an extra of torch": (
@@ -102,8 +103,9 @@ LINES = {
     ),
     "another framework": (
         "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu24.04\nRUN apt-get update \\\n"
-        " && pip3 install -q onnxruntime-gpu numpy==1.26.4 && true",
-        "Dockerfile:3: write:\n && pip3 install -q onnxruntime-gpu==1.26.0 numpy==1.26.4 && true",
+        " && pip3 install --break-system-packages -q onnxruntime-gpu numpy==1.26.4 && true",
+        "Dockerfile:3: write:\n"
+        " && pip3 install --break-system-packages -q onnxruntime-gpu==1.26.0 numpy==1.26.4 && true",
     ),
     "a package that is gone": (
         SLIM + "RUN apt-get update && pip install -q tensorflow-gpu==2.12.0 keras",
@@ -254,7 +256,7 @@ def test_a_package_whose_newest_release_needs_another_torch_replaces_that_of_the
 
 @pytest.mark.parametrize("package", ["vllm", "vllm==0.11.0", "xformers==0.0.33"])
 def test_a_package_for_cuda_gives_way_to_its_rocm_build_on_amd(tmp_path: Path, package: str):
-    text = f"FROM rocm/dev-ubuntu-24.04:6.4-complete\nRUN pip install {package}\n"
+    text = f"FROM rocm/dev-ubuntu-22.04:6.4-complete\nRUN pip install {package}\n"
     first = fixes(tmp_path, text, "--gpu", "MI300X")[0]
     name = package.partition("=")[0]
     assert first.startswith(f"Dockerfile:2: leave out {name}, or install its ROCm build, for torch==")

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.image import Image, Step
+from gpudoctor.dockerfile.image_python import python_of
+from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.dockerfile.proposals import setting_finding
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of
+from gpudoctor.dockerfile.rewriting import in_place
+from gpudoctor.dockerfile.torch_requests import configured_from
+from gpudoctor.dockerfile.unreadable_commands import copies_environment
 from gpudoctor.dockerfile.variables import OVERRIDE, VISIBLE, slip_in_devices
-from gpudoctor.finding import Finding
+from gpudoctor.finding import Finding, Fix
 
 _HIDING = {"NVIDIA_VISIBLE_DEVICES": ("void", "none", ""), "CUDA_VISIBLE_DEVICES": ("", "-1", "none", "NoDevFiles"),
            "HIP_VISIBLE_DEVICES": ("-1",), "ROCR_VISIBLE_DEVICES": ("-1",)}  # fmt: skip
@@ -111,10 +120,7 @@ def breaks_system_packages(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         for step in image.steps:
-            install = step.pip
-            if install is None or install.asks_for("torch") is None:
-                continue
-            if "--break-system-packages" in install.flags or image.variable("PIP_BREAK_SYSTEM_PACKAGES") == "1":
+            if step.pip is not None and step.pip.asks_for("torch") is not None and _forced(step):
                 yield Finding(
                     severity="note",
                     message="torch is installed over the distribution's Python packages.",
@@ -122,13 +128,101 @@ def breaks_system_packages(recipe: Recipe) -> Verdicts:
                     want="a virtual environment",
                     subject=image.place(step.command.line),
                     evidence=(command_of(image, step.command),),
-                    fixes=(
-                        change(
-                            "Use a virtual environment",
-                            f"{image.place(step.command.line)}: before it",
-                            image.written_run("python3 -m venv /opt/venv"),
-                            image.written_env("PATH", "/opt/venv/bin:$PATH"),
-                        ),
-                    ),
+                    fixes=(_in_an_environment(image, step),),
                 )
                 break
+
+
+@check("GPD619", "image-pip-refused", "image")
+def pip_refused(recipe: Recipe) -> Verdicts:
+    """pip refuses to install into the Python of the distribution.
+
+    ## Why it matters
+    Debian 12, Ubuntu 24.04 and newer ones mark their Python as managed by apt (the file EXTERNALLY-MANAGED). pip and
+    `uv pip install --system` then stop with `externally-managed-environment`, and so does the build of the image.
+
+    ## How it is judged
+    The tag of the base image tells the distribution, and the matrix whether it marks its Python. Nothing is said if a
+    line before may bring another environment or take the mark away, nor of a command that may fail.
+
+    ## Fix safety
+    A virtual environment in front of PATH changes nothing for the programs in the image.
+    """
+    for image in recipe.images:
+        for part in (image, *image.builders):
+            for number, step in enumerate(part.steps):
+                if _refused(part, step) and not any(
+                    _OWN_ENVIRONMENT.search(_whole(one)) for one in part.steps[:number]
+                ):
+                    yield _refusal(part, step)
+                    break
+
+
+_YES = ("1", "true", "yes", "on")
+_OWN_ENVIRONMENT = re.compile(r"venv|virtualenv|activate|EXTERNALLY-MANAGED|break-system-packages")
+
+
+def _whole(step: Step) -> str:
+    return f"{step.command.text} {step.command.writes}"
+
+
+def _forced(step: Step) -> bool:
+    """Whether a command of pip or uv is told to install into a managed Python."""
+    names = ("PIP_BREAK_SYSTEM_PACKAGES", "UV_BREAK_SYSTEM_PACKAGES")
+    given = (step.command.variables.get(name, "").lower() for name in names)
+    flags = step.pip.flags if step.pip is not None else ()
+    return "--break-system-packages" in flags or any(one in _YES for one in given)
+
+
+def _refused(image: Image, step: Step) -> bool:
+    """Whether a command surely installs into the distribution's own Python, and nothing permits it."""
+    install, command = step.pip, step.command
+    if image.facts is None or not image.facts.managed or python_of(image) is None or install is None:
+        return False
+    if command.maybe or command.tolerated or install.folder or install.elsewhere or _forced(step):
+        return False
+    if configured_from(image).decides(command) or copies_environment(image) is not None:
+        return False
+    if "/" in command.argv[0].removeprefix("/usr/bin/") or "$" in command.argv[0] or "--dry-run" in install.flags:
+        return False
+    system = "--system" in install.flags or command.variables.get("UV_SYSTEM_PYTHON", "").lower() in _YES
+    return install.tool == "pip" or (install.tool == "uv" and not install.locked and system)
+
+
+def _refusal(image: Image, step: Step) -> Finding:
+    assert step.pip is not None
+    forced = re.sub(
+        r"\binstall\b", "install --break-system-packages", step.command.written or step.command.text, count=1
+    )
+    return Finding(
+        severity="error",
+        confidence="likely",
+        message=f"{step.pip.tool} refuses to install into the Python of {image.base}, which the distribution manages "
+        "(externally-managed-environment): the build fails here.",
+        saw="the distribution's Python",
+        want="a virtual environment",
+        subject=image.place(step.command.line),
+        evidence=(command_of(image, step.command),),
+        fixes=(
+            _in_an_environment(image, step),
+            change("Install over the distribution's packages", in_place(image, step.command, forced)),
+        ),
+        refs=("PEP 668", "nvidia-holoscan/holohub#918"),
+    )
+
+
+def _in_an_environment(image: Image, step: Step) -> Fix:
+    return change(
+        "Use a virtual environment",
+        f"{image.place(step.command.line)}: before it",
+        image.written_run(" && ".join(_making_one(image))),
+        image.written_env("PATH", "/opt/venv/bin:$PATH"),
+    )
+
+
+def _making_one(image: Image) -> Iterator[str]:
+    """The commands that make an environment; Debian and Ubuntu have venv in a package of its own."""
+    brought = {name for step in image.steps for name in system_packages(step.command)}
+    if not brought & {"python3-venv", "python3-full"} and image.facts is not None and image.facts.managed:
+        yield "apt-get update && apt-get install -y python3-venv"
+    yield "python3 -m venv /opt/venv"

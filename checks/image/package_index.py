@@ -167,7 +167,7 @@ def no_wheel(recipe: Recipe) -> Verdicts:
     ## How it is judged
     Alpine's musl has no torch wheels at all. The base image's tag tells its Python, which does not count if the file
     installs another one. A release that is missing from an index is reported if the matrix knows all its builds; it
-    knows none for Intel's GPUs.
+    knows none for Intel's GPUs. A constraint of the command may exclude the version that it pins.
 
     ## Fix safety
     The proposed line names a build that exists.
@@ -186,6 +186,17 @@ def no_wheel(recipe: Recipe) -> Verdicts:
 
 def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Finding]:
     python = python_of(image)
+    if limit := asked.requirement.excluded_by:
+        advice = (
+            f"{asked.requirement.file or image.place(asked.line)}: ask for torch{limit}, or change the constraint"
+        )
+        yield torch_finding(
+            image, asked, "error",
+            f"A constraint says torch{limit}, and the same command asks for {asked.pinned}: {asked.tool} finds no "
+            "solution, and the build fails here.",
+            f"torch{asked.requirement.specifier}", f"torch{limit}", (change("Ask for one torch", advice),),
+        )  # fmt: skip
+        return
     if image.facts is not None and image.facts.musl:
         glibc = f"python:{python or '3.12'}-slim"
         yield torch_finding(

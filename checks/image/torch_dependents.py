@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
@@ -12,7 +13,7 @@ from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex
 from gpudoctor.dockerfile.torch_dependents import companion_torch, release_for, required_by, required_torch
-from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for
+from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for, configured_from, install_request
 from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.finding import Finding, Fix
 from gpudoctor.matrix.versions import figures, package_matches
@@ -34,7 +35,10 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     The matrix has the torch that exact versions of these packages require, and the newest torchvision of an index. A
     package without a version counts by its newest known release.
     A torchvision that the base image or a command before may have brought stays. It is an error if one command asks
-    for both, a warning if a command replaces a torch whose version the file pins, or that of the base image.
+    for both, a warning if a command replaces a torch whose version the file pins, or that of the base image, also
+    where a requirements file asks for that other torch itself. It is
+    also an error if the torchvision of the package index comes to a torch for CPUs, ROCm or another major of CUDA:
+    pip keeps both, and `import torchvision` fails.
 
     ## Fix safety
     With one torch in all commands nothing is replaced.
@@ -55,6 +59,8 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
                     f"torch{asked.requirement.specifier}", f"torch{torch}",
                     (_in_one_command(recipe, image, step, asked, one, torch),), certain=False,
                 )  # fmt: skip
+        yield from _of_another_build(recipe, image)
+        yield from _asked_again(image)
         for later in required_by(image, recipe.matrix):
             before = [one for one in asked_for(image) if one.line < later.line]
             wanted = later.requirement.specifier
@@ -72,6 +78,61 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
                 f"torch{before[-1].requirement.specifier}", f"torch{wanted}",
                 (_with_its_companion(recipe, image, before[-1], later),), certain=False,
             )  # fmt: skip
+
+
+def _asked_again(image: Image) -> Iterator[Finding]:
+    """A requirements file that asks for another torch than a command before pins."""
+    requests = asked_for(image)
+    for before, later in pairwise(requests):
+        wanted = later.requirement
+        if not before.pinned or before.maybe or later.maybe or before.locked or later.locked or later.folder:
+            continue
+        if not wanted.file or not wanted.specifier or wanted.specifier.startswith("@"):
+            continue
+        if package_matches(wanted.specifier.partition("+")[0], before.pinned):
+            continue
+        fix = change("Ask for one torch", f"{wanted.file}: torch=={before.pinned}, or leave it out")
+        yield torch_finding(
+            image, later, "warning",
+            f"{wanted.file} asks for torch{wanted.specifier}: {later.tool} replaces torch {before.pinned} of line "
+            f"{before.line}.",
+            f"torch{before.requirement.specifier}", f"torch{wanted.specifier}", (fix,), certain=False,
+        )  # fmt: skip
+
+
+def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
+    """A torchvision of the package index that is installed beside a torch of another build."""
+    held = recipe.torch(image)
+    if held is None or held.asked is None or held.source != "index" or not held.known:
+        return
+    configured = configured_from(image)
+    for step in image.steps:
+        asked = step.pip.asks_for("torchvision") if step.pip is not None else None
+        if step.pip is None or asked is None or step.command.line <= held.line or step.command.maybe:
+            continue
+        own = install_request(step, step.pip, asked, image, configured)
+        rows = recipe.matrix.builds(image.platform)
+        plain = next((row.build for row in rows if row.origin == "pypi" and row.version == held.version), "")
+        wanted = companion_torch(asked, recipe.matrix)
+        if own.source != "package index" or step.pip.elsewhere or "+" in asked.specifier or not plain:
+            continue
+        if (wanted and not package_matches(wanted, held.version)) or _family(plain) == _family(held.build):
+            continue
+        release = _companion(recipe, held.version, "torchvision")
+        text = f"torchvision=={release}" if release else "torchvision"
+        index = TorchIndex(held.asked.index_url, held.build)
+        fix = change(f"Install the torchvision for {held.build}", package_line(image, step, asked, text, index))
+        yield torch_finding(
+            image, own, "error",
+            f"The torchvision of the package index is built for {plain}, and torch {held.version} of line "
+            f"{held.line} for {held.build}: `import torchvision` fails.",
+            f"torchvision for {plain}", f"torchvision for {held.build}", (fix,), certain=False,
+        )  # fmt: skip
+
+
+def _family(build: str) -> str:
+    """What torch and torchvision must share: "cpu", "rocm", or the major of CUDA."""
+    return f"CUDA {cuda_of(build).partition('.')[0]}" if cuda_of(build) else build.rstrip("0123456789.")
 
 
 def _replacing_the_base(recipe: Recipe, image: Image, later: TorchRequest) -> Iterator[Finding]:

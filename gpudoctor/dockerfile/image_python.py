@@ -28,7 +28,7 @@ def python_of(image: Image) -> str | None:
     if facts is None or facts.python is None:
         return None
     names = [name for step in image.steps for name in (*system_packages(step.command), step.command.text)]
-    if any(_OTHER_PYTHON.search(name) for name in names):
+    if any(found[1] != facts.python for name in names for found in _OTHER_PYTHON.finditer(name)):
         return None
     if any(conda_packages(step.command) for step in image.steps):
         return None

@@ -14,6 +14,7 @@ from gpudoctor.dockerfile.bounds import BoundError, Bounds
 from gpudoctor.dockerfile.markers import applies
 from gpudoctor.dockerfile.projects import UNKNOWN, Choice, Project, read_project
 from gpudoctor.dockerfile.setup_files import read_setup
+from gpudoctor.matrix.versions import package_matches
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*) ?(\[[^\]]*\])? ?(@ ?\S+|(?:\(?[=<>!~][^;#]*)?) ?(;.*)?")
 _OPTION = re.compile(
@@ -42,6 +43,8 @@ class Requirement(Struct, frozen=True):
     extras: str = ""
     file: str = ""
     """The file that names it, with the line."""
+    excluded_by: str = ""
+    """What a constraint says of it, if that excludes the version that it pins."""
 
     @property
     def exact(self) -> str:
@@ -152,8 +155,12 @@ class RequirementCollector:
 
     def _constrained(self, one: Requirement) -> Requirement:
         limit = self._constraints.get(one.name, "")
-        if not limit or one.exact or one.specifier.startswith("@"):
+        if not limit or one.specifier.startswith("@"):
             return one
+        if one.exact:
+            version, public = one.exact.partition("+")[0], re.sub(r"\+[\w.]+", "", limit)
+            excludes = public[0] in "=<>!~" and not package_matches(public, version)
+            return replace(one, excluded_by=limit) if excludes else one
         exact = Requirement(one.name, limit).exact or not one.specifier
         return replace(one, specifier=limit if exact else f"{one.specifier},{limit}")
 

@@ -30,8 +30,10 @@ class ImageQuestions(Gpus):
                 groups = found.groupdict()
                 told = {key: value for key, value in groups.items() if key in _TOLD_BY_THE_TAG and value}
                 cuda = told.get("cuda") or row.cuda or self.ngc_cuda(told.get("release", ""))
-                python = told.get("python") or row.python or self._python_of(groups.get("distribution"))
-                return replace(row, **{**told, "cuda": cuda, "python": python, "cudnn": _cudnn(groups, row)})
+                brought, own = told.get("python") or row.python, self._distribution(groups.get("distribution") or "")
+                python, managed = (own.python, own.managed) if own and not brought else (brought, False)
+                cudnn = _cudnn(groups, row)
+                return replace(row, **{**told, "cuda": cuda, "python": python, "managed": managed, "cudnn": cudnn})
         return None
 
     def removed_image(self, name: str) -> tuple[RemovedImage, str] | None:
@@ -94,10 +96,6 @@ class ImageQuestions(Gpus):
         from difflib import get_close_matches
 
         return tuple(get_close_matches(_plain(name), (row.id for row in self.tables.distribution_kin), 3, 0.8))
-
-    def _python_of(self, distribution: str | None) -> str | None:
-        row = self._distribution(distribution or "")
-        return row.python if row else None
 
     def _distribution(self, name: str) -> Distribution | None:
         rows = self.tables.distributions if name else ()

@@ -46,6 +46,8 @@ class Distribution(Row, frozen=True, kw_only=True):
     python: str | None = None
     libc: str | None = None
     """Its C library: "glibc 2.31" or "musl"."""
+    managed: bool = False
+    """Its Python has the file EXTERNALLY-MANAGED: pip and uv refuse to install into it."""
 
 
 class DistributionKin(Row, frozen=True, kw_only=True):
@@ -105,6 +107,8 @@ class BaseImage(Row, frozen=True, kw_only=True):
     rocm: str | None = None
     python: str | None = None
     """The Python behind `python3` or `pip`, if the image or its distribution brings one."""
+    managed: bool = False
+    """Whether that is a distribution's own, into which pip refuses to install."""
     torch: str | None = None
     """Version without local part, if it holds a torch and the tag tells."""
     release: str | None = None

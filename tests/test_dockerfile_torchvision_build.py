@@ -1,0 +1,50 @@
+"""torch of one index and torchvision of another: pip keeps both, and the import fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.test_dockerfile import findings, lines
+
+INDEX = "--index-url https://download.pytorch.org/whl/"
+SLIM = "FROM python:3.11-slim\n"
+CPU = f"{SLIM}RUN pip install torch==2.9.1 {INDEX}cpu\n"
+
+FAULTY = {
+    "CPU torch, the newest of the package index": CPU + "RUN pip install torchvision==0.24.1",
+    "in a later requirements file": CPU + "RUN pip install numpy torchvision==0.24.1",
+    "another major of CUDA": f"{SLIM}RUN pip install torch==2.12.1 {INDEX}cu126\nRUN pip install torchvision==0.27.1",
+    "ROCm": f"{SLIM}RUN pip install torch==2.9.1 {INDEX}rocm6.4\nRUN pip install torchvision==0.24.1",
+    "uv": f"{SLIM}RUN uv pip install --system torch==2.9.1 {INDEX}cpu\n"
+    "RUN uv pip install --system torchvision==0.24.1",
+}
+FINE = {
+    "the same index": CPU + f"RUN pip install torchvision==0.24.1 {INDEX}cpu",
+    "one command": f"{SLIM}RUN pip install torch==2.9.1 torchvision==0.24.1 {INDEX}cpu",
+    "the same major of CUDA": f"{SLIM}RUN pip install torch==2.9.1 {INDEX}cu126\nRUN pip install torchvision==0.24.1",
+    "both of the package index": SLIM + "RUN pip install torch==2.9.1\nRUN pip install torchvision==0.24.1",
+    "an extra index, which comes first": CPU + f"RUN pip install torchvision==0.24.1 --extra-{INDEX[2:]}cpu",
+    "ENV names the index": f"{SLIM}ENV PIP_INDEX_URL=https://download.pytorch.org/whl/cpu\n"
+    "RUN pip install torch==2.9.1\nRUN pip install torchvision==0.24.1",
+    "torchvision has its own torch": CPU + "RUN pip install torch==2.9.1 torchvision==0.24.1 --force-reinstall",
+}
+
+
+def errors(text: str) -> list[str]:
+    found = findings(text)
+    return [one.message for one in found if one.severity == "error" and "import torchvision" in one.message]
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_torchvision_of_another_build_is_told(name: str) -> None:
+    assert len(errors(FAULTY[name])) == 1
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_a_torchvision_of_the_same_build_is_fine(name: str) -> None:
+    assert errors(FINE[name]) == []
+
+
+def test_the_index_of_torch_is_proposed() -> None:
+    (finding,) = findings(CPU + "RUN pip install torchvision==0.24.1")
+    assert lines(finding) == f"Dockerfile:3: RUN pip install {INDEX}cpu torchvision==0.24.1"
