@@ -71,7 +71,8 @@ _IN_ORDER = re.compile(
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by design|as planned)\b"
     r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b|\bwhich is (?:fine|ok(?:ay)?)\b"
     r"|\band (?:it )?(?:works|runs)(?: (?:fine|well))?(?: on (?:the|my) gpu)?\W*$"
-    r"|\bbut (?:it|i|we|mine|ours|that) (?:do|does|did|can|works?|runs?)(?: it)?(?: (?:fine|well|every day|daily))?\W*$",
+    r"|\bbut (?:it|i|we|mine|ours|that) (?:do|does|did|can|works?|runs?)(?: it)?(?: (?:fine|well|daily|every day))?"
+    r"\W*$",
     re.ASCII,
 )
 """What a person says of something that is no fault, in the same sentence."""
