@@ -53,7 +53,7 @@ def image(folder: Path) -> dict[str, str]:
 def project(folder: Path) -> dict[str, str]:
     """A folder with a Dockerfile that installs an old torch; the machine below it has no GPU."""
     (folder / "Dockerfile").write_text(
-        "FROM ubuntu:24.04\n"
+        "FROM ubuntu:22.04\n"
         "RUN apt-get update && apt-get install -y python3-pip\n"
         "RUN pip install torch==2.6.0\n"
         'CMD ["python3", "train.py"]\n'
