@@ -20,7 +20,7 @@ WORKFLOWS = sorted((ROOT / "examples" / "github-actions").glob("*.yml"))
 GITLAB = ROOT / "examples" / "gitlab" / "gpudoctor.gitlab-ci.yml"
 HOOK = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())[0]
 
-BAD, GOOD = "FROM ubuntu:24.04\nRUN pip install torch==2.6.0\n", "FROM ubuntu:24.04\nRUN pip install torch==2.9.1\n"
+BAD, GOOD = "FROM ubuntu:22.04\nRUN pip install torch==2.6.0\n", "FROM ubuntu:22.04\nRUN pip install torch==2.9.1\n"
 
 
 @pytest.mark.parametrize(

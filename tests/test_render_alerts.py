@@ -21,7 +21,7 @@ from tests.support.machines import nvidia_machine, torch
 from tests.test_render_formats import BLACKWELL, given_as, hostile, made_of
 
 DOCKERFILE = (
-    "FROM ubuntu:24.04\nRUN apt-get update && apt-get install -y python3-pip\n  RUN pip install torch==2.6.0\n"
+    "FROM ubuntu:22.04\nRUN apt-get update && apt-get install -y python3-pip\n  RUN pip install torch==2.6.0\n"
 )
 OLD_WHEEL = nvidia_machine(BLACKWELL, driver="570.133.07", torch=torch("2.6.0+cu124"))
 
