@@ -27,6 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: many tests wait for children, pip and torchrun above all."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Name a long text by its beginning: all names of tests travel between processes, some texts have megabytes."""
     if isinstance(val, (str, bytes)) and len(val) > 200:

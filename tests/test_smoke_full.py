@@ -153,7 +153,7 @@ def test_an_all_reduce_that_ends_early_is_told_with_the_worker(tmp_path: Path, f
 @with_torch
 def test_an_all_reduce_that_hangs_ends_with_its_workers(tmp_path: Path) -> None:
     hang = NO_TORCH_IN_WORKERS.format(fault="time.sleep(600)")
-    (result,) = run(tmp_path, "all-reduce", seconds=20, fault=hang)
+    (result,) = run(tmp_path, "all-reduce", seconds=12, fault=hang)
     assert result.status == "error", result
     assert "was still" in result.message
 
