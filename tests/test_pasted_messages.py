@@ -637,6 +637,7 @@ def test_a_fabric_manager_that_did_not_start_is_told_by_systemd() -> None:
 @pytest.mark.parametrize(
     ("text", "slug"),
     [
+        ("\t\t\t<total>GPU is lost</total>\n\t\t\t<used>GPU is lost</used>", "gpu-off-bus"),
         ("ValueError: Unrecognized key 'bogus' in CUDA allocator config.", "framework-variable"),
         ("ValueError: Expected 'True' or 'False' at index 2 in ConfigTokenizer but got 'true'", "framework-variable"),
         (
