@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from gpudoctor.engine import judge
 from gpudoctor.intake.machine_file import read_machine
 from gpudoctor.machine import Machine, unknown
-from gpudoctor.matrix.load import load_matrix
-from gpudoctor.suites import machine_checks
+from tests.support.check_cases import matrix
+from tests.support.judging import judged
+from tests.support.machines import change, with_stack, with_torch
 
 H100 = Path(__file__).parent / "recorded" / "h100.json"
 ALL = ("cupy", "jax", "torch")
@@ -74,32 +73,20 @@ TRIED: list[tuple[str, str, tuple[str, ...]]] = [
 
 def failing(machine: Machine) -> tuple[str, ...]:
     """The frameworks that an error is about; one that names none is about them all."""
-    errors = [one for one in judge(machine, load_matrix(), machine_checks()).findings if one.severity == "error"]
-    named = {one.framework for one in errors}
+    errors = [one for one in judged(machine).findings if one.severity == "error"]
     everywhere = any(one.framework is None or one.layer in ("driver", "access") for one in errors)
-    return ALL if everywhere else tuple(sorted(filter(None, named)))
+    return ALL if everywhere else tuple(sorted({one.framework for one in errors if one.framework}))
 
 
 def h100() -> Machine:
-    return read_machine(str(H100), load_matrix())[0]
+    return read_machine(str(H100), matrix())[0]
 
 
 def from_files(machine: Machine, name: str, value: str) -> Machine:
     """The machine at level static with one variable more: nothing was started, nothing computed."""
-    machine = msgspec.structs.replace(
-        machine,
-        variables={**machine.variables, name: value},
-        smoke=None,
-        nvidia=msgspec.structs.replace(machine.nvidia, cuda=unknown("not started")),
-    )
-    assert machine.environment.value is not None
-    environment = machine.environment.value
-    assert environment.torch.value is not None
-    torch = msgspec.structs.replace(environment.torch.value, trial=unknown("not started"))
-    environment = environment.with_torch(msgspec.structs.replace(environment.torch, value=torch))
-    return msgspec.structs.replace(
-        machine, environment=msgspec.structs.replace(machine.environment, value=environment)
-    )
+    machine = with_stack(machine, cuda=unknown("not started"))
+    machine = with_torch(machine, trial=unknown("not started"))
+    return change(machine, smoke=None, variables={**machine.variables, name: value})
 
 
 def test_the_recorded_machine_has_no_problem() -> None:

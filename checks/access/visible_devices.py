@@ -83,9 +83,8 @@ def _no_order(situation: Situation, order: str) -> Verdicts:
     gpus = runtime_order(situation.machine, "nvidia")
     if not gpus:
         return
-    concerned = situation.framework_vendor is not None or bool(situation.machine.errors)
     yield Finding(
-        severity="error" if concerned else "note",
+        severity="error" if _is_concerned(situation) else "note",
         message=f"CUDA_DEVICE_ORDER={order}: CUDA knows {' and '.join(_ORDERS)}, and does not start (error 101).",
         saw=f"CUDA_DEVICE_ORDER={order}",
         want=f"unset, {' or '.join(_ORDERS)}",
@@ -101,13 +100,16 @@ def _no_order(situation: Situation, order: str) -> Verdicts:
     )
 
 
+def _is_concerned(situation: Situation) -> bool:
+    """Whether a program needs the GPUs. An error that somebody saw is of one, whether or not it is known which."""
+    return situation.framework_vendor is not None or bool(situation.machine.errors)
+
+
 def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], selection: Selection) -> Finding:
     entries = [entry.strip() for entry in value.split(",")]
     wrong = [entry for entry in selection.invalid if entry not in _ENDS]
     count = f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''}"
     on_purpose = cpu_task(situation) and not wrong
-    # An error that somebody saw is of a program, whether or not it is known which.
-    concerned = situation.framework_vendor is not None or bool(situation.machine.errors)
     if on_purpose:
         message = f"{name} hides every GPU: this is a CPU task of the batch system."
     elif selection.repeated:
@@ -124,7 +126,7 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
     keep = Fix(f"Set {name}={kept}", (SetVariable(name, kept, why="names only existing GPUs, each once"),))
     unset = Fix(f"Unset {name}", (UnsetVariable(name, why=f"then all {count} can be seen"),))
     return Finding(
-        severity="note" if on_purpose or not concerned else "error",
+        severity="note" if on_purpose or not _is_concerned(situation) else "error",
         message=message,
         saw=f"{name}={value}",
         want=f"unset, or numbers from 0 to {len(gpus) - 1}" if len(gpus) > 1 else "unset, or 0",

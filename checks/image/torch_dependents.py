@@ -32,13 +32,12 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     whatever index that command names: often with another CUDA.
 
     ## How it is judged
-    The matrix has the torch that exact versions of these packages require, and the newest torchvision of an index. A
-    package without a version counts by its newest known release.
-    A torchvision that the base image or a command before may have brought stays. It is an error if one command asks
-    for both, a warning if a command replaces a torch whose version the file pins, or that of the base image, also
-    where a requirements file asks for that other torch itself. It is
-    also an error if the torchvision of the package index comes to a torch for CPUs, ROCm or another major of CUDA:
-    pip keeps both, and `import torchvision` fails.
+    The matrix has the torch that exact versions of these packages require, and the newest torchvision of an index.
+    A package without a version counts by its newest known release. A torchvision that the base image or a command
+    before may have brought stays. It is an error if one command asks for both, a warning if a command replaces a
+    torch whose version the file pins, or that of the base image, also where a requirements file asks for that other
+    torch itself. It is also an error if the torchvision of the package index comes to a torch for CPUs, ROCm or
+    another major of CUDA: pip keeps both, and `import torchvision` fails.
 
     ## Fix safety
     With one torch in all commands nothing is replaced.
