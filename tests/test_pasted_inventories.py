@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.machine import Machine
-from tests.support.judged_texts import machine, problems
+from tests.support.judged_texts import judgement, machine, problems
 
 INXI = """Graphics:
   Device-1: NVIDIA TU117 [GeForce GTX 1650] driver: nvidia v: 580.142
@@ -67,3 +67,17 @@ def test_a_form_that_asks_for_the_vendor_hides_no_gpu(listed: str) -> None:
     form = "### GPU\n\nNvidia\n"
     assert gpus(f"{listed}\n{form}") == gpus(listed)
     assert [name for name, _, _ in gpus(form)] == ["Nvidia"]
+
+
+def test_of_two_gpus_in_the_xml_of_nvidia_smi_the_lost_one_is_named() -> None:
+    text = (
+        '<?xml version="1.0" ?>\n<nvidia_smi_log>\n<driver_version>580.65.06</driver_version>\n'
+        "<cuda_version>13.0</cuda_version>\n<attached_gpus>2</attached_gpus>\n"
+        '<gpu id="00000000:0A:00.0">\n<product_name>NVIDIA B200</product_name>\n'
+        "<fb_memory_usage>\n<total>183359 MiB</total>\n<used>0 MiB</used>\n</fb_memory_usage>\n</gpu>\n"
+        '<gpu id="00000000:0B:00.0">\n<product_name>NVIDIA B200</product_name>\n'
+        "<fb_memory_usage>\n<total>GPU is lost</total>\n<used>GPU is lost</used>\n</fb_memory_usage>\n</gpu>\n"
+        "</nvidia_smi_log>\n"
+    )
+    (lost,) = [one for one in judgement(text).findings if one.slug == "gpu-off-bus"]
+    assert [device.bdf for device in lost.devices or (lost.device,) if device] == ["0000:0b:00.0"]

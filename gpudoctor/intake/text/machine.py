@@ -255,7 +255,7 @@ def _with_answers(machine: Machine, facts: Facts) -> Machine:
 
 def _with_smi(machine: Machine, answer: NvidiaApi, where: str) -> Machine:
     machine = replace(machine, nvidia=replace(machine.nvidia, smi=known(answer, where)))
-    devices = {device.bdf or str(device.index): device for device in answer.devices or () if not device.lost}
+    devices = {device.bdf or str(device.index): device for device in answer.devices or ()}
     gpus = tuple(_with_device(gpu, devices) for gpu in machine.gpus)
     return replace(machine, gpus=gpus)
 
