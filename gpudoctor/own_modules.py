@@ -3,7 +3,7 @@ hundred of them, and their imports last as long as all that it reads.
 
 Python asks one finder after the other, and looks at the folder and at the source several times. Here the compiled
 file beside the source is read at once. It counts if it is of the source's time and size, which is what Python
-compares, too; in every other case Python's own loader does the work.
+compares, too; in every other case Python's own finders do the work.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import MAGIC_NUMBER, LazyLoader
 from marshal import loads
@@ -21,44 +22,67 @@ _HEAD = MAGIC_NUMBER + bytes(4)
 _LONGEST = 1 << 16
 _LATE = ("msgspec.inspect", "msgspec.json")
 """What msgspec imports with itself, to describe types and to make schemas, and a check for people never uses."""
+_STAND_INS = {
+    "datetime": {name: value for name, value in vars(import_module("_datetime")).items() if name[0] != "_"},
+    "decimal": {"Decimal": type("Decimal", (), {})},
+    "uuid": {"UUID": type("UUID", (), {}), "SafeUUID": type("SafeUUID", (), {"unknown": None})},
+}
+"""What msgspec asks of three modules, for types that no record of ours has. With all that they import in turn they
+last as long as a twentieth of a static check."""
 
 
 class _Loader(SourceFileLoader):
-    def get_code(self, fullname: str) -> CodeType | None:
-        return _compiled(self.path) or super().get_code(fullname)
+    def __init__(self, name: str, source: str, code: CodeType) -> None:
+        super().__init__(name, source)
+        self._code = code
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self._code
 
 
 class OwnModules:
     """A finder for sys.meta_path, before all others."""
 
-    _names: dict[str, frozenset[str]] = {}
-    """What lies in each folder."""
-
     @classmethod
     def find_spec(
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """A module or package below gpudoctor; nearly all others are left to the other finders."""
+        """A compiled module or package below gpudoctor; all others are left to the other finders."""
         if name in _LATE:
             return _late(name, path)
         if not path or not name.startswith("gpudoctor."):
             return None
-        folder, last = path[0], name.rpartition(".")[2]
-        if folder not in cls._names:
-            cls._names[folder] = _listed(folder)
-        if f"{last}.py" in cls._names[folder]:
-            return _spec(name, f"{folder}{os.sep}{last}.py")
-        if last not in cls._names[folder]:
-            return None
-        spec = _spec(name, f"{folder}{os.sep}{last}{os.sep}__init__.py")
-        spec.submodule_search_locations = [f"{folder}{os.sep}{last}"]
-        return spec
+        place = f"{path[0]}{os.sep}{name.rpartition('.')[2]}"
+        return _spec(name, f"{place}.py") or _spec(name, f"{place}{os.sep}__init__.py", folders=[place])
 
 
 def install() -> None:
     """For the rest of this process."""
     if sys.implementation.cache_tag and not sys.flags.optimize and not sys.pycache_prefix:
         sys.meta_path.insert(0, OwnModules)
+    _import_msgspec()
+
+
+class _StandIn(ModuleType):
+    """Takes the place of a module while msgspec is imported, and asks the module itself for what it lacks."""
+
+    def __getattr__(self, name: str) -> object:
+        del sys.modules[self.__name__]
+        return getattr(import_module(self.__name__), name)
+
+
+def _import_msgspec() -> None:
+    absent = _STAND_INS.keys() - sys.modules.keys()
+    stand_ins = {name: _StandIn(name) for name in absent}
+    for name, stand_in in stand_ins.items():
+        vars(stand_in).update(_STAND_INS[name])
+    sys.modules.update(stand_ins)
+    try:
+        import_module("msgspec")
+    finally:  # whoever imports them later gets the modules themselves
+        for name, stand_in in stand_ins.items():
+            if sys.modules.get(name) is stand_in:
+                del sys.modules[name]
 
 
 def _late(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
@@ -69,17 +93,14 @@ def _late(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     return spec
 
 
-def _listed(folder: str) -> frozenset[str]:
-    try:
-        return frozenset(os.listdir(folder))
-    except OSError:  # it lies in an archive
-        return frozenset()
-
-
-def _spec(name: str, source: str) -> ModuleSpec:
-    spec = ModuleSpec(name, _Loader(name, source), origin=source)
+def _spec(name: str, source: str, folders: list[str] | None = None) -> ModuleSpec | None:
+    code = _compiled(source)
+    if code is None:
+        return None
+    spec = ModuleSpec(name, _Loader(name, source, code), origin=source)
     spec.has_location = True
     spec.cached = _cached(source)
+    spec.submodule_search_locations = folders
     return spec
 
 

@@ -39,7 +39,8 @@ def _modules(how: str, *options: str, **environ: str) -> dict[str, list[object]]
 
 
 def test_our_modules_are_the_same_whoever_finds_them() -> None:
-    own, usual = _modules("own"), _modules("usual")
+    usual = _modules("usual", PYTHONDONTWRITEBYTECODE="")  # compiles them
+    own = _modules("own")
     assert {module[-1] for module in own.values()} == {"_Loader"}
     assert {name: place for name, (*place, _) in own.items()} == {name: place for name, (*place, _) in usual.items()}
 
