@@ -167,8 +167,9 @@ def _joined(cause: Finding, symptom: Finding) -> Finding:
 def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
     """What keeps a GPU from computing, and did not. If it was only inferred, nothing has to be repaired; a library
     that refused is a fault of whatever asks that one, as NVML's is of nvidia-smi."""
-    stops = finding.severity == "error" and finding.slug in situation.matrix.stopping_causes
-    if not stops or not _is_answered(finding, situation):
+    if finding.severity != "error" or not _is_answered(finding, situation):
+        return finding
+    if finding.slug not in situation.matrix.stopping_causes:
         return finding
     gpus = [gpu for gpu in situation.usable if not finding.devices or Device.of(gpu) in finding.devices]
     if not gpus or not all(map(situation.computed, gpus)):
