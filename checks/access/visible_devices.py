@@ -10,11 +10,11 @@ from gpudoctor.finding import (
     Evidence,
     Finding,
     Fix,
-    Manual,
     NotJudged,
     SetVariable,
     Severity,
     UnsetVariable,
+    by_hand,
     gpu_subject,
 )
 from gpudoctor.machine import Gpu, Vendor
@@ -174,8 +174,8 @@ def mig_confusion(situation: Situation) -> Verdicts:
             device=Device.of(gpu),
             evidence=(Evidence("nvml.mig", "on, no MIG device", "NVML"),),
             fixes=(
-                Fix("Create slices", (Manual(make, risk="root"),)),
-                Fix("Switch MIG off", (Manual(off, risk="root"),)),
+                by_hand("Create slices", make, "root"),
+                by_hand("Switch MIG off", off, "root"),
             ),
         )
     value = situation.variable("CUDA_VISIBLE_DEVICES")
@@ -189,7 +189,7 @@ def mig_confusion(situation: Situation) -> Verdicts:
             saw=f"{len(slices)} slices, CUDA_VISIBLE_DEVICES not set",
             subject="CUDA_VISIBLE_DEVICES",
             evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
-            fixes=(Fix("To use another slice, name it", (Manual(_NAME_A_SLICE),)),),
+            fixes=(by_hand("To use another slice, name it", _NAME_A_SLICE),),
         )
         return
     if not first.startswith("MIG-") or not slices or not all(mig.uuid for mig in slices):
@@ -205,7 +205,7 @@ def mig_confusion(situation: Situation) -> Verdicts:
         subject="CUDA_VISIBLE_DEVICES",
         evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
         fixes=(
-            Fix("Name an existing slice", (Manual(_NAME_A_SLICE),)),
+            by_hand("Name an existing slice", _NAME_A_SLICE),
             Fix("Unset CUDA_VISIBLE_DEVICES", (unset,)),
         ),
     )
@@ -258,7 +258,7 @@ def compute_mode_prohibited(situation: Situation) -> Verdicts:
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
             evidence=(Evidence("nvml.compute_mode", "prohibited", "NVML"),),
-            fixes=(Fix("Set the compute mode to Default", (Manual(text, risk="root"),)),),
+            fixes=(by_hand("Set the compute mode to Default", text, "root"),),
             supersedes=("no-driver",),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Device, Finding, Fix, Manual, Reboot, Severity, gpu_subject
+from gpudoctor.finding import Device, Finding, Fix, Reboot, Severity, by_hand, gpu_subject
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_reset import reset
@@ -117,8 +117,8 @@ def amd_gpu_hang(situation: Situation) -> Verdicts:
             confidence="likely",
             evidence=log_evidence(situation, tuple(lines[place] for place in hangs)),
             fixes=(
-                Fix("Update the GPU's firmware and the kernel", (Manual(_NEWER, risk="reboot"),)),
-                Fix("Switch power saving of the graphics part off", (Manual(_NO_GFXOFF, risk="reboot"),)),
+                by_hand("Update the GPU's firmware and the kernel", _NEWER, "reboot"),
+                by_hand("Switch power saving of the graphics part off", _NO_GFXOFF, "reboot"),
             ),
             refs=("ROCm/legacy-rocm-build#5590", "ROCm/legacy-rocm-build#5724", "1bit-MONSTER/1bit-MONSTER#2013"),
         )
@@ -167,5 +167,5 @@ def _recovery(gpu: Gpu, action: int) -> Fix:
         return Fix("Reboot the machine", (Reboot(why="the driver asks for it; a reset is not enough"),))
     if action == _DRAIN_PEERS:
         text = "End the programs on this GPU and on the GPUs that NVLink connects to it, then start them again."
-        return Fix("End the programs on the GPUs linked by NVLink", (Manual(text),))
+        return by_hand("End the programs on the GPUs linked by NVLink", text)
     return reset(gpu, drained=action == _DRAIN_AND_RESET)

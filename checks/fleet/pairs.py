@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Finding, Fix, Manual, NotJudged, Severity
+from gpudoctor.finding import Finding, Fix, NotJudged, Severity, by_hand
 from gpudoctor.fleet.pair.blame import Blame
 from gpudoctor.fleet.pair.result import PairResult, in_words
 
@@ -286,4 +286,4 @@ def _check_link(one: str, other: str) -> Fix:
 
 
 def _by_hand(text: str) -> Fix:
-    return Fix(text, (Manual(text),))
+    return by_hand(text, text)

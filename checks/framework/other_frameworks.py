@@ -6,9 +6,8 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     Device,
     Finding,
-    Fix,
-    Manual,
     Severity,
+    by_hand,
 )
 from gpudoctor.frameworks.gpu_builds import builds_for, installs
 from gpudoctor.frameworks.others import gpu_names, sharing_frameworks, version_evidence, works_beside
@@ -101,6 +100,6 @@ def framework_other_vendor(situation: Situation) -> Verdicts:
             framework=one.name,
             evidence=version_evidence(one),
             fixes=installs(situation, one, gpus)
-            or (Fix("Use another framework", (Manual(f"No index has a build of {one.title} for these GPUs."),)),),
+            or (by_hand("Use another framework", f"No index has a build of {one.title} for these GPUs."),),
             supersedes=("framework-cuda-libs-missing",),
         )

@@ -6,7 +6,7 @@ import re
 
 from gpudoctor.check import Verdicts
 from gpudoctor.check import check as plain_check
-from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, gpu_subject
+from gpudoctor.finding import Device, Evidence, Finding, Fix, by_hand, gpu_subject
 from gpudoctor.frameworks.torch import NAME, builds, check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
@@ -117,7 +117,7 @@ def _torch_for(situation: Situation, driver: str) -> tuple[Fix, ...]:
 
 def _rocm_near(driver: str) -> Fix:
     text = f"Install ROCm {driver}, or a release near it; in a container, take an image with that ROCm."
-    return Fix(f"Use a ROCm near {driver}", (Manual(text, risk="replaces"),))
+    return by_hand(f"Use a ROCm near {driver}", text, "replaces")
 
 
 # --- GPUs beside the wanted one --------------------------------------------------------------------
@@ -211,6 +211,6 @@ def _without_integrated(situation: Situation, served: tuple[Gpu, ...]) -> tuple[
     text = (
         "Switch the integrated graphics off in the firmware setup (BIOS/UEFI), unless a screen is connected to them."
     )
-    off = Fix("Switch the integrated graphics off in the firmware setup", (Manual(text, risk="reboot"),))
+    off = by_hand("Switch the integrated graphics off in the firmware setup", text, "reboot")
     show = show_only(situation, served)
     return (show, off) if show else (off,)

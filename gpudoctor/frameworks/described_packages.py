@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity, by_hand
 from gpudoctor.frameworks.others import gpu_names
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.isa import capability
@@ -121,7 +121,7 @@ def on_another_gpu(title: str, gpus: tuple[Gpu, ...]) -> Fix:
     """What is left where no build of a framework has code for these GPUs."""
     archs = " and ".join(dict.fromkeys(gpu.arch.value or gpu.name for gpu in gpus))
     text = f"Use another GPU, or the CPU: no build of {title} is known to have code for {archs}."
-    return Fix("Use another GPU, or the CPU", (Manual(text, elsewhere=True),))
+    return by_hand("Use another GPU, or the CPU", text, elsewhere=True)
 
 
 def unsupported(package: str, least: str) -> Manual:

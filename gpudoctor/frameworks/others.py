@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpudoctor.dependencies import parsed
-from gpudoctor.finding import Evidence, Fix, Manual, ReinstallPackage
+from gpudoctor.finding import Evidence, Fix, ReinstallPackage, by_hand
 from gpudoctor.machine import Distribution, Gpu
 from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.situation import Situation, answer_once
@@ -68,7 +68,7 @@ def on_the_loaders_path(folders: Iterable[str]) -> Fix:
     """What makes the loader look into folders of NVIDIA's wheels."""
     value = ":".join((*folders, "$LD_LIBRARY_PATH"))
     text = f'Set the variable before the program starts: export LD_LIBRARY_PATH="{value}"'
-    return Fix("Name the folders of NVIDIA's wheels in LD_LIBRARY_PATH", (Manual(text),))
+    return by_hand("Name the folders of NVIDIA's wheels in LD_LIBRARY_PATH", text)
 
 
 def parts_of(package: Distribution) -> Iterator[str]:

@@ -237,7 +237,7 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
     asked = gpus or situation.machine.of_vendor("nvidia")
     if situation.machine.system.wsl.known:
         text = "Update the NVIDIA driver in Windows (not in WSL), then run `wsl --shutdown`."
-        return Fix("Update the NVIDIA driver in Windows", (Manual(text, risk="reboot"),))
+        return by_hand("Update the NVIDIA driver in Windows", text, "reboot")
     if asked and not any(runs_some_build(situation.matrix, gpu) for gpu in asked):
         return no_build_for(asked)
     if elsewhere := no_build_loads(situation, asked):
@@ -319,7 +319,7 @@ def no_build_loads(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
         f"No driver helps torch here: every build that has code for {names} needs {needed}, and this system has "
         f"{libc}. Use a {'distribution' if libc == MUSL else 'newer distribution'}, or an image, that has it."
     )
-    return Fix("Use a distribution or an image with a C library that torch loads with", (Manual(text),))
+    return by_hand("Use a distribution or an image with a C library that torch loads with", text)
 
 
 def _has_code(situation: Situation, build: TorchBuild, gpu: Gpu) -> bool:
@@ -335,7 +335,7 @@ def no_build_for(gpus: tuple[Gpu, ...]) -> Fix:
     """What is left for GPUs that no torch build supports: no driver helps them."""
     archs = dict.fromkeys(gpu.arch.value or gpu.name for gpu in gpus)
     text = f"Use another GPU, or the CPU: no released torch has code for {' and '.join(archs)}, whatever its driver."
-    return Fix("Use another GPU, or the CPU", (Manual(text, elsewhere=True),))
+    return by_hand("Use another GPU, or the CPU", text, elsewhere=True)
 
 
 def _left_without(situation: Situation, gpus: tuple[Gpu, ...]) -> str:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import applying
-from gpudoctor.finding import Evidence, Fix, Manual, ReplacePackage, Severity
+from gpudoctor.finding import Evidence, Fix, ReplacePackage, Severity, by_hand
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Extension, Torch
 from gpudoctor.machine.torch import COMPANIONS
@@ -131,7 +131,7 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
         "it if nothing needs it."
     )
     if not fixes:
-        fixes = [Fix(f"Install a build of {name} for this torch", (Manual(text, risk="replaces"),))]
+        fixes = [by_hand(f"Install a build of {name} for this torch", text, "replaces")]
     fixes = [*others, *fixes] if chooses else [*fixes, *others]
     if wanted and not others and not agreed:
         cuda = cuda_needed(situation, name)
@@ -139,7 +139,7 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
             f"Install torch {wanted.removeprefix('==')}{f' for CUDA {cuda}' if cuda else ''}, which this {name} was "
             "built for, if a build of it has code for the GPUs and the driver runs it."
         )
-        fixes.append(Fix("Use the torch that it was built for", (Manual(other, risk="replaces"),)))
+        fixes.append(by_hand("Use the torch that it was built for", other, "replaces"))
     return (*agreed, *fixes)
 
 
