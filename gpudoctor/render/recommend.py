@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gpudoctor.records import in_form
 from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import command_line, fix_lines
@@ -27,15 +28,7 @@ def recommendation_data(answer: Recommendation) -> dict[str, Any]:
 
     from gpudoctor.render.documents import Recommendations
 
-    data: dict[str, Any] = msgspec.to_builtins(
-        Recommendations(
-            framework=answer.framework,
-            choices=answer.choices,
-            rejected=answer.rejected,
-            notes=answer.notes,
-            otherwise=answer.otherwise,
-        )
-    )
+    data: dict[str, Any] = msgspec.to_builtins(in_form(Recommendations, answer))
     return data
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.plain_text import enumeration
+from gpudoctor.records import in_form
 from gpudoctor.render.lines import printable
 from gpudoctor.render.steps import command_line
 from gpudoctor.scan.library import combined_code
@@ -39,15 +40,8 @@ def _library(library: Library) -> ScannedLibrary:
     from gpudoctor.render.documents import ScannedLibrary
 
     code = library.code
-    return ScannedLibrary(
-        path=library.path,
-        sass=code.sass,
-        ptx=code.ptx,
-        gfx=code.gfx,
-        relocatable=code.relocatable,
-        share={arch: round(share, 4) for arch, share in code.share.items()},
-        reason=_reason(code),
-    )
+    share = {arch: round(share, 4) for arch, share in code.share.items()}
+    return in_form(ScannedLibrary, code, path=library.path, share=share, reason=_reason(code))
 
 
 def _scanned_for(gpu: Gpu, verdicts: list[Verdict]) -> ScannedFor:

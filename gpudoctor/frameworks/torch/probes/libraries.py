@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.codeobjects.elf import Elf, NotReadable, open_elf
 from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
@@ -264,14 +265,7 @@ class _Walk:
         for name, asked in list(self._asked.items()):
             path = self._find(name) if asked.path is None else None
             if path is not None:
-                self._asked[name] = LibraryRequest(
-                    name=name,
-                    by=asked.by,
-                    rpath_folders=asked.rpath_folders,
-                    runpath_folders=asked.runpath_folders,
-                    path=path,
-                    late=asked.late,
-                )
+                self._asked[name] = replace(asked, path=path)
                 found.append(path)
         return found
 
