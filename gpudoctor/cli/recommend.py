@@ -85,7 +85,7 @@ def recommend(
     from gpudoctor.recommend import recommend as choose
     from gpudoctor.recommend import recommend_framework
     from gpudoctor.render.progress import progress_line
-    from gpudoctor.render.recommend import print_recommendation, recommendation_data
+    from gpudoctor.render.recommend import print_recommendation
     from gpudoctor.situation import Situation
 
     matrix = load_matrix(overlays)
@@ -95,9 +95,11 @@ def recommend(
         situation = Situation(machine, matrix, requirements(Settings(), require, os.environ))
         answer = recommend_framework(situation, other) if other else choose(situation, companions=companions)
     if style == "json":
+        from gpudoctor.records import in_form
+        from gpudoctor.render.documents import Recommendations
         from gpudoctor.render.json import to_json
 
-        sys.stdout.write(to_json(recommendation_data(answer)))
+        sys.stdout.write(to_json(in_form(Recommendations, answer)))
     else:
         again = words(
             (*WHERE, REQUIRE),

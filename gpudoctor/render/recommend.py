@@ -1,12 +1,11 @@
-"""A recommendation for a person, and as JSON."""
+"""A recommendation for a person."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from gpudoctor.records import in_form
 from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import command_line, fix_lines
@@ -19,17 +18,6 @@ if TYPE_CHECKING:
 _SHOWN_BUILDS = 6
 _WITHOUT_WHEEL = "no wheel for Python"
 _REQUIRED = " is required"
-
-
-def recommendation_data(answer: Recommendation) -> dict[str, Any]:
-    """The recommendation as built-in types, in the order of the contract: choices, rejected, then what they rest
-    on."""
-    import msgspec
-
-    from gpudoctor.render.documents import Recommendations
-
-    data: dict[str, Any] = msgspec.to_builtins(in_form(Recommendations, answer))
-    return data
 
 
 def best_command(answer: Recommendation, *, pip: bool) -> tuple[str, str] | None:

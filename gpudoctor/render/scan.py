@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpudoctor.plain_text import enumeration
 from gpudoctor.records import in_form
@@ -14,7 +14,7 @@ from gpudoctor.scan.library import combined_code
 if TYPE_CHECKING:
     from gpudoctor.codeobjects import Code
     from gpudoctor.machine import Gpu
-    from gpudoctor.render.documents import LibrariesWithoutCode, ScannedFor, ScannedLibrary
+    from gpudoctor.render.documents import LibrariesWithoutCode, Scan, ScannedFor, ScannedLibrary
     from gpudoctor.scan.library import Library
     from gpudoctor.scan.target import ScanResult
     from gpudoctor.scan.verdicts import Verdict
@@ -24,16 +24,15 @@ _MARKS = {"missing": "✗", "unknown": "?", "beside": "·"}
 _MOST_NAMED = 6
 
 
-def scan_data(scanned: Iterable[ScanResult], judged: list[tuple[Gpu, list[Verdict]]]) -> dict[str, Any]:
+def scan_data(scanned: Iterable[ScanResult], judged: list[tuple[Gpu, list[Verdict]]]) -> Scan:
     """The JSON document."""
-    import msgspec
+    from msgspec import UNSET
 
     from gpudoctor.render.documents import Scan
 
     libraries = tuple(_library(library) for found in scanned for library in found.libraries)
     gpus = tuple(_scanned_for(gpu, verdicts) for gpu, verdicts in judged)
-    data: dict[str, Any] = msgspec.to_builtins(Scan(libraries=libraries, gpus=gpus or msgspec.UNSET))
-    return data
+    return Scan(libraries=libraries, gpus=gpus or UNSET)
 
 
 def _library(library: Library) -> ScannedLibrary:
