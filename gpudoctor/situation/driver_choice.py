@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import Fix, InstallDriver, Manual, ModuleFlavour, Reboot, UnblockModule, by_hand
+from gpudoctor.finding import Fix, InstallDriver, ModuleFlavour, Reboot, UnblockModule, by_hand
 from gpudoctor.isa import capability, cuda_runs, gfx_runs
 from gpudoctor.machine import Gpu, Os
 from gpudoctor.matrix.versions import figures
@@ -184,7 +184,7 @@ def choose_gpus(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix | None:
     needs = "; ".join(f"{gpu.name} needs {driver_needs(situation.matrix, gpu)}" for gpu in kinds)
     choice = _choice(situation, driven, options)
     text = f"No one NVIDIA driver supports all GPUs of this machine: {needs}. {choice}"
-    return Fix("Choose the GPUs to use: no one driver supports all", (Manual(text=text, risk="root"),))
+    return by_hand("Choose the GPUs to use: no one driver supports all", text, "root")
 
 
 def _choice(situation: Situation, gpus: tuple[Gpu, ...], options: tuple[Option, ...]) -> str:
@@ -245,7 +245,7 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
     remedy = driver_to_install(situation, gpus, why=_left_without(situation, gpus))
     if remedy is None:
         text = f"Install a driver that names {_named(asked)} in its list of supported GPUs."
-        unknown = Fix("Install the GPU's driver", (Manual(text=text, risk="root"),))
+        unknown = by_hand("Install the GPU's driver", text, "root")
         return choose_gpus(situation, gpus) or unknown
     what = driver_name(remedy)
     if any(map(is_vgpu, situation.machine.of_vendor("nvidia"))):
