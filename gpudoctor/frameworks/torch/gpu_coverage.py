@@ -30,7 +30,8 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import runs_some_build
 from gpudoctor.situation.gpu_groups import finding, group_by
 from gpudoctor.situation.nvidia_driver import refusal
-from gpudoctor.situation.usable_gpus import in_process_order, runtime_order, select
+from gpudoctor.situation.usable_gpus import in_process_order, runtime_order
+from gpudoctor.situation.visibility import select
 from gpudoctor.situation.wsl import never_in_wsl
 
 _MADE_FOR_ITS_PLACE = ("source", "conda", "conda-forge", "ngc", "jetson", "distribution")
