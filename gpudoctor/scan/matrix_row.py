@@ -12,11 +12,11 @@ from gpudoctor.frameworks.torch.probes.files import (
     build_of,
     origin_of,
     parse_version_file,
-    public_part,
     rocm_of,
 )
 from gpudoctor.host import InputError
 from gpudoctor.machine import Distribution
+from gpudoctor.matrix.versions import public_version
 from gpudoctor.scan.library import Library, arch_key, combined_code, libraries
 from gpudoctor.scan.places import Wheel
 
@@ -40,7 +40,7 @@ def matrix_rows(wheel: Wheel, file_name: str) -> str:
     origin = origin_of(version, OriginFacts(real_path="", distribution=record))
     build, carried = build_of(version) or "cpu", libraries(wheel)
     tag = re.search(r"-cp(\d)(\d+)-", file_name)
-    number = public_part(version.version)
+    number = public_version(version.version)
     lines = [
         "torch_builds:",
         f"  - version: {number}",
