@@ -6,7 +6,6 @@ import re
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
-    Device,
     Evidence,
     Finding,
     Fix,
@@ -20,6 +19,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
+from gpudoctor.situation.gpu_groups import finding
 from gpudoctor.situation.usable_gpus import runtime_order, why_busy
 from gpudoctor.situation.visibility import Selection, select, visibility_variables
 
@@ -166,13 +166,12 @@ def mig_confusion(situation: Situation) -> Verdicts:
             "-C` creates slices; then choose one with CUDA_VISIBLE_DEVICES=MIG-... (`nvidia-smi -L`)."
         )
         off = f"As root, with no program on the GPU: `nvidia-smi -i {index} -mig 0` (some GPUs need a reset)."
-        yield Finding(
-            severity=_severity(situation, bare),
+        yield finding(
+            _severity(situation, bare),
+            (gpu,),
             message=f"MIG mode is on for {gpu.name}, but it has no slices: no program can use it.",
             saw="MIG on, no slice",
             want="a slice, or MIG off",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             evidence=(Evidence("nvml.mig", "on, no MIG device", "NVML"),),
             fixes=(
                 by_hand("Create slices", make, "root"),
@@ -251,13 +250,12 @@ def compute_mode_prohibited(situation: Situation) -> Verdicts:
     for gpu in closed:
         index = gpu.nvml.index if gpu.nvml else 0
         text = f"As root: `nvidia-smi -i {index} -c DEFAULT`, unless somebody closed the GPU to programs on purpose."
-        yield Finding(
-            severity=_severity(situation, closed),
+        yield finding(
+            _severity(situation, closed),
+            (gpu,),
             message=f"The compute mode of {gpu.name} is Prohibited: no program may compute on it.",
             saw="compute mode Prohibited",
             want="compute mode Default",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             evidence=(Evidence("nvml.compute_mode", "prohibited", "NVML"),),
             fixes=(by_hand("Set the compute mode to Default", text, "root"),),
             supersedes=("no-driver",),

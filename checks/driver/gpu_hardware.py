@@ -10,6 +10,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Device, Evidence, Finding, Fix, Reboot, by_hand, gpu_subject
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
+from gpudoctor.situation.gpu_groups import finding
 from gpudoctor.situation.gpu_reset import reset
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
 from gpudoctor.situation.no_kernel_driver import because
@@ -60,13 +61,12 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             else f"The kernel log says that {gpu.name} fell off the PCI bus earlier in this boot."
         )
         saw = "PCI registers read ff" if gpu.off_bus else (gpu.nvml.why or "lost" if gone and gpu.nvml else "")
-        yield Finding(
-            severity="error" if gone else "note",
+        yield finding(
+            "error" if gone else "note",
+            (gpu,),
             message=message,
             saw=saw or (lines[-1].line if lines else "lost"),
             want="a GPU that answers",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             confidence="certain" if sure else "likely" if gone else "possible",
             evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(situation, lines)),
             fixes=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
@@ -317,13 +317,12 @@ def _failed_starts(situation: Situation, slug: str) -> list[tuple[Gpu, tuple[Log
 
 
 def _failed_start(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...], message: str, fix: Fix) -> Finding:
-    return Finding(
-        severity="error",
+    return finding(
+        "error",
+        (gpu,),
         message=message,
         saw=lines[-1].line,
         want="a GPU that the driver can start",
-        subject=gpu_subject(gpu),
-        device=Device.of(gpu),
         confidence="certain" if answers_now(situation, gpu) is False else "likely",
         evidence=(Evidence.of("nvidia.nvml", situation.machine.nvidia.nvml), *log_evidence(situation, lines)),
         fixes=(fix,),
