@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Finding, Fix, NotJudged, Severity, by_hand
-from gpudoctor.fleet.pair.blame import Blame, Pair
+from gpudoctor.fleet.pair.blame import Blame
+from gpudoctor.fleet.pair.schedule import Pair
 from gpudoctor.fleet.pair.result import PairResult, in_words
 
 _MUCH_LESS = 4
