@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Finding, Fix, NotJudged, Severity, by_hand
 from gpudoctor.fleet.pair.blame import Blame
-from gpudoctor.fleet.pair.schedule import Pair
 from gpudoctor.fleet.pair.result import PairResult, in_words
+from gpudoctor.fleet.pair.schedule import Pair
 
 _MUCH_LESS = 4
 """Healthy nodes reach more than half of what their links carry."""

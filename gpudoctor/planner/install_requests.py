@@ -12,7 +12,7 @@ from gpudoctor.finding import ReplaceTorch
 from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.frameworks.torch.compiled_packages import built_for
 from gpudoctor.machine import Distribution, Machine, ProjectPackage, Torch, TorchAsked
-from gpudoctor.machine.torch import COMPANIONS
+from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
@@ -76,7 +76,7 @@ def pinning_another(situation: Situation, version: str) -> list[str]:
     environment = situation.environment
     found: dict[str, str] = {}
     for one in (environment.distributions.value or ()) if environment else ():
-        if one.name in ("torch", *COMPANIONS):
+        if one.name in TORCH_AND_COMPANIONS:
             continue
         for dependency in applying(one, situation.markers):
             if dependency.name == "torch" and is_version(version) and not dependency.admits(version):
@@ -92,7 +92,7 @@ def compiled_for_another(situation: Situation, remedy: ReplaceTorch) -> list[str
         return []
     names = {row.package for row in situation.matrix.tables.extension_builds}
     names |= {one.package for one in environment.extensions if one.of_torch}
-    listed = (one for one in environment.distributions.value or () if one.name in names - {"torch", *COMPANIONS})
+    listed = (one for one in environment.distributions.value or () if one.name in names - set(TORCH_AND_COMPANIONS))
     return [
         f"{one.name} {one.version} (nothing tells for which torch it was compiled: compile it again for torch "
         f"{remedy.version}, or install a wheel for it)"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
-from gpudoctor.machine.torch import COMPANIONS
+from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.planner.install_requests import (
     frameworks_over,
     index_of_torch,
@@ -172,7 +172,7 @@ def _requirements(place: Place, wanted: tuple[PackageSpec, ...], index: str) -> 
     exactly = place.undecided and not index
     return tuple(
         replace(item, spec=f"={item.spec}").text
-        if exactly and item.name in ("torch", *COMPANIONS) and re.fullmatch(r"==[^*,+]+", item.spec)
+        if exactly and item.name in TORCH_AND_COMPANIONS and re.fullmatch(r"==[^*,+]+", item.spec)
         else item.text
         for item in wanted
     )
