@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, NotJudged, by_hand
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.c_library import asked_glibc, c_library, cannot_load
+from gpudoctor.frameworks.torch.c_library import asked_glibc, cannot_load
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.frameworks.torch.unmet_dependencies import explains
 from gpudoctor.machine import ImportTrial, Torch
 from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.c_library import c_library
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.file_faults import ImportFault

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from gpudoctor.finding import AnyRemedy, Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
 from gpudoctor.frameworks.torch.builds import Choice, RejectedCandidate, candidates, gpus_to_serve
-from gpudoctor.frameworks.torch.c_library import c_library
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, without_overrides
 from gpudoctor.frameworks.torch.gpu_coverage import disturbs, fits, visible_as
@@ -34,6 +33,7 @@ from gpudoctor.recommend.starting_point import (
     too_new_for_the_kernel,
 )
 from gpudoctor.situation import Situation
+from gpudoctor.situation.c_library import c_library
 from gpudoctor.situation.driver_choice import (
     choice_before_torch,
     driver_name,

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from gpudoctor.finding import Finding, Fix, ReplaceTorch, by_hand
-from gpudoctor.frameworks.torch.c_library import MUSL, c_library
 from gpudoctor.frameworks.torch.candidates import Choice, RejectedCandidate, candidates
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
@@ -22,6 +21,7 @@ from gpudoctor.machine import Gpu, Torch, unknown
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation, answer_once
+from gpudoctor.situation.c_library import MUSL, c_library
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
 from gpudoctor.situation.known_issues import speaks_against
 from gpudoctor.situation.rocm_driver import current_driver, rocm_driver
