@@ -15,8 +15,8 @@ from gpudoctor.records import in_form
 from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
-    from gpudoctor.cli.examination import Sources
     from gpudoctor.command_line.arguments import ReportOptions
+    from gpudoctor.command_line.machine_source import Sources
     from gpudoctor.fix.run import Run
 
 

@@ -41,6 +41,7 @@ def variants(
       gpudoctor variants --gpu "RTX 5090" --driver 570.133.07 --format json
     """
     from gpudoctor.cli.recommend import machine_to_serve
+    from gpudoctor.command_line.machine_source import Sources
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend.variants import variants as asked
     from gpudoctor.records import in_form
@@ -52,7 +53,7 @@ def variants(
 
     matrix = load_matrix(overlays)
     with progress_line(style or "text") as progress:
-        machine = machine_to_serve(examined, variables, description, matrix, progress.stage)
+        machine = machine_to_serve(Sources(examined, variables, None, description), matrix, progress.stage)
         answer = asked(Situation(machine, matrix))
     if style == "json":
         sys.stdout.write(to_json(in_form(AskedOfMachine, answer)))
