@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.machine_source import Sources, probed, with_description, with_questions_of_fixes
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
+from gpudoctor.command_line.reporting import judgement_of
 from gpudoctor.finding import SetVariable
 
 if TYPE_CHECKING:
@@ -77,21 +78,8 @@ class Examination:
         return Diagnosis(survey, judgement, self._exit_code(judgement))
 
     def judge(self, survey: Survey, machine: Machine, *, foresee: bool = True) -> Judgement:
-        """Judge a machine, with the questions that a survey left open; `foresee` as of `engine.judge`."""
-        from gpudoctor.engine import ignore_rules, judge
-        from gpudoctor.suites import machine_checks
-
-        return judge(
-            machine,
-            self.matrix,
-            machine_checks(self.shown.plugins),
-            select=self.shown.select,
-            project_select=self.shown.project_select,
-            ignore=ignore_rules(self.shown.all_ignored),
-            open_questions=survey.open_questions,
-            required=self.required,
-            foresee=foresee,
-        )
+        """Judge a machine as `check` does, with the questions that a survey left open."""
+        return judgement_of(machine, self.matrix, self.shown, self.required, survey.open_questions, foresee=foresee)
 
     def plan(
         self, look: Diagnosis, *, only: Iterable[str], alternative: int, system: bool, also: Iterable[str] = ()
