@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import parsed
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
 
 _OTHER_INDEXES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
 """With another index `uv add` does not record the index of each package. Empty values unset these for that step."""
+
+
+def in_project(place: Place, argv: tuple[str, ...], why: str, *, env: dict[str, str] | None = None) -> RunStep:
+    """A command in the project's folder, which changes what it installs."""
+    return RunStep(argv=argv, cwd=place.project, env=env or {}, why=why, risk="replaces")
+
+
+def edited(place: Place, file: str, edits: Iterable[str], why: str) -> RunStep:
+    """Lines of a project's file that its tool has no command for; `edits` are expressions of sed."""
+    return in_project(place, ("sed", "-i", *(part for edit in edits for part in ("-e", edit)), file), why)
 
 
 def beside_torch(matrix: Matrix, remedy: ReplaceTorch) -> tuple[PackageSpec, ...]:
@@ -54,9 +65,8 @@ def uv_project(
     named = ("--index", f"{source}={index}") if index else ()
     if several_decide(machine, decisive(wanted)):
         if option := _option_for(asked, wanted, index):
-            argv = ("uv", "sync", "--inexact", *option)
             text = f"{why}; the project has it under this option, and `uv run` needs the option as well"
-            return (RunStep(argv=argv, cwd=place.project, why=text, risk="replaces"),)
+            return (in_project(place, ("uv", "sync", "--inexact", *option), text),)
         where = ", ".join(_place_of(line) for line in asked)
         command = " ".join(("uv", "add", "OPTION", *named, quoted(wanted)))
         text = (
@@ -67,27 +77,18 @@ def uv_project(
     group, extra = ("", "") if not asked else (asked[0].group, asked[0].extra)
     add_to = ("--group", group) if group else ("--optional", extra) if extra else ()
     sync_with = ("--group", group) if group else ("--extra", extra) if extra else ()
-    declare = RunStep(
-        argv=("uv", "add", "--frozen", *add_to, *named, *names),
-        cwd=place.project,
+    add = ("uv", "add", "--frozen", *add_to, *named, *names)
+    declare = in_project(
+        place,
+        add,
+        f"{why}; in pyproject.toml, or the next sync undoes it",
         env=dict.fromkeys(_OTHER_INDEXES, "") if index else {},
-        why=f"{why}; in pyproject.toml, or the next sync undoes it",
-        risk="replaces",
     )
-    sync = RunStep(
-        argv=("uv", "sync", "--inexact", *sync_with),
-        cwd=place.project,
-        why="the lock and the environment follow; other packages stay",
-        risk="replaces",
-    )
+    follow = ("uv", "sync", "--inexact", *sync_with)
+    sync = in_project(place, follow, "the lock and the environment follow; other packages stay")
     # `uv add` would put the extras that are asked for beside those that stand there.
     anew = (
-        RunStep(
-            argv=("uv", "remove", "--frozen", *add_to, item.name),
-            cwd=place.project,
-            why="the old extras must go with it",
-            risk="replaces",
-        )
+        in_project(place, ("uv", "remove", "--frozen", *add_to, item.name), "the old extras must go with it")
         for item in wanted
         if item.extra and named_by_project(machine, item.name)
     )
@@ -112,14 +113,8 @@ def _explicit(place: Place, source: str, wanted: bool) -> tuple[Step, ...]:
     name = re.escape(source)
     once = f'/^name = "{name}"$/,/^\\[/{{/^explicit = /d}}'
     add = f'/^name = "{name}"$/a explicit = true'
-    return (
-        RunStep(
-            argv=("sed", "-i", "-e", once, "-e", add, "pyproject.toml"),
-            cwd=place.project,
-            why="the index is for these packages only: others would come from it in old versions",
-            risk="replaces",
-        ),
-    )
+    why = "the index is for these packages only: others would come from it in old versions"
+    return (edited(place, "pyproject.toml", (once, add), why),)
 
 
 def project_lines(
@@ -150,8 +145,7 @@ def poetry(place: Place, machine: Machine, wanted: tuple[PackageSpec, ...], inde
     group = ("--group", asked[0].group) if len(asked) == 1 and asked[0].group else ()
     names = [item.text for item in wanted]
     if not index:
-        argv = ("poetry", "add", *group, *names)
-        return (RunStep(argv=argv, cwd=place.project, why=why, risk="replaces"),)
+        return (in_project(place, ("poetry", "add", *group, *names), why),)
     source = source_name(index).replace(".", "-")
     declare = RunStep(
         argv=("poetry", "source", "add", "--priority=explicit", source, index),
@@ -159,8 +153,7 @@ def poetry(place: Place, machine: Machine, wanted: tuple[PackageSpec, ...], inde
         why="the index of that build",
         undo=(("poetry", "source", "remove", source),),
     )
-    argv = ("poetry", "add", *group, "--source", source, *names)
-    return (declare, RunStep(argv=argv, cwd=place.project, why=why, risk="replaces"))
+    return (declare, in_project(place, ("poetry", "add", *group, "--source", source, *names), why))
 
 
 def pipenv(
@@ -170,9 +163,7 @@ def pipenv(
     group = ("--categories", asked[0].group) if asked and asked[0].group else ()
     source = ("--index", index) if index else ()
     argv = ("pipenv", "install", *group, *source, *(item.text for item in wanted))
-    return RunStep(
-        argv=argv, cwd=place.project, why=f"{why}; in the Pipfile, or the next sync undoes it", risk="replaces"
-    )
+    return in_project(place, argv, f"{why}; in the Pipfile, or the next sync undoes it")
 
 
 def remove(place: Place, named: ProjectPackage, why: str) -> RunStep | None:
@@ -184,7 +175,7 @@ def remove(place: Place, named: ProjectPackage, why: str) -> RunStep | None:
     if place.tool not in _REMOVING or option is None or not plain:
         return None
     where = (option, named.group or named.extra) if option else ()
-    return RunStep(argv=(*_REMOVING[place.tool], *where, named.name), cwd=place.project, why=why, risk="replaces")
+    return in_project(place, (*_REMOVING[place.tool], *where, named.name), why)
 
 
 def keep_out(place: Place, name: str, why: str) -> tuple[RunStep, ...]:
@@ -201,11 +192,10 @@ def keep_out(place: Place, name: str, why: str) -> tuple[RunStep, ...]:
         edits = ("$a\\[tool.uv]", f"$a\\{line}")
     else:
         return ()
-    argv = ("sed", "-i", *(part for edit in edits for part in ("-e", edit)), "pyproject.toml")
     kept = f"{why}; what requires {name} would bring it back with the next sync"
     return (
-        RunStep(argv=argv, cwd=place.project, why=kept, risk="replaces"),
-        RunStep(argv=("uv", "lock"), cwd=place.project, why="the lock follows", risk="replaces"),
+        edited(place, "pyproject.toml", edits, kept),
+        in_project(place, ("uv", "lock"), "the lock follows"),
     )
 
 

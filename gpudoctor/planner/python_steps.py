@@ -19,7 +19,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.frameworks.package_spec import PackageSpec, torch_and_companions
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.planner import conda_steps, hatch_steps, pdm_steps, pip_steps, pip_tools_steps, project_steps
+from gpudoctor.planner import conda_steps, edited_projects, pip_steps, project_steps
 from gpudoctor.planner.install_requests import (
     decisive,
     in_a_named_index,
@@ -248,7 +248,7 @@ def _install(
     machine, name = situation.machine, decisive(wanted)
     asked = places_that_ask(machine, name)
     if place.tool == "pip-tools":
-        return _with_tool(place, "", pip_tools_steps.pip_tools(place, machine, wanted, index, why))
+        return _with_tool(place, "", edited_projects.pip_tools(place, machine, wanted, index, why))
     if place.tool == "uv-project":
         return _with_tool(place, "uv", project_steps.uv_project(place, machine, wanted, index, why))
     if place.tool == "poetry":
@@ -259,7 +259,7 @@ def _install(
         return (project_steps.by_a_person(machine, wanted, index, why),)
     if place.tool == "pipenv":
         return _with_tool(place, "pipenv", (project_steps.pipenv(place, asked, wanted, index, why),))
-    steps = pdm_steps.pdm if place.tool == "pdm" else hatch_steps.hatch
+    steps = edited_projects.pdm if place.tool == "pdm" else edited_projects.hatch
     return _with_tool(place, place.tool, steps(place, asked, wanted, index, why))
 
 
