@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.machine import Machine, TorchAsked
-from gpudoctor.planner.install_requests import PLAIN_REQUIREMENT
+from gpudoctor.planner.install_requests import PLAIN_REQUIREMENT, Wanted
 from gpudoctor.planner.pip_steps import Argv, directly, pip
 from gpudoctor.planner.place import Place
 from gpudoctor.planner.project_steps import edited, in_project, source_name
@@ -17,20 +16,18 @@ _VARIABLES = "envs.default.env-vars"
 _SOURCE, _COMPILED = "requirements.in", "requirements.txt"
 
 
-def hatch(
-    place: Place, asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str, why: str
-) -> tuple[Step, ...]:
+def hatch(place: Place, asked: tuple[TorchAsked, ...], wanted: Wanted) -> tuple[Step, ...]:
     """pyproject.toml asks for this torch and names its index, and hatch brings its environment up to date."""
     lines = (
         "[tool.hatch.envs.default.env-vars]",
-        f'PIP_EXTRA_INDEX_URL = "{index}"',
+        f'PIP_EXTRA_INDEX_URL = "{wanted.index}"',
     )
     sync = ("hatch", "run", "python", "--version")
-    torch = next((item for item in wanted if item.name == "torch"), None)
+    torch, index, why = wanted.torch, wanted.index, wanted.why
     plain = len(asked) == 1 and re.fullmatch(PLAIN_REQUIREMENT, asked[0].requirement) is not None
     unusual = {_VARIABLES, "envs.default.installer"} & set(place.project_keys)
-    if torch is None or len(wanted) > 1 or not plain or (index and unusual):
-        text = f"In pyproject.toml, ask for {' '.join(item.text for item in wanted)}"
+    if torch is None or len(wanted.packages) > 1 or not plain or (index and unusual):
+        text = f"In pyproject.toml, ask for {' '.join(wanted.texts)}"
         text += f", and add\n{chr(10).join(lines)}" if index else ""
         return (ManualStep(text=f"{text}\nThen: {' '.join(sync)}", why=why, risk="replaces"),)
     old = re.escape(asked[0].requirement).replace("/", r"\/")
@@ -39,45 +36,42 @@ def hatch(
     return (edit, in_project(place, sync, why))
 
 
-def pdm(
-    place: Place, asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str, why: str
-) -> tuple[Step, ...]:
+def pdm(place: Place, asked: tuple[TorchAsked, ...], wanted: Wanted) -> tuple[Step, ...]:
     """pyproject.toml names the index and these versions; the lock and the environment follow."""
     group, extra = (asked[0].group, asked[0].extra) if asked else ("", "")
     add_to = ("--dev", "--group", group) if group else ("--group", extra) if extra else ()
-    add = in_project(place, ("pdm", "add", *add_to, *(item.text for item in wanted)), why)
-    return (*_pdm_source(place, wanted, index), add)
+    add = in_project(place, ("pdm", "add", *add_to, *wanted.texts), wanted.why)
+    return (*_pdm_source(place, wanted), add)
 
 
-def _pdm_source(place: Place, wanted: tuple[PackageSpec, ...], index: str) -> tuple[Step, ...]:
+def _pdm_source(place: Place, wanted: Wanted) -> tuple[Step, ...]:
     """pdm has no command for a source of its project."""
-    name = source_name(index)
-    if not index or f"source.{name}" in place.project_keys:
+    name = source_name(wanted.index)
+    if not wanted.index or f"source.{name}" in place.project_keys:
         return ()
-    names = ", ".join(f'"{item.name}"' for item in wanted)
-    lines = ("[[tool.pdm.source]]", f'name = "{name}"', f'url = "{index}"', f"include_packages = [{names}]")
+    names = ", ".join(f'"{item.name}"' for item in wanted.packages)
+    lines = ("[[tool.pdm.source]]", f'name = "{name}"', f'url = "{wanted.index}"', f"include_packages = [{names}]")
     edits = (f"$a\\{line}" for line in lines)
     return (edited(place, "pyproject.toml", edits, "the index, for these packages only"),)
 
 
-def pip_tools(
-    place: Place, machine: Machine, wanted: tuple[PackageSpec, ...], index: str, why: str
-) -> tuple[Step, ...]:
+def pip_tools(place: Place, machine: Machine, wanted: Wanted) -> tuple[Step, ...]:
     """requirements.in asks for these versions and names their index. What is installed beside them stays."""
     environment = machine.environment.value
     asked = environment.torch_asked if environment else ()
-    compile, install = _commands(place, machine, index)
+    compile, install = _commands(place, machine, wanted.index)
     if not compile:
-        lines = "\n".join((*((f"--extra-index-url {index}",) if index else ()), *(item.text for item in wanted)))
+        index = (f"--extra-index-url {wanted.index}",) if wanted.index else ()
+        lines = "\n".join((*index, *wanted.texts))
         text = (
             f"{place.compiled_by[0]} is not on PATH. Make {_SOURCE} say\n{lines}\nand compile and install it again."
         )
-        return (ManualStep(text=text, why=why, risk="replaces"),)
-    edits = _edits(asked, wanted, index)
+        return (ManualStep(text=text, why=wanted.why, risk="replaces"),)
+    edits = _edits(asked, wanted)
     return (
         edited(place, _SOURCE, edits, f"in {_SOURCE}, or the next compilation restores the old torch"),
         in_project(place, compile, "the pins follow"),
-        in_project(place, install, why),
+        in_project(place, install, wanted.why),
     )
 
 
@@ -96,12 +90,12 @@ def _commands(place: Place, machine: Machine, index: str) -> tuple[Argv, Argv]:
     return made if place.has("pip-compile") else (), install
 
 
-def _edits(asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str) -> list[str]:
+def _edits(asked: tuple[TorchAsked, ...], wanted: Wanted) -> list[str]:
     """Expressions of sed: the version of each line that names one of these packages; remarks and markers stay."""
     edits = [
-        rf"s/^{item.name}\(\[[^]]*\]\)\? *\([<>=!~][^#;]*[^#; ]\)\?\( *[#;].*\)\?$/{item.text}\3/I" for item in wanted
+        rf"s/^{item.name}\(\[[^]]*\]\)\? *\([<>=!~][^#;]*[^#; ]\)\?\( *[#;].*\)\?$/{item.text}\3/I"
+        for item in wanted.packages
     ]
-    torch = next((item.text for item in wanted if item.name == "torch"), "")
-    if torch and not any(line.file == _SOURCE for line in asked):
-        edits.append(f"$a\\{torch}")
-    return [*([f"1i\\--extra-index-url {index}"] if index else []), *edits]
+    if wanted.torch and not any(line.file == _SOURCE for line in asked):
+        edits.append(f"$a\\{wanted.torch.text}")
+    return [*([f"1i\\--extra-index-url {wanted.index}"] if wanted.index else []), *edits]

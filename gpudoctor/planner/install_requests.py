@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, applying, closure, normalised
@@ -20,6 +21,28 @@ from gpudoctor.spelling import is_name, is_version
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
+
+
+class Wanted(Struct, frozen=True):
+    """Packages that one command installs, the index that it takes them from ("": the package index), and why."""
+
+    packages: tuple[PackageSpec, ...]
+    index: str = ""
+    why: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The packages as pip and uv take them."""
+        return tuple(item.text for item in self.packages)
+
+    @property
+    def torch(self) -> PackageSpec | None:
+        return next((item for item in self.packages if item.name == "torch"), None)
+
+    @property
+    def decisive(self) -> str:
+        """The package by which the place of all of them in a project is found."""
+        return "torch" if self.torch else self.packages[0].name
 
 
 PLAIN_REQUIREMENT = r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?([<>=!~]=?=?[\w.*+!]+(,[<>=!~]=?=?[\w.*+!]+)*)?"
@@ -154,11 +177,6 @@ def in_a_named_index(situation: Situation, remedy: ReplaceTorch) -> ReplaceTorch
         if (row.version, row.build) == (remedy.version, remedy.build) and (url := situation.matrix.index_url(row)):
             return replace(remedy, origin=row.origin, index_url=url)
     return remedy
-
-
-def decisive(wanted: tuple[PackageSpec, ...]) -> str:
-    """The package by which the place of all of them in a project is found."""
-    return "torch" if any(item.name == "torch" for item in wanted) else wanted[0].name
 
 
 def named_by_project(machine: Machine, name: str) -> tuple[ProjectPackage, ...]:
