@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage, by_hand
-from gpudoctor.frameworks.others import gpu_names, on_the_loaders_path, version_evidence, works_beside
+from gpudoctor.frameworks.others import on_the_loaders_path, version_evidence, works_beside
 from gpudoctor.frameworks.torch.nvidia_wheels import FIRST_WITHOUT_SUFFIX, distribution_of, without_cuda
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
 from gpudoctor.machine import Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
-from gpudoctor.situation.gpu_groups import finding, group_by
+from gpudoctor.situation.gpu_groups import finding, gpu_names, group_by
 
 # --- libraries that are not there ----------------------------------------------------------------------------
 

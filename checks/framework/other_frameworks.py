@@ -10,10 +10,11 @@ from gpudoctor.finding import (
     by_hand,
 )
 from gpudoctor.frameworks.gpu_builds import builds_for, installs
-from gpudoctor.frameworks.others import gpu_names, sharing_frameworks, version_evidence, works_beside
+from gpudoctor.frameworks.others import sharing_frameworks, version_evidence, works_beside
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
+from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.situation.no_kernel_driver import computes
 
 

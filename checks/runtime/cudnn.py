@@ -26,7 +26,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
 from gpudoctor.machine import Distribution, Library
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import finding
+from gpudoctor.situation.gpu_groups import finding, gpu_names
 from gpudoctor.situation.issue_findings import of_slug
 
 if TYPE_CHECKING:
@@ -261,7 +261,6 @@ def _beside_torch(situation: Situation) -> Verdicts:
     if not wheels or not usable:
         return
     from gpudoctor.frameworks.gpu_builds import cudnn_wheel
-    from gpudoctor.frameworks.others import gpu_names
 
     tables = situation.matrix.tables
     titles = {row.framework: row.title for row in (*tables.frameworks, *tables.frameworks_on_torch)}

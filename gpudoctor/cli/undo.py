@@ -49,7 +49,7 @@ def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: boo
     if shown.style == "json":
         print_json(in_form(Undo, told, run=run.id), shown)
     else:
-        print_undone(run, told, sys.stdout, color=not shown.no_color)
+        print_undone(told, sys.stdout, color=not shown.no_color)
     return 0 if told.ok else 128 + told.interrupted if told.interrupted else 1
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity, by_hand
-from gpudoctor.frameworks.others import gpu_names
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.isa import capability
 from gpudoctor.machine import Distribution, Gpu
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import finding
+from gpudoctor.situation.gpu_groups import finding, gpu_names
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import FrameworkBuild

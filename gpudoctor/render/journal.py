@@ -145,12 +145,12 @@ def print_forgotten(run: Run, freed: int, out: TextIO, *, color: bool) -> None:
     print_lines([[("✓ forgotten  ", "bold green"), (f"{run.id}: {size(freed)} freed.", "")]], out, color=color)
 
 
-def print_undone(run: Run, told: Undone, out: TextIO, *, color: bool) -> None:
+def print_undone(told: Undone, out: TextIO, *, color: bool) -> None:
     """What an undo did, and what it left."""
-    print_lines(_undone(run, told), out, color=color)
+    print_lines(_undone(told), out, color=color)
 
 
-def _undone(run: Run, told: Undone) -> Iterator[Line]:
+def _undone(told: Undone) -> Iterator[Line]:
     if told.ok:
         counts = f"{told.restored} files are as before, {told.removed} that the fix added are gone."
         yield [("✓ undone  ", "bold green"), (counts, "")]

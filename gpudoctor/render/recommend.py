@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import command_line, fix_lines
+from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.step import RunStep
 
 if TYPE_CHECKING:
@@ -97,8 +98,7 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
             return [(f"No {answer.framework} build for {for_these} {has}.", "bold red")]
         return [(f"No {which} build works with {for_these} as it is.", "bold red")]
     if not answer.known:
-        gpus = ", ".join(dict.fromkeys(gpu.name for gpu in answer.gpus))
-        return [(f"No {answer.framework} build is known to work with {gpus}.", "bold yellow")]
+        return [(f"No {answer.framework} build is known to work with {gpu_names(answer.gpus)}.", "bold yellow")]
     sure = "" if answer.certain else " (a GPU or its driver is unknown)"
     left_out = [note.partition(" (")[0] for note in answer.notes if _LEFT_OUT in note]
     without = f", without {' and '.join(dict.fromkeys(left_out))}" if left_out else ""

@@ -10,6 +10,7 @@ from gpudoctor.records import in_form
 from gpudoctor.render.lines import printable
 from gpudoctor.render.steps import command_line
 from gpudoctor.scan.library import combined_code
+from gpudoctor.situation.gpu_groups import gpu_names
 
 if TYPE_CHECKING:
     from gpudoctor.codeobjects import Code
@@ -94,7 +95,7 @@ def _headline(scanned: list[ScanResult], judged: list[tuple[Gpu, list[Verdict]]]
             has = "y has" if count == 1 else "ies have"
             return f"{count} librar{has} {what} for {', '.join(dict.fromkeys(gpus))}."
     if judged:
-        return f"Every library that decides has code for {', '.join(dict.fromkeys(gpu.name for gpu, _ in judged))}."
+        return f"Every library that decides has code for {gpu_names(gpu for gpu, _ in judged)}."
     return f"{libraries} librar{'y' if libraries == 1 else 'ies'} read; no GPU to compare with."
 
 

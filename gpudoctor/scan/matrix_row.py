@@ -54,7 +54,7 @@ def matrix_rows(wheel: Wheel, file_name: str) -> str:
             "torch_releases:",
             "  source: package index metadata",
             f'  checked: "{date.today().isoformat()}"',
-            f"  rows:\n    - {_release(number, version, requires, head, file_name)}",
+            f"  rows:\n    - {_release(number, version, requires, file_name)}",
         ]
     lines.append(f"# companions: torch {number} needs a row too; no wheel names its torchvision and torchaudio")
     return "\n".join(lines) + "\n"
@@ -87,9 +87,7 @@ def _build(version: VersionFile, build: str, origin: str, platform: str, carried
     return _inline(row)
 
 
-def _release(
-    number: str, version: VersionFile, requires: tuple[str, ...], head: dict[str, list[str]], file_name: str
-) -> str:
+def _release(number: str, version: VersionFile, requires: tuple[str, ...], file_name: str) -> str:
     row: dict[str, object] = {"version": number}
     if version.cuda:
         row["cuda"] = version.cuda

@@ -313,11 +313,10 @@ def no_build_loads(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
     needs = [matrix.glibc_of(build) for build in builds if any(_has_code(situation, build, gpu) for gpu in gpus)]
     if not needs or not all(too_old_for(libc, needed) for needed in needs):
         return None
-    names = " and ".join(dict.fromkeys(gpu.name for gpu in gpus))
     needed = "glibc" if libc == MUSL else f"glibc {min((n for n in needs if n), key=figures)} or newer"
     text = (
-        f"No driver helps torch here: every build that has code for {names} needs {needed}, and this system has "
-        f"{libc}. Use a {'distribution' if libc == MUSL else 'newer distribution'}, or an image, that has it."
+        f"No driver helps torch here: every build that has code for {_names(gpus)} needs {needed}, and this system "
+        f"has {libc}. Use a {'distribution' if libc == MUSL else 'newer distribution'}, or an image, that has it."
     )
     return by_hand("Use a distribution or an image with a C library that torch loads with", text)
 

@@ -23,6 +23,7 @@ from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.c_library import MUSL, c_library
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
+from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.situation.known_issues import speaks_against
 from gpudoctor.situation.rocm_driver import current_driver, rocm_driver
 
@@ -262,8 +263,7 @@ def for_each_kind(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | Non
             c for c in choices if keep and (c.version, c.build) == (keep.version.partition("+")[0], keep.build)
         )
         best = next(present, None) or next(iter(nearest(situation, choices, keep)), None)
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in kind))
-        needs.append(f"{names}: torch {best.version}+{best.build}" if best else f"{names}: no build at all")
+        needs.append(f"{gpu_names(kind)}: {f'torch {best.version}+{best.build}' if best else 'no build at all'}")
     together, _ = candidates(situation, gpus)
     lead = "" if together else "No torch build supports all these GPUs. "
     text = (
