@@ -48,7 +48,7 @@ def diagnose(
     cannot be used.
     """
     from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
-    from gpudoctor.command_line.machine_source import from_file, surveyed, with_description, with_questions_of_fixes
+    from gpudoctor.command_line.machine_source import Sources, surveyed, with_description, with_questions_of_fixes
     from gpudoctor.command_line.reporting import judgement_of, report_of
     from gpudoctor.engine import FailOn
     from gpudoctor.intake.description import Description
@@ -71,25 +71,20 @@ def diagnose(
         kernel_log=fspath(kernel_log),
         errors=_several(error),
     )
-    variables = dict(env or {})
+    sources = Sources(examined, dict(env or {}), None if snapshot is None else fspath(snapshot), description)
     rules = [f"{name}={why}" for name, why in ignore.items()] if isinstance(ignore, Mapping) else _several(ignore)
     shown = ReportOptions(
         style="json", fail_on=fail_on, select=_several(select), ignore=tuple(rules), plugins=_several(plugin)
     )
     required = _requirements(_several(require))
     rows = load_matrix(_several(matrix))
-    if snapshot is not None:
-        survey, subject = from_file(fspath(snapshot), examined, variables, rows)
-    else:
-        survey, subject = surveyed(examined, variables, description, rows)
+    survey, subject = surveyed(sources, rows)
     survey = with_description(
         survey, description, rows, lambda machine: judgement_of(machine, rows, shown, required, foresee=False)
     )
 
     def complete(survey: Survey) -> Survey:
-        if snapshot is not None:
-            return survey
-        return with_questions_of_fixes(survey, examined, variables, description, rows)
+        return with_questions_of_fixes(survey, sources, rows)
 
     report, _ = report_of(survey, subject, rows, shown, required, complete)
     return report

@@ -13,6 +13,7 @@ from gpudoctor.finding import Confidence, Device, Evidence, Finding, Severity, V
 from gpudoctor.machine import Machine, SmokeStatus, SubjectKind
 from gpudoctor.machine import Smoke as SmokeRun
 from gpudoctor.plain_text import utc
+from gpudoctor.records import in_form
 from gpudoctor.situation import Situation
 from gpudoctor.step import PlannedFix
 
@@ -134,40 +135,10 @@ def _reported(finding: Finding, situation: Situation) -> ReportedFinding:
         from gpudoctor.planner.plan import fixes_for  # a healthy machine needs no plan
 
         fixes = fixes_for(finding, situation)
-    return ReportedFinding(
-        id=finding.id,
-        slug=finding.slug,
-        severity=finding.severity,
-        confidence=finding.confidence,
-        subject=finding.subject,
-        device=finding.device,
-        devices=finding.devices,
-        framework=finding.framework,
-        caused_by=finding.caused_by,
-        message=finding.message,
-        saw=finding.saw,
-        want=finding.want,
-        evidence=finding.evidence,
-        fixes=fixes,
-        refs=finding.refs,
-    )
+    return in_form(ReportedFinding, finding, fixes=fixes)
 
 
 def _smoke(run: SmokeRun) -> Smoke:
     """The results as the contract has them; signals, measures and last words stay in the machine."""
-    return Smoke(
-        level=run.level,
-        kernels=tuple(
-            SmokeKernel(
-                name=kernel.name,
-                device=kernel.device,
-                dtype=kernel.dtype,
-                status=kernel.status,
-                ms=kernel.ms,
-                error=kernel.error,
-                tolerance=kernel.tolerance,
-                detail=kernel.detail or kernel.message,
-            )
-            for kernel in run.kernels
-        ),
-    )
+    kernels = (in_form(SmokeKernel, kernel, detail=kernel.detail or kernel.message) for kernel in run.kernels)
+    return Smoke(run.level, tuple(kernels))

@@ -19,6 +19,11 @@ class RunStep(Struct, frozen=True, tag="run", tag_field="kind"):
     """Argument lists that take it back, in order; empty where that is not possible."""
 
 
+def as_root(argv: tuple[str, ...], why: str, *undo: tuple[str, ...]) -> RunStep:
+    """A command that changes the system; `undo` are those that take it back."""
+    return RunStep(argv=argv, why=why, risk="root", undo=undo)
+
+
 class EnvStep(Struct, frozen=True, tag="env", tag_field="kind"):
     """A variable to set for the examined environment, not in a start-up file."""
 

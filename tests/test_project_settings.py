@@ -98,6 +98,14 @@ def test_no_file_takes_back_what_a_person_requires(project: Path, settings: str,
     )
 
 
+def test_a_repair_is_judged_as_the_check_judges(project: Path):
+    (project / "gpudoctor.toml").write_text('ignore = ["GPD"]')
+    words = ("fix", "--dry-run", "--level", "static")
+    assert "requirement-not-met" not in gpudoctor(project, *words).stdout
+    told = gpudoctor(project, *words, "--require", NEVER_MET)
+    assert told.returncode == 1 and "GPD910" in told.stdout
+
+
 def test_a_project_may_ignore_what_it_requires_itself(project: Path):
     (project / "gpudoctor.toml").write_text(f'require = "{NEVER_MET}"\nignore = {{GPD910 = "not yet bought"}}')
     assert gpudoctor(project, "check", "--level", "static", "--select", "GPD910").returncode == 0

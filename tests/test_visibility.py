@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.machine import DeviceNode, KfdNode, NvmlDevice, absent, known
-from gpudoctor.situation.usable_gpus import select, standings, usable_count
+from gpudoctor.situation.usable_gpus import standings, usable_count
+from gpudoctor.situation.visibility import select
 from tests.support.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, with_stack
 
 FOUR = tuple(nvidia_gpu(index=n) for n in range(4))

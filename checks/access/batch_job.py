@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual
+from gpudoctor.finding import Confidence, Evidence, Finding, by_hand
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, without_request
 from gpudoctor.situation.no_kernel_driver import unserved
@@ -67,6 +67,6 @@ def job_without_gpu(situation: Situation) -> Verdicts:
         subject=f"{job.value.kind} job",
         confidence=confidence,
         evidence=(Evidence("system.job", f"{job.value.kind}, gpus={job.value.gpus}", job.source),),
-        fixes=(Fix("Ask for a GPU", (Manual(f"Ask for a GPU when the job starts: {how}."),)),),
+        fixes=(by_hand("Ask for a GPU", f"Ask for a GPU when the job starts: {how}."),),
         supersedes=("gpu-device-permission", "amd-device-permission", "container-cgroup-revoked"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual
+from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, by_hand
 from gpudoctor.machine import Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, without_request
@@ -206,7 +206,7 @@ def container_toolkit_missing(situation: Situation) -> Verdicts:
             Evidence.of("nvidia.nodes", situation.machine.nvidia.nodes),
         ),
         fixes=(
-            Fix("Set up nvidia-container-toolkit on the host", (Manual(text, risk="root"),)),
+            by_hand("Set up nvidia-container-toolkit on the host", text, "root"),
             Fix("Start the container with the GPU", (AddContainerFlags("nvidia"),)),
         ),
         supersedes=("no-driver",),
@@ -336,7 +336,7 @@ def container_libcuda_baked_in(situation: Situation) -> Verdicts:
         "changes."
     )
     system_container = situation.machine.system.container.value in _SYSTEM_CONTAINERS
-    install_fix = Fix("Install the host's version in the container", (Manual(install, risk="root"),))
+    install_fix = by_hand("Install the host's version in the container", install, "root")
     image = "container" if system_container else "image"
     yield Finding(
         severity="error",
@@ -349,9 +349,7 @@ def container_libcuda_baked_in(situation: Situation) -> Verdicts:
             Evidence("load_path", f"{library.path} {library.version}", library.via),
             *driver_answers(situation),
         ),
-        fixes=(
-            install_fix if system_container else Fix("Build the image without driver libraries", (Manual(build),)),
-        ),
+        fixes=(install_fix if system_container else by_hand("Build the image without driver libraries", build),),
         supersedes=("driver-lib-mismatch", "driver-too-old", "no-driver"),
     )
 

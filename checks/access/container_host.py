@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.finding import Evidence, Finding, by_hand
 from gpudoctor.machine import CdiSpec
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_library import same_version
@@ -50,7 +50,7 @@ def cdi_spec_stale(situation: Situation) -> Verdicts:
                 Evidence.of("nvidia.module", nvidia.module),
                 *(Evidence("nvidia.cdi", f"{path} is missing", spec.path) for path in spec.missing[:3]),
             ),
-            fixes=(Fix("Write the CDI specification anew", (Manual(text, risk="root"),)),),
+            fixes=(by_hand("Write the CDI specification anew", text, "root"),),
             refs=("podman-container-tools/podman#23935", "NVIDIA/nvidia-container-toolkit#885"),
         )
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, JoinGroup, LoadModule, Manual, UnblockModule
+from gpudoctor.finding import (
+    AddContainerFlags,
+    Evidence,
+    Finding,
+    Fix,
+    JoinGroup,
+    LoadModule,
+    Manual,
+    UnblockModule,
+    by_hand,
+)
 from gpudoctor.machine import DeviceNode, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.device_nodes import SHARED, amd_nodes, gpu_nodes, nvidia_nodes, owning_group
@@ -122,7 +132,7 @@ def _access_fixes(
             "A device cgroup forbids it. In a systemd service, allow the devices (`DeviceAllow=char-nvidia rw`, "
             "`DeviceAllow=char-drm rw`, `DeviceAllow=/dev/kfd rw`), or remove PrivateDevices and DevicePolicy."
         )
-        return (Fix("Allow the devices in the service's control group", (Manual(text, risk="root"),)),)
+        return (by_hand("Allow the devices in the service's control group", text, "root"),)
     others_may = node.mode is not None and node.mode & 0o006 == 0o006
     group_may = node.mode is None or node.mode & 0o060 == 0o060
     if others_may or (group_may and node.gid is not None and node.gid in situation.machine.system.user.gids):
@@ -131,7 +141,7 @@ def _access_fixes(
             "`sudo setsebool -P container_use_devices 1`, or start the container with `--security-opt "
             "label=disable`. Otherwise read the audit log (`ausearch -m avc`, `dmesg`)."
         )
-        return (Fix("Let the security module allow the device", (Manual(text, risk="root"),)),)
+        return (by_hand("Let the security module allow the device", text, "root"),)
     groups = tuple(dict.fromkeys(n.gid for n in closed if n.gid and n.mode is not None and n.mode & 0o060 == 0o060))
     if situation.in_container and group_may:
         flags = AddContainerFlags(vendor, group_id=owning_group(closed), why=f"the group that owns {node.path}")
@@ -142,7 +152,7 @@ def _access_fixes(
         return (Fix(f"Join the group {' and '.join(names[g] for g in groups)} and log in again", joined),)
     if groups:
         text = f"Add this user to the group with the number {groups[0]}, which owns {node.path}, and log in again."
-        return (Fix("Join the group that owns the node", (Manual(text, risk="root"),)),)
+        return (by_hand("Join the group that owns the node", text, "root"),)
     text = (
         "Restore the nodes' usual rights: `options nvidia NVreg_DeviceFileMode=0666` in /etc/modprobe.d, and reboot."
         if vendor == "nvidia"
@@ -151,7 +161,7 @@ def _access_fixes(
     )
     if situation.in_container:
         text = f"On the host, as the nodes are root's: {text[0].lower()}{text[1:]} Or start the container as root."
-    return (Fix("Open the nodes to users", (Manual(text, risk="root"),)),)
+    return (by_hand("Open the nodes to users", text, "root"),)
 
 
 @check("GPD208", "amd-kfd-missing", "access")
@@ -182,7 +192,7 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
                 Evidence.of("gpu.driver", gpus[0].driver),
             ),
             fixes=(
-                Fix("Boot a kernel with KFD", (Manual(text, risk="reboot"),)),
+                by_hand("Boot a kernel with KFD", text, "reboot"),
                 *amds_driver(situation, "Install AMD's kernel driver"),
             ),
         )
@@ -211,7 +221,7 @@ def _missing_nodes(situation: Situation) -> Iterator[Finding]:
         want=node,
         subject=node,
         evidence=(fact,),
-        fixes=(Fix("Let udev create the node again", (Manual(text, risk="root"),)),),
+        fixes=(by_hand("Let udev create the node again", text, "root"),),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, Severity, by_hand
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.network import SelectedPort, active_ports, all_ports, setting, uses_own_transport
@@ -75,12 +75,12 @@ def _without_limit(situation: Situation) -> Fix:
             "Start the container with `--ulimit memlock=-1`. In Kubernetes, give it the capability IPC_LOCK "
             "(securityContext.capabilities.add), or set LimitMEMLOCK=infinity for the container engine's service."
         )
-        return Fix("Start the container without that limit", (Manual(text),))
+        return by_hand("Start the container without that limit", text)
     text = (
         "Put `* soft memlock unlimited` and `* hard memlock unlimited` into /etc/security/limits.d/rdma.conf, and "
         "log in again. What a service starts needs LimitMEMLOCK=infinity in its unit: slurmd, for example."
     )
-    return Fix("Remove the limit of locked memory", (Manual(text, risk="root"),))
+    return by_hand("Remove the limit of locked memory", text, "root")
 
 
 def _size(number: int) -> str:

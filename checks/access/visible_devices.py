@@ -6,21 +6,22 @@ import re
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
-    Device,
     Evidence,
     Finding,
     Fix,
-    Manual,
     NotJudged,
     SetVariable,
     Severity,
     UnsetVariable,
+    by_hand,
     gpu_subject,
 )
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
-from gpudoctor.situation.usable_gpus import Selection, runtime_order, select, visibility_variables, why_busy
+from gpudoctor.situation.gpu_groups import finding
+from gpudoctor.situation.usable_gpus import runtime_order, why_busy
+from gpudoctor.situation.visibility import Selection, select, visibility_variables
 
 _ENDS = ("-1", "NoDevFiles")
 """Entries that people use to end a list on purpose."""
@@ -165,17 +166,16 @@ def mig_confusion(situation: Situation) -> Verdicts:
             "-C` creates slices; then choose one with CUDA_VISIBLE_DEVICES=MIG-... (`nvidia-smi -L`)."
         )
         off = f"As root, with no program on the GPU: `nvidia-smi -i {index} -mig 0` (some GPUs need a reset)."
-        yield Finding(
-            severity=_severity(situation, bare),
+        yield finding(
+            _severity(situation, bare),
+            (gpu,),
             message=f"MIG mode is on for {gpu.name}, but it has no slices: no program can use it.",
             saw="MIG on, no slice",
             want="a slice, or MIG off",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             evidence=(Evidence("nvml.mig", "on, no MIG device", "NVML"),),
             fixes=(
-                Fix("Create slices", (Manual(make, risk="root"),)),
-                Fix("Switch MIG off", (Manual(off, risk="root"),)),
+                by_hand("Create slices", make, "root"),
+                by_hand("Switch MIG off", off, "root"),
             ),
         )
     value = situation.variable("CUDA_VISIBLE_DEVICES")
@@ -189,7 +189,7 @@ def mig_confusion(situation: Situation) -> Verdicts:
             saw=f"{len(slices)} slices, CUDA_VISIBLE_DEVICES not set",
             subject="CUDA_VISIBLE_DEVICES",
             evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
-            fixes=(Fix("To use another slice, name it", (Manual(_NAME_A_SLICE),)),),
+            fixes=(by_hand("To use another slice, name it", _NAME_A_SLICE),),
         )
         return
     if not first.startswith("MIG-") or not slices or not all(mig.uuid for mig in slices):
@@ -205,7 +205,7 @@ def mig_confusion(situation: Situation) -> Verdicts:
         subject="CUDA_VISIBLE_DEVICES",
         evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
         fixes=(
-            Fix("Name an existing slice", (Manual(_NAME_A_SLICE),)),
+            by_hand("Name an existing slice", _NAME_A_SLICE),
             Fix("Unset CUDA_VISIBLE_DEVICES", (unset,)),
         ),
     )
@@ -250,15 +250,14 @@ def compute_mode_prohibited(situation: Situation) -> Verdicts:
     for gpu in closed:
         index = gpu.nvml.index if gpu.nvml else 0
         text = f"As root: `nvidia-smi -i {index} -c DEFAULT`, unless somebody closed the GPU to programs on purpose."
-        yield Finding(
-            severity=_severity(situation, closed),
+        yield finding(
+            _severity(situation, closed),
+            (gpu,),
             message=f"The compute mode of {gpu.name} is Prohibited: no program may compute on it.",
             saw="compute mode Prohibited",
             want="compute mode Default",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             evidence=(Evidence("nvml.compute_mode", "prohibited", "NVML"),),
-            fixes=(Fix("Set the compute mode to Default", (Manual(text, risk="root"),)),),
+            fixes=(by_hand("Set the compute mode to Default", text, "root"),),
             supersedes=("no-driver",),
         )
 

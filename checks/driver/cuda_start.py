@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, LoadModule, Manual, Reboot, StartService
+from gpudoctor.finding import Evidence, Finding, Fix, LoadModule, Manual, Reboot, StartService, by_hand
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import (
@@ -121,7 +121,7 @@ def _unready(situation: Situation) -> Finding:
         subject="NVSwitch fabric",
         confidence="likely",
         evidence=driver_answers(situation),
-        fixes=(Fix("Start the fabric manager on the host", (Manual(text, risk="root"),)),),
+        fixes=(by_hand("Start the fabric manager on the host", text, "root"),),
         supersedes=("cuda-init-hmm-kaslr", "no-driver"),
     )
 
@@ -174,7 +174,7 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
         evidence=(*driver_answers(situation), *(Evidence("kernel_log", f.line, "kernel log") for f in lines[-1:])),
         fixes=(
             Fix("Load nvidia_uvm without HMM", (option,)),
-            Fix("Switch address randomisation off", (Manual(weaker, risk="reboot"),)),
+            by_hand("Switch address randomisation off", weaker, "reboot"),
         ),
         refs=(
             "CUDA 13.2 Update 2 release notes, known issues",

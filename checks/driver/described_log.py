@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
+from gpudoctor.finding import Evidence, Finding, NotJudged, by_hand
 from gpudoctor.machine import LogFault
 from gpudoctor.matrix.rows.issues import LogPattern, XidMeaning
 from gpudoctor.situation import Situation
@@ -52,9 +52,9 @@ def log_fault_described(situation: Situation) -> Verdicts:
 
 def _complaint(fault: LogFault, row: LogPattern | XidMeaning, source: str) -> Finding:
     line = fault.line[:_SHOWN]
-    fix = Fix("Check the machine itself", (Manual(_THERE),))
+    fix = by_hand("Check the machine itself", _THERE)
     if isinstance(row, LogPattern) and row.workaround:
-        fix = Fix(row.workaround, (Manual(row.workaround),))
+        fix = by_hand(row.workaround, row.workaround)
     return Finding(
         severity="error",
         message=f"The kernel log says: {line.rstrip('.')}. It means: {row.meaning}.",

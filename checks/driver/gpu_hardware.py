@@ -7,9 +7,10 @@ import re
 from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, Reboot, gpu_subject
+from gpudoctor.finding import Device, Evidence, Finding, Fix, Reboot, by_hand, gpu_subject
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
+from gpudoctor.situation.gpu_groups import finding
 from gpudoctor.situation.gpu_reset import reset
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
 from gpudoctor.situation.no_kernel_driver import because
@@ -60,13 +61,12 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             else f"The kernel log says that {gpu.name} fell off the PCI bus earlier in this boot."
         )
         saw = "PCI registers read ff" if gpu.off_bus else (gpu.nvml.why or "lost" if gone and gpu.nvml else "")
-        yield Finding(
-            severity="error" if gone else "note",
+        yield finding(
+            "error" if gone else "note",
+            (gpu,),
             message=message,
             saw=saw or (lines[-1].line if lines else "lost"),
             want="a GPU that answers",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             confidence="certain" if sure else "likely" if gone else "possible",
             evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(situation, lines)),
             fixes=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
@@ -105,7 +105,7 @@ def _power_cycle() -> Fix:
         "help, have it replaced."
     )
     title = "Power-cycle the machine and check the GPU's seat, power and cooling"
-    return Fix(title, (Manual(text, risk="reboot"),))
+    return by_hand(title, text, "reboot")
 
 
 @check("GPD103", "gpu-ecc", "driver")
@@ -145,7 +145,7 @@ def _memory_errors(gpu: Gpu, lines: tuple[LogFault, ...]) -> Finding | None:
             saw="row remapping failed",
             want="no failed remapping",
             evidence=(Evidence("nvml.remap_failed", "true", "NVML"),),
-            fixes=(Fix("Replace the GPU", (Manual(text),)),),
+            fixes=(by_hand("Replace the GPU", text),),
         )
     if state is not None and (state.ecc_uncorrectable or state.remap_pending):
         count = state.ecc_uncorrectable
@@ -211,7 +211,7 @@ def _above_4g() -> Fix:
         'Enter the firmware setup (BIOS/UEFI), switch on "Above 4G Decoding" and "Resizable BAR" '
         "(also called Re-Size BAR, Smart Access Memory), update the firmware if they are missing, and boot again."
     )
-    return Fix("Switch on Above 4G Decoding and Resizable BAR", (Manual(text, risk="reboot"),))
+    return by_hand("Switch on Above 4G Decoding and Resizable BAR", text, "reboot")
 
 
 def _more_address_space() -> Fix:
@@ -222,7 +222,7 @@ def _more_address_space() -> Fix:
         "VMware: pciPassthru.use64bitMMIO = TRUE and pciPassthru.64bitMMIOSizeGB. If that does not help, switch on "
         '"Above 4G Decoding" in the firmware setup of the host.'
     )
-    return Fix("Give the virtual machine more address space for the GPU", (Manual(text, risk="reboot"),))
+    return by_hand("Give the virtual machine more address space for the GPU", text, "reboot")
 
 
 @check("GPD105", "driver-init-failed-hw", "driver")
@@ -291,7 +291,7 @@ def nvidia_firmware_missing(situation: Situation) -> Verdicts:
             f"The NVIDIA driver cannot start {gpu.name}: the firmware file {name} is missing."
             if sure
             else f"The NVIDIA driver did not find {name}, which {gpu.name} needs; it may have since.",
-            Fix("Install the driver's firmware", (Manual(text, risk="reboot"),)),
+            by_hand("Install the driver's firmware", text, "reboot"),
         )
         yield found if sure else replace(found, severity="note", confidence="possible", fixes=(), supersedes=())
 
@@ -317,13 +317,12 @@ def _failed_starts(situation: Situation, slug: str) -> list[tuple[Gpu, tuple[Log
 
 
 def _failed_start(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...], message: str, fix: Fix) -> Finding:
-    return Finding(
-        severity="error",
+    return finding(
+        "error",
+        (gpu,),
         message=message,
         saw=lines[-1].line,
         want="a GPU that the driver can start",
-        subject=gpu_subject(gpu),
-        device=Device.of(gpu),
         confidence="certain" if answers_now(situation, gpu) is False else "likely",
         evidence=(Evidence.of("nvidia.nvml", situation.machine.nvidia.nvml), *log_evidence(situation, lines)),
         fixes=(fix,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, gpu_subject
+from gpudoctor.finding import Evidence, Finding, by_hand, gpu_subject
 from gpudoctor.machine import Gpu
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
@@ -54,7 +54,7 @@ def pcie_acs_redirects(situation: Situation) -> Verdicts:
         want="ACS off in the bridges above GPUs",
         confidence="possible",
         evidence=(Evidence.of("system.acs", bridges), Evidence.of("system.iommu", system.iommu)),
-        fixes=(Fix("Switch ACS off", (Manual(text, risk="root"),)),),
+        fixes=(by_hand("Switch ACS off", text, "root"),),
         refs=("NVIDIA NCCL user guide, PCI Access Control Services",),
     )
 
@@ -110,6 +110,6 @@ def _fewer_links(situation: Situation, odd: tuple[Gpu, ...], usual: int, count: 
         want=f"{usual}, as the others have",
         confidence="likely",
         evidence=(Evidence("NVLinks up", up, situation.machine.nvidia.nvml.source),),
-        fixes=(Fix("Reset the GPUs and check the links", (Manual(text, risk="root"),)),),
+        fixes=(by_hand("Reset the GPUs and check the links", text, "root"),),
         refs=("NVIDIA NVML documentation, nvmlDeviceGetNvLinkState",),
     )

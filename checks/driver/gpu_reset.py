@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Device, Finding, Fix, Manual, Reboot, Severity, gpu_subject
+from gpudoctor.finding import Finding, Fix, Reboot, Severity, by_hand
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
+from gpudoctor.situation.gpu_groups import finding
 from gpudoctor.situation.gpu_reset import reset
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
 
@@ -63,13 +64,12 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
             if requests
             else "its own processor (GSP) did not answer"
         )
-        yield Finding(
-            severity=severity,
+        yield finding(
+            severity,
+            (gpu,),
             message=f"The kernel log says that {gpu.name} needs recovery before it computes again: {reason}.",
             saw=(requests or gsp_lines)[-1].line,
             want="no recovery action",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             confidence="possible" if recovered else "likely",
             evidence=log_evidence(situation, requests or gsp_lines),
             fixes=(_recovery(gpu, action),),
@@ -106,19 +106,18 @@ def amd_gpu_hang(situation: Situation) -> Verdicts:
         told = situation.machine.pasted is not None and not situation.machine.pasted.works
         mes = any(lines[place].kind == _MES for place in hangs)
         what = "The scheduler firmware (MES)" if mes else "A queue"
-        yield Finding(
-            severity="note" if over and not told else "warning",
+        yield finding(
+            "note" if over and not told else "warning",
+            (gpu,),
             message=f"{what} of {gpu.name} hung in this boot"
             + (", and the GPU has recovered since." if over else ": programs on it hang or fail."),
             saw=lines[hangs[-1]].line,
             want="a GPU that answers",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             confidence="likely",
             evidence=log_evidence(situation, tuple(lines[place] for place in hangs)),
             fixes=(
-                Fix("Update the GPU's firmware and the kernel", (Manual(_NEWER, risk="reboot"),)),
-                Fix("Switch power saving of the graphics part off", (Manual(_NO_GFXOFF, risk="reboot"),)),
+                by_hand("Update the GPU's firmware and the kernel", _NEWER, "reboot"),
+                by_hand("Switch power saving of the graphics part off", _NO_GFXOFF, "reboot"),
             ),
             refs=("ROCm/legacy-rocm-build#5590", "ROCm/legacy-rocm-build#5724", "1bit-MONSTER/1bit-MONSTER#2013"),
         )
@@ -142,13 +141,12 @@ def _failed_resets(situation: Situation) -> Iterator[Finding]:
         ended = [line for line in lines if line.kind == _FAILED or (line.kind == _RESET_OF and "succe" in line.line)]
         if not ended or ended[-1].kind != _FAILED or situation.computed(gpu):
             continue
-        yield Finding(
-            severity="warning",
+        yield finding(
+            "warning",
+            (gpu,),
             message=f"{gpu.name} hung, and amdgpu could not reset it: programs on it fail or hang until a reboot.",
             saw=ended[-1].line,
             want="a GPU that was reset, or never hung",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             confidence="likely",
             evidence=log_evidence(situation, tuple(ended)),
             fixes=(Fix("Reboot the machine", (Reboot(why="a reset of the GPU has failed"),)),),
@@ -167,5 +165,5 @@ def _recovery(gpu: Gpu, action: int) -> Fix:
         return Fix("Reboot the machine", (Reboot(why="the driver asks for it; a reset is not enough"),))
     if action == _DRAIN_PEERS:
         text = "End the programs on this GPU and on the GPUs that NVLink connects to it, then start them again."
-        return Fix("End the programs on the GPUs linked by NVLink", (Manual(text),))
+        return by_hand("End the programs on the GPUs linked by NVLink", text)
     return reset(gpu, drained=action == _DRAIN_AND_RESET)

@@ -20,6 +20,7 @@ from gpudoctor.finding import (
     Reboot,
     RebuildModule,
     UnblockModule,
+    by_hand,
 )
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
@@ -229,7 +230,7 @@ def _newer_than(version: str, situation: Situation, gpus: tuple[Gpu, ...]) -> Fi
 def _by_akmods(kernel: str) -> Fix:
     """RPM Fusion's packages install the module below extra/nvidia; DKMS installs it below extra or updates."""
     text = f"As root: `dnf install kernel-devel-{kernel}`, `akmods --force --kernels {kernel}`, `modprobe nvidia`."
-    return Fix(f"Build the module for kernel {kernel}", (Manual(text, risk="root"),))
+    return by_hand(f"Build the module for kernel {kernel}", text, "root")
 
 
 @check("GPD114", "amd-dkms-kernel-mismatch", "driver")

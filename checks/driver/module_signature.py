@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, Severity, by_hand
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
@@ -33,7 +33,7 @@ def secure_boot_module_rejected(situation: Situation) -> Verdicts:
             gpus,
             "Secure Boot is on" if situation.machine.system.secure_boot.value else "Secure Boot seems to be on",
             Evidence.of("system.secure_boot", situation.machine.system.secure_boot),
-            Fix("Switch Secure Boot off", (Manual(off, risk="reboot"),)),
+            by_hand("Switch Secure Boot off", off, "reboot"),
         )
 
 
@@ -68,7 +68,7 @@ def kernel_lockdown(situation: Situation) -> Verdicts:
             if locked
             else "The kernel accepts only signed modules",
             Evidence.of("system.lockdown", system.lockdown),
-            Fix("Boot without lockdown and module.sig_enforce", (Manual(text, risk="reboot"),)),
+            by_hand("Boot without lockdown and module.sig_enforce", text, "reboot"),
         )
 
 
@@ -115,7 +115,7 @@ def _unsigned(
         fixes=worthwhile(
             situation,
             gpus,
-            (Fix("Enrol the key that the module is signed with", (Manual(enrol, risk="reboot"),)), without),
+            (by_hand("Enrol the key that the module is signed with", enrol, "reboot"), without),
         ),
         supersedes=("no-driver",),
     )

@@ -16,6 +16,7 @@ from gpudoctor.finding import (
     Manual,
     NotJudged,
     Reboot,
+    by_hand,
 )
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation
@@ -91,7 +92,7 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
         "xorg-x11-drv-nvidia-cuda`; Arch: `sudo pacman -S nvidia-utils`."
     )
     library = beside_the_path(situation)
-    install = Fix("Install the driver's CUDA libraries", (Manual(text, risk="root"),))
+    install = by_hand("Install the driver's CUDA libraries", text, "root")
     yield Finding(
         severity="error",
         message=f"The loader does not look for the driver's CUDA library where it is ({library.path})."
@@ -133,7 +134,7 @@ def _driver_unreachable(situation: Situation) -> Finding:
         subject="NVIDIA driver",
         confidence="likely",
         evidence=driver_answers(situation),
-        fixes=(Fix("Install or load the NVIDIA driver", (Manual(text, risk="root"),)),),
+        fixes=(by_hand("Install or load the NVIDIA driver", text, "root"),),
     )
 
 
@@ -237,7 +238,7 @@ def _not_started(situation: Situation) -> Iterator[Finding]:
             want="a GPU that the driver can start",
             confidence="certain" if answers_now(situation, gpu) is False else "likely",
             evidence=tuple(Evidence("kernel_log", line.line, log.source if log else "") for line in lines[-2:]),
-            fixes=(Fix("Read why, and power-cycle the machine", (Manual(text, risk="reboot"),)),),
+            fixes=(by_hand("Read why, and power-cycle the machine", text, "reboot"),),
             supersedes=("no-gpu",),
             fallback=True,
         )
@@ -267,10 +268,10 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     )
     if old:
         text = "Use the CPU build of torch, or another GPU: ROCm never supported this one."
-        fixes: tuple[Fix, ...] = (Fix("Use another GPU, or the CPU", (Manual(text, elsewhere=True),)),)
+        fixes: tuple[Fix, ...] = (by_hand("Use another GPU, or the CPU", text, elsewhere=True),)
     elif situation.in_container:
         text = "On the host, outside this container: load amdgpu (`sudo modprobe amdgpu`), or install AMD's driver."
-        fixes = (Fix("Load amdgpu on the host", (Manual(text, risk="root"),)),)
+        fixes = (by_hand("Load amdgpu on the host", text, "root"),)
     else:
         install = amds_driver(situation, "Install the AMD kernel driver")
         if "amdgpu" in (machine.amd.modules_loaded.value or ()):
@@ -323,7 +324,7 @@ def _unbound_fixes(lines: tuple[LogFault, ...]) -> tuple[Fix, ...]:
         newer = InstallSystemPackage("linux-firmware", why="the GPU refuses files of the installed release")
         return (Fix("Install another release of linux-firmware", (newer, other)),)
     read = "Read the reason in the kernel log (`sudo dmesg | grep -i amdgpu`), update the BIOS, and reboot."
-    return (Fix("Find out why amdgpu does not take the GPU", (Manual(read, risk="reboot"),)),)
+    return (by_hand("Find out why amdgpu does not take the GPU", read, "reboot"),)
 
 
 _NOT_PROBED = "not probed"

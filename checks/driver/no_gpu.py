@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, NotJudged
+from gpudoctor.finding import Device, Evidence, Finding, NotJudged, by_hand
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
@@ -83,7 +83,7 @@ def no_gpu(situation: Situation) -> Verdicts:
         subject="machine",
         confidence="certain" if not machine.gpus or reserved else "likely",
         evidence=evidence,
-        fixes=(Fix(title, (Manual(release, risk="reboot" if reserved else "safe"),)),),
+        fixes=(by_hand(title, release, "reboot" if reserved else "safe"),),
         fallback=True,
     )
 

@@ -6,7 +6,7 @@ Whether it is new enough for the CUDA of torch: `checks/runtime/driver_and_libcu
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, Reboot
+from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, Reboot, by_hand
 from gpudoctor.machine import Gpu, Library
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_library import baked_in, same_version
@@ -53,7 +53,7 @@ def driver_installed_no_reboot(situation: Situation) -> Verdicts:
         evidence=driver_answers(situation),
         fixes=(
             Fix("Reboot", (Reboot(why=f"loads the module of {libraries}"),)),
-            Fix("Load the new module without a reboot", (Manual(_RELOAD, risk="root"),)),
+            by_hand("Load the new module without a reboot", _RELOAD, "root"),
         ),
         supersedes=("driver-lib-mismatch", "no-driver", "driver-too-old"),
     )
@@ -95,7 +95,7 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
         fixes: tuple[Fix, ...] = (Fix("Recreate the container, or reboot the host", (again, on_host)),)
     elif versions is None and compat is not None:
         text = f"Remove {compat.path} from the load path ({compat.via}); this machine needs the driver's own libcuda."
-        fixes = (Fix("Use the driver's own libcuda", (Manual(text),)),)
+        fixes = (by_hand("Use the driver's own libcuda", text),)
     else:
         from gpudoctor.situation.driver_choice import both_parts_of_one_driver, install_driver
 
@@ -239,7 +239,7 @@ def _last_branch(last: str | None) -> Fix:
         f"Install the NVIDIA driver of branch {last}, with a kernel that it supports. Only the screen and other "
         "programs can use the GPU then: no released torch has code for it."
     )
-    return Fix(f"Install the NVIDIA driver of branch {last}", (Manual(text, risk="reboot"),))
+    return by_hand(f"Install the NVIDIA driver of branch {last}", text, "reboot")
 
 
 @check("GPD125", "blackwell-open-module", "driver")

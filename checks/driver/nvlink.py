@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Fix, Manual, Severity
+from gpudoctor.finding import Severity, by_hand
 from gpudoctor.machine import LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
@@ -61,7 +61,7 @@ def nvlink_error(situation: Situation) -> Verdicts:
         want="links without errors",
         confidence="likely" if fatal else "possible",
         evidence=log_evidence(situation, fatal or faults),
-        fixes=(Fix("Reset the GPUs and check the links", (Manual(text, risk="root"),)),) if fatal else (),
+        fixes=(by_hand("Reset the GPUs and check the links", text, "root"),) if fatal else (),
         refs=("NVIDIA Xid errors catalogue", "NVIDIA Fabric Manager user guide (SXid errors)"),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Fix, InstallSystemPackage, Manual, Reboot
+from gpudoctor.finding import Evidence, Fix, InstallSystemPackage, Reboot, by_hand
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
@@ -62,7 +62,7 @@ def _with_atomics(firmware: int | None) -> tuple[Fix, ...]:
         "Move the GPU to a slot that is wired to the processor: not to the chipset, without riser or Thunderbolt. "
         "In a virtual machine, pass PCIe atomics through. Boards before PCIe 3.0 cannot do it."
     )
-    move = Fix("Move the GPU to a slot that is wired to the processor", (Manual(text),))
+    move = by_hand("Move the GPU to a slot that is wired to the processor", text)
     if firmware is None:
         return (move,)
     update = InstallSystemPackage("linux-firmware", why=f"from release {firmware} on it needs no PCIe atomics")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
+from gpudoctor.finding import Evidence, Finding, Severity, by_hand
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import group_by
@@ -106,7 +106,7 @@ def _without_manager(situation: Situation, waiting: list[SelectedPort], ports: l
         subject=f"RDMA port {_names(waiting)}",
         confidence="likely",
         evidence=_evidence(situation, waiting),
-        fixes=(Fix("Start a subnet manager", (Manual(text, risk="root"),)),),
+        fixes=(by_hand("Start a subnet manager", text, "root"),),
         refs=("NVIDIA NCCL user guide, Subnet Manager",),
     )
 
@@ -127,7 +127,7 @@ def _down(situation: Situation, severity: Severity, ports: list[SelectedPort], w
         subject=f"RDMA port {_names(ports)}",
         confidence="likely" if severity == "warning" else "possible",
         evidence=_evidence(situation, ports),
-        fixes=(Fix("Bring up the port", (Manual(text, risk="root"),)),),
+        fixes=(by_hand("Bring up the port", text, "root"),),
         refs=("NVIDIA NCCL user guide, NIC-level diagnostics",),
     )
 
@@ -182,6 +182,6 @@ def _other_mtu(
         subject=f"RDMA port {_names(odd)}",
         confidence="likely" if severity == "warning" else "possible",
         evidence=(Evidence("network.interfaces", listed, situation.machine.network.interfaces.source),),
-        fixes=(Fix("Set one MTU", (Manual(text, risk="root"),)),),
+        fixes=(by_hand("Set one MTU", text, "root"),),
         refs=("NVIDIA MLNX_OFED documentation, RoCE",),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Finding, Fix, Manual
+from gpudoctor.finding import Finding, by_hand
 from gpudoctor.situation import Situation
 from gpudoctor.situation.kernel_log import log_evidence
 
@@ -40,6 +40,6 @@ def system_memory_error(situation: Situation) -> Verdicts:
         subject="system memory",
         confidence="likely",
         evidence=log_evidence(situation, lines),
-        fixes=(Fix("Check the memory and reboot", (Manual(text, risk="reboot"),)),),
+        fixes=(by_hand("Check the memory and reboot", text, "reboot"),),
         refs=("torvalds/linux mm/memory-failure.c",),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, by_hand
+from gpudoctor.finding import Evidence, Finding, by_hand
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.kernel_log import log_evidence
@@ -46,7 +46,7 @@ def vgpu_without_cuda(situation: Situation) -> Verdicts:
             want="a vGPU of the series C or Q",
             confidence="certain" if cuda_status(situation) else "likely",
             evidence=(Evidence("gpu.name", group[0].name, group[0].source), *driver_answers(situation)),
-            fixes=(Fix("Get a vGPU of the series C or Q", (Manual(text),)),),
+            fixes=(by_hand("Get a vGPU of the series C or Q", text),),
             refs=(row.source,),
             supersedes=("no-driver", "no-gpu"),
         )
@@ -87,7 +87,7 @@ def vgpu_guest_driver(situation: Situation) -> Verdicts:
                 Evidence.of("system.virtual_machine", situation.machine.system.virtual_machine),
                 *log_evidence(situation, lines),
             ),
-            fixes=(guest_driver(), Fix("Get the whole GPU by pass-through", (Manual(whole),))),
+            fixes=(guest_driver(), by_hand("Get the whole GPU by pass-through", whole)),
             refs=("NVIDIA/gpu-operator#1371", "flatcar/Flatcar#1283"),
             supersedes=("no-driver",),
         )
@@ -125,7 +125,7 @@ def vgpu_host_driver(situation: Situation) -> Verdicts:
             Evidence.of("nvidia.modules_loaded", machine.nvidia.modules_loaded),
         ),
         fixes=(
-            Fix("Compute in a virtual machine", (Manual("Run torch in a virtual machine that gets a vGPU."),)),
+            by_hand("Compute in a virtual machine", "Run torch in a virtual machine that gets a vGPU."),
             by_hand(
                 "Install the ordinary driver",
                 "Install NVIDIA's ordinary driver. This machine then lends no vGPUs.",
@@ -165,6 +165,6 @@ def vgpu_unlicensed(situation: Situation) -> Verdicts:
             saw="not licensed",
             want="a licence of NVIDIA's vGPU software",
             evidence=(Evidence("nvml.licensed", "false", "NVML"),),
-            fixes=(Fix("Get a licence for the vGPU", (Manual(text, risk="root"),)),),
+            fixes=(by_hand("Get a licence for the vGPU", text, "root"),),
             refs=("NVIDIA vGPU software: client licensing user guide",),
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged, Severity
+from gpudoctor.finding import Evidence, Finding, NotJudged, Severity, by_hand
 from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, nvml_status
@@ -85,7 +85,7 @@ def _linux_driver(path: str, *, sure: bool) -> Finding:
         want="/usr/lib/wsl/lib/libcuda.so.1",
         subject="WSL",
         confidence="certain" if sure else "likely",
-        fixes=(Fix("Remove the Linux driver inside WSL", (Manual(text, risk="root"),)),),
+        fixes=(by_hand("Remove the Linux driver inside WSL", text, "root"),),
     )
 
 
@@ -191,7 +191,7 @@ def _without_bridge(situation: Situation, torch: Torch) -> Finding:
         "Build and install librocdxg (github.com/ROCm/librocdxg), run `sudo ldconfig`, and install a current AMD "
         "driver in Windows."
     )
-    install = Fix("Install librocdxg", (Manual(text, risk="root"),))
+    install = by_hand("Install librocdxg", text, "root")
     return replace(found, want=f"{BRIDGE} on the load path", fixes=(install, *found.fixes))
 
 
@@ -219,7 +219,7 @@ def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport | None) -
         "Install librocdxg (github.com/ROCm/librocdxg/releases) and a torch of ROCm 7.2 or newer; with ROCm before "
         "7.13 also set HSA_ENABLE_DXG_DETECTION=1."
     )
-    exchange = Fix("Let torch load WSL's ROCm runtime", (Manual(system, risk="root"),))
+    exchange = by_hand("Let torch load WSL's ROCm runtime", system, "root")
     return Finding(
         severity="error",
         message=f"{WHEEL_RUNTIME} of ROCm {torch.rocm} in torch does not support WSL: it looks for /dev/kfd and "
@@ -234,7 +234,7 @@ def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport | None) -
         ),
         fixes=(
             *((exchange,) if row and row.runtime == "system" else ()),
-            Fix("Use a torch of ROCm 7.2 or newer", (Manual(newer, risk="replaces"),)),
+            by_hand("Use a torch of ROCm 7.2 or newer", newer, "replaces"),
         ),
         refs=(row.source,) if row else (),
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Finding, Fix, Manual, NotJudged, Severity
+from gpudoctor.finding import Finding, Fix, NotJudged, Severity, by_hand
 from gpudoctor.fleet.pair.blame import Blame
 from gpudoctor.fleet.pair.result import PairResult, in_words
+from gpudoctor.fleet.pair.schedule import Pair
 
 _MUCH_LESS = 4
 """Healthy nodes reach more than half of what their links carry."""
@@ -103,14 +104,8 @@ def link_fails(result: PairResult) -> Verdicts:
     Nothing is changed. A switch, a cable, a firewall or an address that both have may be the cause.
     """
     for pair in result.judgement.failed.links:
-        one, other = result.names_of(pair)
         bad = [met for met in result.between(pair) if met.part.status != "right"]
-        yield Finding(
-            severity="error",
-            message=f"{one} and {other} fail only with each other ({result.worst_detail(bad)}).",
-            nodes=(one, other),
-            fixes=(_check_link(one, other),),
-        )
+        yield _of_link(result, pair, f"fail only with each other ({result.worst_detail(bad)})", "error")
 
 
 @check("GPD745", "fleet-link-slow", "fleet")
@@ -128,13 +123,8 @@ def link_slow(result: PairResult) -> Verdicts:
     Nothing is changed.
     """
     for pair in result.judgement.slow.links:
-        one, other = result.names_of(pair)
-        yield Finding(
-            severity="warning",
-            message=f"{one} and {other} are slow only with each other: {result.speed(result.between(pair))}.",
-            nodes=(one, other),
-            fixes=(_check_link(one, other),),
-        )
+        slow = f"are slow only with each other: {result.speed(result.between(pair))}"
+        yield _of_link(result, pair, slow, "warning")
 
 
 @check("GPD746", "fleet-pair-undecided", "fleet")
@@ -281,9 +271,11 @@ def _what_decides(result: PairResult, count: int) -> str:
     return "test again with --links, so that each node meets all others"
 
 
-def _check_link(one: str, other: str) -> Fix:
-    return _by_hand(f"check the cables, switches and firewalls between {one} and {other}; give no job both")
+def _of_link(result: PairResult, pair: Pair, what: str, severity: Severity) -> Finding:
+    one, other = result.names_of(pair)
+    check_it = _by_hand(f"check the cables, switches and firewalls between {one} and {other}; give no job both")
+    return Finding(severity, f"{one} and {other} {what}.", nodes=(one, other), fixes=(check_it,))
 
 
 def _by_hand(text: str) -> Fix:
-    return Fix(text, (Manual(text),))
+    return by_hand(text, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.finding import Evidence, Finding, Fix, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import PythonEnvironment, StartFault
 from gpudoctor.situation import Situation
@@ -65,7 +65,7 @@ def _pip_of_another(environment: PythonEnvironment) -> Finding:
         want=environment.interpreter,
         subject="Python environment",
         evidence=(Evidence("environment.pip_starts", environment.pip_starts, program),),
-        fixes=(Fix("Use the Python of this environment", (Manual(text, risk="replaces", elsewhere=True),)),),
+        fixes=(by_hand("Use the Python of this environment", text, "replaces", elsewhere=True),),
     )
 
 
@@ -107,12 +107,12 @@ def _message(fault: StartFault) -> str:
 def _fix(fault: StartFault, prefix: str) -> Fix:
     if fault.kind == "pth-undecodable":
         text = f"Remove the file, or write it again as UTF-8: rm {shlex.quote(fault.path)}"
-        return Fix("Remove the .pth file", (Manual(text, risk="replaces"),))
+        return by_hand("Remove the .pth file", text, "replaces")
     if fault.kind == "of-windows":
         text = "Make an environment of Linux in another folder (`python3 -m venv ~/venv`), with the same packages."
-        return Fix("Make an environment of Linux", (Manual(text, risk="safe", elsewhere=True),))
+        return by_hand("Make an environment of Linux", text, "safe", elsewhere=True)
     python = fault.other or f"python{fault.python}"
     first = "" if fault.other else f"Install Python {fault.python} first (`uv python install {fault.python}`). "
     clear = f"rm -f {shlex.join(fault.links)}\n" if fault.links and fault.kind != "no-pyvenv-cfg" else ""
     text = f"{first}The packages stay:\n{clear}{shlex.quote(python)} -m venv --without-pip {shlex.quote(prefix)}"
-    return Fix("Make the venv again around its packages", (Manual(text, risk="replaces"),))
+    return by_hand("Make the venv again around its packages", text, "replaces")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.finding import Evidence, Finding, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.situation import Situation
 
@@ -37,6 +37,6 @@ def environment_unreadable(situation: Situation) -> Verdicts:
         want="a folder that this user may read",
         subject="Python environment",
         evidence=(Evidence.of("environment.torch", environment.torch),),
-        fixes=(Fix("Give this user access", (Manual(text),)),),
+        fixes=(by_hand("Give this user access", text),),
         supersedes=("torch-missing", "no-gpu"),
     )

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage
-from gpudoctor.frameworks.others import gpu_names, on_the_loaders_path, version_evidence, works_beside
+from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage, by_hand
+from gpudoctor.frameworks.others import on_the_loaders_path, version_evidence, works_beside
 from gpudoctor.frameworks.torch.nvidia_wheels import FIRST_WITHOUT_SUFFIX, distribution_of, without_cuda
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
 from gpudoctor.machine import Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
-from gpudoctor.situation.gpu_groups import finding, group_by
+from gpudoctor.situation.gpu_groups import finding, gpu_names, group_by
 
 # --- libraries that are not there ----------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ def _without_the_drivers(situation: Situation, one: InstalledFramework) -> Itera
         confidence="likely",
         framework=one.name,
         evidence=(*version_evidence(one), Evidence.of("load_path", path.complete)),
-        fixes=(Fix(f"Bring {library} of the driver", (Manual(text, risk="root"),)),),
+        fixes=(by_hand(f"Bring {library} of the driver", text, "root"),),
         refs=("jax 0.11.2 on an H100 without libnvidia-ml: No visible GPU devices",),
     )
 
@@ -113,7 +113,7 @@ def _provided(situation: Situation, one: InstalledFramework, lacking: tuple[str,
     if whole is None and (wheels := _from_wheels(situation, one, lacking)):
         return wheels
     text = f"Install the CUDA {one.cuda} that {one.title} needs, so that the loader finds {', '.join(lacking)}."
-    return whole or Fix(f"Install CUDA {one.cuda}", (Manual(text, risk="replaces"),))
+    return whole or by_hand(f"Install CUDA {one.cuda}", text, "replaces")
 
 
 def _from_wheels(situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]) -> Fix | None:
@@ -279,7 +279,7 @@ def framework_rocblas_no_arch(situation: Situation) -> Verdicts:
                 confidence="likely",
                 framework=one.name,
                 evidence=(*version_evidence(one), Evidence.of("gpu.arch", gpus[0].arch)),
-                fixes=(Fix(f"Install the kernels for {arch}", (Manual(text, risk="replaces"),)),),
+                fixes=(by_hand(f"Install the kernels for {arch}", text, "replaces"),),
                 refs=("ROCm/TheRock#4578", "ROCm/TheRock#5347"),
             )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, SetVariable, UnsetVariable
+from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, UnsetVariable, by_hand
 from gpudoctor.frameworks.variable_flags import file_of_flags, flags_in, name_of
 from gpudoctor.machine import FileSetting, Vendor
 from gpudoctor.matrix.versions import package_matches
@@ -103,7 +103,7 @@ def _set_by_file(row: FrameworkVariable, name: str, one: _Installed, value: str,
         evidence=(Evidence(name, value, file), Evidence(row.framework, one.version, one.source)),
         fixes=(
             Fix(f"Set {name}={row.framework}", (own,)),
-            Fix("Change the file", (Manual(text),)),
+            by_hand("Change the file", text),
         ),
         refs=(row.source,),
         supersedes=("framework-import-fails",),

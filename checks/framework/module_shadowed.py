@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, Severity
+from gpudoctor.finding import Confidence, Evidence, Finding, Severity, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import WORKING_FOLDER, ImportTrial, ShadowingModule
 from gpudoctor.plain_text import enumeration
@@ -112,7 +112,7 @@ def _finding(
         subject=_subject(situation, first.framework),
         confidence=confidence,
         evidence=tuple(Evidence("environment.shadows", f"{one.name} ({one.via})", one.path) for one in shadows[:5]),
-        fixes=(Fix(f"Rename {_names(shadows)}", (Manual(text, risk="safe"),)),),
+        fixes=(by_hand(f"Rename {_names(shadows)}", text, "safe"),),
         supersedes=("torch-import-fails", "framework-import-fails", "no-gpu") if severity == "error" else (),
     )
 

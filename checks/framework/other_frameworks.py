@@ -6,15 +6,15 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     Device,
     Finding,
-    Fix,
-    Manual,
     Severity,
+    by_hand,
 )
 from gpudoctor.frameworks.gpu_builds import builds_for, installs
-from gpudoctor.frameworks.others import gpu_names, sharing_frameworks, version_evidence, works_beside
+from gpudoctor.frameworks.others import sharing_frameworks, version_evidence, works_beside
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
+from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.situation.no_kernel_driver import computes
 
 
@@ -101,6 +101,6 @@ def framework_other_vendor(situation: Situation) -> Verdicts:
             framework=one.name,
             evidence=version_evidence(one),
             fixes=installs(situation, one, gpus)
-            or (Fix("Use another framework", (Manual(f"No index has a build of {one.title} for these GPUs."),)),),
+            or (by_hand("Use another framework", f"No index has a build of {one.title} for these GPUs."),),
             supersedes=("framework-cuda-libs-missing",),
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import AnyRemedy, Evidence, Finding, Fix, Manual
+from gpudoctor.finding import AnyRemedy, Evidence, Finding, Fix, Manual, by_hand
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, cuda_answer, gfx_answer, within_generation
 from gpudoctor.frameworks.torch.gpu_coverage import spelled
 from gpudoctor.isa import capability
@@ -184,7 +184,7 @@ def _fixes(
     situation: Situation, program: Program, row: GpuProgram, reason: _Reason, gpus: tuple[Gpu, ...]
 ) -> tuple[Fix, ...]:
     again = row.for_nvidia if gpus[0].vendor == "nvidia" else row.for_amd
-    build = Fix(f"Install another build of {program.name}", (Manual(again, risk="replaces"),))
+    build = by_hand(f"Install another build of {program.name}", again, "replaces")
     if reason.cause == "driver":
         from gpudoctor.situation.driver_choice import driver_to_install
 
@@ -265,6 +265,6 @@ def _set_wrong(program: Program, name: str, value: str, meaning: str, source: st
         subject=program.name,
         framework=program.name,
         evidence=(Evidence(name, value, program.service or "environment"),),
-        fixes=(Fix(f"Unset {name}", (Manual(text if unit else f"Unset {name} where {program.name} is started."),)),),
+        fixes=(by_hand(f"Unset {name}", text if unit else f"Unset {name} where {program.name} is started."),),
         refs=(source,),
     )

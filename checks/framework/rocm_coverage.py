@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts
 from gpudoctor.check import check as plain_check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplaceTorch, UnsetVariable
+from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, UnsetVariable, by_hand
 from gpudoctor.frameworks.torch import NAME, check
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, never_published
 from gpudoctor.frameworks.torch.gpu_coverage import (
@@ -124,7 +124,7 @@ def _natively(situation: Situation, name: str, gfx: str) -> tuple[Fix, ...]:
         if any(isinstance(remedy, ReplaceTorch) and gfx in remedy.carries.split(", ") for remedy in fix.remedies)
     )
     text = "Nothing needs to be done: torch works under the override, and no build here has code for the GPU itself."
-    return tuple(without_variable(fix, name) for fix in builds) or (Fix("Keep the override", (Manual(text),)),)
+    return tuple(without_variable(fix, name) for fix in builds) or (by_hand("Keep the override", text),)
 
 
 @plain_check("GPD408", "rocblas-no-arch", "framework")

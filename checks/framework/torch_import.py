@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
+from gpudoctor.finding import Evidence, Finding, NotJudged, by_hand
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.c_library import asked_glibc, c_library, cannot_load
+from gpudoctor.frameworks.torch.c_library import asked_glibc, cannot_load
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.frameworks.torch.unmet_dependencies import explains
 from gpudoctor.machine import ImportTrial, Torch
 from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.c_library import c_library
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.file_faults import ImportFault
@@ -71,7 +72,7 @@ def torch_import_fails(situation: Situation) -> Verdicts:
             subject=f"torch {torch.version}",
             confidence="possible",
             evidence=(Evidence.of("cpu_flags", situation.machine.system.cpu_flags),),
-            fixes=(Fix("Use a processor with AVX2", (Manual(_SHOW_THE_PROCESSOR),)),),
+            fixes=(by_hand("Use a processor with AVX2", _SHOW_THE_PROCESSOR),),
         )
 
 
@@ -116,7 +117,7 @@ def _without_libraries(situation: Situation, torch: Torch) -> Finding:
         subject=f"torch {torch.version}",
         confidence="likely",
         evidence=(Evidence("torch.needs_libraries", " ".join(torch.needs_libraries), torch.source),),
-        fixes=(pins or Fix(f"Install {names}", (Manual(text),)),),
+        fixes=(pins or by_hand(f"Install {names}", text),),
         possible_causes=(DAMAGED,)
         if damaged.issuperset(torch.needs_libraries)
         else (REQUIREMENTS,)

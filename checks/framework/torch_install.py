@@ -168,7 +168,7 @@ def _in_working_folder(torch: Torch, copy: TorchCopy) -> Finding:
         subject=f"torch {torch.version}",
         confidence="possible",
         evidence=(Evidence("torch.copy", copy.via, copy.path),),
-        fixes=(Fix("Start from another folder", (Manual(text, risk="safe"),)),),
+        fixes=(by_hand("Start from another folder", text, "safe"),),
     )
 
 
@@ -176,7 +176,7 @@ def _own_torch_first(first: TorchCopy) -> Fix:
     folder = posixpath.dirname(first.path)
     if first.path.endswith("/torch.py"):
         text = f"Rename {first.path}: Python imports a file of that name in place of torch."
-        return Fix("Rename the file torch.py", (Manual(text),))
+        return by_hand("Rename the file torch.py", text)
     why = f"Python then no longer looks into {folder} first"
     if first.via == "PYTHONPATH":
         return Fix("Unset PYTHONPATH, or take that folder out of it", (UnsetVariable("PYTHONPATH", why=why),))
@@ -184,7 +184,7 @@ def _own_torch_first(first: TorchCopy) -> Fix:
         keep_out = SetVariable(NO_USER_SITE, "1", why=why)
         return Fix(remedy_title(keep_out), (keep_out,))
     text = f"Take {folder} out of the .pth file that names it, or remove the torch there."
-    return Fix("Take the folder out of the .pth file", (Manual(text, risk="replaces"),))
+    return by_hand("Take the folder out of the .pth file", text, "replaces")
 
 
 def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Finding:

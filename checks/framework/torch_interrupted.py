@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage
+from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, better_torch
 from gpudoctor.frameworks.torch.reinstall import index_of, installed_again
@@ -104,7 +104,7 @@ def _new_torch(situation: Situation, version: str) -> tuple[Fix, ...]:
     if version and (index := index_of(situation, version)) is not None:
         remedy = ReinstallPackage("torch", version, index_url=index, why="all its files, and a record of them")
         return (Fix(f"Install torch {version} again", (remedy,)), *better)
-    return better or (Fix("Install torch", (Manual("Install torch into this environment again.", risk="replaces"),)),)
+    return better or (by_hand("Install torch", "Install torch into this environment again.", "replaces"),)
 
 
 def _unfinished(situation: Situation, torch: Torch, folder: str, what: str, effect: str) -> Finding:

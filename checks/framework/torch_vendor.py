@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, Severity
+from gpudoctor.finding import Device, Evidence, Finding, Severity, by_hand
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
 from gpudoctor.machine import Gpu, Library, Torch, Vendor
@@ -204,7 +204,7 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
         subject=f"torch {torch.version}",
         confidence="likely",
         evidence=(Evidence("torch.trial", said or "no GPU", torch.trial.source),),
-        fixes=(Fix("Reboot, then check again", (Manual(text, risk="reboot"),)),),
+        fixes=(by_hand("Reboot, then check again", text, "reboot"),),
         possible_causes=_explanations(situation, said),
     )
 
@@ -259,7 +259,7 @@ def _behind_windows(situation: Situation, torch: Torch, what: str, want: str) ->
             *(Evidence("load_path", library.path, library.via) for library in _windows_own(situation)[:1]),
             *(Evidence("amd.rocm", rocm.path, "files") for rocm in (situation.machine.amd.rocm.value or ())[:1]),
         ),
-        fixes=(Fix(f"Install a {want} of torch", (Manual(text, risk="replaces"),)),),
+        fixes=(by_hand(f"Install a {want} of torch", text, "replaces"),),
         supersedes=("no-gpu", *REPAIRED_WITH_TORCH),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.finding import Evidence, Finding, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
@@ -36,5 +36,5 @@ def matrix_older_than_torch(situation: Situation) -> Verdicts:
         want=f"at most {situation.matrix.newest_torch()}",
         subject=f"torch {torch.version}",
         evidence=(Evidence("matrix.version", situation.matrix.tables.version, "compat_matrix"),),
-        fixes=(Fix("Update gpudoctor", (Manual("Update gpudoctor to a version whose matrix knows this torch."),)),),
+        fixes=(by_hand("Update gpudoctor", "Update gpudoctor to a version whose matrix knows this torch."),),
     )

@@ -9,7 +9,6 @@ from gpudoctor.frameworks.others import framework_of
 from gpudoctor.frameworks.torch.compiled_packages import (
     built_for,
     dependent_row,
-    for_this_torch,
     has_own_check,
     symbol_evidence,
     torch_mismatch,
@@ -180,6 +179,8 @@ def extension_torch_mismatch(situation: Situation) -> Verdicts:
         row, lacking = dependent_row(situation, installed), unloadable(situation, package)
         if not lacking and (row is None or torch_mismatch(situation, package) is None):
             continue
+        from gpudoctor.frameworks.torch.release_for_torch import for_this_torch
+
         wanted, source = built_for(situation, installed)
         works = row is not None and row.works_without_libraries
         yield Finding(

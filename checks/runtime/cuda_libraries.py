@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, Severity, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import cannot_load
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, distribution_of, stem_of
@@ -272,6 +272,6 @@ def _newer_libstdcxx(situation: Situation, path: str, conda: bool) -> Fix:
         return clear_the_way(situation, library)
     if conda:
         text = "In this environment:\nconda install -c conda-forge 'libstdcxx-ng>=12'"
-        return Fix("Update libstdc++ in the conda environment", (Manual(text, risk="replaces"),))
+        return by_hand("Update libstdc++ in the conda environment", text, "replaces")
     text = "Update the distribution, whose libstdc++ is too old for this torch, or use a container with a newer one."
-    return Fix("Use a newer distribution or container", (Manual(text, risk="root"),))
+    return by_hand("Use a newer distribution or container", text, "root")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, ReplacePackage
+from gpudoctor.finding import Confidence, Evidence, Finding, Fix, ReplacePackage, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import better_torch, build_name
 from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
@@ -26,7 +26,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
 from gpudoctor.machine import Distribution, Library
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import finding
+from gpudoctor.situation.gpu_groups import finding, gpu_names
 from gpudoctor.situation.issue_findings import of_slug
 
 if TYPE_CHECKING:
@@ -246,9 +246,7 @@ def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
     if situation.torch and situation.torch.origin in ("conda", "conda-forge"):
         newest = situation.matrix.cudnn_with(sm)
         text = f"In this environment:\nconda install -c conda-forge 'cudnn{newest}'"
-        return (
-            (Fix("Install a cuDNN that has kernels for the GPU", (Manual(text, risk="replaces"),)),) if newest else ()
-        )
+        return (by_hand("Install a cuDNN that has kernels for the GPU", text, "replaces"),) if newest else ()
     return better_torch(situation)
 
 
@@ -263,7 +261,6 @@ def _beside_torch(situation: Situation) -> Verdicts:
     if not wheels or not usable:
         return
     from gpudoctor.frameworks.gpu_builds import cudnn_wheel
-    from gpudoctor.frameworks.others import gpu_names
 
     tables = situation.matrix.tables
     titles = {row.framework: row.title for row in (*tables.frameworks, *tables.frameworks_on_torch)}

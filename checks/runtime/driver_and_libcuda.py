@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, NotJudged, ReplaceTorch, gpu_subject
+from gpudoctor.finding import Device, Evidence, Finding, Fix, NotJudged, ReplaceTorch, by_hand, gpu_subject
 from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_of_the_cache, without_folder
@@ -325,7 +325,7 @@ def _off_the_path(situation: Situation, library: Library) -> Fix:
     if library.via == "the loader":
         what = "cuda-compat" if library.kind == "compat" else "the stubs folder of the CUDA toolkit"
         text = f"Remove {what} from the load path (LD_LIBRARY_PATH, /etc/ld.so.conf.d, an RPATH of the program)."
-        return Fix("Use the driver's own libcuda", (Manual(text),))
+        return by_hand("Use the driver's own libcuda", text)
     return without_folder(situation, library, otherwise=out_of_the_cache(library))
 
 

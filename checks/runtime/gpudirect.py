@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, LoadModule, Manual, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, LoadModule, Severity, by_hand
 from gpudoctor.situation import Situation
 from gpudoctor.situation.network import NcclVariable, active_ports, setting, uses_own_transport, value_of
 
@@ -67,7 +67,7 @@ def _load(situation: Situation) -> Fix:
             "Load the module on the host, as root: `modprobe nvidia-peermem`. NVIDIA's GPU operator does it with "
             "`driver.rdma.enabled=true`."
         )
-        return Fix("Load nvidia_peermem on the host", (Manual(text, risk="root"),))
+        return by_hand("Load nvidia_peermem on the host", text, "root")
     return Fix("Load nvidia_peermem", (LoadModule("nvidia_peermem", why="it gives RDMA devices the GPUs' memory"),))
 
 

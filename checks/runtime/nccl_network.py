@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, UnsetVariable
+from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, UnsetVariable, by_hand
 from gpudoctor.machine import Interface
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
@@ -189,12 +189,12 @@ def _reachable(situation: Situation, found: NcclVariable) -> Fix:
         text = "Start the container with the RDMA devices of the host (`--device /dev/infiniband`), or unset " + (
             f"{found.name} if NCCL should use TCP."
         )
-        return Fix("Give the container the RDMA devices", (Manual(text),))
+        return by_hand("Give the container the RDMA devices", text)
     text = (
         "Look at the ports with `ibstat` (or `rdma link`), and bring them up: load the driver of the adapter "
         f"(`mlx5_ib` for ConnectX), check cable and switch. Unset {found.name} if NCCL should use TCP."
     )
-    return Fix("Bring up the RDMA ports", (Manual(text, risk="root"),))
+    return by_hand("Bring up the RDMA ports", text, "root")
 
 
 def _port_evidence(situation: Situation, found: NcclVariable) -> tuple[Evidence, ...]:
@@ -286,7 +286,7 @@ def _right_gid(situation: Situation, found: NcclVariable) -> Fix:
         f"Find the index with `show_gids` (a row with v2 and the address of the RDMA network), and set {found.name} "
         "to it on every node; or use a torch with NCCL 2.21 or newer, which finds it itself."
     )
-    return Fix(f"Set {found.name} to a GID of RoCE v2", (Manual(text),))
+    return by_hand(f"Set {found.name} to a GID of RoCE v2", text)
 
 
 def _finds_the_gid(situation: Situation) -> bool:

@@ -6,7 +6,7 @@ import re
 
 from gpudoctor.check import Verdicts
 from gpudoctor.check import check as plain_check
-from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, gpu_subject
+from gpudoctor.finding import Evidence, Finding, Fix, by_hand
 from gpudoctor.frameworks.torch import NAME, builds, check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
@@ -22,6 +22,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_
 from gpudoctor.machine import Gpu, Library
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.gpu_groups import finding
 from gpudoctor.situation.rocm_driver import current_driver, too_far_apart
 from gpudoctor.situation.system_rocm import system_rocm
 
@@ -117,7 +118,7 @@ def _torch_for(situation: Situation, driver: str) -> tuple[Fix, ...]:
 
 def _rocm_near(driver: str) -> Fix:
     text = f"Install ROCm {driver}, or a release near it; in a container, take an image with that ROCm."
-    return Fix(f"Use a ROCm near {driver}", (Manual(text, risk="replaces"),))
+    return by_hand(f"Use a ROCm near {driver}", text, "replaces")
 
 
 # --- GPUs beside the wanted one --------------------------------------------------------------------
@@ -149,13 +150,12 @@ def amd_igpu_interferes(situation: Situation) -> Verdicts:
         first = bool(order) and order[0].key == fit.gpu.key
         where = "comes first, so programs start on it and fail" if first else "is counted as a GPU"
         lacks = "no code" if fit.carried.runs == "no" else "no rocBLAS kernels"
-        yield Finding(
-            severity="error" if first else "note",
+        yield finding(
+            "error" if first else "note",
+            (fit.gpu,),
             message=f"The integrated {fit.gpu.name} ({fit.gpu.arch.value}) {where}; this torch has {lacks} for it.",
             saw=f"{len(order) or len(all_fits)} GPUs, including the integrated one",
             want=f"only {', '.join(dict.fromkeys(gpu.name for gpu in served))}",
-            subject=gpu_subject(fit.gpu),
-            device=Device.of(fit.gpu),
             evidence=_side_evidence(fit),
             fixes=_without_integrated(situation, served),
             refs=("ROCm/TheRock#3392",),
@@ -186,14 +186,13 @@ def amd_unsupported_second_gpu(situation: Situation) -> Verdicts:
             continue
         lacks = "no code" if fit.carried.runs == "no" else "no rocBLAS kernels"
         fixes = fixes_beside(situation, fit, all_fits)
-        yield Finding(
-            severity="warning",
+        yield finding(
+            "warning",
+            (fit.gpu,),
             message=f"This torch has {lacks} for the second GPU {fit.gpu.name} ({fit.gpu.arch.value}): programs "
             "that use all GPUs fail on it.",
             saw=spelled(fit.carried.code),
             want=fit.gpu.arch.value or "",
-            subject=gpu_subject(fit.gpu),
-            device=Device.of(fit.gpu),
             evidence=_side_evidence(fit),
             fixes=(*fixes[-1:], *fixes[:-1]),
             refs=("ROCm/legacy-rocm-build#1881",),
@@ -211,6 +210,6 @@ def _without_integrated(situation: Situation, served: tuple[Gpu, ...]) -> tuple[
     text = (
         "Switch the integrated graphics off in the firmware setup (BIOS/UEFI), unless a screen is connected to them."
     )
-    off = Fix("Switch the integrated graphics off in the firmware setup", (Manual(text, risk="reboot"),))
+    off = by_hand("Switch the integrated graphics off in the firmware setup", text, "reboot")
     show = show_only(situation, served)
     return (show, off) if show else (off,)

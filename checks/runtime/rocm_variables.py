@@ -7,14 +7,12 @@ import re
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     AnyRemedy,
-    Device,
     Evidence,
     Finding,
     Fix,
     SetVariable,
     Severity,
     UnsetVariable,
-    gpu_subject,
 )
 from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch import builds
@@ -24,6 +22,7 @@ from gpudoctor.frameworks.torch.hsa_override import override_alone
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
+from gpudoctor.situation.gpu_groups import finding
 
 # --- HSA_OVERRIDE_GFX_VERSION ----------------------------------------------------------------------
 
@@ -102,14 +101,13 @@ def _meaningless(situation: Situation, name: str, value: str) -> Finding:
 
 def _across(situation: Situation, name: str, value: str, named: str, gpu: Gpu) -> Finding:
     real = gpu.arch.value or ""
-    return Finding(
-        severity="error",
+    return finding(
+        "error",
+        (gpu,),
         message=f"{name}={value} makes {gpu.name} ({real}) run code for {named}, another generation: programs crash "
         "or compute wrong values.",
         saw=f"{name}={value} ({named})",
         want=f"{real}, or a target of its generation",
-        subject=gpu_subject(gpu),
-        device=Device.of(gpu),
         evidence=(Evidence(name, value, "environment"), Evidence.of("gpu.arch", gpu.arch)),
         fixes=_fixes(situation, name, situation.usable_of("amd")),
         refs=("ROCm/legacy-rocm-build#5238",),
@@ -143,13 +141,12 @@ def _unneeded(situation: Situation, name: str, value: str, named: str, gpus: tup
         severity: Severity = "note" if same else "error" if breaks else "warning"
         message = f"{name}={value} makes {gpu.name} run code for {named}, although this torch has code for "
         message += f"{gpu.arch.value}{f' and none for {named}' if breaks else ''}."
-        yield Finding(
-            severity=severity,
+        yield finding(
+            severity,
+            (gpu,),
             message=f"{name}={value} is not needed: {gpu.name} already is {gpu.arch.value}." if same else message,
             saw=f"{name}={value}",
             want="not set",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             evidence=(
                 Evidence(name, value, "environment"),
                 Evidence.of("gpu.arch", gpu.arch),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, NotJudged, gpu_subject
+from gpudoctor.finding import Confidence, Evidence, Finding, NotJudged, by_hand, gpu_subject
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import evidence as code_evidence
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
@@ -173,7 +173,7 @@ def gpu_slow(situation: Situation) -> Verdicts:
                 Evidence(f"smoke.{name}.{kernel.name}", f"{got:.3g} {unit}, stated {known:.3g}", row.source)
                 for kernel, got, known, unit in slow
             ),
-            fixes=(Fix("Find out what slows it down", (Manual(_SLOWED[gpu.vendor]),)),),
+            fixes=(by_hand("Find out what slows it down", _SLOWED[gpu.vendor]),),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, NotJudged, by_hand
+from gpudoctor.finding import Device, Evidence, Finding, NotJudged, by_hand
 from gpudoctor.machine import Smoke, SmokeKernel
 from gpudoctor.situation import Situation, needs
 
@@ -136,7 +136,7 @@ def framework_missing(situation: Situation) -> Verdicts:
         evidence=(Evidence.of("environment.distributions", environment.distributions),)
         if environment.distributions.value is None
         else (),
-        fixes=(Fix("Install it, or name the environment that has it", (Manual(text),)),),
+        fixes=(by_hand("Install it, or name the environment that has it", text),),
         supersedes=("framework-fell-back", "smoke-crash"),
     )
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.cli.install import installable, is_missing
@@ -114,14 +113,6 @@ def _same(look: Diagnosis, examination: Examination) -> tuple[str, ...]:
 # --- the run ----------------------------------------------------------------------------------------------
 
 
-class Outcome(Struct, frozen=True):
-    """What became of a run."""
-
-    applied: ApplyResult
-    proof: Proof | None
-    exit_code: int
-
-
 def run_and_check(examination: Examination, look: Diagnosis, plan: Repair, shown: ReportOptions) -> int:
     """Run the plan's steps, look again, and give the exit code."""
     from gpudoctor.command_line.interrupted_fixes import journal_home
@@ -177,22 +168,20 @@ def _conclude(
     plan: dict[str, Any],
     predicted: Predicted | None = None,
 ) -> int:
+    from gpudoctor.render.plan import outcome, print_outcome
+
     if applied.interrupted or applied.run is None:
-        outcome = Outcome(applied, None, 128 + applied.interrupted if applied.interrupted else 1)
+        proof, exit_code = None, 128 + applied.interrupted if applied.interrupted else 1
     else:
         proof, code = _prove(examination, before, predicted if applied.ok else None)
         _note_what_is_left(applied.run, proof)
-        outcome = Outcome(applied, proof, code if applied.ok else 1)
+        exit_code = code if applied.ok else 1
     if shown.style == "json":
-        from gpudoctor.render.plan import outcome_data
-
-        print_json({**plan, "result": outcome_data(outcome.applied, outcome.proof, outcome.exit_code)}, shown)
+        print_json({**plan, "result": outcome(applied, proof, exit_code)}, shown)
     else:
-        from gpudoctor.render.plan import print_outcome
-
         place, same = place_of(before.machine), _same(before, examination)
-        print_outcome(outcome.applied, outcome.proof, sys.stdout, color=not shown.no_color, place=place, same=same)
-    return outcome.exit_code
+        print_outcome(applied, proof, sys.stdout, color=not shown.no_color, place=place, same=same)
+    return exit_code
 
 
 def _prove(examination: Examination, before: Diagnosis, predicted: Predicted | None) -> tuple[Proof, int]:

@@ -82,7 +82,7 @@ def dockerfile(
         image_checks(shown.plugins),
         also,
         select=shown.select or shown.project_select,
-        ignore=ignore_rules(shown.all_ignored),
+        ignore=ignore_rules((*shown.ignore, *shown.project_ignore)),
     )
     report = make_report(
         machine, matrix, judgement, subject=Subject("whatif", " ".join(paths)), fail_on=cast("FailOn", shown.fail_on)

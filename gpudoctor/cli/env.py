@@ -46,7 +46,8 @@ def env(
     """
     from msgspec.structs import replace
 
-    from gpudoctor.cli.examination import Examination, Sources, ids_of
+    from gpudoctor.cli.examination import Examination, ids_of
+    from gpudoctor.command_line.machine_source import Sources
     from gpudoctor.planner.repair import variables_for
     from gpudoctor.planner.script import variable_data, variable_lines
 

@@ -7,16 +7,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 import click
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
-from gpudoctor.command_line.machine_source import is_this_machine
-from gpudoctor.command_line.options import REQUIRE, WHERE
+from gpudoctor.command_line.arguments import ReportOptions
+from gpudoctor.command_line.machine_source import Sources, probed, with_description, with_questions_of_fixes
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
-from gpudoctor.command_line.reading import words
+from gpudoctor.command_line.reporting import judgement_of
 from gpudoctor.finding import SetVariable
-from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
     from gpudoctor.engine import FailOn, Judgement
@@ -25,17 +23,6 @@ if TYPE_CHECKING:
     from gpudoctor.planner.planned_steps import Permissions
     from gpudoctor.planner.repair import Repair
     from gpudoctor.survey import Survey
-
-
-class Sources(Struct, frozen=True):
-    """What the machine is read from: probed, recorded, described."""
-
-    examined: ExaminationOptions
-    variables: dict[str, str]
-    snapshot: str | None
-    description: Description
-    overlays: tuple[str, ...]
-    require: tuple[str, ...] = ()
 
 
 class Diagnosis(Struct, frozen=True):
@@ -58,8 +45,8 @@ class Examination:
 
         self.sources = sources
         self.shown = shown
-        here = sources.snapshot is None and is_this_machine(sources.examined, sources.description)
-        self.required = requirements(project_settings() if here else Settings(), sources.require, os.environ)
+        settings = project_settings() if sources.is_this_machine else Settings()
+        self.required = requirements(settings, sources.require, os.environ)
         self.matrix = load_matrix(sources.overlays)
 
     def look_under(self, variables: Iterable[VariableRemedy]) -> Diagnosis:
@@ -82,13 +69,8 @@ class Examination:
         return self._look(self.sources)
 
     def _look(self, given: Sources) -> Diagnosis:
-        from gpudoctor.command_line.machine_source import from_file, probed, with_description, with_questions_of_fixes
-
-        if given.snapshot is not None:
-            survey, _ = from_file(given.snapshot, given.examined, given.variables, self.matrix)
-        else:
-            survey, _ = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
-            survey = with_questions_of_fixes(survey, given.examined, given.variables, given.description, self.matrix)
+        survey, _ = probed(given, self.matrix, self.shown)
+        survey = with_questions_of_fixes(survey, given, self.matrix)
         survey = with_description(
             survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
         )
@@ -96,21 +78,8 @@ class Examination:
         return Diagnosis(survey, judgement, self._exit_code(judgement))
 
     def judge(self, survey: Survey, machine: Machine, *, foresee: bool = True) -> Judgement:
-        """Judge a machine, with the questions that a survey left open; `foresee` as of `engine.judge`."""
-        from gpudoctor.engine import ignore_rules, judge
-        from gpudoctor.suites import machine_checks
-
-        return judge(
-            machine,
-            self.matrix,
-            machine_checks(self.shown.plugins),
-            select=self.shown.select,
-            project_select=self.shown.project_select,
-            ignore=ignore_rules(self.shown.all_ignored),
-            open_questions=survey.open_questions,
-            required=self.required,
-            foresee=foresee,
-        )
+        """Judge a machine as `check` does, with the questions that a survey left open."""
+        return judgement_of(machine, self.matrix, self.shown, self.required, survey.open_questions, foresee=foresee)
 
     def plan(
         self, look: Diagnosis, *, only: Iterable[str], alternative: int, system: bool, also: Iterable[str] = ()
@@ -145,19 +114,7 @@ class Examination:
     @property
     def same_target(self) -> tuple[str, ...]:
         """The options that name this machine and environment to another command."""
-        given = self.sources
-        return words(
-            (*WHERE, REQUIRE),
-            {
-                **to_builtins(given.description),
-                "python": given.examined.python,
-                "root": given.examined.root,
-                "snapshot_file": given.snapshot,
-                "variables": tuple(f"{name}={value}" for name, value in given.variables.items()),
-                "overlays": given.overlays,
-                "require": given.require,
-            },
-        )
+        return self.sources.options
 
     @property
     def here(self) -> bool:

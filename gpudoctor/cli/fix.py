@@ -65,7 +65,8 @@ def fix(
     if snapshot_file is None:
         require_linux()
     from gpudoctor.cli import journal, undo
-    from gpudoctor.cli.examination import Examination, Sources
+    from gpudoctor.cli.examination import Examination
+    from gpudoctor.command_line.machine_source import Sources
 
     sources = Sources(examined, variables, snapshot_file, description, overlays, require)
     if request.history:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from gpudoctor.cli.command import Group
-from gpudoctor.cli.fleet_check import check, node, show
+from gpudoctor.cli.fleet_check import check, fleet_options, node, show
 from gpudoctor.cli.fleet_pair import pair
 from gpudoctor.cli.options import matrix_option, option
-from gpudoctor.command_line.options import EXPECT, GOLDEN, NO_COLOR, REPORT_FILE, ROLES, fail_on, form, verbose
-from gpudoctor.render.fleet import FORMATS
+from gpudoctor.command_line.arguments import ReportOptions
+from gpudoctor.command_line.options import EXPECT, GOLDEN, ROLES
 
 if TYPE_CHECKING:
     from gpudoctor.engine import FailOn
@@ -35,22 +35,14 @@ fleet.add_command(pair)
 @option(GOLDEN)
 @option(ROLES)
 @matrix_option
-@option(fail_on("From which verdict on the exit code is 1."))
-@option(form(FORMATS))
-@option(REPORT_FILE)
-@option(verbose("Print every difference."))
-@option(NO_COLOR)
+@fleet_options
 def report(
     paths: tuple[str, ...],
     expect: str | None,
     golden: str | None,
     roles: str | None,
     overlays: tuple[str, ...],
-    fail_on: str | None,
-    style: str | None,
-    report_file: str | None,
-    verbose: bool,
-    no_color: bool,
+    shown: ReportOptions,
 ) -> int:
     """Merge snapshots and reports of nodes, and name the odd ones.
 
@@ -76,11 +68,10 @@ def report(
         load_matrix(overlays),
         expected=_names(expect),
         golden=_good(golden),
-        fail_on=cast("FailOn", fail_on or "error"),
+        fail_on=cast("FailOn", shown.fail_on),
         roles=_roles(roles),
     )
-    show(made, style, report_file, verbose=verbose, color=not no_color)
-    return made.exit_code
+    return show(made, shown)
 
 
 def _names(expect: str | None) -> tuple[str, ...]:

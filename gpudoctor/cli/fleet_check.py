@@ -13,9 +13,9 @@ import click
 from msgspec.structs import replace
 
 from gpudoctor.cli.command import command
-from gpudoctor.cli.options import matrix_option, option
+from gpudoctor.cli.options import matrix_option, option, option_group
 from gpudoctor.command_line import options
-from gpudoctor.command_line.arguments import LINE
+from gpudoctor.command_line.arguments import LINE, ReportOptions
 from gpudoctor.command_line.reading import read
 from gpudoctor.fleet.engines import ENGINES, engine_of
 from gpudoctor.host import InputError
@@ -42,6 +42,15 @@ timeout_option = click.option(
     "--timeout", "seconds", type=float, default=60.0, show_default=True, metavar="SECONDS", callback=_limit,
     help="All answers must be here by then; a node that gave none is unknown.",
 )  # fmt: skip
+fleet_options = option_group(
+    "shown",
+    ReportOptions,
+    option(options.fail_on("From which verdict on the exit code is 1.")),
+    option(options.form(FORMATS)),
+    option(options.REPORT_FILE),
+    option(options.verbose("Print every difference.")),
+    option(options.NO_COLOR),
+)
 check_options = click.argument("check_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- CHECK OPTIONS...]")
 
 
@@ -70,11 +79,7 @@ check_options = click.argument("check_options", nargs=-1, type=click.UNPROCESSED
     "--selector", "selectors", multiple=True, metavar="LABEL=VALUE", help="Kubernetes: labels of the nodes."
 )
 @matrix_option
-@option(options.fail_on("From which verdict on the exit code is 1."))
-@option(options.form(FORMATS))
-@option(options.REPORT_FILE)
-@option(options.verbose("Print every difference."))
-@option(options.NO_COLOR)
+@fleet_options
 @check_options
 def check(
     engine: str,
@@ -85,11 +90,7 @@ def check(
     keep: str,
     program: str,
     overlays: tuple[str, ...],
-    fail_on: str | None,
-    style: str | None,
-    report_file: str | None,
-    verbose: bool,
-    no_color: bool,
+    shown: ReportOptions,
     check_options: tuple[str, ...],
     **engines: tuple[str, ...] | str,
 ) -> int:
@@ -126,7 +127,7 @@ def check(
     documents = _documents(engine, order)
     if documents is None:
         return 0
-    return _told(documents, folder, overlays, fail_on, (style, report_file, verbose, no_color))
+    return _told(documents, folder, overlays, shown)
 
 
 @command("node")
@@ -189,8 +190,7 @@ def _told(
     documents: list[dict[str, Any]],
     folder: Path | None,
     overlays: tuple[str, ...],
-    fail_on: str | None,
-    shown: tuple[str | None, str | None, bool, bool],
+    shown: ReportOptions,
 ) -> int:
     import msgspec
 
@@ -203,25 +203,20 @@ def _told(
     if folder is not None:
         for number, (name, content) in enumerate(written):
             (folder / f"{name if is_name(name) else f'unnamed-{number}'}.json").write_bytes(content)
-    style, report_file, verbose, no_color = shown
-    made = merge(
-        (document(content, name) for name, content in written),
-        load_matrix(overlays),
-        fail_on=cast("FailOn", fail_on or "error"),
-    )
-    show(made, style, report_file, verbose=verbose, color=not no_color)
-    return made.exit_code
+    found = (document(content, name) for name, content in written)
+    return show(merge(found, load_matrix(overlays), fail_on=cast("FailOn", shown.fail_on)), shown)
 
 
-def show(report: FleetReport, style: str | None, report_file: str | None, *, verbose: bool, color: bool) -> None:
-    """Print a fleet's report, and write it to the file that was asked for."""
+def show(report: FleetReport, shown: ReportOptions) -> int:
+    """Print a fleet's report, and write it to the file that was asked for; the exit code."""
     import io
 
     from gpudoctor.render.fleet import write_fleet
     from gpudoctor.render.report_file import write_report_file
 
-    if report_file:
+    if shown.report_file:
         copy = io.StringIO()
-        write_fleet(report, style or "text", copy, verbose=verbose)
-        write_report_file(report_file, copy.getvalue())
-    write_fleet(report, style or "text", sys.stdout, color=color, verbose=verbose)
+        write_fleet(report, shown.style, copy, verbose=shown.verbose)
+        write_report_file(shown.report_file, copy.getvalue())
+    write_fleet(report, shown.style, sys.stdout, color=not shown.no_color, verbose=shown.verbose)
+    return report.exit_code

@@ -90,13 +90,13 @@ def unfinished_run(machine: Machine, *, needed: bool) -> Run | None:
 
 def history(shown: ReportOptions) -> int:
     """List all runs, newest last."""
-    from gpudoctor.render.journal import history_data, print_history
+    from gpudoctor.render import journal
 
     found = readable_runs()
     if shown.style == "json":
-        print_json(history_data(found), shown)
+        print_json(journal.history(found), shown)
     else:
-        print_history(found, sys.stdout, color=not shown.no_color)
+        journal.print_history(found, sys.stdout, color=not shown.no_color)
     return 0
 
 
@@ -105,7 +105,8 @@ def forget(name: str, shown: ReportOptions, *, yes: bool, dry_run: bool, force: 
     from gpudoctor.fix.errors import RepairError, reason
     from gpudoctor.fix.undo import forget as forget_run
     from gpudoctor.host import InputError
-    from gpudoctor.render.journal import forgotten_data, print_forgotten, print_kept
+    from gpudoctor.render.documents import Forgotten
+    from gpudoctor.render.journal import print_forgotten, print_kept
 
     run = next((run for run in readable_runs() if run.id == name), None)
     if run is None:
@@ -121,7 +122,7 @@ def forget(name: str, shown: ReportOptions, *, yes: bool, dry_run: bool, force: 
         tell(f"Nothing was forgotten: {reason(error)}")
         return 1
     if shown.style == "json":
-        print_json(forgotten_data(run, freed), shown)
+        print_json(Forgotten(run=run.id, freed_bytes=freed), shown)
     else:
         print_forgotten(run, freed, sys.stdout, color=not shown.no_color)
     return 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Machine
 
 
-def print_json(data: dict[str, Any], shown: ReportOptions) -> None:
+def print_json(data: Any, shown: ReportOptions) -> None:
     """Print JSON to stdout and into the report file."""
     from gpudoctor.render.json import to_json
     from gpudoctor.render.report_file import write_report_file

@@ -9,7 +9,7 @@ from gpudoctor.command_line.reading import Given, complete
 from gpudoctor.command_line.running import USAGE, say
 from gpudoctor.preflight.arguments import LINE
 from gpudoctor.preflight.command import preflight as pass_or_refuse
-from gpudoctor.preflight.command import status
+from gpudoctor.preflight.exit_codes import status
 
 
 def _run(given: Given) -> int:

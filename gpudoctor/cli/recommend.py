@@ -18,13 +18,13 @@ from gpudoctor.cli.options import (
     option,
     variable_option,
 )
-from gpudoctor.command_line.options import NO_COLOR, REQUIRE, WHERE, verbose
+from gpudoctor.command_line.options import NO_COLOR, REQUIRE, verbose
 from gpudoctor.command_line.project_settings import Settings, requirements
-from gpudoctor.command_line.reading import words
 from gpudoctor.machine.torch import COMPANIONS
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import ExaminationOptions
+    from gpudoctor.command_line.machine_source import Sources
     from gpudoctor.intake.description import Description
     from gpudoctor.machine import Level, Machine
     from gpudoctor.matrix.questions import Matrix
@@ -79,38 +79,28 @@ def recommend(
       gpudoctor recommend --require "torch<2.8"
       gpudoctor recommend --framework jax --gpu "RTX 3060"
     """
-    from msgspec import to_builtins
-
+    from gpudoctor.command_line.machine_source import Sources
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend import recommend as choose
     from gpudoctor.recommend import recommend_framework
     from gpudoctor.render.progress import progress_line
-    from gpudoctor.render.recommend import print_recommendation, recommendation_data
+    from gpudoctor.render.recommend import print_recommendation
     from gpudoctor.situation import Situation
 
-    matrix = load_matrix(overlays)
+    matrix, sources = load_matrix(overlays), Sources(examined, variables, None, description, overlays, require)
     other = _other_framework(framework, companions, matrix)
     with progress_line(style or "text") as progress:
-        machine = machine_to_serve(examined, variables, description, matrix, progress.stage)
+        machine = machine_to_serve(sources, matrix, progress.stage)
         situation = Situation(machine, matrix, requirements(Settings(), require, os.environ))
         answer = recommend_framework(situation, other) if other else choose(situation, companions=companions)
     if style == "json":
+        from gpudoctor.records import in_form
+        from gpudoctor.render.documents import Recommendations
         from gpudoctor.render.json import to_json
 
-        sys.stdout.write(to_json(recommendation_data(answer)))
+        sys.stdout.write(to_json(in_form(Recommendations, answer)))
     else:
-        again = words(
-            (*WHERE, REQUIRE),
-            {
-                **to_builtins(description),
-                "python": examined.python,
-                "root": examined.root,
-                "variables": tuple(f"{name}={value}" for name, value in variables.items()),
-                "overlays": overlays,
-                "require": require,
-            },
-        )
-        print_recommendation(answer, machine, sys.stdout, again=again, verbose=verbose, color=not no_color)
+        print_recommendation(answer, machine, sys.stdout, again=sources.options, verbose=verbose, color=not no_color)
     return answer.exit_code
 
 
@@ -134,13 +124,7 @@ def _other_framework(name: str, companions: tuple[str, ...], matrix: Matrix) -> 
     return rows[name]
 
 
-def machine_to_serve(
-    examined: ExaminationOptions,
-    variables: dict[str, str],
-    description: Description,
-    matrix: Matrix,
-    stage: Callable[[str], None],
-) -> Machine:
+def machine_to_serve(sources: Sources, matrix: Matrix, stage: Callable[[str], None]) -> Machine:
     """The machine from its files; its drivers are started only where the files do not name the driver."""
     from msgspec.structs import replace
 
@@ -151,15 +135,16 @@ def machine_to_serve(
     from gpudoctor.machine import unknown
     from gpudoctor.survey import survey
 
+    examined, description = sources.examined, sources.description
     if (system := other_system()) and description.gpus and examined == ExaminationOptions():
         from gpudoctor.intake.described import imagined
 
         say(f"this is {system}: the answer is for a Linux machine with these GPUs")
-        return imagined(description, variables, matrix)
-    host = host_of(examined.root, variables)
+        return imagined(description, sources.variables, matrix)
+    host = host_of(examined.root, sources.variables)
     level = cast("Level", examined.level or "static")
     found = survey(host, matrix, python=examined.python, level=level, kernels=False, stage=stage)
-    machine = with_installers(found, examined, variables, description, matrix, commands=False).machine
+    machine = with_installers(found, sources, matrix, commands=False).machine
     if not description.empty:
         from gpudoctor.intake.described import described_machine
 
@@ -168,7 +153,7 @@ def machine_to_serve(
         return described_machine(machine, description, matrix)
     if examined.level is None and examined.root is None and _files_are_silent(machine):
         found = survey(host, matrix, python=examined.python, level="driver", stage=stage)
-        return with_installers(found, examined, variables, description, matrix, commands=False).machine
+        return with_installers(found, sources, matrix, commands=False).machine
     return machine
 
 

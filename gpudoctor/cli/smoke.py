@@ -135,19 +135,12 @@ def _list(shown: ReportOptions) -> int:
 
     kernels = all_kernels()
     if shown.style == "json":
+        from gpudoctor.records import in_form
         from gpudoctor.render.documents import Kernels, ListedKernel
         from gpudoctor.render.json import to_json
 
         rows = (
-            ListedKernel(
-                name=kernel.name,
-                level=kernel.level,
-                dtypes=tuple(dtype for dtype in kernel.dtypes if dtype),
-                seconds=kernel.seconds,
-                devices=kernel.gpus,
-                title=kernel.title,
-            )
-            for kernel in kernels
+            in_form(ListedKernel, one, dtypes=tuple(filter(None, one.dtypes)), devices=one.gpus) for one in kernels
         )
         sys.stdout.write(to_json(Kernels(kernels=tuple(rows))))
         return 0

@@ -12,7 +12,6 @@ from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.options import PRIVATE
 from gpudoctor.command_line.reading import Option
 from gpudoctor.host import InputError
-from gpudoctor.intake.description import Description
 
 
 @command()
@@ -36,14 +35,15 @@ def snapshot(examined: ExaminationOptions, variables: dict[str, str], private: b
         if private:
             raise InputError("--files always leaves private details out: it does not go with --private")
         return record(examined, variables, files)
-    from gpudoctor.command_line.machine_source import probed, with_questions_of_fixes
+    from gpudoctor.command_line.machine_source import Sources, probed, with_questions_of_fixes
     from gpudoctor.intake.snapshot import Snapshot
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.json import machine_data, to_json
 
     matrix = load_matrix(())
-    survey, _ = probed(examined, variables, Description(), matrix, ReportOptions(style="json"))
-    survey = with_questions_of_fixes(survey, examined, variables, Description(), matrix)
+    sources = Sources(examined, variables)
+    survey, _ = probed(sources, matrix, ReportOptions(style="json"))
+    survey = with_questions_of_fixes(survey, sources, matrix)
     head = Snapshot(machine=survey.machine)
     data = machine_data(survey.machine, private=private)
     sys.stdout.write(to_json({"schema": head.schema, "gpudoctor": head.gpudoctor, "machine": data}))

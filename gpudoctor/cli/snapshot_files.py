@@ -53,9 +53,9 @@ def record(examined: ExaminationOptions, variables: dict[str, str], given: str) 
     before = _surveyed(source, matrix, examined)
     environ = dict(_environ(source, before.machine, matrix))
     host = RecordingHost(source, environ, commands=examined.level != "static")
-    heard = _complete(host, _surveyed(host, matrix), matrix)
+    _complete(host, _surveyed(host, matrix), matrix)
     needles = [pattern.needle for pattern in matrix.tables.log_patterns]
-    anonymous = Anonymous(environ.get("HOME", ""), os.uname().nodename, _texts(host, heard), needles)
+    anonymous = Anonymous(environ.get("HOME", ""), os.uname().nodename, _texts(host), needles)
     written = write_root(host, folder, anonymous)
     after = _surveyed(RecordedHost(folder), matrix)
     _tell(given, written, _found(before, matrix), _found(after, matrix))
@@ -70,16 +70,14 @@ def _surveyed(host: Host, matrix: Matrix, examined: ExaminationOptions | None = 
     return survey(host, matrix, python=examined.python if examined else None, level=level, kernels=False)
 
 
-def _complete(host: Host, found: Survey, matrix: Matrix) -> Machine:
+def _complete(host: Host, found: Survey, matrix: Matrix) -> None:
     """Read what a fix also asks for: all requirements, and what installers meet."""
     from gpudoctor.probes.distributions import with_all_requirements
     from gpudoctor.probes.installers import probe_installers
 
     environment = found.machine.environment.value
-    if environment is None or environment.distributions.value is None:
-        return found.machine
-    probe_installers(host, with_all_requirements(host, environment), matrix.gpu_packages, commands=False)
-    return found.machine
+    if environment is not None and environment.distributions.value is not None:
+        probe_installers(host, with_all_requirements(host, environment), matrix.gpu_packages, commands=False)
 
 
 def _environ(host: Host, machine: Machine, matrix: Matrix) -> Iterator[tuple[str, str]]:
@@ -109,7 +107,7 @@ def _leading_to(kind: str, prefix: str, interpreter: str, environ: Mapping[str, 
     return {**active, "PATH": ":".join(filter(None, (folder, environ.get("PATH", ""))))}
 
 
-def _texts(host: RecordingHost, machine: Machine) -> Iterator[bytes]:
+def _texts(host: RecordingHost) -> Iterator[bytes]:
     """Where names of users stand: paths, variables, texts."""
     for path in (*host.stats, *host.folders, *host.refused, *host.links.values(), *host.environ.values()):
         yield path.encode("utf-8", "surrogateescape")

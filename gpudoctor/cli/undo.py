@@ -11,11 +11,12 @@ import click
 from gpudoctor.cli.journal import readable_runs
 from gpudoctor.cli.output import asked_for, print_json, teller
 from gpudoctor.command_line.running import tell
+from gpudoctor.records import in_form
 from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
-    from gpudoctor.cli.examination import Sources
     from gpudoctor.command_line.arguments import ReportOptions
+    from gpudoctor.command_line.machine_source import Sources
     from gpudoctor.fix.run import Run
 
 
@@ -23,7 +24,8 @@ def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: boo
     """Undo the last fix of the examined environment that is not undone yet."""
     from gpudoctor.fix.errors import RepairError, reason
     from gpudoctor.fix.undo import Undone, undo
-    from gpudoctor.render.journal import print_undo_plan, print_undone, undone_data
+    from gpudoctor.render.documents import Undo
+    from gpudoctor.render.journal import print_undo_plan, print_undone
 
     prefix = _prefix(sources)
     places = (os.path.realpath(prefix), "") if prefix else ("",)
@@ -45,9 +47,9 @@ def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: boo
     except (RepairError, OSError) as error:
         told = Undone(ok=False, problem=reason(error))
     if shown.style == "json":
-        print_json(undone_data(run, told), shown)
+        print_json(in_form(Undo, told, run=run.id), shown)
     else:
-        print_undone(run, told, sys.stdout, color=not shown.no_color)
+        print_undone(told, sys.stdout, color=not shown.no_color)
     return 0 if told.ok else 128 + told.interrupted if told.interrupted else 1
 
 

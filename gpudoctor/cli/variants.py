@@ -40,11 +40,11 @@ def variants(
       eval "$(gpudoctor variants --format shell)"
       gpudoctor variants --gpu "RTX 5090" --driver 570.133.07 --format json
     """
-    from msgspec import structs
-
     from gpudoctor.cli.recommend import machine_to_serve
+    from gpudoctor.command_line.machine_source import Sources
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend.variants import variants as asked
+    from gpudoctor.records import in_form
     from gpudoctor.render.documents import AskedOfMachine
     from gpudoctor.render.json import to_json
     from gpudoctor.render.progress import progress_line
@@ -53,10 +53,10 @@ def variants(
 
     matrix = load_matrix(overlays)
     with progress_line(style or "text") as progress:
-        machine = machine_to_serve(examined, variables, description, matrix, progress.stage)
+        machine = machine_to_serve(Sources(examined, variables, None, description), matrix, progress.stage)
         answer = asked(Situation(machine, matrix))
     if style == "json":
-        sys.stdout.write(to_json(AskedOfMachine(**structs.asdict(answer))))
+        sys.stdout.write(to_json(in_form(AskedOfMachine, answer)))
     elif style == "shell":
         sys.stdout.write(shell_lines(answer))
     else:

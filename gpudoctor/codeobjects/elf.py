@@ -21,10 +21,10 @@ GPU_CODE = (".nv_fatbin", ".hip_fatbin")
 
 _SHT_DYNAMIC, _SHT_NOBITS = 6, 8
 _PT_LOAD, _PT_DYNAMIC = 1, 2
-_DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 14, 15, 29
+_DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 15, 29
 _DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 _ASKED = frozenset((
-    _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH,
+    _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_RPATH, _DT_RUNPATH,
     _DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM,
 ))  # fmt: skip
 
@@ -200,11 +200,6 @@ class Elf:
     def runpath(self) -> tuple[str, ...]:
         """Folders of DT_RUNPATH, as written."""
         return self._folders(_DT_RUNPATH)
-
-    @property
-    def soname(self) -> str | None:
-        """Its own name (DT_SONAME)."""
-        return next(iter(self._texts(_DT_SONAME)), None)
 
     def needs_version(self, prefix: str) -> str | None:
         """The highest symbol version with `prefix` that it needs from other libraries.

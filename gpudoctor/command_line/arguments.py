@@ -50,11 +50,6 @@ class ReportOptions(Struct, frozen=True):
     verbose: bool = False
     no_color: bool = False
 
-    @property
-    def all_ignored(self) -> tuple[str, ...]:
-        """Where nothing is required, it is all one who ignores it."""
-        return (*self.ignore, *self.project_ignore)
-
 
 def as_record(record: type[R], given: Given) -> R:
     """What was given as a record, which has a default for all else."""

@@ -7,13 +7,7 @@ from collections.abc import Mapping
 
 from gpudoctor.command_line.arguments import ExaminationOptions, as_record, shown
 from gpudoctor.command_line.interrupted_fixes import tell_if_cut_off
-from gpudoctor.command_line.machine_source import (
-    from_file,
-    is_this_machine,
-    probed,
-    with_description,
-    with_questions_of_fixes,
-)
+from gpudoctor.command_line.machine_source import Sources, probed, with_description, with_questions_of_fixes
 from gpudoctor.command_line.options import REQUIRE, WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import Given, words
@@ -25,28 +19,27 @@ from gpudoctor.survey import Survey
 
 def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
     """Judge the machine that was asked for and print the report; its exit code. Raises InputError."""
-    examined, description = as_record(ExaminationOptions, given), as_record(Description, given)
-    variables = named_values(given.get("variables", ()))
-    snapshot = given.get("snapshot_file")
+    sources = Sources(
+        as_record(ExaminationOptions, given),
+        named_values(given.get("variables", ())),
+        given.get("snapshot_file"),
+        as_record(Description, given),
+        given.get("overlays", ()),
+        given.get("require", ()),
+    )
     project = project_settings()
-    here = snapshot is None and is_this_machine(examined, description)
-    needs = requirements(project if here else Settings(), given.get("require", ()), environ)
+    needs = requirements(project if sources.is_this_machine else Settings(), sources.require, environ)
     how = shown(given, project, needs)
-    matrix = load_matrix(given.get("overlays", ()))
-    if snapshot is not None:
-        survey, subject = from_file(snapshot, examined, variables, matrix)
-    else:
-        survey, subject = probed(examined, variables, description, matrix, how)
+    matrix = load_matrix(sources.overlays)
+    survey, subject = probed(sources, matrix, how)
     survey = with_description(
-        survey, description, matrix, lambda machine: judgement_of(machine, matrix, how, needs, foresee=False)
+        survey, sources.description, matrix, lambda machine: judgement_of(machine, matrix, how, needs, foresee=False)
     )
 
     def complete(survey: Survey) -> Survey:
-        if snapshot is not None:
-            return survey
-        return with_questions_of_fixes(survey, examined, variables, description, matrix)
+        return with_questions_of_fixes(survey, sources, matrix)
 
-    if snapshot is None and (examined.root is None or examined.python is not None):
+    if sources.snapshot is None and (sources.examined.root is None or sources.examined.python is not None):
         tell_if_cut_off(survey.machine)
     again, require = words(WHERE, given), words((REQUIRE,), given)
     return present(survey, subject, matrix, how, required=needs, again=again, require=require, complete=complete)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from msgspec import Struct, field, to_builtins
+
 from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
+from gpudoctor.command_line.options import REQUIRE, WHERE
 from gpudoctor.command_line.project_settings import Settings, project_settings
+from gpudoctor.command_line.reading import words
 from gpudoctor.host import InputError, LiveHost
+from gpudoctor.intake.description import Description
 from gpudoctor.report import Subject
 from gpudoctor.survey import Survey, survey
 
 if TYPE_CHECKING:
     from gpudoctor.engine import Judgement
     from gpudoctor.host import Host
-    from gpudoctor.intake.description import Description
     from gpudoctor.machine import Level, Machine
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.smoke.plan import Request
@@ -30,32 +34,60 @@ def host_of(root: str | None, variables: dict[str, str]) -> Host:
     return RecordedHost(root, variables)
 
 
-def probed(
-    examined: ExaminationOptions,
-    variables: dict[str, str],
-    description: Description,
-    matrix: Matrix,
-    shown: ReportOptions,
-) -> tuple[Survey, Subject]:
-    """Probe this machine, or the one below the root. Where other GPUs are described, these ones are not asked."""
+class Sources(Struct, frozen=True):
+    """What a machine is read from: probed, recorded, described; and what it is judged with."""
+
+    examined: ExaminationOptions = ExaminationOptions()
+    variables: dict[str, str] = field(default_factory=dict)
+    snapshot: str | None = None
+    description: Description = Description()
+    overlays: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+
+    @property
+    def is_this_machine(self) -> bool:
+        """Whether nothing was asked for but the running system itself."""
+        return self.snapshot is None and self.examined.root is None and self.description.empty
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options that name this machine and environment to another command."""
+        given = {
+            **to_builtins(self.description),
+            "python": self.examined.python,
+            "root": self.examined.root,
+            "snapshot_file": self.snapshot,
+            "variables": tuple(f"{name}={value}" for name, value in self.variables.items()),
+            "overlays": self.overlays,
+            "require": self.require,
+        }
+        return words((*WHERE, REQUIRE), given)
+
+
+def probed(sources: Sources, matrix: Matrix, shown: ReportOptions) -> tuple[Survey, Subject]:
+    """Probe this machine, or the one below the root, or read the recorded one. Where other GPUs are described, these
+    ones are not asked."""
+    if sources.snapshot is not None:
+        return surveyed(sources, matrix)
     from gpudoctor.host.interrupts import interruptible
     from gpudoctor.render.progress import progress_line
 
-    settings = project_settings() if is_this_machine(examined, description) else Settings()
+    settings = project_settings() if sources.is_this_machine else Settings()
     with interruptible(), progress_line(shown.style, shown.quiet) as progress:
-        return surveyed(examined, variables, description, matrix, settings.level, progress, progress.stage)
+        return surveyed(sources, matrix, settings.level, progress, progress.stage)
 
 
 def surveyed(
-    examined: ExaminationOptions,
-    variables: dict[str, str],
-    description: Description,
+    sources: Sources,
     matrix: Matrix,
     default_level: str | None = None,
     progress: Progress | None = None,
     stage: Callable[[str], None] = lambda _: None,
 ) -> tuple[Survey, Subject]:
     """The same without a word to anybody, and with the signals as they are."""
+    if sources.snapshot is not None:
+        return _from_file(sources.snapshot, sources, matrix)
+    examined, description, variables = sources.examined, sources.description, sources.variables
     root = examined.root
     host = host_of(root, variables)
     # Of a described machine the kernels can prove nothing but this torch, on the CPU: if a person asks for them.
@@ -80,40 +112,29 @@ def surveyed(
     return found, Subject("machine", "this machine") if root is None else Subject("root", root)
 
 
-def with_installers(
-    survey: Survey,
-    examined: ExaminationOptions,
-    variables: dict[str, str],
-    description: Description,
-    matrix: Matrix,
-    *,
-    commands: bool = True,
-) -> Survey:
+def with_installers(survey: Survey, sources: Sources, matrix: Matrix, *, commands: bool = True) -> Survey:
     """The survey with what install commands meet in the examined environment. Only what fixes something asks this.
     Without `commands`, and at level static and driver, pip itself is not tried."""
-    environment = survey.machine.environment
+    environment, examined, description = survey.machine.environment, sources.examined, sources.description
     if environment.value is None or description.torch or description.python_version:
         return survey
     from msgspec.structs import replace
 
     from gpudoctor.probes.installers import probe_installers
 
-    host = host_of(None if examined.python is not None else examined.root, variables)
+    host = host_of(None if examined.python is not None else examined.root, sources.variables)
     commands = commands and examined.level not in ("static", "driver")
     found = probe_installers(host, environment.value, matrix.gpu_packages, commands=commands)
     known = replace(environment, value=replace(environment.value, installers=found))
     return replace(survey, machine=replace(survey.machine, environment=known))
 
 
-def with_questions_of_fixes(
-    survey: Survey,
-    examined: ExaminationOptions,
-    variables: dict[str, str],
-    description: Description,
-    matrix: Matrix,
-) -> Survey:
-    """The survey with all that fixes ask: what every installed package requires, and what install commands meet."""
-    return with_installers(_with_requirements(survey, examined), examined, variables, description, matrix)
+def with_questions_of_fixes(survey: Survey, sources: Sources, matrix: Matrix) -> Survey:
+    """The survey with all that fixes ask: what every installed package requires, and what install commands meet. Of a
+    recorded machine there is no more than the record."""
+    if sources.snapshot is not None:
+        return survey
+    return with_installers(_with_requirements(survey, sources.examined), sources, matrix)
 
 
 def _with_requirements(survey: Survey, examined: ExaminationOptions) -> Survey:
@@ -130,24 +151,17 @@ def _with_requirements(survey: Survey, examined: ExaminationOptions) -> Survey:
     return replace(survey, machine=replace(survey.machine, environment=known))
 
 
-def is_this_machine(examined: ExaminationOptions, description: Description) -> bool:
-    """Whether nothing was asked for but the running system itself."""
-    return examined.root is None and description.empty
-
-
 def _on_the_cpu() -> Request:
     from gpudoctor.smoke.plan import Request
 
     return Request(level=None, devices=("cpu",))
 
 
-def from_file(
-    path: str, examined: ExaminationOptions, variables: dict[str, str], matrix: Matrix
-) -> tuple[Survey, Subject]:
+def _from_file(path: str, sources: Sources, matrix: Matrix) -> tuple[Survey, Subject]:
     """The machine of a snapshot, a report or a pasted text; nothing is probed. Raises InputError."""
     from gpudoctor.intake.machine_file import read_machine
 
-    if examined != ExaminationOptions() or variables:
+    if sources.examined != ExaminationOptions() or sources.variables:
         raise InputError(
             "--from reads a machine as it was recorded; --root, --python, --level and --env do not go with it"
         )

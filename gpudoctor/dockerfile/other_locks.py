@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gpudoctor.bounded_toml import TomlError, read_toml
 from gpudoctor.dockerfile.requirements import Requirement
-from gpudoctor.machine.torch import COMPANIONS
+from gpudoctor.machine.torch import COMPANIONS, TORCH_AND_COMPANIONS
 
 _WHEEL = re.compile(
     r"(?P<index>https?://\S+/whl/(?:nightly/|test/)?(?:cu\d+|rocm[\d.]+|cpu)/?)?\S*?torch-(?P<version>[^/-]+)-cp"
@@ -37,7 +37,7 @@ def of_pdm(blocks: dict[str, list[tuple[int, str]]], project: str | None) -> Loc
     block = blocks.get("torch")
     if block is None:
         return None
-    version, *companions = (_pinned(blocks[name]) for name in ("torch", *COMPANIONS) if name in blocks)
+    version, *companions = (_pinned(blocks[name]) for name in TORCH_AND_COMPANIONS if name in blocks)
     wheel = next((found for _, line in block if (found := _WHEEL.search(line)) and found["index"]), None)
     index = wheel["index"] if wheel else next(_sources(project), "")
     beside = tuple(zip((name for name in COMPANIONS if name in blocks), companions, strict=True))
@@ -95,7 +95,7 @@ def _urls(sources: Any) -> dict[str, str]:
 def _of_tables(text: str, tables: list[Any], urls: dict[str, str]) -> LockedTorch | None:
     """The torch of tables of packages. Without an index it comes from the first source."""
     packages = {name: one for table in reversed(tables) if isinstance(table, dict) for name, one in table.items()}
-    found = {name: _version(packages[name]) for name in ("torch", *COMPANIONS) if name in packages}
+    found = {name: _version(packages[name]) for name in TORCH_AND_COMPANIONS if name in packages}
     torch = found.pop("torch", None)
     if torch is None:
         return None

@@ -13,6 +13,7 @@ from gpudoctor.dependencies import normalised
 from gpudoctor.fix.open_folders import OpenFolders, read_whole, regular
 from gpudoctor.fix.recorded_tree import Tree
 from gpudoctor.fix.run import Package
+from gpudoctor.host.open_file import closing
 from gpudoctor.privacy import without_secrets
 
 _RECORD_LIMIT = 1 << 20
@@ -73,11 +74,8 @@ def _name_and_version(record: bytes) -> tuple[str, str]:
 
 
 def _content(folders: OpenFolders, record: bytes, name: bytes) -> bytes:
-    descriptor = regular(folders.at(record), name)
-    try:
+    with closing(regular(folders.at(record), name)) as descriptor:
         return read_whole(descriptor, _RECORD_LIMIT)
-    finally:
-        os.close(descriptor)
 
 
 def _package(folders: OpenFolders, record: bytes) -> Package:

@@ -32,6 +32,7 @@ from gpudoctor.fix.open_folders import naming
 from gpudoctor.fix.owned_folder import open_own_file, open_owned, read_own_file
 from gpudoctor.fix.processes import is_alive
 from gpudoctor.fix.run import STATES, Begun, Mark, MarkKind, Run, RunState
+from gpudoctor.host.open_file import closing
 
 JOURNAL_LIMIT = 64 << 20
 """Size limit of one journal in bytes; a long one has some hundred thousand."""
@@ -67,18 +68,9 @@ class Listing(Struct, frozen=True):
 # --- writing ---------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _open_folder(path: str, top: str, *, make: bool = False) -> Iterator[int]:
-    descriptor = open_owned(path, top, make=make)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def open_run(folder: str) -> AbstractContextManager[int]:
     """The folder of a run as a descriptor."""
-    return _open_folder(folder, os.path.dirname(os.path.dirname(folder)))
+    return closing(open_owned(folder, os.path.dirname(os.path.dirname(folder))))
 
 
 def new_folder(home: str) -> str:
@@ -86,7 +78,7 @@ def new_folder(home: str) -> str:
     top = os.path.realpath(home)
     name = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
     try:
-        with _open_folder(f"{top}/runs", top, make=True) as descriptor:
+        with closing(open_owned(f"{top}/runs", top, make=True)) as descriptor:
             os.mkdir(name, 0o700, dir_fd=descriptor)
     except OSError as error:
         raise _not_writable(home, error) from error
@@ -98,7 +90,7 @@ def begin(folder: str, begun: Begun) -> Run:
     try:
         write_whole(folder, _JOURNAL, msgspec.json.encode(begun) + b"\n")
         runs_folder = os.path.dirname(folder)
-        with _open_folder(runs_folder, os.path.dirname(runs_folder)) as descriptor:
+        with closing(open_owned(runs_folder, os.path.dirname(runs_folder))) as descriptor:
             os.fsync(descriptor)
     except OSError as error:
         raise _not_writable(folder, error) from error
@@ -121,17 +113,16 @@ def _path(error: OSError, otherwise: str) -> str:
 def note(run: Run, mark: MarkKind, **facts: Any) -> Run:
     """Add a line to the journal. It is on the disk when this returns."""
     line = Mark(mark=mark, at=time.time(), **facts)
-    with open_run(run.folder) as folder:
-        descriptor = open_own_file(folder, _JOURNAL, os.O_RDWR | os.O_APPEND)
-        try:
-            size = os.fstat(descriptor).st_size
-            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-            content = (b"\n" if torn else b"") + msgspec.json.encode(line) + b"\n"
-            if os.write(descriptor, content) != len(content):
-                raise OSError(28, "No space left on device", f"{run.folder}/{_JOURNAL}")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with (
+        open_run(run.folder) as folder,
+        closing(open_own_file(folder, _JOURNAL, os.O_RDWR | os.O_APPEND)) as descriptor,
+    ):
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        content = (b"\n" if torn else b"") + msgspec.json.encode(line) + b"\n"
+        if os.write(descriptor, content) != len(content):
+            raise OSError(28, "No space left on device", f"{run.folder}/{_JOURNAL}")
+        os.fsync(descriptor)
     return run.with_mark(line)
 
 
@@ -190,7 +181,7 @@ def _folders(top: str) -> list[str]:
     try:
         if not _is_folder(top):
             return []
-        with _open_folder(f"{top}/runs", top) as descriptor, os.scandir(descriptor) as listing:
+        with closing(open_owned(f"{top}/runs", top)) as descriptor, os.scandir(descriptor) as listing:
             names = sorted(found.name for found in listing if not found.is_file(follow_symlinks=False))
     except FileNotFoundError:
         return []
@@ -278,7 +269,7 @@ def locked(home: str, prefix: str) -> Iterator[None]:
     real = os.path.realpath(prefix) if prefix else ""
     top, name = os.path.realpath(home), hashlib.sha256(os.fsencode(real)).hexdigest()[:24]
     try:
-        with _open_folder(f"{top}/locks", top, make=True) as folder:
+        with closing(open_owned(f"{top}/locks", top, make=True)) as folder:
             with suppress(FileExistsError):
                 os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder))
             with naming(os.fsencode(f"{top}/locks/{name}")):

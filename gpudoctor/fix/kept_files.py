@@ -22,6 +22,7 @@ from gpudoctor.fix.open_folders import OpenFolders, listable, naming, regular
 from gpudoctor.fix.owned_folder import open_owned, remove
 from gpudoctor.fix.recorded_tree import KINDS, Entry, Tree, entry_at, entry_of
 from gpudoctor.fix.run import UNDO_FOLDER, kept_places, open_kept
+from gpudoctor.host.open_file import closing
 
 COPIED_ALWAYS = 64 << 10
 COPIED_AS_TEXT = 16 << 20
@@ -68,14 +69,10 @@ def _hide_from_version_control(place: str) -> None:
     holder = os.path.dirname(place)
     if os.path.basename(holder) != UNDO_FOLDER:
         return
-    folder = open_owned(holder, holder, parents=False)
-    try:
-        with suppress(FileExistsError):
-            descriptor = os.open(".gitignore", _NEW, 0o600, dir_fd=folder)
-            os.write(descriptor, b"*\n")
-            os.close(descriptor)
-    finally:
-        os.close(folder)
+    with closing(open_owned(holder, holder, parents=False)) as folder, suppress(FileExistsError):
+        descriptor = os.open(".gitignore", _NEW, 0o600, dir_fd=folder)
+        os.write(descriptor, b"*\n")
+        os.close(descriptor)
 
 
 def _sample(entries: Iterable[Entry]) -> Entry | None:
@@ -96,15 +93,12 @@ def discard(place: str) -> None:
     """Remove a folder of kept files or of a run, and the folders that were made to hold it."""
     holder, name = os.path.split(place)
     with suppress(OSError, RepairError):
-        folder = open_owned(holder, holder, parents=False)
-        try:
+        with closing(open_owned(holder, holder, parents=False)) as folder:
             remove(folder, name)
             if os.path.basename(holder) != UNDO_FOLDER:
                 return
             if os.listdir(folder) == [".gitignore"]:
                 os.unlink(".gitignore", dir_fd=folder)
-        finally:
-            os.close(folder)
         with OpenFolders() as folders:
             above, name_of_holder = folders.of(os.fsencode(holder))
             os.rmdir(name_of_holder, dir_fd=above)
@@ -199,31 +193,22 @@ class KeptFiles:
     def _copy(self, folders: OpenFolders, entry: Entry, place: bytes) -> Entry:
         folder, name = folders.of(entry.path)
         try:
-            source = regular(folder, name)
+            opened = regular(folder, name)
         except PermissionError:
             # The owner may link a file that nobody may read.
             return self._link(folders, entry, place)
-        try:
-            target = os.open(place, _NEW, 0o600, dir_fd=self.folder)
-            try:
+        with closing(opened) as source:
+            with closing(os.open(place, _NEW, 0o600, dir_fd=self.folder)) as target:
                 _write(target, source)
-            finally:
-                os.close(target)
             return entry_of(entry.path, os.fstat(source), folder, name)
-        finally:
-            os.close(source)
 
     def _clone(self, folder: int, name: bytes, place: bytes) -> bool:
         try:
-            source = regular(folder, name)
-            try:
-                target = os.open(place, _NEW, 0o600, dir_fd=self.folder)
-                try:
-                    fcntl.ioctl(target, _FICLONE, source)
-                finally:
-                    os.close(target)
-            finally:
-                os.close(source)
+            with (
+                closing(regular(folder, name)) as source,
+                closing(os.open(place, _NEW, 0o600, dir_fd=self.folder)) as target,
+            ):
+                fcntl.ioctl(target, _FICLONE, source)
         except OSError as error:
             with suppress(FileNotFoundError):
                 os.unlink(place, dir_fd=self.folder)
@@ -293,20 +278,16 @@ class KeptFiles:
         return True
 
     def _new_file(self, entry: Entry, folder: int, name: bytes, *, metadata: bool) -> None:
-        source = regular(self.folder, self.name(entry.path))
-        try:
-            target = os.open(name, _NEW, 0o600, dir_fd=folder)
+        with (
+            closing(regular(self.folder, self.name(entry.path))) as source,
+            closing(os.open(name, _NEW, 0o600, dir_fd=folder)) as target,
+        ):
             try:
-                try:
-                    fcntl.ioctl(target, _FICLONE, source)
-                except OSError:
-                    _write(target, source)
-                if metadata:
-                    set_metadata(target, entry)
-            finally:
-                os.close(target)
-        finally:
-            os.close(source)
+                fcntl.ioctl(target, _FICLONE, source)
+            except OSError:
+                _write(target, source)
+            if metadata:
+                set_metadata(target, entry)
 
 
 def _is_it(status: os.stat_result, entry: Entry) -> bool:
@@ -315,13 +296,10 @@ def _is_it(status: os.stat_result, entry: Entry) -> bool:
 
 def set_metadata_at(folder: int, name: bytes, entry: Entry) -> None:
     """As `set_metadata`, for a file of that name in an open folder."""
-    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
+    with closing(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)) as descriptor:
         if KINDS.get(stat.S_IFMT(os.fstat(descriptor).st_mode)) != entry.kind:
             raise OSError(errno.ESTALE, "it was replaced meanwhile", name)
         set_metadata(descriptor, entry)
-    finally:
-        os.close(descriptor)
 
 
 def set_metadata(descriptor: int, entry: Entry) -> None:
@@ -347,22 +325,19 @@ def _write(target: int, source: int) -> None:
 
 def _is_text(folder: int, name: bytes) -> bool:
     try:
-        descriptor = regular(folder, name)
+        opened = regular(folder, name)
     except OSError:
         return False
-    try:
+    with closing(opened) as descriptor:
         return b"\0" not in os.read(descriptor, 4096)
-    finally:
-        os.close(descriptor)
 
 
 def sync_file_system(folder: int) -> None:
     """When this returns, everything written to the file system of an open folder is on the disk."""
-    descriptor = listable(folder)
-    try:
-        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+    with closing(listable(folder)) as descriptor:
+        try:
+            failed = ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0
+        except AttributeError:
+            failed = True
+        if failed:
             os.sync()
-    except AttributeError:
-        os.sync()
-    finally:
-        os.close(descriptor)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from gpudoctor.fix.account import account, me
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.open_folders import enter, listable, read_whole, regular
+from gpudoctor.host.open_file import closing
 
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _EVERYBODY = "0 0 4294967295"
@@ -103,25 +104,18 @@ def open_own_file(folder: int, name: str, flags: int = os.O_RDONLY) -> int:
 
 def read_own_file(folder: int, name: str, limit: int) -> bytes:
     """The content of such a file. OSError where it is no regular file or longer than `limit` bytes."""
-    descriptor = open_own_file(folder, name)
-    try:
+    with closing(open_own_file(folder, name)) as descriptor:
         return read_whole(descriptor, limit)
-    finally:
-        os.close(descriptor)
 
 
 def remove(parent: int, name: str) -> None:
     """Remove a folder of plain files; gpudoctor makes no others. A folder with anything else in it stays."""
     with suppress(OSError):
-        folder = enter(parent, os.fsencode(name), os.fsencode(name))
-        try:
-            listing = listable(folder)
-            try:
-                for found in os.listdir(listing):
-                    with suppress(OSError):
-                        os.unlink(found, dir_fd=folder)
-            finally:
-                os.close(listing)
-        finally:
-            os.close(folder)
+        with (
+            closing(enter(parent, os.fsencode(name), os.fsencode(name))) as folder,
+            closing(listable(folder)) as listing,
+        ):
+            for found in os.listdir(listing):
+                with suppress(OSError):
+                    os.unlink(found, dir_fd=folder)
         os.rmdir(name, dir_fd=parent)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gpudoctor.fix.open_folders import OpenFolders, listable, naming
+from gpudoctor.host.open_file import closing
 
 EntryKind = Literal["file", "folder", "link", "other"]
 
@@ -118,12 +119,9 @@ def entry_of(path: bytes, status: os.stat_result, folder: int, name: bytes) -> E
 
 def _link(folder: int, name: bytes) -> tuple[os.stat_result, bytes]:
     """Status and target of the same link; no target if something else lies there by now."""
-    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
+    with closing(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)) as descriptor:
         status = os.fstat(descriptor)
         return status, os.readlink(b"", dir_fd=descriptor) if stat.S_ISLNK(status.st_mode) else b""
-    finally:
-        os.close(descriptor)
 
 
 def untouched(one: Entry | None, other: Entry | None) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.owned_folder import open_owned
 from gpudoctor.fix.processes import Process
+from gpudoctor.host.open_file import closing
 from gpudoctor.step import RunStep
 
 Seconds = Annotated[float, Meta(ge=0, le=253_402_214_400)]
@@ -216,11 +216,6 @@ def kept_places(run_folder: str, prefix: str) -> tuple[str, ...]:
     return (f"{run_folder}/kept", *(os.path.join(folder, UNDO_FOLDER, run_id) for folder in around))
 
 
-@contextmanager
-def open_kept(place: str, *, make: bool = False) -> Iterator[int]:
+def open_kept(place: str, *, make: bool = False) -> AbstractContextManager[int]:
     """The descriptor of a folder of kept files; it and its parent must be this account's alone."""
-    descriptor = open_owned(place, os.path.dirname(place), make=make, parents=False)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    return closing(open_owned(place, os.path.dirname(place), make=make, parents=False))

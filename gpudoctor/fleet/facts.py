@@ -1,25 +1,29 @@
 """What is compared between nodes, as a table: each fact, how it is read, and among whom it should be the same.
 
-A value is a short text; None is unknown and compared with nothing. What differs from node to node by its nature
-(addresses, UUIDs, memory in use, the GPUs that a job was given) is not here.
+What differs from node to node by its nature (addresses, UUIDs, memory in use, the GPUs that a job was given) is not
+here.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
-from msgspec import Struct
-
-from gpudoctor.finding import Layer, Severity
-from gpudoctor.machine import Fact, Gpu, Interface, Machine
-
-Within = Literal["role", "model"]
-"""role: all nodes of one role with GPUs of one vendor; model: those with the same GPU model, platform and role."""
-Read = Callable[[Machine], str | None]
+from gpudoctor.fleet.platform_facts import PLATFORM_FACTS
+from gpudoctor.fleet.readers import (
+    DRIVER,
+    RUNTIME,
+    ComparedFact,
+    Read,
+    gpus,
+    on_gpus,
+    own_interfaces,
+    stated,
+    value_of,
+)
+from gpudoctor.machine import Gpu, Machine
 
 _PER_JOB = frozenset((
     "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
@@ -27,88 +31,12 @@ _PER_JOB = frozenset((
 ))  # fmt: skip
 """Variables that a scheduler or a person sets for one job or one shell."""
 _OF_THE_JOB = ("SLURM_", "GPUDOCTOR_")
-_OF_CONTAINERS = r"(lo|veth|cali|docker|br-|virbr|lxc|tap|vnet|cni|flannel|tunl|nodelocaldns|kube-|ifb|dummy)"
 _LOGGING = ("AMD_LOG_", "FI_LOG_", "NCCL_DEBUG", "UCX_LOG_")
 _WHEELS = (
     "nvidia-", "torch", "triton", "pytorch-triton", "jax", "cupy", "onnxruntime", "tensorflow", "vllm", "sglang",
     "flash-attn", "xformers", "deepspeed", "rocm", "amd-", "transformer-engine", "apex", "bitsandbytes",
 )  # fmt: skip
 """How the names of packages begin that work with GPUs."""
-
-
-class ComparedFact(Struct, frozen=True):
-    """One fact: `severity` is that of a difference that breaks no rule; `layers` are those of the problems that it
-    brings where it breaks one."""
-
-    name: str
-    title: str
-    read: Read
-    within: Within = "role"
-    severity: Severity = "warning"
-    layers: tuple[Layer, ...] = ()
-    own: bool = False
-    """Whether each node may have a value of its own: a path with the number of a job, say."""
-
-
-def main_model(machine: Machine) -> str:
-    """The GPU model of which the node has most; "" for none."""
-    models = Counter(gpu.name for gpu in computing(machine))
-    return models.most_common(1)[0][0] if models else ""
-
-
-def gpus(machine: Machine) -> str | None:
-    """ "8 x NVIDIA H100 80GB HBM3"; None if the bus could not be read."""
-    own = computing(machine)
-    if not own:
-        return "no GPU" if machine.buses.known else None
-    models = Counter(gpu.name for gpu in own)
-    return ", ".join(f"{count} x {name}" for name, count in sorted(models.items(), key=lambda row: (-row[1], row[0])))
-
-
-def computing(machine: Machine) -> tuple[Gpu, ...]:
-    """The GPUs that compute; a server's display chip is another thing."""
-    apart = tuple(gpu for gpu in machine.gpus if not gpu.integrated)
-    return apart or machine.gpus
-
-
-def without_container(interface: str) -> str:
-    """The name of a network interface; of one that containers bring and take, only the kind."""
-    found = re.match(_OF_CONTAINERS, interface)
-    return found[0] if found else interface
-
-
-def own_interfaces(machine: Machine) -> Iterator[Interface]:
-    """The network interfaces of the node, without those that containers bring and take."""
-    for one in machine.network.interfaces.value or ():
-        if not re.match(_OF_CONTAINERS, one.name):
-            yield one
-
-
-def value_of(fact: Fact[Any]) -> str | None:
-    """A fact as a text; "none" for what is known not to exist."""
-    if fact.absent:
-        return "none"
-    if fact.value is None:
-        return None
-    if isinstance(fact.value, bool):
-        return "yes" if fact.value else "no"
-    if isinstance(fact.value, tuple):
-        return " ".join(map(str, fact.value)) or "none"
-    return str(fact.value)
-
-
-def each_gpu(machine: Machine, read: Callable[[Gpu], object]) -> str | None:
-    """The values of a node's GPUs: one if all are equal, else each with its count; None if no GPU has one."""
-    found = [value for gpu in computing(machine) if (value := read(gpu)) is not None]
-    return in_all(found, "GPU")
-
-
-def in_all(values: Iterable[object], of: str) -> str | None:
-    """The value of all of them, else each with its count: "18 up (7 GPUs), 17 up (1 GPU)"; None without values."""
-    rows = sorted(Counter(map(str, values)).items(), key=lambda row: (-row[1], row[0]))
-    if len(rows) <= 1:
-        return rows[0][0] if rows else None
-    return ", ".join(f"{value} ({count} {of}{'s' * (count != 1)})" for value, count in rows)
 
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
@@ -123,45 +51,39 @@ def _nvidia_flavour(machine: Machine) -> str | None:
     return machine.nvidia.module.value.flavour if machine.nvidia.module.value else None
 
 
-def _mig(machine: Machine) -> str | None:
-    def mode(gpu: Gpu) -> str | None:
-        if gpu.nvml is None or gpu.nvml.mig is None:
-            return None
-        profiles = Counter(slice.profile for slice in gpu.nvml.mig_devices)
-        slices = " ".join(f"{count}x{profile}" for profile, count in sorted(profiles.items()))
-        return f"on {slices}".strip() if gpu.nvml.mig else "off"
-
-    return each_gpu(machine, mode)
+def _mig(gpu: Gpu) -> str | None:
+    if gpu.nvml is None or gpu.nvml.mig is None:
+        return None
+    profiles = Counter(slice.profile for slice in gpu.nvml.mig_devices)
+    slices = " ".join(f"{count}x{profile}" for profile, count in sorted(profiles.items()))
+    return f"on {slices}".strip() if gpu.nvml.mig else "off"
 
 
-def _ecc(machine: Machine) -> str | None:
+def _ecc(gpu: Gpu) -> str | None:
     """Whether a GPU counts uncorrectable errors or waits for a remap; the numbers differ by their nature."""
-
-    def state(gpu: Gpu) -> str | None:
-        nvml = gpu.nvml
-        if nvml is None or nvml.ecc_uncorrectable is None:
-            return None
-        if nvml.remap_failed:
-            return "row remap failed"
-        if nvml.remap_pending:
-            return "row remap pending"
-        return "uncorrectable errors" if nvml.ecc_uncorrectable else "no errors"
-
-    return each_gpu(machine, state)
+    nvml = gpu.nvml
+    if nvml is None or nvml.ecc_uncorrectable is None:
+        return None
+    if nvml.remap_failed:
+        return "row remap failed"
+    if nvml.remap_pending:
+        return "row remap pending"
+    return "uncorrectable errors" if nvml.ecc_uncorrectable else "no errors"
 
 
-def _peers(machine: Machine) -> str | None:
-    return each_gpu(machine, lambda gpu: None if gpu.nvml is None or gpu.nvml.peers is None else len(gpu.nvml.peers))
+def _peers(gpu: Gpu) -> int | None:
+    return None if gpu.nvml is None or gpu.nvml.peers is None else len(gpu.nvml.peers)
+
+
+def _fabric(name: str) -> Read:
+    return stated(f"nvidia.fabric.{name}")
 
 
 # --- AMD -------------------------------------------------------------------------------------------
 
 
-def _amd_firmware(machine: Machine) -> str | None:
-    def versions(gpu: Gpu) -> str | None:
-        return " ".join(f"{one.name} {one.version:#x}" for one in gpu.firmware) or None
-
-    return each_gpu(machine, versions)
+def _amd_firmware(gpu: Gpu) -> str | None:
+    return " ".join(f"{one.name} {one.version:#x}" for one in gpu.firmware) or None
 
 
 def _rocm(machine: Machine) -> str | None:
@@ -204,58 +126,37 @@ def _python(machine: Machine) -> str | None:
 
 FACTS: tuple[ComparedFact, ...] = (
     ComparedFact("gpus", "GPUs", gpus, "model", layers=("driver", "access")),
-    ComparedFact("mig", "MIG mode", _mig, "model"),
-    ComparedFact("ecc", "GPU memory errors", _ecc, "model", layers=("driver",)),
-    ComparedFact("peers", "GPUs that each GPU reaches directly", _peers, "model"),
+    ComparedFact("mig", "MIG mode", on_gpus(_mig), "model"),
+    ComparedFact("ecc", "GPU memory errors", on_gpus(_ecc), "model", layers=DRIVER),
+    ComparedFact("peers", "GPUs that each GPU reaches directly", on_gpus(_peers), "model"),
     ComparedFact("nvidia.driver", "NVIDIA driver", _nvidia_driver, layers=("driver", "runtime", "framework")),
-    ComparedFact("nvidia.modules", "NVIDIA kernel modules", _nvidia_flavour, "model", layers=("driver",)),
+    ComparedFact("nvidia.modules", "NVIDIA kernel modules", _nvidia_flavour, "model", layers=DRIVER),
+    ComparedFact("nvidia.libraries", "NVIDIA driver libraries", stated("nvidia.userland"), layers=DRIVER),
+    ComparedFact("nvidia.fabric_manager", "fabric manager", _fabric("manager_version"), "model", layers=DRIVER),
     ComparedFact(
-        "nvidia.libraries", "NVIDIA driver libraries", lambda m: value_of(m.nvidia.userland), layers=("driver",)
+        "nvidia.fabric_manager_running", "fabric manager runs", _fabric("manager_running"), "model", layers=DRIVER
     ),
-    ComparedFact(
-        "nvidia.fabric_manager",
-        "fabric manager",
-        lambda m: value_of(m.nvidia.fabric.manager_version),
-        "model",
-        layers=("driver",),
-    ),
-    ComparedFact(
-        "nvidia.fabric_manager_running",
-        "fabric manager runs",
-        lambda m: value_of(m.nvidia.fabric.manager_running),
-        "model",
-        layers=("driver",),
-    ),
-    ComparedFact(
-        "nvidia.nvswitches", "NVSwitches", lambda m: value_of(m.nvidia.fabric.switches), "model", layers=("driver",)
-    ),
-    ComparedFact("amd.driver", "amdgpu driver", lambda m: value_of(m.amd.module), "model", layers=("driver",)),
-    ComparedFact("amd.firmware", "firmware of the GPUs", _amd_firmware, "model"),
-    ComparedFact("amd.rocm", "ROCm of the system", _rocm, layers=("runtime",)),
+    ComparedFact("nvidia.nvswitches", "NVSwitches", _fabric("switches"), "model", layers=DRIVER),
+    ComparedFact("amd.driver", "amdgpu driver", stated("amd.module"), "model", layers=DRIVER),
+    ComparedFact("amd.firmware", "firmware of the GPUs", on_gpus(_amd_firmware), "model"),
+    ComparedFact("amd.rocm", "ROCm of the system", _rocm, layers=RUNTIME),
     ComparedFact("torch.version", "torch", _torch, layers=("runtime", "framework")),
     ComparedFact("python", "Python", _python),
-    ComparedFact("kernel", "kernel", lambda m: value_of(m.system.kernel), severity="note", layers=("driver",)),
-    ComparedFact("kernel.options", "kernel options", lambda m: value_of(m.system.kernel_options), "model"),
+    ComparedFact("kernel", "kernel", stated("system.kernel"), severity="note", layers=DRIVER),
+    ComparedFact("kernel.options", "kernel options", stated("system.kernel_options"), "model"),
     ComparedFact("os", "distribution", _os, severity="note"),
     ComparedFact("memory", "memory", _memory, "model"),
     ComparedFact("shm", "/dev/shm", _shm, "model"),
-    ComparedFact("virtual_machine", "virtual machine", lambda m: value_of(m.system.virtual_machine), severity="note"),
-    ComparedFact("container", "container", lambda m: value_of(m.system.container)),
+    ComparedFact("virtual_machine", "virtual machine", stated("system.virtual_machine"), severity="note"),
+    ComparedFact("container", "container", stated("system.container")),
+    *PLATFORM_FACTS,
 )
 """Facts that every machine has at most once; packages and variables come beside them, by name."""
 
 
-@cache
-def table() -> tuple[ComparedFact, ...]:
-    """These, and the rows of `platform_facts`, which takes its types from here."""
-    from gpudoctor.fleet.platform_facts import PLATFORM_FACTS
-
-    return (*FACTS, *PLATFORM_FACTS)
-
-
 def compared(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     """Each known fact of a machine with its value."""
-    for fact in table():
+    for fact in FACTS:
         if (value := fact.read(machine)) is not None:
             yield fact, value
     yield from _packages(machine)

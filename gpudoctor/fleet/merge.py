@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from gpudoctor.engine import FailOn, exit_code
 from gpudoctor.finding import Layer, Severity, Verdict
 from gpudoctor.fleet.documents import Document, FoundThere
-from gpudoctor.fleet.facts import ComparedFact
 from gpudoctor.fleet.names import natural, short, stem
 from gpudoctor.fleet.nodes import Node, Reader
 from gpudoctor.fleet.norms import LEAST, Norm, Split, golden_norm, majority, norm_of
+from gpudoctor.fleet.readers import ComparedFact
 from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup, Odd, Undecided
 from gpudoctor.host import InputError
 from gpudoctor.suites import machine_checks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from gpudoctor.finding import Verdict
 from gpudoctor.fleet.frames import frames
 from gpudoctor.fleet.launch import by_line, launch
 from gpudoctor.host import InputError
+from gpudoctor.host.bound_child import signal_name
 
 SCHEMA = 1
 UNKNOWN = 3
@@ -104,7 +104,7 @@ def checked(node: str, argv: Sequence[str], seconds: float, environ: Mapping[str
     if code is None:
         return failure(node, f"gpudoctor check gave no answer within {seconds:g} s")
     if code < 0:
-        return failure(node, f"gpudoctor check was ended by {_signal(-code)}{_told(last)}")
+        return failure(node, f"gpudoctor check was ended by {signal_name(-code)}{_told(last)}")
     if code == OWN_FAULT:
         return failure(node, f"gpudoctor itself failed{_told(last)}")
     if code not in (0, 1, UNKNOWN):
@@ -121,10 +121,3 @@ class _BabbleError(Exception):
 
 def _told(words: str) -> str:
     return f": {words}" if words else ""
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fleet.documents import Document, FoundThere
-from gpudoctor.fleet.facts import ComparedFact, compared, computing, main_model, without_container
+from gpudoctor.fleet.facts import compared
+from gpudoctor.fleet.readers import ComparedFact, computing, main_model, without_container
 from gpudoctor.machine import Machine, NvmlDevice, System, Torch
 from gpudoctor.machine.board import Board
 from gpudoctor.situation.usable_gpus import is_full

@@ -1,4 +1,4 @@
-"""Compared facts of boards, RDMA, limits and clock: rows of the table of `facts`.
+"""Compared facts of boards, RDMA, limits and clock: rows of the table of compared facts.
 
 The PCIe generation of the moment is not here: an idle GPU lowers it. Neither is what a GPU throttles for because it
 works hard (its power limit).
@@ -7,9 +7,22 @@ works hard (its power limit).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from gpudoctor.fleet.facts import ComparedFact, each_gpu, in_all, own_interfaces, value_of
+from gpudoctor.fleet.readers import (
+    DRIVER,
+    RUNTIME,
+    ComparedFact,
+    in_all,
+    limit,
+    of_boards,
+    of_ports,
+    on_gpus,
+    own_interfaces,
+    size,
+    stated,
+    value_of,
+)
 from gpudoctor.machine import Gpu, Machine, RdmaPort
 from gpudoctor.plain_text import number_of
 
@@ -40,10 +53,6 @@ def _persistence(gpu: Gpu) -> str | None:
     return None if gpu.board.persistence is None else "on" if gpu.board.persistence else "off"
 
 
-def _of_boards(read: Callable[[Gpu], object]) -> Callable[[Machine], str | None]:
-    return lambda machine: each_gpu(machine, read)
-
-
 # --- RDMA --------------------------------------------------------------------------------------------
 
 
@@ -58,16 +67,6 @@ def _devices(machine: Machine) -> str | None:
 def _device_firmware(machine: Machine) -> str | None:
     devices = machine.network.rdma.value or ()
     return in_all((f"{one.firmware} ({one.board or one.driver})" for one in devices), "device")
-
-
-def _of_ports(read: Callable[[RdmaPort], str | None]) -> Callable[[Machine], str | None]:
-    """What the ports have of it; None where no port has any."""
-
-    def value(machine: Machine) -> str | None:
-        ports = (port for device in machine.network.rdma.value or () for port in device.ports)
-        return in_all((text for port in ports if (text := read(port))), "port")
-
-    return value
 
 
 def _gids(port: RdmaPort) -> str | None:
@@ -106,7 +105,7 @@ def _locked_memory(machine: Machine) -> str | None:
     limits = machine.system.limits.value
     if limits is None:
         return None
-    return "unlimited" if limits.locked_memory is None or limits.locks_any_memory else _size(limits.locked_memory)
+    return "unlimited" if limits.locked_memory is None or limits.locks_any_memory else size(limits.locked_memory)
 
 
 def _open_files(machine: Machine) -> str | None:
@@ -114,23 +113,9 @@ def _open_files(machine: Machine) -> str | None:
     return None if limits is None else "unlimited" if limits.open_files is None else str(limits.open_files)
 
 
-def _group_memory(machine: Machine) -> str | None:
-    limits = machine.system.limits.value
-    return _size(limits.memory) if limits and limits.memory is not None else None
-
-
-def _cpus(machine: Machine) -> str | None:
-    limits = machine.system.limits.value
-    return str(limits.cpus) if limits and limits.cpus is not None else None
-
-
 def _hugepages(machine: Machine) -> str | None:
-    size = machine.system.hugepages.value
-    return None if size is None else _size(size) if size else "none"
-
-
-def _size(number: int) -> str:
-    return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
+    pages = machine.system.hugepages.value
+    return None if pages is None else size(pages) if pages else "none"
 
 
 def _synchronized(machine: Machine) -> str | None:
@@ -164,50 +149,43 @@ def _nccl(machine: Machine) -> str | None:
 
 
 PLATFORM_FACTS: tuple[ComparedFact, ...] = (
-    ComparedFact("board.vbios", "VBIOS", _of_boards(lambda gpu: gpu.board.vbios or None), "model"),
-    ComparedFact("board.inforom", "InfoROM", _of_boards(lambda gpu: gpu.board.inforom or None), "model"),
-    ComparedFact(
-        "board.gsp_firmware", "GSP firmware", _of_boards(lambda gpu: gpu.board.gsp_firmware or None), "model"
-    ),
-    ComparedFact("board.nvlinks", "NVLink and xGMI links", _of_boards(_links), "model", layers=("driver",)),
-    ComparedFact("board.pcie_width", "PCIe lanes", _of_boards(lambda gpu: gpu.board.pcie_width), "model"),
-    ComparedFact(
-        "board.pcie_generation",
-        "PCIe generation at most",
-        _of_boards(lambda gpu: gpu.board.pcie_generation_max),
-        "model",
-    ),
-    ComparedFact("board.power_limit", "power limit in watts", _of_boards(lambda gpu: gpu.board.power_limit), "model"),
-    ComparedFact("board.throttled", "throttled by heat or power supply", _of_boards(_throttled), "model"),
-    ComparedFact("board.persistence", "persistence mode", _of_boards(_persistence), "model", "note"),
+    ComparedFact("board.vbios", "VBIOS", of_boards("vbios"), "model"),
+    ComparedFact("board.inforom", "InfoROM", of_boards("inforom"), "model"),
+    ComparedFact("board.gsp_firmware", "GSP firmware", of_boards("gsp_firmware"), "model"),
+    ComparedFact("board.nvlinks", "NVLink and xGMI links", on_gpus(_links), "model", layers=DRIVER),
+    ComparedFact("board.pcie_width", "PCIe lanes", of_boards("pcie_width"), "model"),
+    ComparedFact("board.pcie_generation", "PCIe generation at most", of_boards("pcie_generation_max"), "model"),
+    ComparedFact("board.power_limit", "power limit in watts", of_boards("power_limit"), "model"),
+    ComparedFact("board.throttled", "throttled by heat or power supply", on_gpus(_throttled), "model"),
+    ComparedFact("board.persistence", "persistence mode", on_gpus(_persistence), "model", "note"),
     ComparedFact("rdma.devices", "RDMA devices", _devices, "model"),
     ComparedFact("rdma.firmware", "firmware of RDMA devices", _device_firmware, "model"),
-    ComparedFact("rdma.ports", "RDMA ports", _of_ports(lambda port: port.state), "model", layers=("driver",)),
+    ComparedFact("rdma.ports", "RDMA ports", of_ports(lambda port: port.state), "model", layers=DRIVER),
     ComparedFact(
         "rdma.rates",
         "rates of active RDMA ports",
-        _of_ports(lambda port: port.rate if port.active else None),
+        of_ports(lambda port: port.rate if port.active else None),
         "model",
     ),
-    ComparedFact("rdma.gids", "GIDs of active RoCE ports", _of_ports(_gids), "model", layers=("runtime",)),
-    ComparedFact("rdma.mtu", "MTU of active RDMA ports", _port_mtus, "model", layers=("driver",)),
+    ComparedFact("rdma.gids", "GIDs of active RoCE ports", of_ports(_gids), "model", layers=RUNTIME),
+    ComparedFact("rdma.mtu", "MTU of active RDMA ports", _port_mtus, "model", layers=DRIVER),
     ComparedFact("interfaces", "network interfaces", _interfaces, "model", "note"),
     ComparedFact(
         "gpudirect.modules",
         "GPUDirect modules",
-        lambda machine: value_of(machine.nvidia.gpudirect_modules),
+        stated("nvidia.gpudirect_modules"),
         "model",
-        layers=("runtime",),
+        layers=RUNTIME,
     ),
-    ComparedFact("gpudirect.dma_buf", "dma-buf of GPU memory", _dma_buf, "model", layers=("runtime",)),
-    ComparedFact("iommu", "IOMMU", lambda machine: value_of(machine.system.iommu), "model"),
-    ComparedFact("acs", "ACS of PCI bridges", _acs, "model", layers=("driver",)),
+    ComparedFact("gpudirect.dma_buf", "dma-buf of GPU memory", _dma_buf, "model", layers=RUNTIME),
+    ComparedFact("iommu", "IOMMU", stated("system.iommu"), "model"),
+    ComparedFact("acs", "ACS of PCI bridges", _acs, "model", layers=DRIVER),
     ComparedFact("limits.locked_memory", "limit of locked memory", _locked_memory, layers=("access",)),
     ComparedFact("limits.open_files", "limit of open files", _open_files, severity="note"),
-    ComparedFact("limits.memory", "memory of the control group", _group_memory, "model", "note"),
-    ComparedFact("limits.cpus", "processors that a process may use", _cpus, "model", "note"),
+    ComparedFact("limits.memory", "memory of the control group", limit("memory", size), "model", "note"),
+    ComparedFact("limits.cpus", "processors that a process may use", limit("cpus"), "model", "note"),
     ComparedFact("hugepages", "huge pages", _hugepages, "model"),
-    ComparedFact("clock.source", "clock source", lambda machine: value_of(machine.system.clock_source), "model"),
+    ComparedFact("clock.source", "clock source", stated("system.clock_source"), "model"),
     ComparedFact("clock.synchronized", "clock synchronized", _synchronized),
     ComparedFact("clock.error", "error of the clock", _clock_error),
     ComparedFact(
@@ -216,6 +194,6 @@ PLATFORM_FACTS: tuple[ComparedFact, ...] = (
         lambda m: (m.system.clock.value.service if m.system.clock.value else "") or None,
         severity="note",
     ),
-    ComparedFact("nccl", "NCCL that torch loads", _nccl, layers=("runtime",)),
-    ComparedFact("nccl.files", "NCCL's own files", _settings, layers=("runtime",)),
+    ComparedFact("nccl", "NCCL that torch loads", _nccl, layers=RUNTIME),
+    ComparedFact("nccl.files", "NCCL's own files", _settings, layers=RUNTIME),
 )

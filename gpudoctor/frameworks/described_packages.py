@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
-from gpudoctor.frameworks.others import gpu_names
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity, by_hand
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.isa import capability
 from gpudoctor.machine import Distribution, Gpu
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import finding
+from gpudoctor.situation.gpu_groups import finding, gpu_names
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import FrameworkBuild
@@ -121,7 +120,7 @@ def on_another_gpu(title: str, gpus: tuple[Gpu, ...]) -> Fix:
     """What is left where no build of a framework has code for these GPUs."""
     archs = " and ".join(dict.fromkeys(gpu.arch.value or gpu.name for gpu in gpus))
     text = f"Use another GPU, or the CPU: no build of {title} is known to have code for {archs}."
-    return Fix("Use another GPU, or the CPU", (Manual(text, elsewhere=True),))
+    return by_hand("Use another GPU, or the CPU", text, elsewhere=True)
 
 
 def unsupported(package: str, least: str) -> Manual:

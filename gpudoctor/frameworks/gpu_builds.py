@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import normalised
-from gpudoctor.finding import Fix, Manual, ReinstallPackage, RemovePackage, ReplacePackage
+from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, by_hand
 from gpudoctor.frameworks.others import in_one_folder, parts_here, written_again
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
@@ -141,7 +141,7 @@ def environment_of_its_own(situation: Situation, framework: InstalledFramework) 
             f"overwrite each other's cuDNN and NCCL. Make an environment for {framework.title} alone; or install a "
             f"torch for CUDA {own} here (`gpudoctor recommend`)."
         )
-        yield Fix(f"An environment for {framework.title} alone", (Manual(text, risk="replaces"),))
+        yield by_hand(f"An environment for {framework.title} alone", text, "replaces")
 
 
 def install(
@@ -333,11 +333,11 @@ def _installs(
                 f"{build.install} uses the ROCm of the system, and none was found. Install {target_of(build)} "
                 "(https://rocm.docs.amd.com/projects/install-on-linux), then run `gpudoctor fix` again."
             )
-            yield Fix(f"Install {target_of(build)} first", (Manual(text, risk="root"),))
+            yield by_hand(f"Install {target_of(build)} first", text, "root")
     if ready and not any(build.install for build in ready):
         target, package = target_of(ready[0]), ready[0].package
         text = f"Install {framework.title} for {target}: its GPU code comes with {package}."
-        yield Fix(f"Install {framework.title}'s build for {target}", (Manual(text, risk="replaces"),))
+        yield by_hand(f"Install {framework.title}'s build for {target}", text, "replaces")
 
 
 def _keeps(build: FrameworkBuild, version: str | None, installed: str) -> bool:

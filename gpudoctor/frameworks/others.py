@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpudoctor.dependencies import parsed
-from gpudoctor.finding import Evidence, Fix, Manual, ReinstallPackage
-from gpudoctor.machine import Distribution, Gpu
+from gpudoctor.finding import Evidence, Fix, ReinstallPackage, by_hand
+from gpudoctor.machine import Distribution
 from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.frameworks import InstalledFramework
@@ -31,11 +31,6 @@ def installed_again(package: Distribution) -> Fix:
     """What brings back the files of a package."""
     again = ReinstallPackage(package.name, package.version, why="its files are gone")
     return Fix(f"Install {package.name} {package.version} again", (again,))
-
-
-def gpu_names(gpus: tuple[Gpu, ...]) -> str:
-    """Each name once."""
-    return ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
 
 
 def sharing_frameworks(situation: Situation) -> frozenset[str]:
@@ -68,7 +63,7 @@ def on_the_loaders_path(folders: Iterable[str]) -> Fix:
     """What makes the loader look into folders of NVIDIA's wheels."""
     value = ":".join((*folders, "$LD_LIBRARY_PATH"))
     text = f'Set the variable before the program starts: export LD_LIBRARY_PATH="{value}"'
-    return Fix("Name the folders of NVIDIA's wheels in LD_LIBRARY_PATH", (Manual(text),))
+    return by_hand("Name the folders of NVIDIA's wheels in LD_LIBRARY_PATH", text)
 
 
 def parts_of(package: Distribution) -> Iterator[str]:

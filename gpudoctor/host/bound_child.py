@@ -21,6 +21,17 @@ BARE_PYTHON = (sys.executable, "-I", "-S", "-B")
 CLOSING_SECONDS = 0.2
 """How long output may stay open after the child itself has ended (a daemon it left behind holds it)."""
 
+
+def signal_name(number: int) -> str:
+    """SIGSEGV ..., of the signal that ended a child."""
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 # Both also run in the examined interpreter: Python 3.8. A C library may lack one of these calls.
 _BIND = """
 import os, signal, sys

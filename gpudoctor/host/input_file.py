@@ -6,6 +6,8 @@ import errno
 import os
 import stat
 
+from gpudoctor.host.open_file import closing
+
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of an output that accepts no more data."""
 
@@ -20,8 +22,7 @@ def read_given(path: str, limit: int, *, pipes: bool = False) -> bytes:
     """Its content, or one byte more than `limit` of it. OSError if it cannot be read, is no regular file, or would
     make us wait; with `pipes` a pipe is read to its end."""
     inherited = path == STDIN and not os.path.exists(STDIN)  # a system without /dev
-    descriptor = os.dup(0) if inherited else os.open(path, os.O_RDONLY | WITHOUT_WAITING)
-    try:
+    with closing(os.dup(0) if inherited else os.open(path, os.O_RDONLY | WITHOUT_WAITING)) as descriptor:
         kind = os.fstat(descriptor).st_mode
         if pipes and not stat.S_ISDIR(kind):
             if hasattr(os, "set_blocking"):
@@ -32,5 +33,3 @@ def read_given(path: str, limit: int, *, pipes: bool = False) -> bytes:
         while len(content) <= limit and (block := os.read(descriptor, min(1 << 20, limit + 1 - len(content)))):
             content += block
         return bytes(content)
-    finally:
-        os.close(descriptor)

@@ -5,7 +5,17 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """A descriptor, which is closed at the end of the block."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 class OpenFile:

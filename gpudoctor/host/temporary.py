@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gpudoctor.host.open_file import closing
+
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _VARIABLES, _USUAL = ("TMPDIR", "TEMP", "TMP"), ("/tmp", "/var/tmp", "/usr/tmp")
 _LEFT_SECONDS = 3600.0
@@ -29,13 +31,10 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
     with folder as name:
         if boot:
             _remove_left_ones(prefix, parent)
-        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
-        try:
+        with closing(os.open(name, os.O_RDONLY | os.O_DIRECTORY)) as descriptor:
             with suppress(OSError):  # a file system without locks: nobody else can lock, and remove, it either
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield Path(name)
-        finally:
-            os.close(descriptor)
 
 
 def _new_folder(prefix: str) -> tuple[tempfile.TemporaryDirectory[str], str]:
@@ -70,12 +69,9 @@ def _remove_left_ones(prefix: str, parent: str) -> None:
 
 
 def _remove_if_left(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
+    with closing(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as descriptor:
         found = os.fstat(descriptor)
         mine = found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == stat.S_IRWXU
         if mine and time.time() - found.st_mtime > _LEFT_SECONDS:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path, ignore_errors=True)
-    finally:
-        os.close(descriptor)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.host import InputError
 from gpudoctor.machine import Gpu, LogFault, Machine, known
 from gpudoctor.matrix.names import vgpu_series
+from gpudoctor.records import in_form
 
 if TYPE_CHECKING:
     from gpudoctor.intake.description import Description
@@ -132,16 +133,11 @@ def placed(identities: tuple[Identity, ...], faults: tuple[LogFault, ...], *, ws
         node = f"/dev/nvidia{index}" if nvidia else f"/dev/dri/renderD{128 + index}"
         address = logged[index] if index < len(logged) else f"0000:{slot:02x}:00.0"
         gpus.append(
-            Gpu(
-                vendor=vendor,
-                name=identity.name,
+            in_form(
+                Gpu,
+                identity,
                 arch=known(identity.arch, SOURCE),
                 bdf=None if wsl else address,
-                pci_id=identity.pci_id,
-                chip=identity.chip,
-                family=identity.family,
-                integrated=identity.integrated,
-                datacenter=identity.datacenter,
                 driver=known("dxgkrnl" if wsl else "nvidia" if nvidia else "amdgpu", SOURCE),
                 index=index,
                 nodes=() if wsl else (node,),

@@ -11,185 +11,19 @@ from typing import Literal
 from msgspec import field
 from msgspec.structs import force_setattr, replace
 
-from gpudoctor.machine.amd import AmdStack, HsaAgent, HsaApi, KfdNode, RocmInstall, SmiGpu
-from gpudoctor.machine.board import Board
-from gpudoctor.machine.environment import (
-    NO_GLIBCXX,
-    WORKING_FOLDER,
-    Constraint,
-    Distribution,
-    EnvironmentKind,
-    Extension,
-    Installers,
-    InstallerSettings,
-    InterruptedInstall,
-    Lock,
-    MissingLibrary,
-    ProjectPackage,
-    PythonEnvironment,
-    ShadowingModule,
-    StartFault,
-    StartFaultKind,
-    TorchAsked,
-)
-from gpudoctor.machine.facts import ASSUMED, Fact, FactState, Record, Vendor, absent, denied, known, unknown
-from gpudoctor.machine.frameworks import (
-    FileSetting,
-    FrameworkFiles,
-    Frameworks,
-    MissingSymbols,
-    ModuleImport,
-    RefusedFlag,
-)
-from gpudoctor.machine.gpu import Firmware, Gpu
-from gpudoctor.machine.network import Interface, Network, RdmaDevice, RdmaPort, SettingsFile
-from gpudoctor.machine.nvidia import (
-    CdiSpec,
-    Fabric,
-    FabricState,
-    MigDevice,
-    NvidiaApi,
-    NvidiaModule,
-    NvidiaStack,
-    NvmlDevice,
-    ProcGpu,
-    Virtualization,
-)
-from gpudoctor.machine.pasted_text import PastedText, Told
-from gpudoctor.machine.programs import Program, ProgramBackend
-from gpudoctor.machine.smoke import LISTING, Smoke, SmokeDevice, SmokeKernel, SmokeStatus
-from gpudoctor.machine.system import (
-    BatchJob,
-    BlockedModule,
-    Clock,
-    DeviceNode,
-    DkmsModule,
-    InstalledModule,
-    Jetson,
-    KernelLog,
-    Library,
-    LibraryKind,
-    LoadPath,
-    LogFault,
-    Opening,
-    Os,
-    ProcessLimits,
-    System,
-    User,
-)
-from gpudoctor.machine.torch import (
-    EMPTY,
-    NOT_STARTED,
-    CodeArchs,
-    DamagedFile,
-    FileProblem,
-    ImportTrial,
-    StartVariable,
-    SuspectFile,
-    Torch,
-    TorchCopy,
-    TorchOrigin,
-)
-
-__all__ = [
-    "ASSUMED",
-    "EMPTY",
-    "FORMAT",
-    "LISTING",
-    "NOT_STARTED",
-    "NO_GLIBCXX",
-    "WORKING_FOLDER",
-    "AmdStack",
-    "BatchJob",
-    "BlockedModule",
-    "Board",
-    "CdiSpec",
-    "Clock",
-    "CodeArchs",
-    "Constraint",
-    "DamagedFile",
-    "DeviceNode",
-    "Distribution",
-    "DkmsModule",
-    "EnvironmentKind",
-    "Extension",
-    "Fabric",
-    "FabricState",
-    "Fact",
-    "FactState",
-    "FileProblem",
-    "FileSetting",
-    "Firmware",
-    "FrameworkFiles",
-    "Frameworks",
-    "Gpu",
-    "HsaAgent",
-    "HsaApi",
-    "ImportTrial",
-    "InstalledModule",
-    "InstallerSettings",
-    "Installers",
-    "Interface",
-    "InterruptedInstall",
-    "Jetson",
-    "KernelLog",
-    "KfdNode",
-    "Level",
-    "Library",
-    "LibraryKind",
-    "LoadPath",
-    "Lock",
-    "LogFault",
-    "Machine",
-    "MigDevice",
-    "MissingLibrary",
-    "MissingSymbols",
-    "ModuleImport",
-    "Network",
-    "NvidiaApi",
-    "NvidiaModule",
-    "NvidiaStack",
-    "NvmlDevice",
-    "Opening",
-    "Os",
-    "PastedText",
-    "ProcGpu",
-    "ProcessLimits",
-    "Program",
-    "ProgramBackend",
-    "ProjectPackage",
-    "PythonEnvironment",
-    "RdmaDevice",
-    "RdmaPort",
-    "Record",
-    "RefusedFlag",
-    "RocmInstall",
-    "SettingsFile",
-    "ShadowingModule",
-    "SmiGpu",
-    "Smoke",
-    "SmokeDevice",
-    "SmokeKernel",
-    "SmokeStatus",
-    "StartFault",
-    "StartFaultKind",
-    "StartVariable",
-    "SubjectKind",
-    "SuspectFile",
-    "System",
-    "Told",
-    "Torch",
-    "TorchAsked",
-    "TorchCopy",
-    "TorchOrigin",
-    "User",
-    "Vendor",
-    "Virtualization",
-    "absent",
-    "denied",
-    "known",
-    "unknown",
-]
+from gpudoctor.machine.amd import *
+from gpudoctor.machine.board import *
+from gpudoctor.machine.environment import *
+from gpudoctor.machine.facts import *
+from gpudoctor.machine.frameworks import *
+from gpudoctor.machine.gpu import *
+from gpudoctor.machine.network import *
+from gpudoctor.machine.nvidia import *
+from gpudoctor.machine.pasted_text import *
+from gpudoctor.machine.programs import *
+from gpudoctor.machine.smoke import *
+from gpudoctor.machine.system import *
+from gpudoctor.machine.torch import *
 
 Level = Literal["static", "driver", "quick", "standard", "full"]
 SubjectKind = Literal["machine", "root", "snapshot", "whatif", "text"]

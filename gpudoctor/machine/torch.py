@@ -10,6 +10,7 @@ from gpudoctor.machine.system import ProcessLimits
 CompanionName = Literal["torchvision", "torchaudio"]
 COMPANIONS: tuple[CompanionName, ...] = get_args(CompanionName)
 """The packages that are released with torch, for one torch each."""
+TORCH_AND_COMPANIONS = ("torch", *COMPANIONS)
 
 
 class DamagedFile(Record, frozen=True):

@@ -9,41 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from gpudoctor.matrix import rows
 from gpudoctor.matrix.questions import Matrix
-from gpudoctor.matrix.rows import (
-    KEYS,
-    AmdGpu,
-    AmdgpuDkmsSystem,
-    AmdProcessor,
-    BaseImage,
-    Companion,
-    Distribution,
-    DistributionKernel,
-    DriverInstruction,
-    DriverPackage,
-    ErrorPattern,
-    ExtensionBuild,
-    FirmwarePackage,
-    ForeignWords,
-    GfxTarget,
-    GpuRates,
-    Interconnect,
-    KnownIssue,
-    LogPattern,
-    NvidiaChip,
-    NvidiaGpu,
-    NvidiaSoc,
-    OldTorchBuilds,
-    OtherName,
-    PackageFolders,
-    RemovedImage,
-    RequirementUse,
-    Tables,
-    ToldCircumstance,
-    ToldConcept,
-    TorchBuild,
-    check_template,
-)
+from gpudoctor.matrix.rows import KEYS, check_template
 from gpudoctor.matrix.versions import check_specifier
 from gpudoctor.spelling import is_name, is_version
 
@@ -64,6 +32,9 @@ _SPECIFIERS = {
     "requirement_uses": ("version",),
     "torch_releases": ("triton",),
 }
+_PATTERNS = ("image", "distribution", "requires", "pattern", "unless", "beside")
+"""Fields that hold regular expressions, in the rows that have a rule."""
+_NOT_ITS_EXAMPLE = "the pattern does not match its example"
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
 
 
@@ -75,7 +46,7 @@ class Problem(Struct, frozen=True):
     text: str
 
 
-def problems(tables: Tables, overlay: dict[str, set[tuple[Any, ...]]] | None = None) -> Iterator[Problem]:
+def problems(tables: rows.Tables, overlay: dict[str, set[tuple[Any, ...]]] | None = None) -> Iterator[Problem]:
     """Every error. `overlay` names the rows from overlays by key: only they are checked, and need no source."""
     matrix = Matrix(tables)
     if not re.match(r"\d{4}\.\d{1,2}(\.\d+)?$", tables.version):
@@ -121,8 +92,13 @@ def _specifier(field: str, value: str) -> Iterator[str]:
 
 
 def _about(row: Any, matrix: Matrix) -> Iterator[str]:
+    """What the rule for rows of this kind says. It takes for granted that patterns are patterns."""
     rule = _RULES.get(type(row))
-    return rule(row, matrix) if rule else iter(())
+    if rule is None:
+        return
+    fields = (field for field in _PATTERNS if getattr(row, field, None))
+    wrong = [error for field in fields for error in _expression(field, getattr(row, field))]
+    yield from wrong or rule(row, matrix)
 
 
 def _reference(what: str, table: str, row: object) -> Iterator[str]:
@@ -137,27 +113,26 @@ def _architectures(names: Iterable[str], matrix: Matrix) -> Iterator[str]:
         yield from _reference(name, "capabilities or gfx_targets", row)
 
 
-def _expressions(field: str, *patterns: str) -> Iterator[str]:
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            yield f"{field}: {error}"
+def _expression(field: str, pattern: str) -> Iterator[str]:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        yield f"{field}: {error}"
 
 
-def _nvidia(row: NvidiaChip | NvidiaSoc | NvidiaGpu, matrix: Matrix) -> Iterator[str]:
+def _nvidia(row: rows.NvidiaChip | rows.NvidiaSoc | rows.NvidiaGpu, matrix: Matrix) -> Iterator[str]:
     if row.capability is not None:
         yield from _reference(f"capability {row.capability}", "capabilities", matrix.capability(row.capability))
 
 
-def _nvidia_gpu(row: NvidiaGpu, matrix: Matrix) -> Iterator[str]:
+def _nvidia_gpu(row: rows.NvidiaGpu, matrix: Matrix) -> Iterator[str]:
     chip = next((chip for chip in matrix.tables.nvidia_chips if chip.chip == row.chip), None)
     yield from _reference(f"chip {row.chip}", "nvidia_chips", chip)
     yield from _nvidia(row, matrix)
     yield from _pci(row.pci)
 
 
-def _amd_gpu(row: AmdGpu, matrix: Matrix) -> Iterator[str]:
+def _amd_gpu(row: rows.AmdGpu, matrix: Matrix) -> Iterator[str]:
     yield from _reference(row.gfx, "gfx_targets", matrix.target(row.gfx))
     yield from _pci(row.pci)
     for revision in row.revisions:
@@ -170,7 +145,7 @@ def _pci(pci: str) -> Iterator[str]:
         yield f"pci {pci!r}: the device part, four lower-case hex digits"
 
 
-def _processor(row: AmdProcessor, matrix: Matrix) -> Iterator[str]:
+def _processor(row: rows.AmdProcessor, matrix: Matrix) -> Iterator[str]:
     gpu = next((gpu for gpu in matrix.tables.amd_gpus if gpu.pci == row.gpu), None)
     yield from _reference(row.gpu, "amd_gpus", gpu)
     for other in matrix.tables.amd_processors:
@@ -178,7 +153,7 @@ def _processor(row: AmdProcessor, matrix: Matrix) -> Iterator[str]:
             yield f"{', '.join(sorted(both))} is in another row, too"
 
 
-def _rates(row: GpuRates, matrix: Matrix) -> Iterator[str]:
+def _rates(row: rows.GpuRates, matrix: Matrix) -> Iterator[str]:
     known = {f"10de:{gpu.pci}" for gpu in matrix.tables.nvidia_gpus}
     known.update(f"1002:{gpu.pci}" for gpu in matrix.tables.amd_gpus)
     for pci in row.gpus:
@@ -188,24 +163,22 @@ def _rates(row: GpuRates, matrix: Matrix) -> Iterator[str]:
         yield "needs a GPU, and rates above 0"
 
 
-def _interconnect(row: Interconnect, matrix: Matrix) -> Iterator[str]:
+def _interconnect(row: rows.Interconnect, matrix: Matrix) -> Iterator[str]:
     if matrix.interconnect_of(row.example) != row or not row.gb_per_s > 0:
         yield "its example matches no row, or an earlier one, or its rate is not above 0"
 
 
-def _base_image(row: BaseImage, matrix: Matrix) -> Iterator[str]:
-    wrong = tuple(_fits_its_example("image", row.image, row.example))
-    yield from wrong
-    if not wrong and ((first := matrix.base_image(row.example)) is None or first.image != row.image):
+def _base_image(row: rows.BaseImage, matrix: Matrix) -> Iterator[str]:
+    if re.fullmatch(row.image, row.example) is None:
+        yield _NOT_ITS_EXAMPLE
+    elif (first := matrix.base_image(row.example)) is None or first.image != row.image:
         yield "an earlier row matches its example: exact names come before general ones"
 
 
-def _removed_image(row: RemovedImage, matrix: Matrix) -> Iterator[str]:
-    wrong = tuple(_fits_its_example("image", row.image, row.example))
-    yield from wrong
-    if wrong:
-        return
-    if row.version and "(?P<version>" not in row.image:
+def _removed_image(row: rows.RemovedImage, matrix: Matrix) -> Iterator[str]:
+    if re.fullmatch(row.image, row.example) is None:
+        yield _NOT_ITS_EXAMPLE
+    elif row.version and "(?P<version>" not in row.image:
         yield "a row with a version needs the group `version`"
     elif (found := matrix.removed_image(row.example)) is None or found[0] != row:
         yield "an earlier row matches its example"
@@ -213,8 +186,8 @@ def _removed_image(row: RemovedImage, matrix: Matrix) -> Iterator[str]:
         yield f"its proposal {found[1]} is removed, too"
 
 
-def _other_name(row: OtherName, matrix: Matrix) -> Iterator[str]:
-    if wrong := tuple(_expressions("name", row.name)):
+def _other_name(row: rows.OtherName, matrix: Matrix) -> Iterator[str]:
+    if wrong := tuple(_expression("name", row.name)):
         yield from wrong
         return
     if matrix.other_name(row.example) != row.says:
@@ -226,21 +199,19 @@ def _other_name(row: OtherName, matrix: Matrix) -> Iterator[str]:
         return  # a row of the GPUs names an unknown chip, which is said of that row
 
 
-def _old_builds(row: OldTorchBuilds, matrix: Matrix) -> Iterator[str]:
+def _old_builds(row: rows.OldTorchBuilds, matrix: Matrix) -> Iterator[str]:
     yield from _architectures((*row.archs, *row.ptx), matrix)
     for name in row.builds:
         if not is_name(name):
             yield f"{name!r} is no build"
 
 
-def _distribution(
-    row: Distribution | DriverPackage | DriverInstruction | AmdgpuDkmsSystem | FirmwarePackage | DistributionKernel,
-    matrix: Matrix,
-) -> Iterator[str]:
-    yield from _fits_its_example("distribution", row.distribution, row.example)
+def _distribution(row: Any, matrix: Matrix) -> Iterator[str]:
+    if re.fullmatch(row.distribution, row.example) is None:
+        yield _NOT_ITS_EXAMPLE
 
 
-def _driver_package(row: DriverPackage, matrix: Matrix) -> Iterator[str]:
+def _driver_package(row: rows.DriverPackage, matrix: Matrix) -> Iterator[str]:
     yield from _distribution(row, matrix)
     branch = next((branch for branch in matrix.tables.driver_branches if branch.branch == row.branch), None)
     yield from _reference(f"branch {row.branch}", "driver_branches", branch)
@@ -249,7 +220,7 @@ def _driver_package(row: DriverPackage, matrix: Matrix) -> Iterator[str]:
             yield f"{name!r}: no command can name that package"
 
 
-def _distribution_kernel(row: DistributionKernel, matrix: Matrix) -> Iterator[str]:
+def _distribution_kernel(row: rows.DistributionKernel, matrix: Matrix) -> Iterator[str]:
     yield from _distribution(row, matrix)
     if not is_name(row.package):
         yield f"{row.package!r}: no command can name that package"
@@ -257,20 +228,12 @@ def _distribution_kernel(row: DistributionKernel, matrix: Matrix) -> Iterator[st
         yield f"{row.kernel!r}: not a version"
 
 
-def _fits_its_example(field: str, pattern: str, example: str) -> Iterator[str]:
-    wrong = tuple(_expressions(field, pattern))
-    yield from wrong
-    if not wrong and re.fullmatch(pattern, example) is None:
-        yield "the pattern does not match its example"
-
-
-def _requirement(row: RequirementUse, matrix: Matrix) -> Iterator[str]:
-    yield from _expressions("requires", row.requires)
+def _requirement(row: rows.RequirementUse, matrix: Matrix) -> Iterator[str]:
     if row.breaks != "import" and (row.breaks == "part") != bool(row.part):
         yield "part: says what fails where an import or a part breaks"
 
 
-def _target(row: GfxTarget, matrix: Matrix) -> Iterator[str]:
+def _target(row: rows.GfxTarget, matrix: Matrix) -> Iterator[str]:
     value = row.override.value
     if value is None:
         return
@@ -281,7 +244,7 @@ def _target(row: GfxTarget, matrix: Matrix) -> Iterator[str]:
         yield f"override {value} names {named} of {other.family}: not safe-class for {row.family}"
 
 
-def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
+def _build(row: rows.TorchBuild, matrix: Matrix) -> Iterator[str]:
     if not is_name(row.build) or not (is_version(row.version) or row.origin == "nightly"):
         yield f"torch {row.version} {row.build}: no command can name that build"
     if row.index is not None:
@@ -295,12 +258,12 @@ def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
         yield f"build {row.build} and rocm {row.rocm} do not match"
 
 
-def _extension(row: ExtensionBuild, matrix: Matrix) -> Iterator[str]:
+def _extension(row: rows.ExtensionBuild, matrix: Matrix) -> Iterator[str]:
     for field, template in (("build", row.build), ("build_amd", row.build_amd)):
         yield from _template(field, template, "digits", "dotted", "gfx")
 
 
-def _folders(row: PackageFolders, matrix: Matrix) -> Iterator[str]:
+def _folders(row: rows.PackageFolders, matrix: Matrix) -> Iterator[str]:
     # A plan removes them: "", ".." and a path would take more than the package.
     yield from (f"{name!r} is no name of a folder" for name in row.folders if not re.fullmatch(r"\w[\w.-]*", name))
 
@@ -312,47 +275,37 @@ def _template(field: str, template: str | None, *names: str) -> Iterator[str]:
         yield f"{field}: {error}"
 
 
-def _companion(row: Companion, matrix: Matrix) -> Iterator[str]:
+def _companion(row: rows.Companion, matrix: Matrix) -> Iterator[str]:
     for version in (row.torch, row.torchvision, row.torchaudio, *row.torchvision_also):
         if version is not None and not is_version(version):
             yield f"{version!r} is no version"
 
 
-def _pattern(row: LogPattern | ErrorPattern, matrix: Matrix) -> Iterator[str]:
-    unless = (row.unless,) if isinstance(row, ErrorPattern) else ()
-    if wrong := tuple(_expressions("pattern", row.pattern, *unless)):
-        yield from wrong
-        return
+def _pattern(row: rows.LogPattern | rows.ErrorPattern, matrix: Matrix) -> Iterator[str]:
     pattern = re.compile(row.pattern)
     if not any(map(pattern.search, row.example.splitlines())):
-        yield "the pattern does not match its example"
+        yield _NOT_ITS_EXAMPLE
     for line in row.counterexamples:
         if pattern.search(line):
             yield f"the pattern matches its counterexample {line[:60]!r}"
-    for slug in (row.slug, *(row.also if isinstance(row, ErrorPattern) else ())):
+    for slug in (row.slug, *(row.also if isinstance(row, rows.ErrorPattern) else ())):
         if slug is not None and not _SLUG.match(slug):
             yield f"slug {slug!r}"
 
 
-def _error(row: ErrorPattern, matrix: Matrix) -> Iterator[str]:
-    wrong = tuple(_pattern(row, matrix))
-    yield from wrong
-    if wrong:
-        return
+def _error(row: rows.ErrorPattern, matrix: Matrix) -> Iterator[str]:
+    yield from _pattern(row, matrix)
     if re.search(r"[*+}]\)[*+{]", row.pattern):
         yield "the pattern repeats what repeats already: that may take for ever on some text"
     if matrix.cause_of(row.example, None if row.vendor == "any" else row.vendor) != row:
         yield "an earlier row matches its example: exact texts come before general ones"
 
 
-def _told(row: ToldCircumstance, matrix: Matrix) -> Iterator[str]:
-    if wrong := tuple(_expressions("pattern", row.pattern, row.unless, row.beside)):
-        yield from wrong
-        return
+def _told(row: rows.ToldCircumstance, matrix: Matrix) -> Iterator[str]:
     pattern, unless = re.compile(row.pattern, re.ASCII), re.compile(row.unless or "$^")
     found = pattern.search(row.example.lower())
     if found is None or unless.search(row.example.lower()):
-        yield "the pattern does not match its example"
+        yield _NOT_ITS_EXAMPLE
     elif not row.signs and not row.together:
         yield "it has neither signs nor concepts"
     elif row.signs and not any(sign in row.example.lower() for sign in row.signs):
@@ -367,10 +320,7 @@ def _told(row: ToldCircumstance, matrix: Matrix) -> Iterator[str]:
         yield f"no concept {name!r}"
 
 
-def _concept(row: ToldConcept, matrix: Matrix) -> Iterator[str]:
-    if wrong := tuple(_expressions("pattern", row.pattern, row.unless)):
-        yield from wrong
-        return
+def _concept(row: rows.ToldConcept, matrix: Matrix) -> Iterator[str]:
     pattern, unless = re.compile(row.pattern, re.ASCII), re.compile(row.unless or "$^", re.ASCII)
     for line in (row.example, *row.counterexamples):
         found = pattern.search(line.lower()) and not unless.search(line.lower())
@@ -378,7 +328,7 @@ def _concept(row: ToldConcept, matrix: Matrix) -> Iterator[str]:
             yield f"the pattern is wrong for {line[:60]!r}"
 
 
-def _words(row: ForeignWords, matrix: Matrix) -> Iterator[str]:
+def _words(row: rows.ForeignWords, matrix: Matrix) -> Iterator[str]:
     try:
         re.sub(row.pattern, row.english, "")
     except re.error as error:
@@ -386,12 +336,12 @@ def _words(row: ForeignWords, matrix: Matrix) -> Iterator[str]:
         return
     example = row.example.lower()
     if not re.search(row.pattern, example):
-        yield "the pattern does not match its example"
+        yield _NOT_ITS_EXAMPLE
     elif not any(sign in example for sign in row.signs):
         yield "its example holds none of its signs"
 
 
-def _issue(row: KnownIssue, matrix: Matrix) -> Iterator[str]:
+def _issue(row: rows.KnownIssue, matrix: Matrix) -> Iterator[str]:
     when = row.when
     for field in ("torch", "cuda", "rocm", "kernel", "driver", "firmware"):
         value = getattr(when, field)
@@ -416,33 +366,33 @@ def _issue(row: KnownIssue, matrix: Matrix) -> Iterator[str]:
 
 
 _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
-    NvidiaChip: _nvidia,
-    NvidiaGpu: _nvidia_gpu,
-    NvidiaSoc: _nvidia,
-    AmdGpu: _amd_gpu,
-    BaseImage: _base_image,
-    RemovedImage: _removed_image,
-    Distribution: _distribution,
-    DriverPackage: _driver_package,
-    DriverInstruction: _distribution,
-    AmdgpuDkmsSystem: _distribution,
-    FirmwarePackage: _distribution,
-    DistributionKernel: _distribution_kernel,
-    OldTorchBuilds: _old_builds,
-    OtherName: _other_name,
-    AmdProcessor: _processor,
-    GpuRates: _rates,
-    Interconnect: _interconnect,
-    GfxTarget: _target,
-    TorchBuild: _build,
-    Companion: _companion,
-    ExtensionBuild: _extension,
-    PackageFolders: _folders,
-    LogPattern: _pattern,
-    ErrorPattern: _error,
-    RequirementUse: _requirement,
-    KnownIssue: _issue,
-    ToldCircumstance: _told,
-    ToldConcept: _concept,
-    ForeignWords: _words,
+    rows.NvidiaChip: _nvidia,
+    rows.NvidiaGpu: _nvidia_gpu,
+    rows.NvidiaSoc: _nvidia,
+    rows.AmdGpu: _amd_gpu,
+    rows.BaseImage: _base_image,
+    rows.RemovedImage: _removed_image,
+    rows.Distribution: _distribution,
+    rows.DriverPackage: _driver_package,
+    rows.DriverInstruction: _distribution,
+    rows.AmdgpuDkmsSystem: _distribution,
+    rows.FirmwarePackage: _distribution,
+    rows.DistributionKernel: _distribution_kernel,
+    rows.OldTorchBuilds: _old_builds,
+    rows.OtherName: _other_name,
+    rows.AmdProcessor: _processor,
+    rows.GpuRates: _rates,
+    rows.Interconnect: _interconnect,
+    rows.GfxTarget: _target,
+    rows.TorchBuild: _build,
+    rows.Companion: _companion,
+    rows.ExtensionBuild: _extension,
+    rows.PackageFolders: _folders,
+    rows.LogPattern: _pattern,
+    rows.ErrorPattern: _error,
+    rows.RequirementUse: _requirement,
+    rows.KnownIssue: _issue,
+    rows.ToldCircumstance: _told,
+    rows.ToldConcept: _concept,
+    rows.ForeignWords: _words,
 }

@@ -13,6 +13,7 @@ from gpudoctor.finding import AnyRemedy, RemovePackage, ReplacePackage, ReplaceT
 from gpudoctor.frameworks.package_spec import torch_and_companions
 from gpudoctor.machine import InstallerSettings, Machine, unknown
 from gpudoctor.planner import pip_steps, project_steps, python_steps
+from gpudoctor.planner.install_requests import Wanted
 from gpudoctor.planner.place import Place, Tool, place
 from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep, Step
@@ -165,12 +166,10 @@ def _project_files(here: Place, situation: Situation, torch: ReplaceTorch, env: 
     """The lines of a project, an environment file or an image: a fresh place, where nothing is installed yet."""
     files: Commands = {}
     wanted = torch_and_companions(torch, here.arch)
-    in_project = (*wanted, *project_steps.beside_torch(situation.matrix, torch))
+    in_project = Wanted((*wanted, *project_steps.beside_torch(situation.matrix, torch)), torch.index_url)
     explicit = project_steps.serves_only_these(situation.matrix, torch)
-    files[Way.UV_ADD], files[Way.PYPROJECT_TOML] = project_steps.project_lines(
-        in_project, torch.index_url, explicit=explicit
-    )
-    files[Way.PIXI_TOML] = project_steps.pixi_lines(in_project, torch.index_url)
+    files[Way.UV_ADD], files[Way.PYPROJECT_TOML] = project_steps.project_lines(in_project, explicit=explicit)
+    files[Way.PIXI_TOML] = project_steps.pixi_lines(in_project)
     index = (f"    - --index-url {torch.index_url}",) if torch.index_url else ()
     files[Way.ENVIRONMENT_YML] = (
         "dependencies:",

@@ -16,7 +16,7 @@ from gpudoctor.planner.place import Family, Place
 from gpudoctor.planner.system_packages import INSTALL, LAYERING, REMOVE, elsewhere, install, is_fixed
 from gpudoctor.planner.system_steps import reboot
 from gpudoctor.spelling import is_version
-from gpudoctor.step import ManualStep, RunStep, Step
+from gpudoctor.step import ManualStep, RunStep, Step, as_root
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -60,7 +60,7 @@ def _without_run_file(place: Place) -> tuple[Step, ...]:
     if not place.run_file:
         return ()
     why = "NVIDIA's own installer (a .run file) put the present driver here; packages do not replace its files"
-    return (RunStep(argv=(place.run_file, "--silent"), why=why, risk="root"),)
+    return (as_root((place.run_file, "--silent"), why),)
 
 
 def _by_packages(place: Place, remedy: InstallDriver, row: DriverPackage, matrix: Matrix) -> tuple[Step, ...]:
@@ -99,7 +99,7 @@ def _older_versions(place: Place, remedy: InstallDriver) -> tuple[Step, ...]:
     if not _goes_back(place, remedy):
         return ()
     argv = ("dnf", "distro-sync", "-y", "--allowerasing", "*nvidia*")
-    return (RunStep(argv=argv, why=f"the present driver, {place.driver}, is newer: dnf would keep it", risk="root"),)
+    return (as_root(argv, f"the present driver, {place.driver}, is newer: dnf would keep it"),)
 
 
 def _ubuntu(place: Place, remedy: InstallDriver, row: DriverPackage, matrix: Matrix) -> Step:
@@ -133,29 +133,24 @@ def _stream(row: DriverPackage) -> tuple[Step, ...]:
     reset = ("dnf", "module", "reset", "-y", "nvidia-driver")
     enable = ("dnf", "module", "enable", "-y", f"nvidia-driver:{row.stream}")
     return (
-        RunStep(argv=reset, why=f"another stream may be enabled; {row.repository} must be there", risk="root"),
-        RunStep(argv=enable, why="keeps to the branch", risk="root", undo=(reset,)),
+        as_root(reset, f"another stream may be enabled; {row.repository} must be there"),
+        as_root(enable, "keeps to the branch", reset),
     )
 
 
 def _locked(row: DriverPackage) -> tuple[Step, ...]:
     """A repository without streams holds several branches: locking the versions keeps to one."""
-    pattern = f"*nvidia*{row.branch}*"
+    lock, pattern = ("dnf", "versionlock"), f"*nvidia*{row.branch}*"
     plugin = ("dnf", "install", "-y", "python3-dnf-plugin-versionlock")
     return (
-        RunStep(argv=plugin, why=f"locks versions; {row.repository} must be enabled", risk="root"),
-        RunStep(
-            argv=("dnf", "versionlock", "add", pattern),
-            why="keeps to the branch",
-            risk="root",
-            undo=(("dnf", "versionlock", "delete", pattern),),
-        ),
+        as_root(plugin, f"locks versions; {row.repository} must be enabled"),
+        as_root((*lock, "add", pattern), "keeps to the branch", (*lock, "delete", pattern)),
     )
 
 
 def _allowing_erasure(remedy: InstallDriver, row: DriverPackage) -> Step:
     argv = ("dnf", "install", "-y", "--allowerasing", *row.packages)
-    return RunStep(argv=argv, why=remedy.why, risk="root", undo=((*REMOVE["rhel"], *row.packages),))
+    return as_root(argv, remedy.why, (*REMOVE["rhel"], *row.packages))
 
 
 def _arch(place: Place, remedy: InstallDriver) -> Step:
@@ -164,7 +159,7 @@ def _arch(place: Place, remedy: InstallDriver) -> Step:
     package = "nvidia-open-lts" if kernel.endswith("-lts") else "nvidia-open" if "-arch" in kernel else ""
     why = _because(remedy.why, "with the whole system, because the modules are built for the newest kernel")
     argv = ("pacman", "-Syu", "--needed", "--noconfirm", package or "nvidia-open-dkms")
-    return RunStep(argv=argv, why=why, risk="root", undo=((*REMOVE["arch"], argv[-1]),))
+    return as_root(argv, why, (*REMOVE["arch"], argv[-1]))
 
 
 # --- instructions ------------------------------------------------------------------------------------
@@ -247,7 +242,7 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix)
         step: Step = ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root")
         if command and not is_fixed(place):
             add, remove = (*INSTALL[place.family], "amdgpu-dkms"), (*REMOVE[place.family], "amdgpu-dkms")
-            step = RunStep(argv=remove, why=remedy.why, risk="root", undo=(add,))
+            step = as_root(remove, remedy.why, add)
         return (step, reboot("loads the new kernel driver"))
     if place.os.id and not matrix.supports_amdgpu_dkms(place.os, remedy.kernel or place.kernel):
         return (_own_kernel_driver(place, remedy, matrix), reboot("starts the new kernel"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, applying, closure, normalised
@@ -12,7 +13,7 @@ from gpudoctor.finding import ReplaceTorch
 from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.frameworks.torch.compiled_packages import built_for
 from gpudoctor.machine import Distribution, Machine, ProjectPackage, Torch, TorchAsked
-from gpudoctor.machine.torch import COMPANIONS
+from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
@@ -20,6 +21,28 @@ from gpudoctor.spelling import is_name, is_version
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
+
+
+class Wanted(Struct, frozen=True):
+    """Packages that one command installs, the index that it takes them from ("": the package index), and why."""
+
+    packages: tuple[PackageSpec, ...]
+    index: str = ""
+    why: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The packages as pip and uv take them."""
+        return tuple(item.text for item in self.packages)
+
+    @property
+    def torch(self) -> PackageSpec | None:
+        return next((item for item in self.packages if item.name == "torch"), None)
+
+    @property
+    def decisive(self) -> str:
+        """The package by which the place of all of them in a project is found."""
+        return "torch" if self.torch else self.packages[0].name
 
 
 PLAIN_REQUIREMENT = r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?([<>=!~]=?=?[\w.*+!]+(,[<>=!~]=?=?[\w.*+!]+)*)?"
@@ -76,7 +99,7 @@ def pinning_another(situation: Situation, version: str) -> list[str]:
     environment = situation.environment
     found: dict[str, str] = {}
     for one in (environment.distributions.value or ()) if environment else ():
-        if one.name in ("torch", *COMPANIONS):
+        if one.name in TORCH_AND_COMPANIONS:
             continue
         for dependency in applying(one, situation.markers):
             if dependency.name == "torch" and is_version(version) and not dependency.admits(version):
@@ -92,7 +115,7 @@ def compiled_for_another(situation: Situation, remedy: ReplaceTorch) -> list[str
         return []
     names = {row.package for row in situation.matrix.tables.extension_builds}
     names |= {one.package for one in environment.extensions if one.of_torch}
-    listed = (one for one in environment.distributions.value or () if one.name in names - {"torch", *COMPANIONS})
+    listed = (one for one in environment.distributions.value or () if one.name in names - set(TORCH_AND_COMPANIONS))
     return [
         f"{one.name} {one.version} (nothing tells for which torch it was compiled: compile it again for torch "
         f"{remedy.version}, or install a wheel for it)"
@@ -154,11 +177,6 @@ def in_a_named_index(situation: Situation, remedy: ReplaceTorch) -> ReplaceTorch
         if (row.version, row.build) == (remedy.version, remedy.build) and (url := situation.matrix.index_url(row)):
             return replace(remedy, origin=row.origin, index_url=url)
     return remedy
-
-
-def decisive(wanted: tuple[PackageSpec, ...]) -> str:
-    """The package by which the place of all of them in a project is found."""
-    return "torch" if any(item.name == "torch" for item in wanted) else wanted[0].name
 
 
 def named_by_project(machine: Machine, name: str) -> tuple[ProjectPackage, ...]:

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
-from gpudoctor.machine.torch import COMPANIONS
+from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.planner.install_requests import (
+    Wanted,
     frameworks_over,
     index_of_torch,
     rivals,
@@ -42,10 +43,9 @@ NEW_VENV = ".venv-gpu"
 Argv = tuple[str, ...]
 
 
-def install(
-    place: Place, situation: Situation, wanted: tuple[PackageSpec, ...], index: str, why: str
-) -> tuple[Step, ...]:
+def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, ...]:
     """Install these versions into the environment, with what they require."""
+    wanted, index, why = request.packages, request.index, request.why
     if place.tool == "nowhere":
         options = f" --index-url {index}" if index else ""
         text = f"In the environment that needs it: pip install {quoted(wanted)}{options}"
@@ -55,9 +55,9 @@ def install(
         command = shlex.join(install_argvs(inside, wanted, index)[-1])
         return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
     if place.tool == "managed":
-        return _in_a_new_venv(place, situation, wanted, index, why)
+        return _in_a_new_venv(place, situation, request)
     if place.user_site:
-        return (_in_the_users_own_site(place, wanted, index, why),)
+        return (_in_the_users_own_site(place, request),)
     removed = leftovers(place, situation, (item.name for item in wanted))
     gone = {name for _, name in removed}
     again = tuple(item for item in wanted if item.name not in gone and would_stay(situation.machine, item))
@@ -79,7 +79,7 @@ def install(
     strays = stray_records(place, situation.machine, (item.name for item in wanted))
     links = remove_folder_links(place, situation.machine, wanted)
     first = (*pip_first(place), *links, *remove_leftovers((*removed, *strays)))
-    return (*first, *_without_twins(place, situation.machine, wanted), *steps, *_in_the_image(place, wanted, index))
+    return (*first, *_without_twins(place, situation.machine, wanted), *steps, *_in_the_image(place, request))
 
 
 def _without_twins(place: Place, machine: Machine, wanted: tuple[PackageSpec, ...]) -> tuple[Step, ...]:
@@ -92,11 +92,9 @@ def _without_twins(place: Place, machine: Machine, wanted: tuple[PackageSpec, ..
     return (RunStep(argv=uninstall_argv(place, names), why=why, risk="replaces"),)
 
 
-def reinstall(
-    place: Place, situation: Situation, wanted: tuple[PackageSpec, ...], index: str, why: str
-) -> tuple[Step, ...]:
+def reinstall(place: Place, situation: Situation, request: Wanted) -> tuple[Step, ...]:
     """The same versions again, over their damaged files; what they require stays."""
-    machine = situation.machine
+    machine, wanted, index, why = situation.machine, request.packages, request.index, request.why
     if why_not := place.obstacle or installer_obstacle(place, situation, wanted):
         command = shlex.join(over_itself(place, wanted, index, machine))
         return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
@@ -172,7 +170,7 @@ def _requirements(place: Place, wanted: tuple[PackageSpec, ...], index: str) -> 
     exactly = place.undecided and not index
     return tuple(
         replace(item, spec=f"={item.spec}").text
-        if exactly and item.name in ("torch", *COMPANIONS) and re.fullmatch(r"==[^*,+]+", item.spec)
+        if exactly and item.name in TORCH_AND_COMPANIONS and re.fullmatch(r"==[^*,+]+", item.spec)
         else item.text
         for item in wanted
     )
@@ -272,19 +270,19 @@ def _uv(place: Place, verb: str) -> Argv:
     return ("uv", "pip", verb, "--python", place.python)
 
 
-def _in_the_users_own_site(place: Place, wanted: tuple[PackageSpec, ...], index: str, why: str) -> Step:
+def _in_the_users_own_site(place: Place, wanted: Wanted) -> Step:
     """Every environment of this Python sees that folder: a person decides between changing it and a venv."""
-    options = f" --index-url {index}" if index else ""
+    options = f" --index-url {wanted.index}" if wanted.index else ""
     text = (
-        f"{place.python} -m pip install --user{options} {quoted(wanted)}\n"
+        f"{place.python} -m pip install --user{options} {quoted(wanted.packages)}\n"
         f"or, better, in a venv of its own: {place.python} -m venv {NEW_VENV}, and the same there without --user"
     )
-    return ManualStep(text=text, why=f"{why}; the old torch lies in the user's own site folder", risk="replaces")
+    return ManualStep(
+        text=text, why=f"{wanted.why}; the old torch lies in the user's own site folder", risk="replaces"
+    )
 
 
-def _in_a_new_venv(
-    place: Place, situation: Situation, wanted: tuple[PackageSpec, ...], index: str, why: str
-) -> tuple[Step, ...]:
+def _in_a_new_venv(place: Place, situation: Situation, wanted: Wanted) -> tuple[Step, ...]:
     """The distribution owns this Python: nothing is forced into it. The frameworks that need the packages go into the
     new environment, too."""
     needs = "; its venv module is the package python3-venv" if place.family in ("debian", "ubuntu") else ""
@@ -293,15 +291,13 @@ def _in_a_new_venv(
         why=f"the distribution manages this Python: packages of your own go into a venv{needs}",
         undo=(("rm", "-r", NEW_VENV),),
     )
-    inside, torch = _new_venv(place), index_of_torch(situation)
-    first = tuple(one for one in frameworks_over(situation, wanted) if one.name == "torch" and torch != index)
-    beside = tuple(one for one in frameworks_over(situation, wanted) if one not in first)
-    steps = (
-        [RunStep(argv=install_argvs(inside, first, torch)[-1], why="as it is here")]
-        if first and torch is not None
-        else []
-    )
-    steps.append(RunStep(argv=install_argvs(inside, (*beside, *wanted), index)[-1], why=why))
+    inside, index = _new_venv(place), index_of_torch(situation)
+    over = frameworks_over(situation, wanted.packages)
+    first = tuple(one for one in over if one.name == "torch" and index != wanted.index)
+    beside = tuple(one for one in over if one not in first)
+    steps = [RunStep(argv=install_argvs(inside, (*beside, *wanted.packages), wanted.index)[-1], why=wanted.why)]
+    if first and index is not None:
+        steps.insert(0, RunStep(argv=install_argvs(inside, first, index)[-1], why="as it is here"))
     return (*_venv_module(place), make, *steps)
 
 
@@ -316,10 +312,10 @@ def _venv_module(place: Place) -> tuple[Step, ...]:
     return (RunStep(argv=("apt-get", "install", "-y", "python3-venv"), why="the venv module needs it", risk="root"),)
 
 
-def _in_the_image(place: Place, wanted: tuple[PackageSpec, ...], index: str) -> tuple[Step, ...]:
+def _in_the_image(place: Place, wanted: Wanted) -> tuple[Step, ...]:
     """A package installed into a running container is lost with it."""
     if not place.container or place.container in ("lxc", "systemd-nspawn", "wsl"):
         return ()
-    options = f" --index-url {index}" if index else ""
-    text = f"{IN_THE_IMAGE}\nRUN python -m pip install --no-cache-dir{options} {quoted(wanted)}"
+    options = f" --index-url {wanted.index}" if wanted.index else ""
+    text = f"{IN_THE_IMAGE}\nRUN python -m pip install --no-cache-dir{options} {quoted(wanted.packages)}"
     return (ManualStep(text=text, why="what is installed into a running container is lost with it"),)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import parsed
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Machine, ProjectPackage, TorchAsked
+from gpudoctor.matrix.versions import public_version
 from gpudoctor.plain_text import without_controls
 from gpudoctor.planner.install_requests import (
-    decisive,
+    Wanted,
     named_by_project,
     places_that_ask,
     rocm_triton,
@@ -29,6 +31,16 @@ _OTHER_INDEXES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDE
 """With another index `uv add` does not record the index of each package. Empty values unset these for that step."""
 
 
+def in_project(place: Place, argv: tuple[str, ...], why: str, *, env: dict[str, str] | None = None) -> RunStep:
+    """A command in the project's folder, which changes what it installs."""
+    return RunStep(argv=argv, cwd=place.project, env=env or {}, why=why, risk="replaces")
+
+
+def edited(place: Place, file: str, edits: Iterable[str], why: str) -> RunStep:
+    """Lines of a project's file that its tool has no command for; `edits` are expressions of sed."""
+    return in_project(place, ("sed", "-i", *(part for edit in edits for part in ("-e", edit)), file), why)
+
+
 def beside_torch(matrix: Matrix, remedy: ReplaceTorch) -> tuple[PackageSpec, ...]:
     """What a project must name beside a ROCm torch: its triton. Only that index has it, and an explicit index serves
     only direct requirements."""
@@ -41,62 +53,49 @@ def serves_only_these(matrix: Matrix, remedy: ReplaceTorch) -> bool:
     return not remedy.extra and not (remedy.build.startswith("rocm") and not rocm_triton(remedy, matrix))
 
 
-def uv_project(
-    place: Place, machine: Machine, wanted: tuple[PackageSpec, ...], index: str, why: str, *, explicit: bool = True
-) -> tuple[Step, ...]:
+def uv_project(place: Place, machine: Machine, request: Wanted, *, explicit: bool = True) -> tuple[Step, ...]:
     """pyproject.toml asks for these versions and names their index; then the lock and the environment follow.
 
     Without `explicit` uv would take every package that the index happens to have from it, in old versions.
     """
-    asked = places_that_ask(machine, decisive(wanted))
-    names = tuple(item.text for item in wanted)
+    index, why, asked = request.index, request.why, places_that_ask(machine, request.decisive)
     source = source_name(index)
     named = ("--index", f"{source}={index}") if index else ()
-    if several_decide(machine, decisive(wanted)):
-        if option := _option_for(asked, wanted, index):
-            argv = ("uv", "sync", "--inexact", *option)
+    if several_decide(machine, request.decisive):
+        if option := _option_for(asked, request):
             text = f"{why}; the project has it under this option, and `uv run` needs the option as well"
-            return (RunStep(argv=argv, cwd=place.project, why=text, risk="replaces"),)
+            return (in_project(place, ("uv", "sync", "--inexact", *option), text),)
         where = ", ".join(_place_of(line) for line in asked)
-        command = " ".join(("uv", "add", "OPTION", *named, quoted(wanted)))
+        command = " ".join(("uv", "add", "OPTION", *named, quoted(request.packages)))
         text = (
-            f"This project asks for {decisive(wanted)} in {where}. In each place that names a version, change what "
+            f"This project asks for {request.decisive} in {where}. In each place that names a version, change what "
             f"this environment is synced with; OPTION is its option:\n{command}"
         )
-        return (ManualStep(text=text, why=why, risk="replaces"), *_index_table(source, index, wanted, explicit))
+        return (ManualStep(text=text, why=why, risk="replaces"), *_index_table(source, request, explicit))
     group, extra = ("", "") if not asked else (asked[0].group, asked[0].extra)
     add_to = ("--group", group) if group else ("--optional", extra) if extra else ()
     sync_with = ("--group", group) if group else ("--extra", extra) if extra else ()
-    declare = RunStep(
-        argv=("uv", "add", "--frozen", *add_to, *named, *names),
-        cwd=place.project,
+    add = ("uv", "add", "--frozen", *add_to, *named, *request.texts)
+    declare = in_project(
+        place,
+        add,
+        f"{why}; in pyproject.toml, or the next sync undoes it",
         env=dict.fromkeys(_OTHER_INDEXES, "") if index else {},
-        why=f"{why}; in pyproject.toml, or the next sync undoes it",
-        risk="replaces",
     )
-    sync = RunStep(
-        argv=("uv", "sync", "--inexact", *sync_with),
-        cwd=place.project,
-        why="the lock and the environment follow; other packages stay",
-        risk="replaces",
-    )
+    follow = ("uv", "sync", "--inexact", *sync_with)
+    sync = in_project(place, follow, "the lock and the environment follow; other packages stay")
     # `uv add` would put the extras that are asked for beside those that stand there.
     anew = (
-        RunStep(
-            argv=("uv", "remove", "--frozen", *add_to, item.name),
-            cwd=place.project,
-            why="the old extras must go with it",
-            risk="replaces",
-        )
-        for item in wanted
+        in_project(place, ("uv", "remove", "--frozen", *add_to, item.name), "the old extras must go with it")
+        for item in request.packages
         if item.extra and named_by_project(machine, item.name)
     )
     return (*anew, declare, *_explicit(place, source, explicit and bool(index)), sync)
 
 
-def _option_for(asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str) -> tuple[str, ...]:
+def _option_for(asked: tuple[TorchAsked, ...], wanted: Wanted) -> tuple[str, ...]:
     """The option by which uv installs the extra or group that asks for this very torch; empty if none does."""
-    torch = next((item.spec.removeprefix("==").partition("+")[0] for item in wanted if item.name == "torch"), "")
+    torch, index = public_version(wanted.torch.spec.removeprefix("==")) if wanted.torch else "", wanted.index
     for line in asked if torch and index else ():
         option = ("--extra", line.extra) if line.extra else ("--group", line.group) if line.group else ()
         what = parsed(line.requirement) if option and line.index.rstrip("/") == index.rstrip("/") else None
@@ -112,67 +111,52 @@ def _explicit(place: Place, source: str, wanted: bool) -> tuple[Step, ...]:
     name = re.escape(source)
     once = f'/^name = "{name}"$/,/^\\[/{{/^explicit = /d}}'
     add = f'/^name = "{name}"$/a explicit = true'
-    return (
-        RunStep(
-            argv=("sed", "-i", "-e", once, "-e", add, "pyproject.toml"),
-            cwd=place.project,
-            why="the index is for these packages only: others would come from it in old versions",
-            risk="replaces",
-        ),
-    )
+    why = "the index is for these packages only: others would come from it in old versions"
+    return (edited(place, "pyproject.toml", (once, add), why),)
 
 
-def project_lines(
-    wanted: tuple[PackageSpec, ...], index: str, *, explicit: bool
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def project_lines(wanted: Wanted, *, explicit: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(argument list of uv add, lines of pyproject.toml) for an unknown project."""
-    source = source_name(index)
-    add = ("uv", "add", *(("--index", f"{source}={index}") if index else ()), *(item.text for item in wanted))
-    return add, tuple(_table_lines(source, index, wanted, explicit)) if index else ()
+    source = source_name(wanted.index)
+    named = ("--index", f"{source}={wanted.index}") if wanted.index else ()
+    return ("uv", "add", *named, *wanted.texts), tuple(_table_lines(source, wanted, explicit)) if named else ()
 
 
-def _index_table(source: str, index: str, wanted: tuple[PackageSpec, ...], explicit: bool) -> tuple[Step, ...]:
-    if not index:
+def _index_table(source: str, wanted: Wanted, explicit: bool) -> tuple[Step, ...]:
+    if not wanted.index:
         return ()
-    lines = "\n".join(_table_lines(source, index, wanted, explicit))
+    lines = "\n".join(_table_lines(source, wanted, explicit))
     return (ManualStep(text=f"Make pyproject.toml say:\n{lines}", why="the index is for these packages only"),)
 
 
-def _table_lines(source: str, index: str, wanted: tuple[PackageSpec, ...], explicit: bool) -> list[str]:
-    lines = ["[tool.uv.sources]", *(f'{item.name} = {{ index = "{source}" }}' for item in wanted)]
-    lines += ["[[tool.uv.index]]", f'name = "{source}"', f'url = "{index}"']
+def _table_lines(source: str, wanted: Wanted, explicit: bool) -> list[str]:
+    lines = ["[tool.uv.sources]", *(f'{item.name} = {{ index = "{source}" }}' for item in wanted.packages)]
+    lines += ["[[tool.uv.index]]", f'name = "{source}"', f'url = "{wanted.index}"']
     return [*lines, "explicit = true"] if explicit else lines
 
 
-def poetry(place: Place, machine: Machine, wanted: tuple[PackageSpec, ...], index: str, why: str) -> tuple[Step, ...]:
+def poetry(place: Place, machine: Machine, wanted: Wanted) -> tuple[Step, ...]:
     """The index as a source for these packages only; poetry rewrites pyproject.toml and its lock."""
-    asked = places_that_ask(machine, decisive(wanted))
+    asked = places_that_ask(machine, wanted.decisive)
     group = ("--group", asked[0].group) if len(asked) == 1 and asked[0].group else ()
-    names = [item.text for item in wanted]
-    if not index:
-        argv = ("poetry", "add", *group, *names)
-        return (RunStep(argv=argv, cwd=place.project, why=why, risk="replaces"),)
-    source = source_name(index).replace(".", "-")
+    if not wanted.index:
+        return (in_project(place, ("poetry", "add", *group, *wanted.texts), wanted.why),)
+    source = source_name(wanted.index).replace(".", "-")
     declare = RunStep(
-        argv=("poetry", "source", "add", "--priority=explicit", source, index),
+        argv=("poetry", "source", "add", "--priority=explicit", source, wanted.index),
         cwd=place.project,
         why="the index of that build",
         undo=(("poetry", "source", "remove", source),),
     )
-    argv = ("poetry", "add", *group, "--source", source, *names)
-    return (declare, RunStep(argv=argv, cwd=place.project, why=why, risk="replaces"))
+    return (declare, in_project(place, ("poetry", "add", *group, "--source", source, *wanted.texts), wanted.why))
 
 
-def pipenv(
-    place: Place, asked: tuple[TorchAsked, ...], wanted: tuple[PackageSpec, ...], index: str, why: str
-) -> RunStep:
+def pipenv(place: Place, asked: tuple[TorchAsked, ...], wanted: Wanted) -> RunStep:
     """The Pipfile names these versions and their index; its lock and the environment follow."""
     group = ("--categories", asked[0].group) if asked and asked[0].group else ()
-    source = ("--index", index) if index else ()
-    argv = ("pipenv", "install", *group, *source, *(item.text for item in wanted))
-    return RunStep(
-        argv=argv, cwd=place.project, why=f"{why}; in the Pipfile, or the next sync undoes it", risk="replaces"
-    )
+    source = ("--index", wanted.index) if wanted.index else ()
+    argv = ("pipenv", "install", *group, *source, *wanted.texts)
+    return in_project(place, argv, f"{wanted.why}; in the Pipfile, or the next sync undoes it")
 
 
 def remove(place: Place, named: ProjectPackage, why: str) -> RunStep | None:
@@ -184,7 +168,7 @@ def remove(place: Place, named: ProjectPackage, why: str) -> RunStep | None:
     if place.tool not in _REMOVING or option is None or not plain:
         return None
     where = (option, named.group or named.extra) if option else ()
-    return RunStep(argv=(*_REMOVING[place.tool], *where, named.name), cwd=place.project, why=why, risk="replaces")
+    return in_project(place, (*_REMOVING[place.tool], *where, named.name), why)
 
 
 def keep_out(place: Place, name: str, why: str) -> tuple[RunStep, ...]:
@@ -201,11 +185,10 @@ def keep_out(place: Place, name: str, why: str) -> tuple[RunStep, ...]:
         edits = ("$a\\[tool.uv]", f"$a\\{line}")
     else:
         return ()
-    argv = ("sed", "-i", *(part for edit in edits for part in ("-e", edit)), "pyproject.toml")
     kept = f"{why}; what requires {name} would bring it back with the next sync"
     return (
-        RunStep(argv=argv, cwd=place.project, why=kept, risk="replaces"),
-        RunStep(argv=("uv", "lock"), cwd=place.project, why="the lock follows", risk="replaces"),
+        edited(place, "pyproject.toml", edits, kept),
+        in_project(place, ("uv", "lock"), "the lock follows"),
     )
 
 
@@ -226,27 +209,28 @@ _REMOVED_FROM = {
 }
 
 
-def by_a_person(machine: Machine, wanted: tuple[PackageSpec, ...], index: str, why: str) -> ManualStep:
+def by_a_person(machine: Machine, wanted: Wanted) -> ManualStep:
     """Where several places of a project name a package, or its tool would keep what stands there."""
-    name, source = decisive(wanted), f", from {index}" if index else ""
+    name, source = wanted.decisive, f", from {wanted.index}" if wanted.index else ""
     where = ", ".join(_place_of(line) for line in places_that_ask(machine, name))
     text = f"This project asks for {name} in {where}. In each that this environment has, ask for "
-    text += quoted(wanted) + source
-    return ManualStep(text=f"{text}; then lock and install it again.", why=why, risk="replaces")
+    text += quoted(wanted.packages) + source
+    return ManualStep(text=f"{text}; then lock and install it again.", why=wanted.why, risk="replaces")
 
 
-def pixi(wanted: tuple[PackageSpec, ...], index: str, why: str) -> ManualStep:
+def pixi(wanted: Wanted) -> ManualStep:
     """The lines of pixi's manifest."""
-    lines = "\n".join(pixi_lines(wanted, index))
-    return ManualStep(text=f"In the project's manifest, then pixi install:\n{lines}", why=why, risk="replaces")
+    lines = "\n".join(pixi_lines(wanted))
+    return ManualStep(text=f"In the project's manifest, then pixi install:\n{lines}", why=wanted.why, risk="replaces")
 
 
-def pixi_lines(wanted: tuple[PackageSpec, ...], index: str) -> tuple[str, ...]:
+def pixi_lines(wanted: Wanted) -> tuple[str, ...]:
     """The lines that pixi.toml needs."""
-    shared = bool(index) and any(item.extra for item in wanted)
+    index = wanted.index
+    shared = bool(index) and any(item.extra for item in wanted.packages)
     where = f', index = "{index}"' if index and not shared else ""
     head = ("[pypi-options]", f'extra-index-urls = ["{index}"]') if shared else ()
-    lines = (f'{i.name} = {{ version = "{i.spec or "*"}"{_pixi_extras(i)}{where} }}' for i in wanted)
+    lines = (f'{i.name} = {{ version = "{i.spec or "*"}"{_pixi_extras(i)}{where} }}' for i in wanted.packages)
     return (*head, "[pypi-dependencies]", *lines)
 
 
@@ -254,12 +238,9 @@ def _pixi_extras(item: PackageSpec) -> str:
     return ", extras = [" + ", ".join(f'"{extra}"' for extra in item.extra.split(",")) + "]" if item.extra else ""
 
 
-def files_that_bring_it_back(
-    place: Place, machine: Machine, wanted: tuple[PackageSpec, ...], index: str
-) -> tuple[Step, ...]:
+def files_that_bring_it_back(place: Place, machine: Machine, wanted: Wanted) -> tuple[Step, ...]:
     """Requirements files beside the environment that pin another torch: they are a person's own, so only reported."""
-    environment = machine.environment.value
-    torch = next((item for item in wanted if item.name == "torch"), None)
+    environment, torch = machine.environment.value, wanted.torch
     if environment is None or torch is None:
         return ()
     steps: list[Step] = []
@@ -269,8 +250,8 @@ def files_that_bring_it_back(
         if ours or not pinned or line.requirement.replace(" ", "") == torch.text:
             continue
         text = f"In {_one_line(line.file)}, replace {_one_line(line.requirement)} by {torch.text}"
-        if index and line.file.endswith(".txt"):
-            text += f", and above it the line --extra-index-url {index}"
+        if wanted.index and line.file.endswith(".txt"):
+            text += f", and above it the line --extra-index-url {wanted.index}"
         if line.hashed:
             text += "; its hashes are those of the old wheels, so compile the file again"
         steps.append(ManualStep(text=f"{text}.", why="the next installation from it would restore the old build"))

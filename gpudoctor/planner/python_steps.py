@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from gpudoctor.dependencies import applying
 from gpudoctor.finding import (
     AllowExecution,
@@ -19,9 +21,9 @@ from gpudoctor.finding import (
 )
 from gpudoctor.frameworks.package_spec import PackageSpec, torch_and_companions
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.planner import conda_steps, hatch_steps, pdm_steps, pip_steps, pip_tools_steps, project_steps
+from gpudoctor.planner import conda_steps, edited_projects, pip_steps, project_steps
 from gpudoctor.planner.install_requests import (
-    decisive,
+    Wanted,
     in_a_named_index,
     index_of_torch,
     named_by_project,
@@ -52,17 +54,17 @@ def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
         return _if_possible(place, conda_steps.torch(place, remedy, why))
     if place.tool in _PROJECTS:
         remedy = in_a_named_index(situation, remedy)
-    wanted = torch_and_companions(remedy, place.arch)
-    index = remedy.index_url
-    after = project_steps.files_that_bring_it_back(place, situation.machine, wanted, index)
+    wanted = Wanted(torch_and_companions(remedy, place.arch), remedy.index_url, why)
+    after = project_steps.files_that_bring_it_back(place, situation.machine, wanted)
     if place.tool in _PROJECTS:
-        wanted += project_steps.beside_torch(situation.matrix, remedy)
+        beside = project_steps.beside_torch(situation.matrix, remedy)
+        wanted = replace(wanted, packages=(*wanted.packages, *beside))
     if place.tool == "uv-project":
         explicit = project_steps.serves_only_these(situation.matrix, remedy)
-        steps = project_steps.uv_project(place, situation.machine, wanted, index, why, explicit=explicit)
+        steps = project_steps.uv_project(place, situation.machine, wanted, explicit=explicit)
         steps = _with_tool(place, "uv", steps)
     else:
-        steps = _install(place, situation, wanted, index, why)
+        steps = _install(place, situation, wanted)
     runs = any(isinstance(step, RunStep) for step in steps)
     first = pip_steps.clear_the_way(place, situation, remedy) if runs else ()
     return (*first, *steps, *after)
@@ -80,7 +82,7 @@ def replace_packages(place: Place, situation: Situation, remedies: Sequence[Repl
             return (_by_hand_only(item.name),)
     if all(remedy.indirect for remedy in remedies) and place.tool in _PROJECTS:
         place = pip_steps.directly(place)
-    return (*_environment_first(place, situation, wanted), *_install(place, situation, wanted, index, why))
+    return (*_environment_first(place, situation, wanted), *_install(place, situation, Wanted(wanted, index, why)))
 
 
 def _environment_first(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[Step, ...]:
@@ -128,10 +130,10 @@ def reinstall_packages(place: Place, situation: Situation, remedies: Sequence[Re
     if not again:
         return steps
     if place.tool in ("managed", "nowhere"):
-        return (*steps, *pip_steps.install(place, situation, again, index, why))
+        return (*steps, *pip_steps.install(place, situation, Wanted(again, index, why)))
     steps = (*steps, *_environment_first(place, situation, again))
     # The files are wrong, not the lock of a project: only the environment is fixed.
-    return (*steps, *pip_steps.reinstall(pip_steps.directly(place), situation, again, index, why))
+    return (*steps, *pip_steps.reinstall(pip_steps.directly(place), situation, Wanted(again, index, why)))
 
 
 def _if_possible(place: Place, step: Step) -> tuple[Step, ...]:
@@ -238,29 +240,28 @@ def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
     return (ManualStep(text=text, why=remedy.why),)
 
 
-def _install(
-    place: Place, situation: Situation, wanted: tuple[PackageSpec, ...], index: str, why: str
-) -> tuple[Step, ...]:
+def _install(place: Place, situation: Situation, wanted: Wanted) -> tuple[Step, ...]:
     if place.tool in ("pip", "uv", "managed", "nowhere"):
-        return pip_steps.install(place, situation, wanted, index, why)
+        return pip_steps.install(place, situation, wanted)
     if place.tool == "pixi":
-        return (project_steps.pixi(wanted, index, why),)
-    machine, name = situation.machine, decisive(wanted)
+        return (project_steps.pixi(wanted),)
+    machine, name = situation.machine, wanted.decisive
     asked = places_that_ask(machine, name)
     if place.tool == "pip-tools":
-        return _with_tool(place, "", pip_tools_steps.pip_tools(place, machine, wanted, index, why))
+        return _with_tool(place, "", edited_projects.pip_tools(place, machine, wanted))
     if place.tool == "uv-project":
-        return _with_tool(place, "uv", project_steps.uv_project(place, machine, wanted, index, why))
+        return _with_tool(place, "uv", project_steps.uv_project(place, machine, wanted))
     if place.tool == "poetry":
-        return _with_tool(place, "poetry", project_steps.poetry(place, machine, wanted, index, why))
+        return _with_tool(place, "poetry", project_steps.poetry(place, machine, wanted))
     # For pdm a package with other extras is another one.
-    beside = place.tool == "pdm" and any(item.extra and named_by_project(machine, item.name) for item in wanted)
+    extended = (item for item in wanted.packages if item.extra and named_by_project(machine, item.name))
+    beside = place.tool == "pdm" and any(extended)
     if several_decide(machine, name) or beside:
-        return (project_steps.by_a_person(machine, wanted, index, why),)
+        return (project_steps.by_a_person(machine, wanted),)
     if place.tool == "pipenv":
-        return _with_tool(place, "pipenv", (project_steps.pipenv(place, asked, wanted, index, why),))
-    steps = pdm_steps.pdm if place.tool == "pdm" else hatch_steps.hatch
-    return _with_tool(place, place.tool, steps(place, asked, wanted, index, why))
+        return _with_tool(place, "pipenv", (project_steps.pipenv(place, asked, wanted),))
+    steps = edited_projects.pdm if place.tool == "pdm" else edited_projects.hatch
+    return _with_tool(place, place.tool, steps(place, asked, wanted))
 
 
 def _with_tool(place: Place, program: str, steps: tuple[Step, ...]) -> tuple[Step, ...]:

@@ -10,7 +10,7 @@ from gpudoctor.matrix.driver_packages import kernel_package
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.place import Family, Place
 from gpudoctor.spelling import is_name, is_version
-from gpudoctor.step import ManualStep, RunStep, Step
+from gpudoctor.step import ManualStep, Step, as_root
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -92,8 +92,8 @@ def install(place: Place, packages: Iterable[str], why: str, *, undo: Iterable[s
         layering = LAYERING.get(place.os.image)
         text = f"{layering} {names}, then reboot." if layering else f"Install {names}."
         return ManualStep(text=text, why=why, risk="root")
-    removed = ((*REMOVE[place.family], *(tuple(undo) or packages)),)
-    return RunStep(argv=(*INSTALL[place.family], *packages), why=why, risk="root", undo=removed)
+    removed = (*REMOVE[place.family], *(tuple(undo) or packages))
+    return as_root((*INSTALL[place.family], *packages), why, removed)
 
 
 def elsewhere(place: Place, text: str, why: str) -> tuple[Step, ...]:
@@ -173,7 +173,7 @@ def install_kernel(place: Place, remedy: InstallKernel, matrix: Matrix) -> tuple
         argv = ("dnf", "upgrade", "-y", package)
     else:
         argv = (*INSTALL[place.family], package)
-    return (RunStep(argv=argv, why=why, risk="root"),)
+    return (as_root(argv, why),)
 
 
 _DEBIAN_ARCHES = {"aarch64": "arm64"}

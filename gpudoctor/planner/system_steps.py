@@ -12,7 +12,7 @@ from gpudoctor.finding import BlockModule, JoinGroup, LoadModule, RebuildModule,
 from gpudoctor.planner.place import Family, Place, is_path
 from gpudoctor.planner.system_packages import INSTALL, elsewhere, exact_package, is_fixed
 from gpudoctor.spelling import is_name, is_version
-from gpudoctor.step import ManualStep, RunStep, Step
+from gpudoctor.step import ManualStep, Step, as_root
 
 
 def reboot(why: str) -> ManualStep:
@@ -37,9 +37,9 @@ def rebuild_module(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
         "dkms", "autoinstall", "-k", place.kernel
     )  # fmt: skip
     return (
-        RunStep(argv=(*INSTALL[place.family], headers), why="DKMS builds against them", risk="root"),
-        RunStep(argv=build, why=remedy.why, risk="root"),
-        RunStep(argv=("modprobe", remedy.module), why="loads what was built", risk="root"),
+        as_root((*INSTALL[place.family], headers), "DKMS builds against them"),
+        as_root(build, remedy.why),
+        as_root(("modprobe", remedy.module), "loads what was built"),
     )
 
 
@@ -51,7 +51,7 @@ def _prebuilt_modules(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
     why = "the driver's modules come from Ubuntu, in a separate package for each kernel"
     return (
         exact_package(place, package, "", why),
-        RunStep(argv=("modprobe", "nvidia"), why="loads what was installed", risk="root"),
+        as_root(("modprobe", "nvidia"), "loads what was installed"),
     )
 
 
@@ -69,28 +69,18 @@ def _headers(place: Place) -> str | None:
 
 def load_module(place: Place, remedy: LoadModule) -> tuple[Step, ...]:
     """modprobe, after removing the module if it must be loaded again."""
-    plain = all(re.fullmatch(r"[a-z0-9_]+=[A-Za-z0-9_.-]+", option) for option in remedy.options)
-    if not (is_name(remedy.module) and plain):
+    sound = all(re.fullmatch(r"[a-z0-9_]+=[A-Za-z0-9_.-]+", option) for option in remedy.options)
+    if not (is_name(remedy.module) and sound):
         return (ManualStep(text="Load the kernel module.", why=remedy.why, risk="root"),)
     command = " ".join(("modprobe", remedy.module, *remedy.options))
     words = f"modprobe -r {remedy.module} && {command}" if remedy.reload else command
     if outside := elsewhere(place, words, remedy.why):
         return outside
-    load = RunStep(
-        argv=("modprobe", remedy.module, *remedy.options),
-        why=remedy.why,
-        risk="root",
-        undo=() if remedy.reload else (("modprobe", "-r", remedy.module),),
-    )
+    plain, remove = ("modprobe", remedy.module), ("modprobe", "-r", remedy.module)
+    load = (*plain, *remedy.options)
     if not remedy.reload:
-        return (load,)
-    unload = RunStep(
-        argv=("modprobe", "-r", remedy.module),
-        why="programs that use the GPU must be stopped first",
-        risk="root",
-        undo=(("modprobe", remedy.module),),
-    )
-    return (unload, load)
+        return (as_root(load, remedy.why, remove),)
+    return (as_root(remove, "programs that use the GPU must be stopped first", plain), as_root(load, remedy.why))
 
 
 def unblock_module(place: Place, remedy: UnblockModule) -> tuple[Step, ...]:
@@ -98,11 +88,8 @@ def unblock_module(place: Place, remedy: UnblockModule) -> tuple[Step, ...]:
     if "prime-select" in remedy.source:
         if outside := elsewhere(place, "prime-select nvidia, then reboot", remedy.why):
             return outside
-        undo = (("prime-select", "intel"),)
-        return (
-            RunStep(argv=("prime-select", "nvidia"), why=remedy.why, risk="root", undo=undo),
-            reboot("takes effect"),
-        )
+        choose = as_root(("prime-select", "nvidia"), remedy.why, ("prime-select", "intel"))
+        return (choose, reboot("takes effect"))
     source = remedy.source if is_path(remedy.source) else "the file that holds it"
     if "cmdline" in source:
         text = f"Remove what blocks {_shown(remedy.module)} from the kernel command line (boot loader), and reboot."
@@ -148,18 +135,9 @@ def start_service(place: Place, remedy: StartService) -> tuple[Step, ...]:
     words = (f"install {package}, then " if package else "") + f"systemctl enable --now {remedy.service}"
     if outside := elsewhere(place, words, remedy.why):
         return outside
-    steps: list[Step] = []
-    if name:
-        steps.append(exact_package(place, name, version, remedy.why))
-    steps.append(
-        RunStep(
-            argv=("systemctl", "enable", "--now", remedy.service),
-            why=remedy.why,
-            risk="root",
-            undo=(("systemctl", "disable", "--now", remedy.service),),
-        )
-    )
-    return tuple(steps)
+    first = (exact_package(place, name, version, remedy.why),) if name else ()
+    enable, disable = (("systemctl", verb, "--now", remedy.service) for verb in ("enable", "disable"))
+    return (*first, as_root(enable, remedy.why, disable))
 
 
 def _named_here(place: Place, name: str, version: str) -> str:

@@ -11,15 +11,13 @@ from gpudoctor.command_line.reading import FALSE, Given
 from gpudoctor.command_line.running import INTERNAL_FAULT, USAGE, open_streams, say
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.interrupts import Interrupted, interruptible
+from gpudoctor.preflight.exit_codes import status
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Level
     from gpudoctor.preflight.gate import Passage, Rules
     from gpudoctor.preflight.ready_file import ReadyFile
     from gpudoctor.survey import Survey
-
-REFUSALS = {1: 121, USAGE: 122, 3: 123, INTERNAL_FAULT: 123}
-"""The exit code of a refusal in front of a command: distinct from the command's own codes."""
 
 
 def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> int:
@@ -46,11 +44,6 @@ def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> i
             raise
         say(f"a fault of gpudoctor itself: {type(error).__name__}: {error}")
         return status(INTERNAL_FAULT, command)
-
-
-def status(code: int, command: tuple[str, ...]) -> int:
-    """The exit code of a refusal; in front of a command, distinct from the command's own codes."""
-    return REFUSALS.get(code, code) if command else code
 
 
 def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:

@@ -6,10 +6,10 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 
-from gpudoctor.codeobjects.elf import NotReadable, open_elf
 from gpudoctor.codeobjects.symbols import provided
 from gpudoctor.host import Host
 from gpudoctor.machine import MissingSymbols
+from gpudoctor.probes.elf_files import ask_elf
 from gpudoctor.probes.import_path import ImportPath
 from gpudoctor.probes.load_path import search
 
@@ -28,7 +28,7 @@ def amdsmi_misfit(host: Host, path: ImportPath, torch: str, environ: Mapping[str
     if source is None or "import amdsmi" not in cuda:
         return ()
     library = next(_candidates(host, posixpath.dirname(wrapper), torch, environ), None)
-    symbols = _provided(host, library) if library else None
+    symbols = ask_elf(host, library, provided) if library else None
     if library is None or not symbols:
         return ()
     lacking = set(re.findall(r"(?m)^\w+ = _libraries\['libamd_smi\.so'\]\.(amdsmi_\w+)", source)) - symbols
@@ -48,14 +48,3 @@ def _candidates(host: Host, package: str, torch: str, environ: Mapping[str, str]
     yield from (library.path for library in search(host, (LIBRARY,), environ, shadowed=False).found)
     places = [posixpath.join(package, LIBRARY), posixpath.join(environ.get("ROCM_PATH", "/opt/rocm"), "lib", LIBRARY)]
     yield from (place for place in places if host.exists(place))
-
-
-def _provided(host: Host, path: str) -> frozenset[str] | None:
-    handle = host.open_binary(path)
-    if handle is None:
-        return None
-    with handle:
-        try:
-            return provided(open_elf(handle))
-        except NotReadable:
-            return None

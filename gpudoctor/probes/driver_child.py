@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from gpudoctor.host.bound_child import signal_name
 from gpudoctor.host.child import run_bound
 
 # As an import would load it: already compiled, if an installer did that.
@@ -65,11 +66,6 @@ def _ending(code: int, errors: str) -> str:
     if code == 0:
         return ""
     if code < 0:
-        import signal
-
-        try:
-            return f"crashed ({signal.Signals(-code).name})"
-        except ValueError:
-            return f"crashed (signal {-code})"
+        return f"crashed ({signal_name(-code)})"
     last = errors.strip().splitlines()[-1:] or [f"status {code}"]
     return f"failed: {last[0][:200]}"

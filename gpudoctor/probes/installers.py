@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.dependencies import parsed
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, Installers, InstallerSettings, PythonEnvironment, known, unknown
-from gpudoctor.machine.torch import COMPANIONS
+from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.probes.distributions import JUDGED
 from gpudoctor.probes.pip_settings import pip_settings
 from gpudoctor.probes.python_layout import layout_of
@@ -26,7 +26,6 @@ PROGRAMS = (
 )  # fmt: skip
 _OF_PIP = "pip._internal.cli.main, pip._internal.commands.install, pip._internal.commands.uninstall"
 _PIP_SECONDS = 20.0
-_WHEELS = ("torch", *COMPANIONS)
 _MOST_WHEELS = 500
 
 
@@ -139,5 +138,6 @@ def _wheels(host: Host, places: Iterable[str], folder: str) -> tuple[str, ...] |
         names = host.names(posixpath.join(folder, place.removeprefix("file://"))) if "://" not in place[5:] else None
         if names is None or names.value is None:
             return None
-        found += [name for name in names.value if name.endswith(".whl") and name.partition("-")[0] in _WHEELS]
+        wheels = (name for name in names.value if name.endswith(".whl"))
+        found += [name for name in wheels if name.partition("-")[0] in TORCH_AND_COMPANIONS]
     return tuple(found[:_MOST_WHEELS])

@@ -18,11 +18,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from gpudoctor.codeobjects.elf import NotReadable, open_elf
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, opens_beside, stem_of
-from gpudoctor.frameworks.torch.probes.libraries import expanded
+from gpudoctor.frameworks.torch.probes.libraries import expanded, library_folders
 from gpudoctor.host import Host
 from gpudoctor.machine import MissingLibrary, PythonEnvironment
+from gpudoctor.probes.elf_files import ask_elf
 from gpudoctor.probes.gpu_libraries import OF_GPU_TORCH, is_gpu_library
 from gpudoctor.probes.listing import Listing
 from gpudoctor.probes.load_path import search
@@ -110,14 +110,10 @@ class _Search:
             yield posixpath.join(environment.prefix, "lib")
         for site in environment.site_packages:
             names = self._listing.names(site) or frozenset()
-            if "nvidia" in names:
-                for name in sorted(self._listing.names(posixpath.join(site, "nvidia")) or ()):  # cu13 comes first
-                    yield posixpath.join(site, "nvidia", name, "lib")
-            for name in sorted(names):
-                if name in ("cusparselt", "nvshmem") or (name.startswith("_rocm_sdk_") and "." not in name):
-                    yield posixpath.join(site, name, "lib")
-                elif name == "tensorrt_libs":
-                    yield posixpath.join(site, name)
+            beside = self._listing.names(posixpath.join(site, "nvidia")) if "nvidia" in names else ()
+            yield from library_folders(site, names, sorted(beside or ()))  # cu13 comes first
+            if "tensorrt_libs" in names:
+                yield posixpath.join(site, "tensorrt_libs")
 
     def not_in_environment(self, asker: Asker) -> tuple[str, ...]:
         """Names that are neither in the environment nor on the asker's own path, or not whole there."""
@@ -220,14 +216,7 @@ class _Search:
         return self._loaded
 
     def _needed(self, path: str) -> tuple[str, ...]:
-        handle = self._host.open_binary(path)
-        if handle is None:
-            return ()
-        with handle:
-            try:
-                return open_elf(handle).needed
-            except NotReadable:
-                return ()
+        return ask_elf(self._host, path, lambda elf: elf.needed) or ()
 
     def _other_major(self, name: str) -> str:
         """Path of a library of the same first part and another number; "" if the environment has none."""

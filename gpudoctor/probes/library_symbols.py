@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from msgspec.structs import replace
 
-from gpudoctor.codeobjects.elf import Elf, NotReadable, open_elf
 from gpudoctor.codeobjects.symbols import needed_of, provided
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, stem_of
 from gpudoctor.frameworks.torch.probes.libraries import LibraryWalk, read_elf
 from gpudoctor.host import Host
 from gpudoctor.machine import LoadPath, MissingSymbols
+from gpudoctor.probes.elf_files import ask_elf
 
 _MOST_NAMED = 3
 
@@ -100,18 +100,7 @@ class _Symbols:
             )
 
     def _read_provided(self, name: str) -> frozenset[str] | None:
-        return self._read(self._chosen[name], provided)
+        return ask_elf(self._host, self._chosen[name], provided)
 
     def _needed(self, path: str, name: str) -> frozenset[str]:
-        return self._read(path, lambda elf: needed_of(elf, name)) or frozenset()
-
-    def _read(self, path: str, question: Callable[[Elf], frozenset[str]]) -> frozenset[str] | None:
-        """What a library's symbols answer; None if it cannot be read."""
-        handle = self._host.open_binary(path)
-        if handle is None:
-            return None
-        with handle:
-            try:
-                return question(open_elf(handle))
-            except NotReadable:
-                return None
+        return ask_elf(self._host, path, lambda elf: needed_of(elf, name)) or frozenset()

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.codeobjects.elf import NotReadable, open_elf
 from gpudoctor.codeobjects.symbols import needed_of, provided
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, opens_beside, without_cuda
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, Fact, Library, MissingSymbols, known, unknown
+from gpudoctor.probes.elf_files import ask_elf
 from gpudoctor.probes.environment_libraries import wheel_version
 from gpudoctor.probes.load_path import search
 from gpudoctor.probes.record import damage, ends_early, listed_files, read_record
@@ -131,24 +131,10 @@ def _misfits(
 
 def _asks(host: Host, path: str) -> str:
     """The name of the library with versioned symbols that it needs; "" if none."""
-    handle = host.open_binary(path)
-    if handle is None:
-        return ""
-    with handle:
-        try:
-            return next((name for name in open_elf(handle).needed if name.startswith(_VERSIONED)), "")
-        except NotReadable:
-            return ""
+    needed = ask_elf(host, path, lambda elf: elf.needed) or ()
+    return next((name for name in needed if name.startswith(_VERSIONED)), "")
 
 
 def _symbols(host: Host, path: str, needed: str) -> frozenset[str]:
     """Those that it needs of a library; without one, those that it has."""
-    handle = host.open_binary(path)
-    if handle is None:
-        return frozenset()
-    with handle:
-        try:
-            elf = open_elf(handle)
-            return needed_of(elf, needed) if needed else provided(elf)
-        except NotReadable:
-            return frozenset()
+    return ask_elf(host, path, lambda elf: needed_of(elf, needed) if needed else provided(elf)) or frozenset()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from gpudoctor.finding import AnyRemedy, Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
 from gpudoctor.frameworks.torch.builds import Choice, RejectedCandidate, candidates, gpus_to_serve
-from gpudoctor.frameworks.torch.c_library import c_library
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, without_overrides
 from gpudoctor.frameworks.torch.gpu_coverage import disturbs, fits, visible_as
@@ -34,6 +33,7 @@ from gpudoctor.recommend.starting_point import (
     too_new_for_the_kernel,
 )
 from gpudoctor.situation import Situation
+from gpudoctor.situation.c_library import c_library
 from gpudoctor.situation.driver_choice import (
     choice_before_torch,
     driver_name,
@@ -41,6 +41,7 @@ from gpudoctor.situation.driver_choice import (
     driver_options,
     driver_to_install,
 )
+from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.situation.issue_findings import remarks_on_torch
 from gpudoctor.situation.kernel_modules import kernel_too_old, kernel_with_the_chip
 from gpudoctor.situation.nvidia_driver import cuda_driver, no_driver
@@ -180,8 +181,7 @@ class _Choosing:
         settings = visible_as(after, served) if served and disturbing else ()
         if not settings:
             return {}, ()
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in disturbing))
-        return dict(settings), (f"has no code for {names}: {settings[-1][0]} hides it",)
+        return dict(settings), (f"has no code for {gpu_names(disturbing)}: {settings[-1][0]} hides it",)
 
     @property
     def _apart(self) -> bool:

@@ -5,10 +5,10 @@ Like torch's choice it takes the driver as it is. What another driver would allo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import ReplacePackage
+from gpudoctor.finding import RemovePackage, ReplacePackage
 from gpudoctor.frameworks.gpu_builds import (
     answer,
     builds_for,
@@ -166,6 +166,11 @@ class _Choosing:
         wanted = remedies(self.situation, self.framework.title, row, release, self.installed)
         levels = {self._level(row, gpu) for gpu in self._of(row.vendor)}
         level = next(level for level in ("unmeasured", "ptx", "native") if level in levels)
+        return self._installed_by(wanted, level, self._why(row, level, release))
+
+    def _installed_by(
+        self, wanted: tuple[RemovePackage | ReplacePackage, ...], level: BuildLevel, why: Iterable[str]
+    ) -> Recommended:
         return Recommended(
             torch=None,
             build=None,
@@ -173,7 +178,7 @@ class _Choosing:
             index_url="",
             level=level,
             commands=package_commands(wanted, self.situation),
-            why=tuple(self._why(row, level, release)),
+            why=tuple(why),
             package=_requirement(wanted[-1]),
         )
 
@@ -211,20 +216,10 @@ class _Choosing:
             yield f"{self.installed.text} is installed"
 
     def _on_the_cpu(self, beside_gpus: bool) -> Iterator[Recommended]:
-        if not self.framework.cpu:
-            return
-        wanted = (ReplacePackage(self.framework.cpu, self._releases()),)
-        remark = "the GPUs are not used" if beside_gpus else "no usable GPU was found"
-        yield Recommended(
-            torch=None,
-            build=None,
-            origin="pypi",
-            index_url="",
-            level="cpu",
-            commands=package_commands(wanted, self.situation),
-            why=(remark,),
-            package=_requirement(wanted[-1]),
-        )
+        if self.framework.cpu:
+            remark = "the GPUs are not used" if beside_gpus else "no usable GPU was found"
+            wanted = (ReplacePackage(self.framework.cpu, self._releases()),)
+            yield self._installed_by(wanted, "cpu", (remark,))
 
     def _releases(self) -> str:
         """The required releases, as a specifier."""

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 
 from gpudoctor.isa import Capability, capability
-from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures, minor
 from gpudoctor.recommend.starting_point import gpus_that_count
 from gpudoctor.situation import Situation
+from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.situation.nvidia_driver import cuda_driver, stated_cuda
 
 _MAJORS = range(11, 16)
@@ -133,7 +133,7 @@ class _Asked:
 
     def _disagreements(self) -> Iterator[str]:
         if self.driver and self.amd:
-            yield f"uv chooses for the NVIDIA driver alone: {_names(self.amd)} gets no build."
+            yield f"uv chooses for the NVIDIA driver alone: {gpu_names(self.amd)} gets no build."
         if len(self.capabilities) > 1:
             least, greatest = _dotted(self.capabilities[0]), _dotted(self.capabilities[-1])
             yield (
@@ -186,7 +186,3 @@ def _dotted(own: Capability) -> str:
 
 def _three(version: str) -> str:
     return ".".join(map(str, (*figures(version)[:3], 0, 0)[:3]))
-
-
-def _names(gpus: tuple[Gpu, ...]) -> str:
-    return ", ".join(dict.fromkeys(gpu.name for gpu in gpus))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.plain_text import utc
+from gpudoctor.records import in_form
 from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.fix.run import Run
     from gpudoctor.fix.undo import Undone
-    from gpudoctor.render.documents import PastRun
+    from gpudoctor.render.documents import History
 
 _STATES = {
     "done": "done",
@@ -31,28 +32,22 @@ def when(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-def history_data(runs: Iterable[Run]) -> dict[str, Any]:
+def history(runs: Iterable[Run]) -> History:
     """All runs, the newest last."""
-    import msgspec
+    from gpudoctor.render.documents import History, PackageChange, PastRun
 
-    from gpudoctor.render.documents import History
-
-    data: dict[str, Any] = msgspec.to_builtins(History(runs=tuple(map(_past_run, runs))))
-    return data
-
-
-def _past_run(run: Run) -> PastRun:
-    from gpudoctor.render.documents import PackageChange, PastRun
-
-    return PastRun(
-        id=run.id,
-        at=utc(run.when),
-        prefix=run.prefix,
-        state=run.state,
-        findings=tuple(run.because),
-        steps=tuple(tuple(step.argv) for step in run.steps),
-        kept_bytes=run.kept_bytes,
-        packages=tuple(PackageChange(*change) for change in changes(run)),
+    return History(
+        runs=tuple(
+            in_form(
+                PastRun,
+                run,
+                at=utc(run.when),
+                findings=tuple(run.because),
+                steps=tuple(tuple(step.argv) for step in run.steps),
+                packages=tuple(PackageChange(*change) for change in changes(run)),
+            )
+            for run in runs
+        )
     )
 
 
@@ -150,32 +145,12 @@ def print_forgotten(run: Run, freed: int, out: TextIO, *, color: bool) -> None:
     print_lines([[("✓ forgotten  ", "bold green"), (f"{run.id}: {size(freed)} freed.", "")]], out, color=color)
 
 
-def forgotten_data(run: Run, freed: int) -> dict[str, Any]:
-    """The same for programs."""
-    import msgspec
-
-    from gpudoctor.render.documents import Forgotten
-
-    data: dict[str, Any] = msgspec.to_builtins(Forgotten(run=run.id, freed_bytes=freed))
-    return data
-
-
-def undone_data(run: Run, told: Undone) -> dict[str, Any]:
-    """What an undo did."""
-    import msgspec
-
-    from gpudoctor.render.documents import Undo
-
-    data: dict[str, Any] = msgspec.to_builtins(Undo(run=run.id, **msgspec.structs.asdict(told)))
-    return data
-
-
-def print_undone(run: Run, told: Undone, out: TextIO, *, color: bool) -> None:
+def print_undone(told: Undone, out: TextIO, *, color: bool) -> None:
     """What an undo did, and what it left."""
-    print_lines(_undone(run, told), out, color=color)
+    print_lines(_undone(told), out, color=color)
 
 
-def _undone(run: Run, told: Undone) -> Iterator[Line]:
+def _undone(told: Undone) -> Iterator[Line]:
     if told.ok:
         counts = f"{told.restored} files are as before, {told.removed} that the fix added are gone."
         yield [("✓ undone  ", "bold green"), (counts, "")]

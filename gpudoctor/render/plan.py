@@ -10,6 +10,7 @@ from msgspec import Struct
 from gpudoctor.finding import SetVariable, unique_ids
 from gpudoctor.plain_text import number_of
 from gpudoctor.planner.place import OVERRIDE
+from gpudoctor.records import in_form
 from gpudoctor.render.lines import Line, print_lines, printable
 from gpudoctor.render.next_command import NEXT, ON_THAT_MACHINE, next_line
 from gpudoctor.render.steps import command_line, step_spans, undo_lines
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from gpudoctor.planner.planned_steps import PlannedStep
     from gpudoctor.planner.proof import Proof
     from gpudoctor.planner.repair import Repair
-    from gpudoctor.render.documents import SecondLook
+    from gpudoctor.render.documents import Result, SecondLook
 
 _RISKS: dict[Risk, str] = {
     "safe": "none: nothing is replaced",
@@ -164,13 +165,11 @@ def step_line(number: int, of: int, argv: Sequence[str]) -> str:
     return printable(f"[{number + 1}/{of}] {command_line(tuple(argv))}")
 
 
-def outcome_data(applied: ApplyResult, proof: Proof | None, exit_code: int) -> dict[str, Any]:
+def outcome(applied: ApplyResult, proof: Proof | None, exit_code: int) -> Result:
     """How a run went, and what the second look at the machine found (ids); null where there was none."""
-    import msgspec
-
     from gpudoctor.render.documents import Result
 
-    result = Result(
+    return Result(
         run=applied.run.id if applied.run else None,
         ok=applied.ok,
         failed_step=applied.failed,
@@ -178,21 +177,13 @@ def outcome_data(applied: ApplyResult, proof: Proof | None, exit_code: int) -> d
         proof=_second_look(proof) if proof else None,
         exit_code=exit_code,
     )
-    data: dict[str, Any] = msgspec.to_builtins(result)
-    return data
 
 
 def _second_look(proof: Proof) -> SecondLook:
     from gpudoctor.render.documents import SecondLook
 
-    return SecondLook(
-        repaired=unique_ids(proof.repaired),
-        left=unique_ids(proof.left),
-        new=unique_ids(proof.new),
-        unforeseen=proof.unforeseen,
-        by_variables=unique_ids(proof.by_variables),
-        verdict=proof.verdict,
-    )
+    found = {name: unique_ids(getattr(proof, name)) for name in ("repaired", "left", "new", "by_variables")}
+    return in_form(SecondLook, proof, **found)
 
 
 def print_outcome(

@@ -1,14 +1,15 @@
-"""A recommendation for a person, and as JSON."""
+"""A recommendation for a person."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import command_line, fix_lines
+from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.step import RunStep
 
 if TYPE_CHECKING:
@@ -18,25 +19,6 @@ if TYPE_CHECKING:
 _SHOWN_BUILDS = 6
 _WITHOUT_WHEEL = "no wheel for Python"
 _REQUIRED = " is required"
-
-
-def recommendation_data(answer: Recommendation) -> dict[str, Any]:
-    """The recommendation as built-in types, in the order of the contract: choices, rejected, then what they rest
-    on."""
-    import msgspec
-
-    from gpudoctor.render.documents import Recommendations
-
-    data: dict[str, Any] = msgspec.to_builtins(
-        Recommendations(
-            framework=answer.framework,
-            choices=answer.choices,
-            rejected=answer.rejected,
-            notes=answer.notes,
-            otherwise=answer.otherwise,
-        )
-    )
-    return data
 
 
 def best_command(answer: Recommendation, *, pip: bool) -> tuple[str, str] | None:
@@ -116,8 +98,7 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
             return [(f"No {answer.framework} build for {for_these} {has}.", "bold red")]
         return [(f"No {which} build works with {for_these} as it is.", "bold red")]
     if not answer.known:
-        gpus = ", ".join(dict.fromkeys(gpu.name for gpu in answer.gpus))
-        return [(f"No {answer.framework} build is known to work with {gpus}.", "bold yellow")]
+        return [(f"No {answer.framework} build is known to work with {gpu_names(answer.gpus)}.", "bold yellow")]
     sure = "" if answer.certain else " (a GPU or its driver is unknown)"
     left_out = [note.partition(" (")[0] for note in answer.notes if _LEFT_OUT in note]
     without = f", without {' and '.join(dict.fromkeys(left_out))}" if left_out else ""

@@ -10,6 +10,7 @@ import time
 
 from gpudoctor.host import InputError
 from gpudoctor.host.input_file import FULL, WITHOUT_WAITING
+from gpudoctor.host.open_file import closing
 from gpudoctor.host.planted_links import refuse_planted
 
 
@@ -27,13 +28,10 @@ def write_report_file(path: str | None, text: str) -> None:
     if path is None:
         return
     try:
-        descriptor = _opened(path)
-        try:
+        with closing(_opened(path)) as descriptor:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.ftruncate(descriptor, 0)
             _write(descriptor, text.encode("utf-8", "replace"))
-        finally:
-            os.close(descriptor)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
         if isinstance(error, OSError) and error.errno == errno.ENXIO:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpudoctor.plain_text import enumeration
+from gpudoctor.records import in_form
 from gpudoctor.render.lines import printable
 from gpudoctor.render.steps import command_line
 from gpudoctor.scan.library import combined_code
+from gpudoctor.situation.gpu_groups import gpu_names
 
 if TYPE_CHECKING:
     from gpudoctor.codeobjects import Code
     from gpudoctor.machine import Gpu
-    from gpudoctor.render.documents import LibrariesWithoutCode, ScannedFor, ScannedLibrary
+    from gpudoctor.render.documents import LibrariesWithoutCode, Scan, ScannedFor, ScannedLibrary
     from gpudoctor.scan.library import Library
     from gpudoctor.scan.target import ScanResult
     from gpudoctor.scan.verdicts import Verdict
@@ -23,31 +25,23 @@ _MARKS = {"missing": "✗", "unknown": "?", "beside": "·"}
 _MOST_NAMED = 6
 
 
-def scan_data(scanned: Iterable[ScanResult], judged: list[tuple[Gpu, list[Verdict]]]) -> dict[str, Any]:
+def scan_data(scanned: Iterable[ScanResult], judged: list[tuple[Gpu, list[Verdict]]]) -> Scan:
     """The JSON document."""
-    import msgspec
+    from msgspec import UNSET
 
     from gpudoctor.render.documents import Scan
 
     libraries = tuple(_library(library) for found in scanned for library in found.libraries)
     gpus = tuple(_scanned_for(gpu, verdicts) for gpu, verdicts in judged)
-    data: dict[str, Any] = msgspec.to_builtins(Scan(libraries=libraries, gpus=gpus or msgspec.UNSET))
-    return data
+    return Scan(libraries=libraries, gpus=gpus or UNSET)
 
 
 def _library(library: Library) -> ScannedLibrary:
     from gpudoctor.render.documents import ScannedLibrary
 
     code = library.code
-    return ScannedLibrary(
-        path=library.path,
-        sass=code.sass,
-        ptx=code.ptx,
-        gfx=code.gfx,
-        relocatable=code.relocatable,
-        share={arch: round(share, 4) for arch, share in code.share.items()},
-        reason=_reason(code),
-    )
+    share = {arch: round(share, 4) for arch, share in code.share.items()}
+    return in_form(ScannedLibrary, code, path=library.path, share=share, reason=_reason(code))
 
 
 def _scanned_for(gpu: Gpu, verdicts: list[Verdict]) -> ScannedFor:
@@ -101,7 +95,7 @@ def _headline(scanned: list[ScanResult], judged: list[tuple[Gpu, list[Verdict]]]
             has = "y has" if count == 1 else "ies have"
             return f"{count} librar{has} {what} for {', '.join(dict.fromkeys(gpus))}."
     if judged:
-        return f"Every library that decides has code for {', '.join(dict.fromkeys(gpu.name for gpu, _ in judged))}."
+        return f"Every library that decides has code for {gpu_names(gpu for gpu, _ in judged)}."
     return f"{libraries} librar{'y' if libraries == 1 else 'ies'} read; no GPU to compare with."
 
 

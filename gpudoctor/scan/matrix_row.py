@@ -12,11 +12,11 @@ from gpudoctor.frameworks.torch.probes.files import (
     build_of,
     origin_of,
     parse_version_file,
-    public_part,
     rocm_of,
 )
 from gpudoctor.host import InputError
 from gpudoctor.machine import Distribution
+from gpudoctor.matrix.versions import public_version
 from gpudoctor.scan.library import Library, arch_key, combined_code, libraries
 from gpudoctor.scan.places import Wheel
 
@@ -40,7 +40,7 @@ def matrix_rows(wheel: Wheel, file_name: str) -> str:
     origin = origin_of(version, OriginFacts(real_path="", distribution=record))
     build, carried = build_of(version) or "cpu", libraries(wheel)
     tag = re.search(r"-cp(\d)(\d+)-", file_name)
-    number = public_part(version.version)
+    number = public_version(version.version)
     lines = [
         "torch_builds:",
         f"  - version: {number}",
@@ -54,7 +54,7 @@ def matrix_rows(wheel: Wheel, file_name: str) -> str:
             "torch_releases:",
             "  source: package index metadata",
             f'  checked: "{date.today().isoformat()}"',
-            f"  rows:\n    - {_release(number, version, requires, head, file_name)}",
+            f"  rows:\n    - {_release(number, version, requires, file_name)}",
         ]
     lines.append(f"# companions: torch {number} needs a row too; no wheel names its torchvision and torchaudio")
     return "\n".join(lines) + "\n"
@@ -87,9 +87,7 @@ def _build(version: VersionFile, build: str, origin: str, platform: str, carried
     return _inline(row)
 
 
-def _release(
-    number: str, version: VersionFile, requires: tuple[str, ...], head: dict[str, list[str]], file_name: str
-) -> str:
+def _release(number: str, version: VersionFile, requires: tuple[str, ...], file_name: str) -> str:
     row: dict[str, object] = {"version": number}
     if version.cuda:
         row["cuda"] = version.cuda

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import Fix, Manual
+from gpudoctor.finding import Fix, by_hand
 from gpudoctor.machine import Told
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.situation import Situation
@@ -35,4 +35,4 @@ def _concerned(situation: Situation, row: ToldCircumstance, said: Told) -> bool:
 
 def fix_of(row: ToldCircumstance) -> Fix:
     """What helps most often."""
-    return Fix(row.workaround, (Manual(row.workaround),))
+    return by_hand(row.workaround, row.workaround)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import Fix, InstallDriver, Manual, ModuleFlavour, Reboot, UnblockModule, by_hand
+from gpudoctor.finding import Fix, InstallDriver, ModuleFlavour, Reboot, UnblockModule, by_hand
 from gpudoctor.isa import capability, cuda_runs, gfx_runs
 from gpudoctor.machine import Gpu, Os
 from gpudoctor.matrix.versions import figures
@@ -184,7 +184,7 @@ def choose_gpus(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix | None:
     needs = "; ".join(f"{gpu.name} needs {driver_needs(situation.matrix, gpu)}" for gpu in kinds)
     choice = _choice(situation, driven, options)
     text = f"No one NVIDIA driver supports all GPUs of this machine: {needs}. {choice}"
-    return Fix("Choose the GPUs to use: no one driver supports all", (Manual(text=text, risk="root"),))
+    return by_hand("Choose the GPUs to use: no one driver supports all", text, "root")
 
 
 def _choice(situation: Situation, gpus: tuple[Gpu, ...], options: tuple[Option, ...]) -> str:
@@ -237,7 +237,7 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
     asked = gpus or situation.machine.of_vendor("nvidia")
     if situation.machine.system.wsl.known:
         text = "Update the NVIDIA driver in Windows (not in WSL), then run `wsl --shutdown`."
-        return Fix("Update the NVIDIA driver in Windows", (Manual(text, risk="reboot"),))
+        return by_hand("Update the NVIDIA driver in Windows", text, "reboot")
     if asked and not any(runs_some_build(situation.matrix, gpu) for gpu in asked):
         return no_build_for(asked)
     if elsewhere := no_build_loads(situation, asked):
@@ -245,7 +245,7 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
     remedy = driver_to_install(situation, gpus, why=_left_without(situation, gpus))
     if remedy is None:
         text = f"Install a driver that names {_named(asked)} in its list of supported GPUs."
-        unknown = Fix("Install the GPU's driver", (Manual(text=text, risk="root"),))
+        unknown = by_hand("Install the GPU's driver", text, "root")
         return choose_gpus(situation, gpus) or unknown
     what = driver_name(remedy)
     if any(map(is_vgpu, situation.machine.of_vendor("nvidia"))):
@@ -313,13 +313,12 @@ def no_build_loads(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
     needs = [matrix.glibc_of(build) for build in builds if any(_has_code(situation, build, gpu) for gpu in gpus)]
     if not needs or not all(too_old_for(libc, needed) for needed in needs):
         return None
-    names = " and ".join(dict.fromkeys(gpu.name for gpu in gpus))
     needed = "glibc" if libc == MUSL else f"glibc {min((n for n in needs if n), key=figures)} or newer"
     text = (
-        f"No driver helps torch here: every build that has code for {names} needs {needed}, and this system has "
-        f"{libc}. Use a {'distribution' if libc == MUSL else 'newer distribution'}, or an image, that has it."
+        f"No driver helps torch here: every build that has code for {_names(gpus)} needs {needed}, and this system "
+        f"has {libc}. Use a {'distribution' if libc == MUSL else 'newer distribution'}, or an image, that has it."
     )
-    return Fix("Use a distribution or an image with a C library that torch loads with", (Manual(text),))
+    return by_hand("Use a distribution or an image with a C library that torch loads with", text)
 
 
 def _has_code(situation: Situation, build: TorchBuild, gpu: Gpu) -> bool:
@@ -335,7 +334,7 @@ def no_build_for(gpus: tuple[Gpu, ...]) -> Fix:
     """What is left for GPUs that no torch build supports: no driver helps them."""
     archs = dict.fromkeys(gpu.arch.value or gpu.name for gpu in gpus)
     text = f"Use another GPU, or the CPU: no released torch has code for {' and '.join(archs)}, whatever its driver."
-    return Fix("Use another GPU, or the CPU", (Manual(text, elsewhere=True),))
+    return by_hand("Use another GPU, or the CPU", text, elsewhere=True)
 
 
 def _left_without(situation: Situation, gpus: tuple[Gpu, ...]) -> str:

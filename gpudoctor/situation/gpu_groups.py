@@ -26,6 +26,11 @@ def called(gpus: tuple[Gpu, ...]) -> str:
     return gpus[0].name if len(gpus) == 1 else f"{gpus[0].name} ({len(gpus)} GPUs)"
 
 
+def gpu_names(gpus: Iterable[Gpu]) -> str:
+    """Each name once."""
+    return ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
+
+
 def finding(severity: Severity, gpus: tuple[Gpu, ...], **parts: Any) -> Finding:
     """A finding about a group of equal GPUs; `parts` are the other fields of a Finding."""
     devices = tuple(Device.of(gpu) for gpu in gpus)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.finding import Fix, Manual
+from gpudoctor.finding import Fix, by_hand
 from gpudoctor.machine import Gpu
 
 
@@ -11,4 +11,4 @@ def reset(gpu: Gpu, *, drained: bool = False) -> Fix:
     first = "Let the programs on the GPU end and start no new ones" if drained else "End the programs on the GPU"
     which = gpu.nvml.index if gpu.nvml else gpu.bdf or gpu.index
     text = f"{first}, then as root `nvidia-smi --gpu-reset -i {which}`; where that fails, reboot."
-    return Fix("Reset the GPU", (Manual(text, risk="root"),))
+    return by_hand("Reset the GPU", text, "root")

@@ -10,7 +10,6 @@ from gpudoctor.finding import (
     AnyRemedy,
     Evidence,
     Finding,
-    Fix,
     Manual,
     ReinstallPackage,
     RemovePackage,
@@ -73,9 +72,9 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
         return replace(finding, severity="note", message=message, fixes=(_USE_THE_CPU,))
     if text.foreign and finding.fixes:
         fixes = tuple(fix for fix in finding.fixes if all(_exists_there(one, text.foreign) for one in fix.remedies))
-        other = Fix("Look for the fix for that system", (Manual(_ELSEWHERE[text.foreign]),))
+        other = by_hand("Look for the fix for that system", _ELSEWHERE[text.foreign])
         if text.foreign == "windows" and any(_only_in_wsl(one) for fix in finding.fixes for one in fix.remedies):
-            other = Fix("Use WSL2", (Manual(_IN_WSL),))
+            other = by_hand("Use WSL2", _IN_WSL)
         return replace(finding, fixes=fixes or (other,))
     return finding
 

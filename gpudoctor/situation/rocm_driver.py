@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gpudoctor.finding import Fix, InstallRocmDriver, Manual, Reboot
+from gpudoctor.finding import Fix, InstallRocmDriver, Reboot, by_hand
 from gpudoctor.matrix.versions import figures, minor
 from gpudoctor.situation import Situation
 
@@ -52,6 +52,6 @@ def current_driver(situation: Situation, rocm: str) -> Fix:
     """The fix that brings a kernel driver for this ROCm: on the host if this is a container."""
     if situation.in_container:
         text = f"On the host, outside this container: install the amdgpu driver of ROCm {rocm}, or one near it."
-        return Fix(f"Install the kernel driver of ROCm {rocm} on the host", (Manual(text, risk="reboot"),))
+        return by_hand(f"Install the kernel driver of ROCm {rocm} on the host", text, "reboot")
     install = InstallRocmDriver(why=f"its release must be near ROCm {rocm}")
     return Fix("Install a current AMD kernel driver", (install, Reboot(why="the module is loaded at boot")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import Fix, Manual
+from gpudoctor.finding import Fix, by_hand
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.matrix.names import vgpu_series
 from gpudoctor.matrix.versions import figures
@@ -71,4 +71,4 @@ def guest_driver(branch: str = "") -> Fix:
         "be of the branch of the host's vGPU manager, or of the branch before it (of two long-term branches, the "
         "one before): never newer."
     )
-    return Fix(f"Install the vGPU guest driver {branch}".rstrip(), (Manual(text=text, risk="reboot"),))
+    return by_hand(f"Install the vGPU guest driver {branch}".rstrip(), text, "reboot")

@@ -17,7 +17,7 @@ from typing import Literal
 
 from gpudoctor.frameworks.torch.kernels.channel import GarbledError, Message, Reader, send
 from gpudoctor.frameworks.torch.kernels.serve import CHANNEL_GONE, FILES_LIMIT
-from gpudoctor.host.bound_child import BoundChild, serving
+from gpudoctor.host.bound_child import BoundChild, serving, signal_name
 from gpudoctor.host.interrupts import Interruptions
 from gpudoctor.host.process_tree import kill
 from gpudoctor.smoke.shared_memory import SharedMemory
@@ -74,12 +74,7 @@ class Lost(Exception):  # noqa: N818 - what became of a child, not an error of t
     @property
     def signal(self) -> str:
         """SIGSEGV ..., or empty."""
-        if self.status is None or self.status >= 0:
-            return ""
-        try:
-            return signal.Signals(-self.status).name
-        except ValueError:
-            return f"signal {-self.status}"
+        return "" if self.status is None or self.status >= 0 else signal_name(-self.status)
 
     @property
     def last_line(self) -> str:

@@ -143,7 +143,6 @@ def everything(handle: int, reached: set[str]) -> None:
     for ask in (
         lambda: file.needed,
         lambda: file.runpath,
-        lambda: file.soname,
         lambda: file.needs_version("GLIBC_"),
         lambda: file.defines_version("GLIBC_"),
     ):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudoctor.situation.c_library import MUSL, c_library, too_old_for
+from gpudoctor.situation.c_library import c_library, too_old_for
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Torch
     from gpudoctor.situation import Situation
-
-__all__ = ["MUSL", "asked_glibc", "c_library", "cannot_load", "too_old_for"]
 
 
 def asked_glibc(situation: Situation, torch: Torch) -> str | None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.frameworks.torch.c_library import c_library, too_old_for
 from gpudoctor.frameworks.torch.companions import paired_versions
 from gpudoctor.frameworks.torch.coverage import blas_answer, cuda_answer, gfx_answer, without_overrides
 from gpudoctor.isa import Runs, cuda_runs
@@ -17,6 +16,7 @@ from gpudoctor.machine import Gpu
 from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
+from gpudoctor.situation.c_library import c_library, too_old_for
 from gpudoctor.situation.driver_choice import driver_after_fix
 from gpudoctor.situation.installer import refusal
 from gpudoctor.situation.known_issues import against_builds, speaks_against

@@ -9,11 +9,10 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import applying
-from gpudoctor.finding import Evidence, Fix, Manual, ReplacePackage, Severity
+from gpudoctor.finding import Evidence, Severity
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Extension, Torch
 from gpudoctor.machine.torch import COMPANIONS
-from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.extensions import alternatives
@@ -87,78 +86,6 @@ def torch_mismatch(situation: Situation, package: str, compiled: tuple[str, ...]
     extensions = situation.environment.extensions if situation.environment else ()
     loads = any(one.of_torch and one.package in compiled for one in extensions)
     return "warning" if loads or (wanted.startswith("==") and line == figures(release)[:2]) else "error"
-
-
-def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -> tuple[Fix, ...]:
-    """The release of a package that was built for the installed torch, as far as the matrix knows one, and the torch
-    `wanted` that the package was built for, if that is known. Where that torch suits other packages here, too, or the
-    package chooses its torch, it comes first."""
-    from gpudoctor.frameworks.torch.agreed_release import agreed_torch, torch_of
-    from gpudoctor.frameworks.torch.installed_build import gpus_meant
-    from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
-
-    release = public_version(torch.version)
-    fitting = [
-        row
-        for row in situation.matrix.tables.torch_dependents
-        if row.package == name
-        and row.version.startswith("==")
-        and package_matches(row.torch, release)
-        and (_in_its_index(situation, row, torch) or _same_cuda(situation, row, torch))
-    ]
-    fixes = [
-        Fix(
-            f"Install {name} {row.version.removeprefix('==')}, which was built for torch {release}",
-            (
-                ReplacePackage(
-                    name,
-                    row.version,
-                    index_url=_in_its_index(situation, row, torch),
-                    why=f"built for torch {release}",
-                ),
-            ),
-        )
-        for row in fitting[-1:]
-    ]
-    programs = (row for row in situation.matrix.tables.frameworks_on_torch if row.chooses_torch)
-    chooses = any(name in row.packages for row in programs)
-    agreed = agreed_torch(situation)
-    others = () if agreed else torch_of(situation, torch, wanted, (name,)) if wanted else ()
-    if chooses and not agreed and not others:
-        others = tuple(with_the_program(situation, gpus_meant(situation), torch))
-    text = (
-        f"Install a build of {name} for torch {release} (see its release page), compile it here, or uninstall "
-        "it if nothing needs it."
-    )
-    if not fixes:
-        fixes = [Fix(f"Install a build of {name} for this torch", (Manual(text, risk="replaces"),))]
-    fixes = [*others, *fixes] if chooses else [*fixes, *others]
-    if wanted and not others and not agreed:
-        cuda = cuda_needed(situation, name)
-        other = (
-            f"Install torch {wanted.removeprefix('==')}{f' for CUDA {cuda}' if cuda else ''}, which this {name} was "
-            "built for, if a build of it has code for the GPUs and the driver runs it."
-        )
-        fixes.append(Fix("Use the torch that it was built for", (Manual(other, risk="replaces"),)))
-    return (*agreed, *fixes)
-
-
-def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> str:
-    """The index of a torch's own build, where that has a wheel of the package; "" where the package index has it.
-    The package index's wheel goes with the package index's own build of that torch."""
-    own = situation.matrix.pypi_build(public_version(torch.version), situation.platform)
-    build = situation.matrix.build_of(torch, situation.platform)
-    if build is None or torch.build not in row.builds or torch.build == own:
-        return ""
-    return situation.matrix.index_url(build)
-
-
-def _same_cuda(situation: Situation, row: TorchDependent, torch: Torch) -> bool:
-    """Whether a package was compiled for the CUDA of a torch, by its major release. Where that was not measured, the
-    package index's wheel goes with the package index's own build of its torch."""
-    own = situation.matrix.pypi_build(row.torch.removeprefix("==").removesuffix(".*"), situation.platform)
-    cuda = row.cuda or cuda_of(own or "")
-    return cuda is None or figures(cuda)[:1] == figures(torch.cuda or "")[:1]
 
 
 @answer_once

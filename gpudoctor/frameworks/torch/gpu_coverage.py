@@ -28,9 +28,10 @@ from gpudoctor.frameworks.torch.installed_build import better_torch, build_name
 from gpudoctor.machine import Gpu, Torch, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import runs_some_build
-from gpudoctor.situation.gpu_groups import finding, group_by
+from gpudoctor.situation.gpu_groups import finding, gpu_names, group_by
 from gpudoctor.situation.nvidia_driver import refusal
-from gpudoctor.situation.usable_gpus import in_process_order, runtime_order, select
+from gpudoctor.situation.usable_gpus import in_process_order, runtime_order
+from gpudoctor.situation.visibility import select
 from gpudoctor.situation.wsl import never_in_wsl
 
 _MADE_FOR_ITS_PLACE = ("source", "conda", "conda-forge", "ngc", "jetson", "distribution")
@@ -207,8 +208,8 @@ def show_only(situation: Situation, wanted: tuple[Gpu, ...], unserved: tuple[Gpu
     settings = visible_as(situation, wanted)
     if not settings:
         return None
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in wanted))
-    others = ", ".join(dict.fromkeys(gpu.name for gpu in unserved))
+    names = gpu_names(wanted)
+    others = gpu_names(unserved)
     why = f"only {names} is visible then" + (f"; the build does not support {others}" if others else "")
     whys = {CUDA_ORDER[0]: "numbers then follow the PCI addresses"}
     remedies = (SetVariable(*one, why=whys.get(one[0], why)) for one in settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpudoctor.finding import AnyRemedy, Fix, Manual, ReinstallPackage
+from gpudoctor.finding import AnyRemedy, Fix, Manual, ReinstallPackage, by_hand
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import local_version
@@ -15,7 +15,7 @@ def installed_again(situation: Situation, torch: Torch) -> Fix:
     """The same build once more, installed in the way of its origin."""
     if torch.origin not in FROM_AN_INDEX and torch.origin not in ("nightly", "amd"):
         text = f"Install torch {torch.version} again from its origin (image, conda, distribution, own build)."
-        return Fix("Install torch again", (Manual(text, risk="replaces"),))
+        return by_hand("Install torch again", text, "replaces")
     remedy = _same_build(situation, torch, "the same version, with all its files")
     return Fix(f"Install torch {torch.version} again", (remedy,))
 

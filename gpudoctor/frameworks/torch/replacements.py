@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import Finding, Fix, Manual, ReplaceTorch
-from gpudoctor.frameworks.torch.c_library import MUSL, c_library
+from gpudoctor.finding import Finding, Fix, ReplaceTorch, by_hand
 from gpudoctor.frameworks.torch.candidates import Choice, RejectedCandidate, candidates
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
@@ -22,7 +21,9 @@ from gpudoctor.machine import Gpu, Torch, unknown
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation, answer_once
+from gpudoctor.situation.c_library import MUSL, c_library
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
+from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.situation.known_issues import speaks_against
 from gpudoctor.situation.rocm_driver import current_driver, rocm_driver
 
@@ -71,7 +72,7 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     works = any(item.via_override for item in found) and all(item.runs == "yes" for item in found)
     if works and not fixes:
         text = "Keep the override: no released build supports this GPU itself, and this torch works under it."
-        return (Fix(title="Keep the override", remedies=(Manual(text=text),)),)
+        return (by_hand("Keep the override", text),)
     if not fixes:
         fixes.append(
             for_each_kind(situation, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(situation.matrix, gpus)
@@ -125,8 +126,8 @@ def without_issue(situation: Situation, found: Finding) -> Finding:
     """The finding of a known issue of this torch; a build that does not have it is a fix before a person's work.
     Where the row names releases of torch, other builds of the same release were not seen to be without it."""
     row = next(row for row in situation.matrix.known_issues() if row.id == found.subject)
-    by_hand = all(isinstance(remedy, Manual) for fix in found.fixes for remedy in fix.remedies)
-    if found.severity == "note" or not by_hand or not (row.when.torch or row.when.rocm or row.when.cuda):
+    only_by_hand = all(fix.by_hand for fix in found.fixes)
+    if found.severity == "note" or not only_by_hand or not (row.when.torch or row.when.rocm or row.when.cuda):
         return found
     own = public_version(situation.torch.version) if situation.torch and row.when.torch else ""
     others = without_fault(situation, lambda choice: choice.version == own or speaks_against(row, situation, choice))
@@ -170,7 +171,7 @@ def _after_another_change(
                 f"Python {python}: make a new environment with Python {other} and install it there: "
                 f'`python -m pip install{index} "{wheel}"`.'
             )
-            fixes.append(Fix(title="Make a new environment with another Python", remedies=(Manual(text=text),)))
+            fixes.append(by_hand("Make a new environment with another Python", text))
     if not fixes and any(item.because == "required" for item in rejected):
         return _outside_the_limits(situation, gpus, keep, rejected)
     return fixes or [*on_another_system(c_library(situation), rejected)]
@@ -236,7 +237,7 @@ def _outside_the_limits(
         limit, name = limits[choice.version, choice.build], f"torch {choice.version}+{choice.build}"
         text = f"{name} works here, but {limit.why}. Change that, then run gpudoctor fix again."
         title = "Change the requirement" if limit.because == "required" else f"Let the installer take {name}"
-        return [Fix(title, (Manual(text=text),))]
+        return [by_hand(title, text)]
     return []
 
 
@@ -262,15 +263,14 @@ def for_each_kind(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | Non
             c for c in choices if keep and (c.version, c.build) == (keep.version.partition("+")[0], keep.build)
         )
         best = next(present, None) or next(iter(nearest(situation, choices, keep)), None)
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in kind))
-        needs.append(f"{names}: torch {best.version}+{best.build}" if best else f"{names}: no build at all")
+        needs.append(f"{gpu_names(kind)}: {f'torch {best.version}+{best.build}' if best else 'no build at all'}")
     together, _ = candidates(situation, gpus)
     lead = "" if together else "No torch build supports all these GPUs. "
     text = (
         f"{lead}Make one environment for each kind, and show it only its own GPUs (CUDA_VISIBLE_DEVICES, "
         f"HIP_VISIBLE_DEVICES): {'; '.join(needs)}."
     )
-    return Fix(title="One environment for each kind of GPU", remedies=(Manual(text=text),))
+    return by_hand("One environment for each kind of GPU", text)
 
 
 def _name_first(gpu: Gpu, keep: Torch | None) -> Fix:
@@ -283,7 +283,7 @@ def _name_first(gpu: Gpu, keep: Torch | None) -> Fix:
     )
     fits = keep is not None and bool(keep.hip if amd else keep.cuda)
     title = "Find out which GPU this is" if fits else f"Install {kind} build of torch for this GPU"
-    return Fix(title=title, remedies=(Manual(text=text),))
+    return by_hand(title, text)
 
 
 def _nothing(matrix: Matrix, gpus: tuple[Gpu, ...]) -> Fix:
@@ -294,7 +294,7 @@ def _nothing(matrix: Matrix, gpus: tuple[Gpu, ...]) -> Fix:
         if last is not None:
             since = f" after ROCm {last}" if last else ""
             text += f" AMD's rocBLAS has no kernels for {gfx}{since} either: build it from source, too."
-    return Fix(title="No torch build supports this GPU", remedies=(Manual(text=text),))
+    return by_hand("No torch build supports this GPU", text)
 
 
 def _installs(fix: Fix) -> bool:
@@ -325,6 +325,6 @@ def on_another_system(libc: str | None, rejected: tuple[RejectedCandidate, ...])
             "There is no torch wheel for musl: use an image or a distribution with glibc (python:3.12-slim, Debian, "
             "Ubuntu) or, where the CPU is enough, the torch that the distribution itself packages."
         )
-        return (Fix("Use an image or a distribution with glibc", (Manual(text=text, elsewhere=True),)),)
+        return (by_hand("Use an image or a distribution with glibc", text, elsewhere=True),)
     text += "The C library belongs to the system: use a newer release of the distribution, or a container of one."
-    return (Fix("Use a newer distribution or container", (Manual(text=text, elsewhere=True),)),)
+    return (by_hand("Use a newer distribution or container", text, elsewhere=True),)

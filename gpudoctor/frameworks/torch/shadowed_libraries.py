@@ -14,11 +14,11 @@ from gpudoctor.finding import (
     Evidence,
     Finding,
     Fix,
-    Manual,
     RemovePackage,
     ReplacePackage,
     SetVariable,
     UnsetVariable,
+    by_hand,
 )
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, distribution_of, family_of, stem_of, without_cuda
@@ -153,7 +153,7 @@ def clear_the_way(situation: Situation, library: Library) -> Fix:
     """The fix that lets the loader find the wheel's own library again."""
     if not library.via.startswith("LD_"):
         text = f"Remove the package that {library.path} belongs to, or its folder from the loader's configuration."
-        return Fix(f"Remove {library.path} from the system", (Manual(text, risk="root"),))
+        return by_hand(f"Remove {library.path} from the system", text, "root")
     return without_folder(situation, library, otherwise=Fix(f"Unset {library.via}", (UnsetVariable(library.via),)))
 
 
@@ -237,4 +237,4 @@ def out_of_the_cache(library: Library) -> Fix:
         f"Remove {folder} from the file below /etc/ld.so.conf.d that names it and run `ldconfig` as root; in an "
         "image, do it in its recipe."
     )
-    return Fix(f"Remove {folder} from the loader's configuration", (Manual(text, risk="root"),))
+    return by_hand(f"Remove {folder} from the loader's configuration", text, "root")

@@ -15,6 +15,7 @@ from gpudoctor.finding import (
     ReplacePackage,
     ReplaceTorch,
     SetVariable,
+    by_hand,
 )
 from gpudoctor.frameworks.torch.companions import of_this_torch
 from gpudoctor.frameworks.torch.gpu_coverage import fits, fixes_beside
@@ -127,11 +128,11 @@ def _around(fault: Fault) -> tuple[Fix, ...]:
     """How a program avoids what failed, if torch has a setting for it."""
     names = {kernel.name for kernel in fault.kernels}
     if len(names) == 1 and (switch := _SWITCHES.get(next(iter(names)))):
-        return (Fix("Use another attention backend", (Manual(f"Call {switch} before the model runs."),)),)
+        return (by_hand("Use another attention backend", f"Call {switch} before the model runs."),)
     if all(name.startswith("attention") and name != "attention-math" for name in names):
-        return (Fix("Use the math backend of attention", (Manual(_MATH),)),)
+        return (by_hand("Use the math backend of attention", _MATH),)
     if all(name.startswith("conv") for name in names):
-        return (Fix("Compute convolutions without cuDNN or MIOpen", (Manual(_CONVOLUTION),)),)
+        return (by_hand("Compute convolutions without cuDNN or MIOpen", _CONVOLUTION),)
     return ()
 
 
@@ -162,10 +163,10 @@ def _found_out(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     )
     report = "Report it with `gpudoctor snapshot > machine.json` and the output of the run above."
     fixes = [
-        Fix("Run it again alone", (Manual(again),)),
-        Fix("Check the hardware", (Manual(memory),)),
-        Fix("Try another torch build or driver" if vendor else "Try a new environment", (Manual(other),)),
-        Fix("Report it", (Manual(report),)),
+        by_hand("Run it again alone", again),
+        by_hand("Check the hardware", memory),
+        by_hand("Try another torch build or driver" if vendor else "Try a new environment", other),
+        by_hand("Report it", report),
     ]
     if vendor is None and situation.torch and device == "cpu":
         fixes.insert(1, installed_again(situation, situation.torch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, SetVariable
+from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, by_hand
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, gfx_answer, override_in_force
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import minor
@@ -65,7 +65,7 @@ def _other_release(situation: Situation, rocm: SystemRocm, gfx: str) -> Iterator
     own = max((row for row in rows if minor(row.rocm) <= here), key=lambda row: minor(row.rocm), default=None)
     if own and gfx in (own.rocblas or ()):
         text = f"Install the rocBLAS of ROCm {rocm.rocm} for {gfx}: the installed package is for other GPUs."
-        yield Fix(f"Install the rocBLAS package for {gfx}", (Manual(text, risk="root"),))
+        yield by_hand(f"Install the rocBLAS package for {gfx}", text, "root")
         return
     having = [row for row in rows if gfx in (row.rocblas or ())]
     having = [row for row in having if row.rocblas_basis != "derived"] or having
@@ -73,4 +73,4 @@ def _other_release(situation: Situation, rocm: SystemRocm, gfx: str) -> Iterator
     older = max((row.rocm for row in having if minor(row.rocm) < here), key=minor, default=None)
     if release := newer or older:
         text = f"Install ROCm {release}, or the rocBLAS kernel files (lib/rocblas/library) of that release."
-        yield Fix(f"Install ROCm {release}, whose rocBLAS has kernels for {gfx}", (Manual(text, risk="root"),))
+        yield by_hand(f"Install ROCm {release}, whose rocBLAS has kernels for {gfx}", text, "root")

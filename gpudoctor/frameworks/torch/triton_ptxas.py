@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.finding import Fix, Manual, ReplaceTorch
+from gpudoctor.finding import Fix, ReplaceTorch, by_hand
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.versions import at_least, figures, public_version
@@ -23,7 +23,7 @@ def ptxas_fixes(situation: Situation, variable: Fix) -> tuple[Fix, ...]:
     if toolkit.value is not None and at_least(toolkit.value, needed):
         return (variable, *others)
     text = f"Install the CUDA toolkit {needed} or newer, then: {variable.title}"
-    return (*others, Fix("Install a newer CUDA toolkit", (Manual(text),)))
+    return (*others, by_hand("Install a newer CUDA toolkit", text))
 
 
 def _installs_another(fix: Fix, torch: Torch) -> bool:

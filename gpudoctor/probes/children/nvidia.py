@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import sys
+from itertools import takewhile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def load(api: str, name: str) -> Any:
 
 SUCCESS, INSUFFICIENT_SIZE, LOST, RESET_REQUIRED = 0, 7, 15, 16
 NO_FUNCTION = 13
-COMPUTE_MODES = {0: "default", 1: "exclusive", 2: "prohibited", 3: "exclusive"}
-VIRTUALIZATION = {0: "none", 1: "pass-through", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}
+COMPUTE_MODES: dict[int | None, str] = {0: "default", 1: "exclusive", 2: "prohibited", 3: "exclusive"}
+VIRTUALIZATION: dict[int | None, str] = {0: "none", 1: "pass-through", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}
 THROTTLE_REASONS = {
     0x4: "power-cap",
     0x8: "hardware",
@@ -132,9 +133,14 @@ class Nvml:
         function = getattr(self.library, name, None)
         return NO_FUNCTION if function is None else int(function(*arguments))
 
-    def number(self, name: str, handle: Any) -> int | None:
-        value = c_uint()
-        return value.value if self.call(name, handle, byref(value)) == SUCCESS else None
+    def read(self, name: str, kind: Any, *arguments: Any) -> Any:
+        """What a function writes into its last argument, of that kind; None if it fails."""
+        found = kind()
+        return found if self.call(name, *arguments, byref(found)) == SUCCESS else None
+
+    def number(self, name: str, *arguments: Any, kind: Any = c_uint) -> int | None:
+        found = self.read(name, kind, *arguments)
+        return None if found is None else int(found.value)
 
     def text(self, name: str, *handle: Any) -> str:
         buffer = ctypes.create_string_buffer(96)
@@ -170,13 +176,11 @@ def ask_nvml() -> None:
         return
     answer["message"] = ""
     answer["driver_version"] = nvml.text("nvmlSystemGetDriverVersion") or None
-    version = ctypes.c_int()
-    if nvml.call("nvmlSystemGetCudaDriverVersion", byref(version)) == SUCCESS:
-        answer["cuda_version"] = cuda_version(version.value)
+    if (version := nvml.number("nvmlSystemGetCudaDriverVersion", kind=ctypes.c_int)) is not None:
+        answer["cuda_version"] = cuda_version(version)
     say(nvml=dict(answer, message="it did not list its GPUs"))
-    count = c_uint()
-    if nvml.call("nvmlDeviceGetCount_v2", byref(count)) == SUCCESS:
-        answer["devices"] = [nvml_device(nvml, index) for index in range(min(count.value, 256))]
+    if (count := nvml.number("nvmlDeviceGetCount_v2")) is not None:
+        answer["devices"] = [nvml_device(nvml, index) for index in range(min(count, 256))]
     say(nvml=answer)
 
 
@@ -188,27 +192,24 @@ def nvml_device(nvml: Nvml, index: int) -> dict[str, Any]:
     if status != SUCCESS:
         lost = status in (LOST, RESET_REQUIRED)
         return {"index": index, "lost": lost, "why": nvml.message(status) or f"NVML error {status}"}
-    device: dict[str, Any] = {
+    device = {
         "index": index,
         "name": nvml.text("nvmlDeviceGetName", handle),
         "uuid": nvml.text("nvmlDeviceGetUUID", handle),
+        **nvml_pci(nvml, handle),
+        **nvml_memory(nvml, handle),
+        **nvml_health(nvml, handle),
+        "compute_mode": COMPUTE_MODES.get(nvml.number("nvmlDeviceGetComputeMode", handle)),
+        "processes": nvml_processes(nvml, handle),
+        **nvml_mig(nvml, handle),
+        **nvml_virtualization(nvml, handle),
+        "board": nvml_board(nvml, handle),
     }
-    device.update(nvml_pci(nvml, handle))
-    device.update(nvml_memory(nvml, handle))
-    device.update(nvml_health(nvml, handle))
     major, minor = ctypes.c_int(), ctypes.c_int()
     if nvml.call("nvmlDeviceGetCudaComputeCapability", handle, byref(major), byref(minor)) == SUCCESS:
         device["capability"] = f"{major.value}.{minor.value}"
-    device["compute_mode"] = COMPUTE_MODES.get(
-        -1 if (mode := nvml.number("nvmlDeviceGetComputeMode", handle)) is None else mode
-    )
-    device["processes"] = nvml_processes(nvml, handle)
-    device.update(nvml_mig(nvml, handle))
-    fabric = FabricInfo()
-    if nvml.call("nvmlDeviceGetGpuFabricInfo", handle, byref(fabric)) == SUCCESS:
+    if fabric := nvml.read("nvmlDeviceGetGpuFabricInfo", FabricInfo, handle):
         device["fabric"] = FABRIC_STATES.get(fabric.state)
-    device.update(nvml_virtualization(nvml, handle))
-    device["board"] = nvml_board(nvml, handle)
     return device
 
 
@@ -235,40 +236,36 @@ def nvml_board(nvml: Nvml, handle: Any) -> dict[str, Any]:
 
 def nvml_throttling(nvml: Nvml, handle: Any) -> list[str]:
     """Why the GPU runs slower than it could now; the function has two names."""
-    reasons = c_ulonglong()
     for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
-        if nvml.call(name, handle, byref(reasons)) == SUCCESS:
-            return [reason for bit, reason in THROTTLE_REASONS.items() if reasons.value & bit]
+        if (reasons := nvml.number(name, handle, kind=c_ulonglong)) is not None:
+            return [reason for bit, reason in THROTTLE_REASONS.items() if reasons & bit]
     return []
 
 
 def nvml_links(nvml: Nvml, handle: Any) -> dict[str, int]:
     """How many NVLinks the GPU has, and how many are up."""
-    states = []
-    for link in range(MOST_LINKS):
-        active = c_uint()
-        if nvml.call("nvmlDeviceGetNvLinkState", handle, c_uint(link), byref(active)) != SUCCESS:
-            break
-        states.append(active.value)
+    answers = (nvml.number("nvmlDeviceGetNvLinkState", handle, c_uint(link)) for link in range(MOST_LINKS))
+    states = list(takewhile(lambda state: state is not None, answers))
     return {"links": len(states), "links_up": sum(state == 1 for state in states)} if states else {}
 
 
 def nvml_virtualization(nvml: Nvml, handle: Any) -> dict[str, Any]:
     """Whether the GPU is whole, passed through, or lent; and whether a vGPU has its licence."""
-    mode = nvml.number("nvmlDeviceGetVirtualizationMode", handle)
-    found: dict[str, Any] = {"virtualization": VIRTUALIZATION.get(-1 if mode is None else mode)}
-    if found["virtualization"] == "vgpu":
-        licences = LicensableFeatures()
-        if nvml.call("nvmlDeviceGetGridLicensableFeatures_v4", handle, byref(licences)) == SUCCESS:
-            enabled = [feature for feature in licences.features[: min(licences.count, 3)] if feature.enabled]
-            found["licensed"] = any(feature.licensed for feature in enabled) if enabled else None
+    mode = VIRTUALIZATION.get(nvml.number("nvmlDeviceGetVirtualizationMode", handle))
+    found: dict[str, Any] = {"virtualization": mode}
+    licences = (
+        nvml.read("nvmlDeviceGetGridLicensableFeatures_v4", LicensableFeatures, handle) if mode == "vgpu" else None
+    )
+    if licences:
+        enabled = [feature for feature in licences.features[: min(licences.count, 3)] if feature.enabled]
+        found["licensed"] = any(feature.licensed for feature in enabled) if enabled else None
     return found
 
 
 def nvml_pci(nvml: Nvml, handle: Any) -> dict[str, Any]:
     """Address and PCI id."""
-    pci = PciInfo()
-    if nvml.call("nvmlDeviceGetPciInfo_v3", handle, byref(pci)) != SUCCESS:
+    pci = nvml.read("nvmlDeviceGetPciInfo_v3", PciInfo, handle)
+    if pci is None:
         return {}
     text = bytes(pci.bus_id).decode("ascii", "replace")
     address = text or f"{pci.domain:08x}:{pci.bus:02x}:{pci.device:02x}.0"
@@ -284,10 +281,8 @@ def nvml_memory(nvml: Nvml, handle: Any) -> dict[str, Any]:
     newer = MemoryV2(version=ctypes.sizeof(MemoryV2) | 2 << 24)
     if nvml.call("nvmlDeviceGetMemoryInfo_v2", handle, byref(newer)) == SUCCESS:
         return {"memory": newer.total, "memory_used": newer.used}
-    older = Memory()
-    if nvml.call("nvmlDeviceGetMemoryInfo", handle, byref(older)) == SUCCESS:
-        return {"memory": older.total, "memory_used": older.used}
-    return {}
+    older = nvml.read("nvmlDeviceGetMemoryInfo", Memory, handle)
+    return {"memory": older.total, "memory_used": older.used} if older else {}
 
 
 def nvml_health(nvml: Nvml, handle: Any) -> dict[str, Any]:
@@ -328,8 +323,8 @@ def nvml_mig(nvml: Nvml, handle: Any) -> dict[str, Any]:
         return {}
     slices = []
     for index in range(nvml.number("nvmlDeviceGetMaxMigDeviceCount", handle) or 0 if current.value else 0):
-        mig = ctypes.c_void_p()
-        if nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, c_uint(index), byref(mig)) != SUCCESS:
+        mig = nvml.read("nvmlDeviceGetMigDeviceHandleByIndex", ctypes.c_void_p, handle, c_uint(index))
+        if mig is None:
             continue
         name = nvml.text("nvmlDeviceGetName", mig)
         slices.append(

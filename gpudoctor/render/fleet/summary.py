@@ -42,9 +42,9 @@ def by_weight(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
 
 def title_of(fact: str) -> str:
     """What people call a fact: "NVIDIA driver", "NCCL_DEBUG"."""
-    from gpudoctor.fleet.facts import table
+    from gpudoctor.fleet.facts import FACTS
 
-    named = {one.name: one.title for one in table()}
+    named = {one.name: one.title for one in FACTS}
     kind, _, name = fact.partition(".")
     return named.get(fact) or (f"MTU of {name}" if kind == "mtu" else name or fact)
 

@@ -11,9 +11,10 @@ import re
 
 from msgspec import Struct
 
-from gpudoctor.frameworks.torch.probes.files import local_part, public_part, read_version_file
+from gpudoctor.frameworks.torch.probes.files import read_version_file
 from gpudoctor.host import Host
 from gpudoctor.machine import TorchCopy
+from gpudoctor.matrix.versions import local_version, public_version
 from gpudoctor.probes.distributions import CondaPackage, metadata_head
 from gpudoctor.probes.import_path import Folder, ImportPath, editable_torch
 
@@ -150,7 +151,9 @@ def _is_editable(host: Host, record: str) -> bool:
 def record_fits(version: str, recorded: str) -> bool:
     """Whether a record describes files of this version. Index wheels leave the local part out of their metadata, and
     installers normalise it (nv25.09 is nv25.9)."""
-    if public_part(version) == public_part(recorded) and not (local_part(version) and local_part(recorded)):
+    if public_version(version) == public_version(recorded) and not (
+        local_version(version) and local_version(recorded)
+    ):
         return True
     if version == recorded:
         return True

@@ -6,13 +6,13 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
-from gpudoctor.codeobjects.elf import NotReadable, open_elf
 from gpudoctor.codeobjects.symbols import SymbolHash, symbol_hash, undefined
 from gpudoctor.dependencies import parsed
 from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import public_version
+from gpudoctor.probes.elf_files import ask_elf
 from gpudoctor.probes.library_search import Asker
 
 _OF_TORCH = re.compile(r"_Z(?:T[ITVS])?N?[KVR]*(?:3c10|2at|5torch|6caffe2)\d|_Z\d+THP|(?:aoti_)?torch_[a-z]")
@@ -55,14 +55,7 @@ class _Tables:
         return tuple(sorted(lacking)[:_MOST_NAMED])
 
     def _needed(self, path: str) -> list[str]:
-        handle = self._host.open_binary(path)
-        if handle is None:
-            return []
-        with handle:
-            try:
-                return [name for name in undefined(open_elf(handle)) if _OF_TORCH.match(name)]
-            except NotReadable:
-                return []
+        return ask_elf(self._host, path, lambda elf: [name for name in undefined(elf) if _OF_TORCH.match(name)]) or []
 
     def _tables(self) -> list[SymbolHash]:
         """The symbols of all of torch's libraries, in the wheel or in the prefix of conda; empty if one of them is
@@ -85,14 +78,7 @@ class _Tables:
                 yield table
 
     def _table(self, path: str) -> SymbolHash | None:
-        handle = self._host.open_binary(path)
-        if handle is None:
-            return None
-        with handle:
-            try:
-                return SymbolHash(open_elf(handle))
-            except NotReadable:
-                return None
+        return ask_elf(self._host, path, SymbolHash)
 
 
 def _is_of_torch(name: str) -> bool:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, TorchOrigin
+from gpudoctor.matrix.versions import local_version, public_version
 
 _ASSIGNED = ("__version__", "cuda", "hip", "rocm", "xpu")
 _LONGEST_VALUE = 200
@@ -69,7 +70,7 @@ def read_version_file(host: Host, torch: str) -> VersionFile | None:
 
 def by_record(record: Distribution) -> VersionFile:
     """What the record alone tells: CUDA or ROCm by its local part ("2.9.1+cu128"), else CUDA by its requirements."""
-    local = local_part(record.version).lower()
+    local = local_version(record.version).lower()
     cuda, rocm = re.match(r"cu(\d\d)(\d)", local), re.match(r"rocm(\d+\.\d+)", local)
     pinned = (re.match(_CUDA_PIN, line) for line in record.requires if not local)
     return VersionFile(
@@ -79,19 +80,9 @@ def by_record(record: Distribution) -> VersionFile:
     )
 
 
-def local_part(version: str) -> str:
-    """ "cu128" of "2.9.1+cu128"; empty if there is none."""
-    return version.partition("+")[2]
-
-
-def public_part(version: str) -> str:
-    """ "2.9.1" of "2.9.1+cu128"."""
-    return version.partition("+")[0]
-
-
 def build_of(file: VersionFile) -> str | None:
     """cu128, rocm6.4, cpu, xpu: from the local part, else from the CUDA or HIP it was built with."""
-    local = local_part(file.version).lower()
+    local = local_version(file.version).lower()
     if local.startswith("rocm") and (named := re.match(r"rocm\d+(?:\.\d+)*", local)):
         return named.group()
     first = local.partition(".")[0].partition("-")[0]
@@ -109,7 +100,7 @@ def build_of(file: VersionFile) -> str | None:
 
 def rocm_of(file: VersionFile) -> str | None:
     """The ROCm release of the build: from the local part ("6.2.4"), else from the start of HIP's version."""
-    stated = re.match(r"rocm(\d+(?:\.\d+)*)", local_part(file.version).lower())
+    stated = re.match(r"rocm(\d+(?:\.\d+)*)", local_version(file.version).lower())
     if stated:
         return stated.group(1)
     number = re.match(r"\d+\.\d+(?:\.\d{1,2}(?!\d))?", file.rocm or "") or re.match(r"\d+\.\d+", file.hip or "")
@@ -131,7 +122,7 @@ class OriginFacts(Struct, frozen=True):
 
 def origin_of(file: VersionFile, setting: OriginFacts) -> TorchOrigin:
     """Who built it. The order matters: a tag of only one builder takes precedence over a place or an installer."""
-    local, public = local_part(file.version).lower(), public_part(file.version)
+    local, public = local_version(file.version).lower(), public_version(file.version)
     distribution = setting.distribution
     requires = distribution.requires if distribution else ()
     pinned = any(line.lower().startswith(_GPU_PINS) for line in requires)
@@ -153,7 +144,7 @@ def origin_of(file: VersionFile, setting: OriginFacts) -> TorchOrigin:
         return "jetson"
     if distribution is None:
         return "unknown"
-    if local_part(distribution.version):
+    if local_version(distribution.version):
         return "download.pytorch.org" if _is_index_tag(local) else "unknown"
     if local or pinned or (file.cuda is None and file.hip is None):
         return "pypi"

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from gpudoctor.codeobjects.elf import Elf, NotReadable, open_elf
+from gpudoctor.codeobjects.elf import Elf
 from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, absent, known, unknown
 from gpudoctor.matrix.versions import figures
+from gpudoctor.probes.elf_files import ask_elf
 from gpudoctor.probes.import_path import ImportPath
 from gpudoctor.probes.listing import Listing
 from gpudoctor.probes.load_path import DRIVER_OWN
 
 _MOST_LIBRARIES = 150
+_REPAIRED = ("torch.libs", "triton.libs")
+"""Libraries that auditwheel put beside a package."""
 _MOST_SOURCE = 1 << 20
 _OF_TORCH = ("libtorch", "libc10", "libshm", "libcaffe2", "libtriton", "_C.")
 
@@ -105,24 +109,20 @@ class Heads(Struct, frozen=True):
 
 def read_elf(host: Host, path: str) -> Heads | None:
     """The dynamic section of a library; None if it cannot be read."""
-    handle = host.open_binary(path)
-    if handle is None:
-        return None
-    with handle:
-        try:
-            elf: Elf = open_elf(handle)
-            name = posixpath.basename(path)
-            return Heads(
-                needed=elf.needed,
-                rpath=elf.rpath,
-                runpath=elf.runpath,
-                glibcxx=elf.needs_version("GLIBCXX_") if name.startswith(_OF_TORCH) else None,
-                glibc=elf.needs_version("GLIBC_") if name.startswith(_OF_TORCH) else None,
-                defines_glibcxx=elf.defines_version("GLIBCXX_") if "stdc++" in path else None,
-                defines_glibc=elf.defines_version("GLIBC_") if name == "libc.so.6" else None,
-            )
-        except NotReadable:
-            return None
+    name = posixpath.basename(path)
+
+    def heads(elf: Elf) -> Heads:
+        return Heads(
+            needed=elf.needed,
+            rpath=elf.rpath,
+            runpath=elf.runpath,
+            glibcxx=elf.needs_version("GLIBCXX_") if name.startswith(_OF_TORCH) else None,
+            glibc=elf.needs_version("GLIBC_") if name.startswith(_OF_TORCH) else None,
+            defines_glibcxx=elf.defines_version("GLIBCXX_") if "stdc++" in path else None,
+            defines_glibc=elf.defines_version("GLIBC_") if name == "libc.so.6" else None,
+        )
+
+    return ask_elf(host, path, heads)
 
 
 def highest(versions: Iterable[str | None]) -> str | None:
@@ -144,14 +144,18 @@ def _preloaded(host: Host, torch: str, path: ImportPath) -> Iterator[str]:
     """Folders that torch preloads from, or finds beside itself, whatever its libraries say."""
     yield posixpath.join(torch, "lib")
     for folder in path.folders:
-        if "nvidia" in folder.names:
-            for name in host.names(posixpath.join(folder.path, "nvidia")).value or ():
-                yield posixpath.join(folder.path, "nvidia", name, "lib")
-        for name in sorted(folder.names):
-            if name in ("cusparselt", "nvshmem") or (name.startswith("_rocm_sdk_") and "." not in name):
-                yield posixpath.join(folder.path, name, "lib")
-            elif name in ("torch.libs", "triton.libs"):
-                yield posixpath.join(folder.path, name)
+        beside = host.names(posixpath.join(folder.path, "nvidia")).value if "nvidia" in folder.names else ()
+        yield from library_folders(folder.path, folder.names, beside or ())
+        yield from (posixpath.join(folder.path, name) for name in _REPAIRED if name in folder.names)
+
+
+def library_folders(site: str, names: Collection[str], of_nvidia: Iterable[str]) -> Iterator[str]:
+    """Where the vendors' wheels in a folder of packages have their libraries; `of_nvidia` is what lies in nvidia/."""
+    for name in of_nvidia:
+        yield posixpath.join(site, "nvidia", name, "lib")
+    for name in sorted(names):
+        if name in ("cusparselt", "nvshmem") or (name.startswith("_rocm_sdk_") and "." not in name):
+            yield posixpath.join(site, name, "lib")
 
 
 class _Walk:
@@ -264,14 +268,7 @@ class _Walk:
         for name, asked in list(self._asked.items()):
             path = self._find(name) if asked.path is None else None
             if path is not None:
-                self._asked[name] = LibraryRequest(
-                    name=name,
-                    by=asked.by,
-                    rpath_folders=asked.rpath_folders,
-                    runpath_folders=asked.runpath_folders,
-                    path=path,
-                    late=asked.late,
-                )
+                self._asked[name] = replace(asked, path=path)
                 found.append(path)
         return found
 

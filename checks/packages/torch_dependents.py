@@ -153,12 +153,12 @@ def _dependent(situation: Situation, name: str, refs: tuple[str, ...], compiled:
     from gpudoctor.frameworks.torch.compiled_packages import (
         built_for,
         cuda_needed,
-        for_this_torch,
         needs_other_cuda,
         symbol_evidence,
         torch_mismatch,
         unloadable,
     )
+    from gpudoctor.frameworks.torch.release_for_torch import for_this_torch
 
     severity = torch_mismatch(situation, name, compiled)
     if severity is None:

@@ -1,0 +1,74 @@
+"""What to install where a package was compiled for another torch: its release for this one, or the torch that it
+was compiled for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpudoctor.finding import Fix, ReplacePackage, by_hand
+from gpudoctor.frameworks.torch.agreed_release import agreed_torch, torch_of
+from gpudoctor.frameworks.torch.compiled_packages import cuda_needed
+from gpudoctor.frameworks.torch.installed_build import gpus_meant
+from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
+from gpudoctor.machine import Torch
+from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.matrix.versions import figures, package_matches, public_version
+from gpudoctor.situation import Situation
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import TorchDependent
+
+
+def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -> tuple[Fix, ...]:
+    """The release of a package that was built for the installed torch, as far as the matrix knows one, and the torch
+    `wanted` that the package was built for, if that is known. Where that torch suits other packages here, too, or the
+    package chooses its torch, it comes first."""
+    release = public_version(torch.version)
+    fixes: list[Fix] = []
+    for row in reversed(situation.matrix.tables.torch_dependents):
+        if row.package == name and row.version.startswith("==") and package_matches(row.torch, release):
+            index = _in_its_index(situation, row, torch)
+            if index or _same_cuda(situation, row, torch):
+                wheel = ReplacePackage(name, row.version, index_url=index, why=f"built for torch {release}")
+                number = row.version.removeprefix("==")
+                fixes.append(Fix(f"Install {name} {number}, which was built for torch {release}", (wheel,)))
+                break
+    programs = (row for row in situation.matrix.tables.frameworks_on_torch if row.chooses_torch)
+    chooses = any(name in row.packages for row in programs)
+    agreed = agreed_torch(situation)
+    others = () if agreed else torch_of(situation, torch, wanted, (name,)) if wanted else ()
+    if chooses and not agreed and not others:
+        others = tuple(with_the_program(situation, gpus_meant(situation), torch))
+    text = (
+        f"Install a build of {name} for torch {release} (see its release page), compile it here, or uninstall "
+        "it if nothing needs it."
+    )
+    if not fixes:
+        fixes = [by_hand(f"Install a build of {name} for this torch", text, "replaces")]
+    fixes = [*others, *fixes] if chooses else [*fixes, *others]
+    if wanted and not others and not agreed:
+        cuda = cuda_needed(situation, name)
+        other = (
+            f"Install torch {wanted.removeprefix('==')}{f' for CUDA {cuda}' if cuda else ''}, which this {name} was "
+            "built for, if a build of it has code for the GPUs and the driver runs it."
+        )
+        fixes.append(by_hand("Use the torch that it was built for", other, "replaces"))
+    return (*agreed, *fixes)
+
+
+def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> str:
+    """The index of a torch's own build, where that has a wheel of the package; "" where the package index has it.
+    The package index's wheel goes with the package index's own build of that torch."""
+    own = situation.matrix.pypi_build(public_version(torch.version), situation.platform)
+    build = situation.matrix.build_of(torch, situation.platform)
+    if build is None or torch.build not in row.builds or torch.build == own:
+        return ""
+    return situation.matrix.index_url(build)
+
+
+def _same_cuda(situation: Situation, row: TorchDependent, torch: Torch) -> bool:
+    """Whether a package was compiled for the CUDA of a torch, by its major release. Where that was not measured, the
+    package index's wheel goes with the package index's own build of its torch."""
+    own = situation.matrix.pypi_build(row.torch.removeprefix("==").removesuffix(".*"), situation.platform)
+    cuda = row.cuda or cuda_of(own or "")
+    return cuda is None or figures(cuda)[:1] == figures(torch.cuda or "")[:1]
