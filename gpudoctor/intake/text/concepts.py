@@ -71,8 +71,9 @@ class Concepts:
     def _named(self) -> dict[str, frozenset[int]]:
         rows = self._matrix.tables.told_concepts
         others = something_else(self._matrix)
-        told = [tuple(_QUESTION.sub("", words) for words in self._complaint(one)) for one in self._sentences]
-        of_gpu = [tuple(without_clauses(others, words) for words in one) for one in told]
+        # What a question is about is told, too, but not that something is amiss.
+        told = [self._complaint(one) for one in self._sentences]
+        of_gpu = [tuple(without_clauses(others, _QUESTION.sub("", words)) for words in one) for one in told]
         return {
             row.concept: frozenset(n for n, one in enumerate(of_gpu if row.of_gpu else told) if _names(row, one))
             for row in rows
