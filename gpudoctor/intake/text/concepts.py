@@ -43,7 +43,9 @@ _PRINTED = re.compile(r"(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
 """What people do not write in a sentence."""
 _TO_OTHERS, _OF_ONESELF = re.compile(r"\byour?\b"), re.compile(r"\b(?:i|my|me|mine|we|our|us)\b")
 _DENIED = re.compile(
-    r"(?:\b(?:not|nothing|never|none|neither|no|without|no longer)|n.t) (?:[\w+.-]+ ){0,2}$", re.ASCII
+    r"(?:\b(?:not|nothing|never|none|neither|no|no longer)|n['\u2019]t) (?:[\w+.-]+ ){0,2}$"
+    r"|\bwithout (?:(?:an?|any|the|further|more) ){0,2}$",
+    re.ASCII,
 )
 """What stands before a thing that is not there."""
 
