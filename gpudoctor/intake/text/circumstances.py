@@ -38,6 +38,7 @@ _COMPLAINS = re.compile(
 )
 _NO_COMPLAINT = re.compile(
     r"\b(?:without|no|any) (?:any |further |more )?(?:problems?|issues?|errors?|trouble|bugs?)\b"
+    r"|(?:\bnot|n['\u2019]t) (?:see|know|understand|find out|remember) (?:how|why|what|where|when|if|whether)\b"
 )
 _WISH = re.compile(
     r"\bplease (?:add|support)|feature request|\bwould (?:be (?:great|nice)|love)|\bany plans?\b|roadmap"
@@ -70,7 +71,8 @@ _GENERAL_QUESTION = re.compile(
 """A sentence of somebody who wants to know how things are, and misses nothing."""
 _IN_ORDER = re.compile(
     r"\b(?:as|is|are) (?:expected|intended|designed|configured)\b|\bas it should\b|\bas (?:i|we) want\b"
-    r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by design|as planned)\b"
+    r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by (?:design|choice)|as planned|of course)\b"
+    r"|\buntil (?:i|we) (?:installed|updated|added|set|fixed|changed|removed)\b"
     r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b|\bwhich is (?:fine|ok(?:ay)?)\b"
     r"|\band (?:it )?(?:works|runs)(?: (?:fine|well))?(?: on (?:the|my) gpu)?\W*$"
     r"|\bbut (?:it|i|we|mine|ours|that) (?:do|does|did|can|works?|runs?)(?: it)?(?: (?:fine|well|daily|every day))?"

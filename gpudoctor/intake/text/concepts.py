@@ -107,7 +107,7 @@ def something_else(matrix: Matrix) -> str:
 
 def without_clauses(pattern: str, words: str) -> str:
     """Words without the clauses that a pattern matches."""
-    return " ".join(clause for clause in _CLAUSE.split(words) if not re.search(pattern, clause, re.ASCII))
+    return " ".join(clause for clause in _CLAUSE.split(words) if not re.search(pattern, clause))
 
 
 def _sentences(people: list[tuple[Line, str]], matrix: Matrix) -> tuple[_Sentence, ...]:
