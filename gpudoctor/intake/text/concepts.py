@@ -42,12 +42,15 @@ _QUESTION = re.compile(
 _PRINTED = re.compile(r"(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
 """What people do not write in a sentence."""
 _TO_OTHERS, _OF_ONESELF = re.compile(r"\byour?\b"), re.compile(r"\b(?:i|my|me|mine|we|our|us)\b")
-_DENIED = re.compile(
-    r"(?:\b(?:not|nothing|never|none|neither|no|no longer)|n['\u2019]t) (?:[\w+.-]+ ){0,2}$"
-    r"|\bwithout (?:(?:an?|any|the|further|more) ){0,2}$",
+_NOT = r"(?:\b(?:not|nothing|never|none|neither|no|no longer)|n['\u2019]t)"
+_NO_FAULT = re.compile(rf"{_NOT} (?:[\w+.-]+ ){{0,2}}$|\bwithout (?:(?:an?|any|the|further|more) ){{0,2}}$", re.ASCII)
+"""What stands before a fault that is not there."""
+_NONE = re.compile(
+    rf"(?:{_NOT}|\bwithout) (?:(?:an?|any|the|my|our|in|inside|on|with|of|about|us(?:e|ed|ing)|ha(?:ve|s)|need|want|run) )"
+    r"{0,3}$",
     re.ASCII,
 )
-"""What stands before a thing that is not there."""
+"""What stands before another thing that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +129,9 @@ def _names(row: ToldConcept, worded: tuple[str, ...]) -> bool:
     """Whether a sentence names the concept, in one of its wordings, and does not deny it."""
     if row.unless and any(re.search(row.unless, words, re.ASCII) for words in worded):
         return False
+    denied = _NO_FAULT if row.of_gpu else _NONE
     return any(
-        not _DENIED.search(words[max(0, found.start() - 40) : found.start()])
+        not denied.search(words[max(0, found.start() - 40) : found.start()])
         for words in worded
         for found in re.finditer(row.pattern, words, re.ASCII)
     )
