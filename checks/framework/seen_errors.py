@@ -327,7 +327,7 @@ def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
 
 
 def _ranked(ask: str, causes: tuple[str, ...], likeliest: str) -> str:
-    """What is said where the message alone does not decide: the causes beside the one that the problem is named for."""
+    """What is said where the message alone does not decide: the causes beside the problem's own."""
     if len(causes) < 2 or not ask:
         return ""
     which = "Other possible" if likeliest in causes else "Possible"

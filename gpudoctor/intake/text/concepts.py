@@ -46,8 +46,8 @@ _NOT = r"(?:\b(?:not|nothing|never|none|neither|no|no longer)|n['\u2019]t)"
 _NO_FAULT = re.compile(rf"{_NOT} (?:[\w+.-]+ ){{0,2}}$|\bwithout (?:(?:an?|any|the|further|more) ){{0,2}}$", re.ASCII)
 """What stands before a fault that is not there."""
 _NONE = re.compile(
-    rf"(?:{_NOT}|\bwithout) (?:(?:an?|any|the|my|our|in|inside|on|with|of|about|us(?:e|ed|ing)|ha(?:ve|s)|need|want|run) )"
-    r"{0,3}$",
+    rf"(?:{_NOT}|\bwithout) (?:(?:an?|any|the|my|our|in|inside|on|with|of|about|us(?:e|ed|ing)|ha(?:ve|s)|need|want"
+    r"|run) ){0,3}$",
     re.ASCII,
 )
 """What stands before another thing that is not there."""
