@@ -101,5 +101,5 @@ def test_no_name_and_no_command_of_a_comment_is_broken_at_a_hyphen() -> None:
         read, matrix(), judgement(f"# RTX 5080 {NO_KERNEL}\n"), subject=Subject(kind="text", label="")
     )
     lines = report_text(report, "markdown").splitlines()
-    assert any("torch-no-arch-for-gpu" in line for line in lines if "[GPD" not in line)
+    assert any("ext-built-without-gpu-arch" in line for line in lines if "[GPD" not in line)
     assert not any(line.endswith("-") and not line.startswith("|") for line in lines)

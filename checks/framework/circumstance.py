@@ -34,8 +34,9 @@ def circumstance_told(situation: Situation) -> Verdicts:
         for row, said in told_circumstances(situation)
         if said.complains and not (row.of_message or (text.works and row.of_torch))
     ]
-    # What helped tells the cause of what was complained of.
-    complaints = [complaint for complaint in complaints if complaint[0].remedy] or complaints
+    # What the facts of the text bear out tells the cause of what was complained of, and what helped still more so.
+    for exact in ([one for one in complaints if one[0].where], [one for one in complaints if one[0].remedy]):
+        complaints = exact or complaints
     complaints.sort(key=lambda complaint: complaint[0].severity)  # an error before a warning
     told = set[int]()
     for row, said in complaints:

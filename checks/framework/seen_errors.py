@@ -197,7 +197,8 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     # A message that names the same cause knows more of it, but not what a person tried.
     better = tuple(one for one in circumstances if one.of_message or one.slug != row.slug)
     ask = circumstances[0].ask if circumstances else row.ask
-    meaning = f"It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{_ranked(ask, causes)}"
+    slug = causes[0] if open_ or elsewhere else "" if row.slug == CRASH else named
+    meaning = f"It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{_ranked(ask, causes, slug)}"
     fault = Fault(slug=named, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,), vendor=vendor)
     parts = {
         "message": f"{place}{sentence(line)} {meaning}",
@@ -212,7 +213,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         "refs": tuple(ref.strip() for ref in row.source.split(";")),
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,
-        "slug": causes[0] if open_ or elsewhere else "" if row.slug == CRASH else named,
+        "slug": slug,
     }
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
@@ -325,12 +326,13 @@ def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
     return (_INTEGRATED,) if target is not None and target.kind == "apu" else ()
 
 
-def _ranked(ask: str, causes: tuple[str, ...]) -> str:
-    """What is said where the message alone does not decide."""
+def _ranked(ask: str, causes: tuple[str, ...], likeliest: str) -> str:
+    """What is said where the message alone does not decide: the causes beside the problem's own."""
     if len(causes) < 2 or not ask:
         return ""
-    named = ", ".join(causes[:_NAMED])
-    return f" Possible causes, most likely first: {named}. What decides: {sentence(with_code(ask))}"
+    which = "Other possible" if likeliest in causes else "Possible"
+    named = ", ".join(slug for slug in causes[:_NAMED] if slug != likeliest)
+    return f" {which} causes, most likely first: {named}. What decides: {sentence(with_code(ask))}"
 
 
 def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Finding:

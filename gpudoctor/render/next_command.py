@@ -104,6 +104,8 @@ def _after_problem(first: ReportedFinding, report: Report, look: ReportStyle) ->
     explain, kind = f"`gpudoctor explain {first.id}` tells more.", report.subject.kind
     if not first.fixes or kind == "whatif" or (kind == "text" and not _runs_something(report)):
         return "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)
+    if kind == "text" and "-" in look.again:  # stdin is read; what is on the machine is known there
+        return f"`gpudoctor fix` shows and applies the fix; {explain}", ("gpudoctor", "fix")
     if kind == "text":
         return f"`gpudoctor fix` shows the plan; {explain}", ("gpudoctor", "fix", *look.again, "--dry-run")
     if kind == "machine" and not _runs_something(report):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from gpudoctor.intake.text.concepts import Concepts
+from gpudoctor.intake.text.concepts import Concepts, something_else, without_clauses
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_hypothetical, is_long_ago
 from gpudoctor.intake.text.languages import in_plain_words
@@ -38,6 +38,7 @@ _COMPLAINS = re.compile(
 )
 _NO_COMPLAINT = re.compile(
     r"\b(?:without|no|any) (?:any |further |more )?(?:problems?|issues?|errors?|trouble|bugs?)\b"
+    r"|(?:\bnot|n['\u2019]t) (?:see|know|understand|find out|remember) (?:how|why|what|where|when|if|whether)\b"
 )
 _WISH = re.compile(
     r"\bplease (?:add|support)|feature request|\bwould (?:be (?:great|nice)|love)|\bany plans?\b|roadmap"
@@ -62,13 +63,16 @@ _CLAUSE_END = re.compile(r"(?<!\bago)(?<!\bpast)(?<!\bthen)(?<!\bdays)(?<!\byear
 _GENERAL_QUESTION = re.compile(
     r", (?:is|are|does|do|will|can)(?:n.t)? (?:it|that|this|they)"
     r"(?: (?:planned|possible|supported|right|true|correct))?\?$"
+    r"|(?:^\W*|: )(?:is|are|does|do|can|could|will|would|should|which|what)\b(?! ?not\b|n.t\b)"
+    r"(?!.*\b(?:my|me|we|our|us|(?<!can )(?<!could )(?<!should )i)\b)[^?]*\?$"
     r"|\bi (?:suppose|guess|assume)\?$|^(?!.*\b(?:my|i|me|we)\b).*\bby default\b[^?]*\?$",
     re.ASCII,
 )
 """A sentence of somebody who wants to know how things are, and misses nothing."""
 _IN_ORDER = re.compile(
     r"\b(?:as|is|are) (?:expected|intended|designed|configured)\b|\bas it should\b|\bas (?:i|we) want\b"
-    r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by design|as planned)\b"
+    r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by (?:design|choice)|as planned|of course)\b"
+    r"|\buntil (?:i|we) (?:installed|updated|added|set|fixed|changed|removed)\b"
     r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b|\bwhich is (?:fine|ok(?:ay)?)\b"
     r"|\band (?:it )?(?:works|runs)(?: (?:fine|well))?(?: on (?:the|my) gpu)?\W*$"
     r"|\bbut (?:it|i|we|mine|ours|that) (?:do|does|did|can|works?|runs?)(?: it)?(?: (?:fine|well|daily|every day))?"
@@ -144,10 +148,10 @@ class _Reading:
         advice = list(_not_to_reproduce(lines, texts))
         return cls(texts, _of_one_matter(texts), advice, _of_one_matter(advice), "\n".join(texts).lower())
 
-    def told(self, row: ToldCircumstance, lines: tuple[Line, ...], places: list[int]) -> Told | None:
+    def told(self, row: ToldCircumstance, lines: tuple[Line, ...], places: list[int], others: str) -> Told | None:
         """The circumstance, where it is told of a complaint if anywhere."""
         where = (self.advice, self.advised) if row.remedy else (self.texts, self.short)
-        found = list(_told(row, lines, *where, places))
+        found = list(_told(row, lines, *where, places, others))
         return found[-1] if found else None
 
 
@@ -163,6 +167,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     # The second reading has other words in a few lines only.
     changed = [place for place, (one, other) in enumerate(zip(english, plain, strict=True)) if one is not other]
     searched = (readings[0].lowered, "\n".join(readings[-1].texts[place] for place in changed).lower())
+    others = something_else(matrix)
     concepts = Concepts(() if wish else zip(lines, readings[0].texts, strict=True), matrix, _is_aside)
     places: dict[tuple[int, str], tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
@@ -173,7 +178,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
                     there = tuple(islice(lines_with((sign,), searched[number]), _MOST_PLACES))
                     places[number, sign] = (*places[0, sign], *map(changed.__getitem__, there)) if number else there
             of_row = sorted({place for sign in row.signs for place in places[number, sign]})[:_MOST_PLACES]
-            found = (reading.told(row, lines, of_row) if of_row else None) or found
+            found = (reading.told(row, lines, of_row, others) if of_row else None) or found
             if found and found.complains:
                 break
         if found and not re.search(row.beside, whole, re.ASCII):
@@ -221,10 +226,10 @@ def is_sentence(text: str) -> bool:
 
 
 def _told(
-    row: ToldCircumstance, lines: tuple[Line, ...], texts: list[str], whole: str, places: list[int]
+    row: ToldCircumstance, lines: tuple[Line, ...], texts: list[str], whole: str, places: list[int], others: str
 ) -> Iterator[Told]:
     """Where it is told, up to the first sentence that complains: in one line, or in two as people break sentences.
-    `whole` is a text of one matter."""
+    `whole` is a text of one matter; `others` matches what is no GPU."""
     pattern = re.compile(row.pattern, re.ASCII)  # letters of Chinese stand beside a word, not within it
     for place in places:
         before, line, after = texts[place - 1] if place else "", texts[place], "".join(texts[place + 1 : place + 2])
@@ -243,7 +248,7 @@ def _told(
         near = whole or near
         # Of the first two the facts, or the words beside it, name the GPU.
         about = row.where or (row.alone and row.beside) or _ABOUT_GPUS.search(near)
-        told = row.alone or _COMPLAINS.search(_NO_COMPLAINT.sub("", near))
+        told = row.alone or _COMPLAINS.search(_NO_COMPLAINT.sub("", without_clauses(others, near)))
         complains = row.remedy or bool(about and told and not _is_in_order(around, found))
         text = " ".join(one.text.translate(_MARKS).strip() for one in said).strip()
         yield Told(row.id, text.lstrip("#-* ")[:300], lines[place].number, complains)

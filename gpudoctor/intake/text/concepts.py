@@ -21,24 +21,36 @@ if TYPE_CHECKING:
 _SHORT = 600
 """Characters of a text that is about one matter."""
 _MOST_LINES = 20
-_NEAR = 2
+_NEAR = 3
 """Sentences in which all concepts of a set must stand."""
 _END = re.compile(r"(?<=[.;!?])(?<!\.\.)\s+")
+_CLAUSE = re.compile(r"(?<=[.!?,;:])\s+|\s+(?=(?:and|but|while|yet|though|although)\b)")
 _SUPPOSED = re.compile(
-    r"^\W*(?:if|unless|in case|should|before|please|note|reminder|how|is|are|can|could|does|do|will|would|which|what)"
+    r"^\W*(?:if(?! (?:the \w+|it) (?:was|is|has been|goes|went|comes)\b)|unless|in case|should|before|please(?! help)|note|reminder|make sure|remove|edit|how|which|what"
+    r"|(?:is|are|can|could|does|do|will|would)(?! ?not\b|n.t\b))"
     r"\b(?!.*\b(?:i|my|we|our)\b)|\bi(?:.d| would) like to\b|\bfor sale\b|\bthinking about\b",
     re.ASCII,
 )
 """A sentence that asks, supposes, advises or offers."""
-_ASKED = re.compile(r"^(?!.*\b(?:why|how come|wrong|any ideas?|anybody|anyone|somebody)\b).*\?\W*$")
-"""A question that is no complaint."""
+_QUESTION = re.compile(
+    r"(?:^\W*|[,;:(-] ?|\b(?:so|and|but|or) )"
+    r"(?:is|are|am|was|were|do|does|did|can|could|should|would|will|has|have|had|may|might|how(?! come)|what|which"
+    r"|where|who|when|if|any|anyone|anybody|someone|somebody)\b[^,;]*\?\W*$",
+    re.ASCII,
+)
+"""What a sentence asks at its end; "why" complains."""
 _PRINTED = re.compile(r"(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
 """What people do not write in a sentence."""
 _TO_OTHERS, _OF_ONESELF = re.compile(r"\byour?\b"), re.compile(r"\b(?:i|my|me|mine|we|our|us)\b")
-_DENIED = re.compile(
-    r"(?:\b(?:not|nothing|never|none|neither|no|without|no longer)|n.t) (?:[\w+.-]+ ){0,2}$", re.ASCII
+_NOT = r"(?:\b(?:not|nothing|never|none|neither|no|no longer)|n['\u2019]t)"
+_NO_FAULT = re.compile(rf"{_NOT} (?:[\w+.-]+ ){{0,2}}$|\bwithout (?:(?:an?|any|the|further|more) ){{0,2}}$", re.ASCII)
+"""What stands before a fault that is not there."""
+_NONE = re.compile(
+    rf"(?:{_NOT}|\bwithout) (?:(?:an?|any|the|my|our|in|inside|on|with|of|about|us(?:e|ed|ing)|ha(?:ve|s)|need|want"
+    r"|run) ){0,3}$",
+    re.ASCII,
 )
-"""What stands before a thing that is not there."""
+"""What stands before another thing that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +75,42 @@ class Concepts:
     @cached_property
     def _named(self) -> dict[str, frozenset[int]]:
         rows = self._matrix.tables.told_concepts
-        told = [one.worded if self._complains(one) else () for one in self._sentences]
-        return {row.concept: frozenset(n for n, one in enumerate(told) if _names(row, one)) for row in rows}
+        others = something_else(self._matrix)
+        # What a question is about is told, too, but not that something is amiss.
+        told = [self._complaint(one) for one in self._sentences]
+        of_gpu = [tuple(without_clauses(others, _QUESTION.sub("", words)) for words in one) for one in told]
+        return {
+            row.concept: frozenset(n for n, one in enumerate(of_gpu if row.of_gpu else told) if _names(row, one))
+            for row in rows
+        }
 
-    def _complains(self, sentence: _Sentence) -> bool:
-        """Whether a sentence may be part of a complaint."""
-        return not any(
-            _SUPPOSED.search(words) or _ASKED.search(words) or _PRINTED.search(words) or self._is_aside(words)
-            for words in sentence.worded
+    def _complaint(self, sentence: _Sentence) -> tuple[str, ...]:
+        """The wordings of a sentence that may be part of a complaint."""
+        aside = any(
+            _SUPPOSED.search(words) or _PRINTED.search(words) or self._is_aside(words) for words in sentence.worded
         )
+        return () if aside else sentence.worded
 
     def told(self, row: ToldCircumstance) -> Told | None:
-        """The circumstance, if two sentences beside each other name all concepts of one of its sets."""
-        for first in range(len(self._sentences)) if row.together else ():
-            near = frozenset(range(first, first + _NEAR))
-            if any(all(self._named[name] & near for name in names) for names in row.together):
-                said = [one.line for one in self._sentences[first : first + _NEAR]]
-                text = " ".join(dict.fromkeys(one.text for one in said))
-                return Told(row.id, text[:300], said[0].number, complains=True)
+        """The circumstance, if sentences beside each other name all concepts of one of its sets: as few as do so."""
+        for size in range(1, _NEAR + 1) if row.together else ():
+            for first in range(len(self._sentences) - size + 1):
+                near = frozenset(range(first, first + size))
+                if any(all(self._named[name] & near for name in names) for names in row.together):
+                    said = [one.line for one in self._sentences[first : first + size]]
+                    text = " ".join(dict.fromkeys(one.text for one in said))
+                    return Told(row.id, text[:300], said[0].number, complains=True)
         return None
+
+
+def something_else(matrix: Matrix) -> str:
+    """The pattern of what is no GPU and may be amiss, too."""
+    return next((row.pattern for row in matrix.tables.told_concepts if row.concept == "something-else"), "$^")
+
+
+def without_clauses(pattern: str, words: str) -> str:
+    """Words without the clauses that a pattern matches."""
+    return " ".join(clause for clause in _CLAUSE.split(words) if not re.search(pattern, clause))
 
 
 def _sentences(people: list[tuple[Line, str]], matrix: Matrix) -> tuple[_Sentence, ...]:
@@ -100,8 +129,9 @@ def _names(row: ToldConcept, worded: tuple[str, ...]) -> bool:
     """Whether a sentence names the concept, in one of its wordings, and does not deny it."""
     if row.unless and any(re.search(row.unless, words, re.ASCII) for words in worded):
         return False
+    denied = _NO_FAULT if row.of_gpu else _NONE
     return any(
-        not _DENIED.search(words[max(0, found.start() - 40) : found.start()])
+        not denied.search(words[max(0, found.start() - 40) : found.start()])
         for words in worded
         for found in re.finditer(row.pattern, words, re.ASCII)
     )

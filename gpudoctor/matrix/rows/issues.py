@@ -190,6 +190,8 @@ class ToldConcept(Row, frozen=True, kw_only=True):
     concept: str
     pattern: str
     """In small letters; searched for in a sentence, and not where the words before it deny it."""
+    of_gpu: bool = False
+    """It is a complaint: it does not count in a clause about something else, as the row `something-else` names it."""
     unless: str = ""
     """A pattern in small letters; a sentence that it matches tells of something else."""
     example: str
