@@ -218,6 +218,10 @@ def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
         ("roundup_power2_divisions:[256:1,512:2,>:4],backend:cudaMallocAsync", "2.9.1+cu128", False),
         ("bogus:1", "2.11.0+cu130", True),  # seen on an H100, as are the next two
         ("backend:none", "2.11.0+cu130", True),
+        ("max_split_size_mb:20", "2.8.0+cu128", True),  # the least was 21 before torch 2.9
+        ("expandable_segments:True, max_split_size_mb: 20, roundup_power2_divisions:8", "2.5.1+cu124", True),
+        ("max_split_size_mb:20", "2.9.1+cu128", False),
+        ("max_split_size_mb:21,max_split_size_mb:200", "2.8.0+cu128", False),
         ("backend: none", "2.11.0+cu130", True),
         ("backend: native", "2.9.1+cu128", False),  # torch skips spaces
         (" backend : cudaMallocAsync , max_split_size_mb:128", "2.9.1+cu128", False),

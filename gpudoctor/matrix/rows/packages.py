@@ -184,7 +184,7 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
 
 
 class FrameworkFlags(Row, frozen=True, kw_only=True):
-    """A variable with flags, of which a framework stops at one that it does not know."""
+    """A variable with flags, of which a framework stops at one that it does not take."""
 
     framework: str
     variable: str
@@ -194,6 +194,8 @@ class FrameworkFlags(Row, frozen=True, kw_only=True):
     """Regular expression for names that a release of `gone_from` no longer knows; it counts where no library was
     read."""
     gone_from: str = ""
+    takes: dict[str, str] = {}
+    """A regular expression for names, and one for what must follow them: "=4", or nothing."""
     severity: Literal["error", "warning"]
     meaning: str
     """What then happens, without a full stop."""
