@@ -31,10 +31,10 @@ def framework_variable(situation: Situation) -> Verdicts:
     ## How it is judged
     The matrix names values and what they do. A value that keeps a GPU build on the CPU is a warning, because somebody
     may have chosen it; one that makes the framework stop is an error. The flags in XLA_FLAGS and TF_XLA_FLAGS are
-    looked for in the library that knows them; of some the matrix knows whether they take a number or true and false. Where KERAS_BACKEND is not set, keras.json in the home folder counts.
-    Without a usable GPU only what makes any build stop is reported, and nothing in a CPU build for a value that asks
-    for the CPU. A compiler that CC or CXX names is looked for on PATH, and a folder for compiled kernels must be one
-    that this user can make.
+    looked for in the library that knows them; of some the matrix knows whether they take a number or true and false.
+    Where KERAS_BACKEND is not set, keras.json in the home folder counts. Without a usable GPU only what makes any
+    build stop is reported, and nothing in a CPU build for a value that asks for the CPU. A compiler that CC or CXX
+    names is looked for on PATH, and a folder for compiled kernels must be one that this user can make.
 
     ## Fix safety
     Unsets the variable, takes the flags out of it, or sets one that takes precedence over a file. Whoever set it must
