@@ -23,7 +23,7 @@ from gpudoctor.probes.file_owner import Owners, unusable
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.situation import Situation
 from gpudoctor.survey import survey
-from gpudoctor.testing import nvidia_machine
+from gpudoctor.testing import nvidia_machine, with_environment
 from tests.support.check_cases import matrix
 from tests.support.environments import shared_library, write_distribution, write_venv
 from tests.support.imports import examined, problems
@@ -449,6 +449,20 @@ def test_the_python_of_a_system_needs_no_pyvenv_cfg() -> None:
     environment = probe_environment(LiveHost(), sys.base_prefix, {}).value
     assert environment is not None
     assert environment.start_faults == ()
+
+
+def test_a_pythonhome_without_the_library_of_this_python_is_told_and_unset(tmp_path: Path) -> None:
+    write_environment(tmp_path / "env")
+    started = [str(tmp_path / "env/venv/bin/python"), "-c", "0"]
+    for folder in (str(tmp_path), f"{tmp_path}:{sys.base_prefix}", sys.base_prefix, ""):
+        variables = {**os.environ, "PYTHONHOME": folder}
+        starts = subprocess.run(started, env=variables, check=False, capture_output=True).returncode == 0
+        environment = probe_environment(LiveHost(), str(tmp_path / "env/venv"), variables).value
+        assert environment is not None
+        assert [one.kind for one in environment.start_faults] == ["no-library"] * (not starts), folder
+        machine = with_environment(nvidia_machine(variables=variables), start_faults=environment.start_faults)
+        if not starts:
+            assert remedies(machine, "environment-broken") == ["unset PYTHONHOME"]
 
 
 def test_an_interpreter_for_another_processor_is_told_and_the_packages_are_not_blamed(tmp_path: Path) -> None:

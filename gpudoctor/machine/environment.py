@@ -174,7 +174,13 @@ class InterruptedInstall(Record, frozen=True):
 
 
 StartFaultKind = Literal[
-    "interpreter-gone", "interpreter-other", "interpreter-foreign", "of-windows", "no-pyvenv-cfg", "pth-undecodable"
+    "interpreter-gone",
+    "interpreter-other",
+    "interpreter-foreign",
+    "of-windows",
+    "no-pyvenv-cfg",
+    "no-library",
+    "pth-undecodable",
 ]
 
 
@@ -183,7 +189,7 @@ class StartFault(Record, frozen=True):
 
     kind: StartFaultKind
     path: str
-    """The interpreter, pyvenv.cfg or the .pth file."""
+    """The interpreter, pyvenv.cfg, the .pth file, or the folder in which PYTHONHOME has it look for its library."""
     prefix: str = ""
     detail: str = ""
     """Where the interpreter's link ends; its version; the processor that it is for; its folder on Windows."""

@@ -163,7 +163,8 @@ def _set_in(environment: PythonEnvironment | None) -> dict[str, str]:
 def _obstacle(environment: PythonEnvironment, tool: Tool) -> str:
     """Why no command can change this environment."""
     found = environment.installers
-    if environment.start_faults and tool in ("pip", "uv"):
+    broken = any(fault.kind != "no-library" for fault in environment.start_faults)  # we start it without PYTHONHOME
+    if broken and tool in ("pip", "uv"):
         return "The Python of this environment does not work. Do first what environment-broken says"
     if found.interpreter.value is False and tool in ("pip", "uv"):
         return (
