@@ -69,7 +69,8 @@ def _need_own_library() -> None:
     except ImportError as error:
         print(
             f"gpudoctor: PYTHONHOME gives this Python the standard library of another one ({error}). Start gpudoctor "
-            'without it, and name it for the command: env -u PYTHONHOME gpudoctor check --env PYTHONHOME="$PYTHONHOME"',
+            "without it, and name it for the examined Python: "
+            'env -u PYTHONHOME gpudoctor check --env PYTHONHOME="$PYTHONHOME"',
             file=sys.stderr,
         )
         sys.exit(2)

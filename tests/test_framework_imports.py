@@ -488,6 +488,22 @@ def test_a_package_that_hides_an_installed_one_of_its_name_is_named(tmp_path: Pa
     assert remedies(machine, FAILS) == ["unset PYTHONPATH" if variable else "Manual"]
 
 
+def test_another_copy_of_the_framework_itself_is_named_and_not_installed_again(tmp_path: Path) -> None:
+    """The error comes from a package that is as installed: only the lines before it are those of the other copy."""
+    site = venv(tmp_path)
+    write_jax(site)
+    (site / "helper/check.py").write_text(
+        "def check(number):\n    if number < 1:\n        raise RuntimeError('old')\n"
+    )
+    before = tmp_path / "before"
+    (before / "jax").mkdir(parents=True)
+    (before / "jax/__init__.py").write_text("from helper.check import check\ncheck(0)\n")
+    (site / "0.pth").write_text(f"import sys; sys.path.insert(0, {str(before)!r})\n")
+    machine = examined(tmp_path)
+    assert f"{site}/0.pth makes Python look into {before}, where" in finding(machine, FAILS).message
+    assert f"Take {before} out of {site}/0.pth" in finding(machine, FAILS).fixes[0].remedies[0].text  # type: ignore[union-attr]
+
+
 def test_an_error_that_was_only_printed_is_read(tmp_path: Path) -> None:
     site = venv(tmp_path)
     printed = "import sys\nprint('AttributeError: _ARRAY_API not found', file=sys.stderr)\nraise ImportError\n"

@@ -321,6 +321,17 @@ def test_packages_of_a_folder_in_pythonpath_are_not_installed_again(tmp_path: Pa
     assert problems(examined(tmp_path, PYTHONPATH=str(tmp_path / "empty"))) == []
 
 
+def test_a_torch_in_pythonpath_before_one_of_the_environment_is_not_installed_again(tmp_path: Path) -> None:
+    """The same version twice: what is installed anew is not what Python imports."""
+    site = write_environment(tmp_path)
+    other = tmp_path / "other"
+    for name in ("torch", "torch-2.9.1+cpu.dist-info", "helper", "helper-2.0.dist-info"):
+        shutil.copytree(site / name, other / name)
+    (other / "helper/part.py").unlink()
+    machine = examined(tmp_path, PYTHONPATH=str(other))
+    assert remedies(machine, "torch-import-fails") == ["unset PYTHONPATH"]
+
+
 @pytest.mark.parametrize("name", ["zz.pth", "sitecustomize.py"])
 def test_the_start_file_that_puts_another_folder_first_is_named(tmp_path: Path, name: str) -> None:
     site = write_environment(tmp_path)

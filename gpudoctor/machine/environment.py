@@ -52,6 +52,11 @@ class Distribution(Record, frozen=True):
         return not self.path.endswith("-info")
 
     @property
+    def is_of_sources(self) -> bool:
+        """Whether it was built here, from a folder or an archive: its files may still lie there (editable)."""
+        return self.direct_url.startswith("file:") and not self.direct_url.endswith(".whl")
+
+    @property
     def lost(self) -> tuple[DamagedFile, ...]:
         """Files that are gone, cut short or closed to this user; none where all are links that lead nowhere."""
         return () if self.unlinked else tuple(one for one in self.damaged if one.problem != "not-executable")
