@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.host import LiveHost
+from gpudoctor.intake.described import imagined
+from gpudoctor.intake.description import Description
 from gpudoctor.probes.system import probe_system
-from tests.support.check_cases import found
+from tests.support.check_cases import found, matrix
 from tests.support.judging import finding, fixes, remedies, severity, told
 from tests.support.machines import (
     amd_gpu,
@@ -234,3 +236,18 @@ def test_a_setting_that_torchs_allocator_does_not_know_is_an_error(value: str, v
     machine = nvidia_machine(torch=torch(version), variables={"PYTORCH_CUDA_ALLOC_CONF": value})
     errors = [one.severity for one in found(machine, "framework-variable")]
     assert errors == ["error"] * told
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "driver", "severity"),
+    [
+        ("RTX 4090", "2.9.1+cu130", "580.95.05", "error"),  # its PTX is for newer GPUs
+        ("RTX 5090", "2.9.1+cu128", "580.95.05", "error"),  # no PTX
+        ("RTX 5090", "2.9.1+cu130", "580.95.05", "warning"),
+        ("RTX 5090", "2.9.1+cu129", "570.133.07", "error"),  # the driver compiles no PTX of a newer CUDA
+    ],
+)
+def test_forced_ptx_is_only_slow_where_torch_has_some(gpu: str, version: str, driver: str, severity: str) -> None:
+    about = Description(gpus=(gpu,), driver=driver, torch=version)
+    machine = imagined(about, {"CUDA_FORCE_PTX_JIT": "1"}, matrix())
+    assert [one.severity for one in found(machine, "framework-variable")] == [severity]

@@ -180,6 +180,8 @@ def _counts(situation: Situation, row: FrameworkVariable, value: str, one: _Inst
     lacking = {"program": system.missing_compilers, "folder": system.closed_folders}
     if row.names and value not in lacking[row.names]:
         return False
+    if row.ptx and _has_ptx(situation) != (row.ptx == "there"):
+        return False
     if row.builds == "any":
         return True
     if row.builds == "cpu":
@@ -187,3 +189,17 @@ def _counts(situation: Situation, row: FrameworkVariable, value: str, one: _Inst
     if row.unless is not None and row.unless == one.vendor:
         return False
     return bool(situation.usable) and not (row.unless is None and one.vendor is None)
+
+
+def _has_ptx(situation: Situation) -> bool:
+    """Whether the driver can compile torch's own PTX for every usable NVIDIA GPU."""
+    from gpudoctor.frameworks.torch.coverage import code_of, cuda_answer
+
+    torch = situation.torch
+    code = code_of(situation, torch, "nvidia") if torch else None
+    if torch is None or code is None or not code.ptx:
+        return False
+    gpus = situation.usable_of("nvidia")
+    return all(
+        cuda_answer(situation, gpu.arch.value or "", (), code.ptx, cuda=torch.cuda).runs == "yes" for gpu in gpus
+    )

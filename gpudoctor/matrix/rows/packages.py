@@ -179,6 +179,8 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     """Only where no distribution of such a name is installed: a regular expression."""
     names: Literal["", "program", "folder"] = ""
     """The value names a program, and is wrong where there is none; or a folder, where this user can make none."""
+    ptx: Literal["", "there", "lacking"] = ""
+    """Of torch: only where it has PTX that the driver compiles for every usable GPU; only where it has not."""
     meaning: str
     """A sentence without its full stop: "JAX then uses no GPU"."""
 
