@@ -235,18 +235,27 @@ def variable_in_the_error(case: Case) -> ImportFault | None:
 def keras_backend(case: Case) -> ImportFault | None:
     """Keras takes the package that computes for it from a variable, else from a file in the user's home folder."""
     asked = re.search(r"Unable to import backend : (\S+)", case.text)
+    backend, lacks = (asked[1] if asked else ""), "names no backend of this Keras"
     if asked is None:
+        backend, lacks = _lacking_backend(case), "asks for a package that is not installed"
+    if not backend:
         return None
-    if case.situation.variable("KERAS_BACKEND") == asked[1]:
-        why = f"KERAS_BACKEND={asked[1]} names no backend of this Keras."
+    if case.situation.variable("KERAS_BACKEND") == backend:
+        why = f"KERAS_BACKEND={backend} {lacks}."
         unset = UnsetVariable("KERAS_BACKEND", why="Keras then takes its own")
         return ImportFault(why, (Fix("Unset KERAS_BACKEND", (unset,)),), (_VARIABLE,))
-    why = f"A settings file names {asked[1]}, which is no backend of this Keras."
     text = (
-        'In ~/.keras/keras.json (or that of KERAS_HOME) set "backend" to tensorflow, jax or torch, or remove the '
-        "file."
+        'In ~/.keras/keras.json (or that of KERAS_HOME) set "backend" to tensorflow, jax or torch, whichever is '
+        "installed, or remove the file."
     )
-    return ImportFault(why, (by_hand("Correct keras.json", text),))
+    why = f'"backend": "{backend}" in a settings file {lacks}.'
+    return ImportFault(why, (by_hand("Correct keras.json", text),), (_VARIABLE,))
+
+
+def _lacking_backend(case: Case) -> str:
+    """The package that computes for Keras, where a file of Keras does not find it."""
+    lacking = re.search(r"No module named '(jax|openvino|tensorflow|torch)", case.text)
+    return lacking[1] if lacking and any("/keras/src/" in file for file in case.trial.files[:1]) else ""
 
 
 def _size(size: int) -> str:
