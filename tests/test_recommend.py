@@ -513,7 +513,7 @@ def test_an_override_takes_them_along() -> None:
     ("older", "newer"), [("GTX 1080", "RTX 5090"), ("K80", "RTX 4090"), ("Tesla V100 16GB", "GH200")]
 )
 def test_described_gpus_that_no_driver_serves_together(older: str, newer: str) -> None:
-    """A build for one of them alone is no answer for a script that asked for both; `whatif` calls it an error, too."""
+    """A build for one of them is no answer for a script that asked for both; `whatif` calls it an error, too."""
     code, answer = described("--gpu", older, "--gpu", newer)
     notes = " ".join(answer["notes"])
     assert code == 1 and "no single driver supports all GPUs" in notes and "(no one driver supports all)" in notes

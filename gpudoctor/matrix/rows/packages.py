@@ -224,6 +224,8 @@ class ExtensionBuild(Row, frozen=True, kw_only=True):
     """Oldest NVIDIA architecture that its source can be compiled for."""
     version: str | None = None
     """PEP 440 specifier of the releases that `least` is about; None: all."""
+    instead: str = ""
+    """What a person with an older GPU does; empty: torch's own kernels do the same."""
     build: str | None = None
     """Variables for compiling it here for a GPU; {digits} is "120", {dotted} "12.0"."""
     build_amd: str | None = None
