@@ -186,6 +186,8 @@ def _counts(situation: Situation, row: FrameworkVariable, value: str, one: _Inst
         return True
     if row.builds == "cpu":
         return one.vendor is None
+    if row.builds != "gpu" and row.builds != one.vendor:
+        return False
     if row.unless is not None and row.unless == one.vendor:
         return False
     return bool(situation.usable) and not (row.unless is None and one.vendor is None)

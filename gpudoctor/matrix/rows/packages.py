@@ -168,8 +168,8 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     severity: Literal["error", "warning", "note"]
     unless: Literal["nvidia", "amd"] | None = None
     """A build for this vendor's GPUs makes the value right."""
-    builds: Literal["gpu", "cpu", "any"] = "gpu"
-    """The builds that it is wrong for; for another one than "gpu" it is so without a GPU, too."""
+    builds: Literal["gpu", "nvidia", "amd", "cpu", "any"] = "gpu"
+    """The builds that it is wrong for; of "cpu" and "any" it is so without a GPU, too."""
     version: str | None = None
     """PEP 440 specifier of the framework; None: every version."""
     package: str = ""
