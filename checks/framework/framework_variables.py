@@ -186,7 +186,7 @@ def _counts(situation: Situation, row: FrameworkVariable, value: str, one: _Inst
         return True
     if row.builds == "cpu":
         return one.vendor is None
-    if row.builds != "gpu" and row.builds != one.vendor:
+    if row.builds not in ("gpu", one.vendor):
         return False
     if row.unless is not None and row.unless == one.vendor:
         return False
