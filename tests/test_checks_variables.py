@@ -213,9 +213,9 @@ def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["TORCHINDUCTOR_MIN_NUM_SPLIT", "AOTINDUCTOR_REPRO_LEVEL", "TORCH_AUTOTUNE_REP"])
 def test_torch_compile_wants_other_numbers(name: str) -> None:
-    for value, version, told in (("auto", "2.9.1+cu128", 1), ("4", "2.9.1+cu128", 0), ("auto", "2.4.1+cu121", 0)):
+    for value, version, errors in (("auto", "2.9.1+cu128", 1), ("4", "2.9.1+cu128", 0), ("auto", "2.4.1+cu121", 0)):
         machine = nvidia_machine(nvidia_gpu(), torch=torch(version), variables={name: value})
-        assert [one.severity for one in found(machine, "framework-variable")] == ["warning"] * told
+        assert [one.severity for one in found(machine, "framework-variable")] == ["warning"] * errors
 
 
 @pytest.mark.parametrize(
