@@ -6,7 +6,9 @@ import pytest
 
 from gpudoctor.machine import NOT_STARTED, DamagedFile, ImportTrial, TorchCopy, absent, known
 from gpudoctor.planner.effects import effect
+from gpudoctor.planner.plan import fixes_for
 from gpudoctor.situation import Situation
+from gpudoctor.step import ManualStep
 from tests.support.check_cases import matrix
 from tests.support.judging import finding, remedies, severity, told
 from tests.support.machines import change, nvidia_machine, torch, with_environment, with_system, with_torch
@@ -55,6 +57,15 @@ def test_nothing_that_is_installed_comes_before_the_torch_of_pythonpath():
     (unset,) = finding(machine, "torch-shadowed").fixes[0].remedies
     after = effect(unset, Situation(machine, matrix())).machine
     assert told(after) == []  # and not "its own files name no CUDA"
+
+
+def test_a_torch_that_pythonpath_alone_brings_is_replaced_there_by_a_person():
+    only = TorchCopy(path="/srv/cpu/torch", version="2.13.0+cpu", via="PYTHONPATH")
+    machine = with_torch(nvidia_machine(torch=torch("2.13.0+cpu")), copies=(only,))
+    situation = Situation(change(machine, variables={"PYTHONPATH": "/srv/cpu"}), matrix())
+    fix = fixes_for(finding(situation.machine, "torch-cpu-only"), situation)[0]
+    (step,) = fix.steps
+    assert isinstance(step, ManualStep) and "pip install --upgrade --target /srv/cpu --index-url " in step.text
 
 
 def test_without_the_users_site_folder_python_imports_the_torch_of_the_environment():
