@@ -88,7 +88,7 @@ def _(environment: Environment) -> None:
     "PYTHONPATH names a damaged copy of the venv's torch",
     "cpu",
     {"torch-import-fails", "torch-install-damaged"},
-    names="PYTHONPATH",
+    names="/other/",
     fix="[Uu]nset PYTHONPATH",
 )
 def _(environment: Environment) -> None:
