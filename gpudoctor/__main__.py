@@ -26,6 +26,8 @@ def _exit_code(alone: bool) -> int:
     """Run the command line; docs/reference/exit-codes.md has the exit codes."""
     if tuple(sys.version_info) < OLDEST:
         sys.exit(_refuse_this_python())
+    if os.environ.get("PYTHONHOME"):
+        _need_own_library()
     _own_modules_first()
     # A run lasts a tenth of a second and makes few cycles: looking for them costs more than it frees.
     gc.disable()
@@ -56,6 +58,22 @@ def _refuse_this_python() -> int:
         file=sys.stderr,
     )
     return 2
+
+
+def _need_own_library() -> None:
+    """PYTHONHOME is the command's: another Python of this version has not all compiled modules that ours has."""
+    try:
+        import _datetime  # type: ignore[import-not-found]  # noqa: F401 - a Python compiles in some of them
+        import _struct  # noqa: F401
+        import math  # noqa: F401
+    except ImportError as error:
+        print(
+            f"gpudoctor: PYTHONHOME gives this Python the standard library of another one ({error}). Start gpudoctor "
+            "without it, and name it for the examined Python: "
+            'env -u PYTHONHOME gpudoctor check --env PYTHONHOME="$PYTHONHOME"',
+            file=sys.stderr,
+        )
+        sys.exit(2)
 
 
 def _own_modules_first() -> None:

@@ -496,6 +496,14 @@ def test_an_index_too_far_is_unset_and_a_partly_right_list_is_mended():
     )
 
 
+@pytest.mark.parametrize(("value", "kept"), [('"0,1"', "0,1"), ("'7'", "7"), ('0,"1"', "0,1")])
+def test_quotation_marks_in_the_value_are_named_and_taken_out(value, kept):
+    """As `- CUDA_VISIBLE_DEVICES="0,1"` in a list of a compose file gives them."""
+    quoted = first(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": value}))
+    assert "quotation marks" in quoted.message
+    assert quoted.fixes[0].remedies[0].value == kept
+
+
 def test_a_gpu_named_twice_is_named_once():
     twice = first(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0,1,1"}))
     assert "names 1 twice" in twice.message

@@ -14,7 +14,16 @@ from gpudoctor.codeobjects.elf import open_elf
 from gpudoctor.codeobjects.symbols import SymbolHash, symbol_hash
 from gpudoctor.finding import Manual, ReinstallPackage, ReplacePackage
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import DamagedFile, Distribution, Extension, Machine, MissingLibrary, PythonEnvironment, known
+from gpudoctor.machine import (
+    DamagedFile,
+    Distribution,
+    Extension,
+    Gpu,
+    Machine,
+    MissingLibrary,
+    PythonEnvironment,
+    known,
+)
 from gpudoctor.planner.effects import effect
 from gpudoctor.probes.extensions import read_extensions
 from gpudoctor.situation import Situation
@@ -68,6 +77,22 @@ def test_no_build_is_proposed_for_a_gpu_that_the_source_leaves_out():
     turing = nvidia_machine(nvidia_gpu("NVIDIA Tesla T4", "sm_75"), torch=torch("2.9.1+cu128"))
     text = finding(with_environment(turing, extensions=(FLASH,)), SLUG).fixes[0].remedies[0].text
     assert text.startswith("No build of flash-attn supports this GPU: its source needs sm_80")
+
+
+def test_no_other_torch_is_proposed_for_a_package_that_supports_none_of_the_gpus():
+    pascal, volta = nvidia_gpu("NVIDIA Tesla P100 PCIe 12GB", "sm_60"), nvidia_gpu("NVIDIA Tesla V100", "sm_70")
+    vllm = Extension("vllm", "0.19.1", "/site/vllm/_C.abi3.so", sass=("sm_70", "sm_80"), of_torch=True)
+
+    def problems(gpu: Gpu, *extensions: Extension) -> list[str]:
+        build, packages = torch("2.9.1+cu126"), {"vllm": "0.19.1"}
+        machine = nvidia_machine(gpu, flavour="proprietary", torch=build, packages=packages)
+        return [slug for slug, _ in told(with_environment(machine, extensions=extensions))]
+
+    assert problems(volta) == ["vllm-torch-abi"]
+    assert problems(pascal, vllm) == [SLUG]
+    machine = with_environment(nvidia_machine(pascal, torch=torch("2.9.1+cu126")), extensions=(vllm,))
+    text = finding(machine, SLUG).fixes[0].remedies[0].text
+    assert "needs sm_70 or newer. Serve the model with Ollama or llama.cpp" in text
 
 
 def test_one_of_two_served_gpus_is_a_warning():

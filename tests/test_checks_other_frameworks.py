@@ -87,6 +87,23 @@ def test_a_plugin_of_jax_has_the_release_of_jaxlib(jaxlib, plugin, silent):
     assert (found(machine, "jax-plugin-mismatch") == []) is silent
 
 
+def test_a_plugin_that_jax_leaves_alone_beside_the_right_one_goes():
+    right = {f"jax-cuda12-{part}": "0.6.2" for part in ("plugin", "pjrt")}
+    machine = nvidia_machine(packages={"jax": "0.6.2", "jaxlib": "0.6.2", **right, "jax-cuda13-plugin": "0.7.2"})
+    lacking = with_environment(machine, not_installed=("jax-cuda13-pjrt",))
+    (problem,) = found(lacking, "jax-plugin-mismatch")
+    assert (problem.severity, [one.name for one in problem.fixes[0].remedies]) == ("warning", ["jax-cuda13-plugin"])
+    assert "takes jax-cuda12-plugin" in problem.message
+    assert found(lacking, "jax-plugins-of-two-cudas") == found(lacking, "requirements-incomplete") == []
+
+
+def test_a_plugin_whose_cuda_came_after_jaxlibs_release_brings_its_own_jax():
+    machine = nvidia_machine(packages={"jax": "0.6.2", "jaxlib": "0.6.2", "jax-cuda13-plugin": "0.7.2"})
+    (problem,) = found(machine, "jax-plugin-mismatch")
+    (new,) = problem.fixes[0].remedies
+    assert (problem.severity, new.name, new.specifier, new.extra) == ("error", "jax", "==0.7.2", "cuda13")
+
+
 _TWO = {f"jax-cuda{cuda}-{part}": "0.8.1" for cuda in (12, 13) for part in ("plugin", "pjrt")}
 
 

@@ -202,6 +202,12 @@ def test_bitsandbytes_told_to_use_another_cuda():
 
     assert remedies(with_variable("118"), "bitsandbytes-no-cuda-lib") == ["unset BNB_CUDA_VERSION"]
     assert severity(with_variable("126"), "bitsandbytes-no-cuda-lib") is None
+    for value, said in (("12.8", "takes digits alone, as 128"), ("127", "cuda127.so, which it does not have")):
+        assert said in finding(with_variable(value), "bitsandbytes-no-cuda-lib").message
+    rocm = amd_machine(torch=torch("2.9.1+rocm6.4"), packages={"bitsandbytes": "0.50.2"})
+    for value, fails in (("64", False), ("6.4", True), ("70", True), ("61", True)):
+        there = change(rocm, variables={"BNB_ROCM_VERSION": value, "BNB_CUDA_VERSION": "118"})
+        assert (severity(there, "bitsandbytes-no-cuda-lib") == "error") is fails, value
     assert severity(machine(bitsandbytes="0.48.2"), "bitsandbytes-no-cuda-lib") is None
 
 

@@ -6,7 +6,9 @@ import pytest
 
 from gpudoctor.machine import NOT_STARTED, DamagedFile, ImportTrial, TorchCopy, absent, known
 from gpudoctor.planner.effects import effect
+from gpudoctor.planner.plan import fixes_for
 from gpudoctor.situation import Situation
+from gpudoctor.step import ManualStep, RunStep
 from tests.support.check_cases import matrix
 from tests.support.judging import finding, remedies, severity, told
 from tests.support.machines import change, nvidia_machine, torch, with_environment, with_system, with_torch
@@ -46,15 +48,29 @@ def test_copies_that_are_not_in_the_way_are_silent():
     assert told(copies(TorchCopy(path="/apps/pytorch/torch", version="2.9.1", via="PYTHONPATH"))) == []
 
 
-def test_nothing_that_is_installed_comes_before_the_torch_of_pythonpath():
+@pytest.mark.parametrize("own", ["2.9.1+cu128", "2.13.0+cpu"])
+def test_what_is_installed_comes_before_the_torch_of_pythonpath_once_that_is_unset(own):
     shadow = TorchCopy(path="/srv/cpu/torch", version="2.13.0+cpu", via="PYTHONPATH")
-    machine = with_torch(nvidia_machine(torch=torch("2.13.0+cpu")), copies=(shadow, OWN))
-    machine = change(machine, variables={"PYTHONPATH": "/srv/cpu"})
+    machine = with_torch(nvidia_machine(torch=torch("2.13.0+cpu")), copies=(shadow, change(OWN, version=own)))
+    situation = Situation(change(machine, variables={"PYTHONPATH": "/srv/cpu"}), matrix())
     (other,) = finding(nvidia_machine(torch=torch("2.13.0+cpu")), "torch-cpu-only").fixes[0].remedies[:1]
-    assert effect(other, Situation(machine, matrix())).machine == machine
-    (unset,) = finding(machine, "torch-shadowed").fixes[0].remedies
-    after = effect(unset, Situation(machine, matrix())).machine
-    assert told(after) == []  # and not "its own files name no CUDA"
+    after = effect(other, situation).machine
+    assert told(after) == [] and "PYTHONPATH" not in after.variables
+    unset, install = fixes_for(finding(situation.machine, "torch-cpu-only"), situation)[0].steps
+    assert isinstance(unset, ManualStep) and "unset PYTHONPATH" in unset.text
+    assert isinstance(install, RunStep)
+    if own != shadow.version:
+        (alone,) = finding(situation.machine, "torch-shadowed").fixes[0].remedies
+        assert told(effect(alone, situation).machine) == []  # and not "its own files name no CUDA"
+
+
+def test_a_torch_that_pythonpath_alone_brings_is_replaced_there_by_a_person():
+    only = TorchCopy(path="/srv/cpu/torch", version="2.13.0+cpu", via="PYTHONPATH")
+    machine = with_torch(nvidia_machine(torch=torch("2.13.0+cpu")), copies=(only,))
+    situation = Situation(change(machine, variables={"PYTHONPATH": "/srv/cpu"}), matrix())
+    fix = fixes_for(finding(situation.machine, "torch-cpu-only"), situation)[0]
+    (step,) = fix.steps
+    assert isinstance(step, ManualStep) and "pip install --upgrade --target /srv/cpu --index-url " in step.text
 
 
 def test_without_the_users_site_folder_python_imports_the_torch_of_the_environment():

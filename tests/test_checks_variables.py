@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.host import LiveHost
+from gpudoctor.intake.described import imagined
+from gpudoctor.intake.description import Description
 from gpudoctor.probes.system import probe_system
-from tests.support.check_cases import found
+from tests.support.check_cases import found, matrix
 from tests.support.judging import finding, fixes, remedies, severity, told
 from tests.support.machines import (
     amd_gpu,
@@ -209,6 +211,13 @@ def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
     assert lost(CC="ccache gcc") == lost(CC="./my-cc", CXX="tools/c++") == lost() == ()
 
 
+@pytest.mark.parametrize("name", ["TORCHINDUCTOR_MIN_NUM_SPLIT", "AOTINDUCTOR_REPRO_LEVEL", "TORCH_AUTOTUNE_REP"])
+def test_torch_compile_wants_other_numbers(name: str) -> None:
+    for value, version, errors in (("auto", "2.9.1+cu128", 1), ("4", "2.9.1+cu128", 0), ("auto", "2.4.1+cu121", 0)):
+        machine = nvidia_machine(nvidia_gpu(), torch=torch(version), variables={name: value})
+        assert [one.severity for one in found(machine, "framework-variable")] == ["warning"] * errors
+
+
 @pytest.mark.parametrize(
     ("value", "version", "told"),
     [
@@ -218,6 +227,10 @@ def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
         ("roundup_power2_divisions:[256:1,512:2,>:4],backend:cudaMallocAsync", "2.9.1+cu128", False),
         ("bogus:1", "2.11.0+cu130", True),  # seen on an H100, as are the next two
         ("backend:none", "2.11.0+cu130", True),
+        ("max_split_size_mb:20", "2.8.0+cu128", True),  # the least was 21 before torch 2.9
+        ("expandable_segments:True, max_split_size_mb: 20, roundup_power2_divisions:8", "2.5.1+cu124", True),
+        ("max_split_size_mb:20", "2.9.1+cu128", False),
+        ("max_split_size_mb:21,max_split_size_mb:200", "2.8.0+cu128", False),
         ("backend: none", "2.11.0+cu130", True),
         ("backend: native", "2.9.1+cu128", False),  # torch skips spaces
         (" backend : cudaMallocAsync , max_split_size_mb:128", "2.9.1+cu128", False),
@@ -230,3 +243,18 @@ def test_a_setting_that_torchs_allocator_does_not_know_is_an_error(value: str, v
     machine = nvidia_machine(torch=torch(version), variables={"PYTORCH_CUDA_ALLOC_CONF": value})
     errors = [one.severity for one in found(machine, "framework-variable")]
     assert errors == ["error"] * told
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "driver", "severity"),
+    [
+        ("RTX 4090", "2.9.1+cu130", "580.95.05", "error"),  # its PTX is for newer GPUs
+        ("RTX 5090", "2.9.1+cu128", "580.95.05", "error"),  # no PTX
+        ("RTX 5090", "2.9.1+cu130", "580.95.05", "warning"),
+        ("RTX 5090", "2.9.1+cu129", "570.133.07", "error"),  # the driver compiles no PTX of a newer CUDA
+    ],
+)
+def test_forced_ptx_is_only_slow_where_torch_has_some(gpu: str, version: str, driver: str, severity: str) -> None:
+    about = Description(gpus=(gpu,), driver=driver, torch=version)
+    machine = imagined(about, {"CUDA_FORCE_PTX_JIT": "1"}, matrix())
+    assert [one.severity for one in found(machine, "framework-variable")] == [severity]

@@ -149,7 +149,9 @@ def test_gpus_of_two_makers_are_told_apart() -> None:
 
 def test_of_gpus_that_no_driver_serves_together_the_newest_is_kept_and_it_is_said_first() -> None:
     said = run("recommend", "--gpu", "GTX 1080", "--gpu", "RTX 5090", "--driver", "580.95.05").stdout
-    assert said.splitlines()[0].endswith("without NVIDIA GeForce GTX 1080")
+    first = " ".join(said.partition("\nFor ")[0].split())
+    assert first.startswith("No one driver supports all of these GPUs. Best build: torch ")
+    assert first.endswith("without NVIDIA GeForce GTX 1080")
     assert "open kernel modules, for NVIDIA GeForce RTX 5090" in " ".join(said.split())
 
 

@@ -32,7 +32,7 @@ from gpudoctor.planner.repair import Repair
 from gpudoctor.situation import Situation
 from gpudoctor.step import RunStep
 from tests.support.judging import plan_of
-from tests.support.machines import change, nvidia_machine, with_environment
+from tests.support.machines import change, nvidia_machine, torch, with_environment
 from tests.support.machines import environment as described
 from tests.support.wheel_index import WheelIndex, wheel_index, write_wheel
 from tests.test_fix_end_to_end import RTX_4070, TOOLS, Patient
@@ -126,6 +126,14 @@ def test_the_environment_is_afterwards_as_it_was_foreseen(
 )
 def test_a_range_leads_to_a_version_inside_it(specifier: str, version: str) -> None:
     assert installed_by(specifier) == version
+
+
+@pytest.mark.parametrize(("version", "kept"), [("2.9.1", True), ("2.9.1+cu128", True), ("2.9.0", False)])
+def test_the_index_brings_the_same_torch_back_under_its_shorter_name(version: str, kept: bool) -> None:
+    situation = Situation(nvidia_machine(torch=torch("2.9.1+cu128")), load_matrix())
+    environment = effect(ReinstallPackage("torch", version), situation).machine.environment.value
+    assert environment is not None and environment.torch.value is not None
+    assert (environment.torch.value.cuda == "12.8") is kept
 
 
 @pytest.mark.parametrize(("version", "kept"), [("1.22.0", True), ("1.23.0", False)])

@@ -474,6 +474,29 @@ def test_a_package_that_this_user_may_not_look_into_is_told_as_such(tmp_path: Pa
 
 
 @pytest.mark.parametrize("variable", [True, False])
+@pytest.mark.parametrize("file", ["backend/jax/core.py", "tree/impl.py"])
+def test_a_backend_that_keras_does_not_find_is_not_to_be_installed(tmp_path: Path, file: str, variable: bool) -> None:
+    site = venv(tmp_path)
+    module = "keras.src." + file.removesuffix(".py").replace("/", ".")
+    write_distribution(
+        site,
+        "tensorflow",
+        "2.19.0",
+        files={"tensorflow/__init__.py": "", "tensorflow/keras/__init__.py": "import keras\n"},
+    )
+    files = {"keras/__init__.py": f"import {module}\n", f"keras/src/{file}": "import jax\n"}
+    write_distribution(site, "keras", "3.15.1", files=files)
+    (tmp_path / "keras.json").write_text('{"backend": "jax"}')
+    machine = examined(tmp_path, **({"KERAS_BACKEND": "jax"} if variable else {"KERAS_HOME": str(tmp_path)}))
+    assert FAILS not in problems(machine)
+    fix = "unset KERAS_BACKEND" if variable else "set KERAS_BACKEND=tensorflow"
+    assert remedies(machine, "framework-variable") == [fix]
+    assert (
+        "What was seen: ModuleNotFoundError: No module named 'jax'" in finding(machine, "framework-variable").message
+    )
+
+
+@pytest.mark.parametrize("variable", [True, False])
 def test_a_package_that_hides_an_installed_one_of_its_name_is_named(tmp_path: Path, variable: bool) -> None:
     site = venv(tmp_path)
     write_jax(site, **{"jax/__init__.py": "import helper.inner\n"})
@@ -486,6 +509,22 @@ def test_a_package_that_hides_an_installed_one_of_its_name_is_named(tmp_path: Pa
     machine = examined(tmp_path, **({"PYTHONPATH": str(before)} if variable else {}))
     assert f"{before}/helper/__init__.py" in finding(machine, FAILS).message
     assert remedies(machine, FAILS) == ["unset PYTHONPATH" if variable else "Manual"]
+
+
+def test_another_copy_of_the_framework_itself_is_named_and_not_installed_again(tmp_path: Path) -> None:
+    """The error comes from a package that is as installed: only the lines before it are those of the other copy."""
+    site = venv(tmp_path)
+    write_jax(site)
+    (site / "helper/check.py").write_text(
+        "def check(number):\n    if number < 1:\n        raise RuntimeError('old')\n"
+    )
+    before = tmp_path / "before"
+    (before / "jax").mkdir(parents=True)
+    (before / "jax/__init__.py").write_text("from helper.check import check\ncheck(0)\n")
+    (site / "0.pth").write_text(f"import sys; sys.path.insert(0, {str(before)!r})\n")
+    machine = examined(tmp_path)
+    assert f"{site}/0.pth makes Python look into {before}, where" in finding(machine, FAILS).message
+    assert f"Take {before} out of {site}/0.pth" in finding(machine, FAILS).fixes[0].remedies[0].text  # type: ignore[union-attr]
 
 
 def test_an_error_that_was_only_printed_is_read(tmp_path: Path) -> None:

@@ -467,10 +467,23 @@ def test_a_variable_that_keeps_jax_from_the_gpu(packages, value, severities):
         (JAX_12, "XLA_PYTHON_CLIENT_MEM_FRACTION", ".85", False),
         (JAX_12, "XLA_PYTHON_CLIENT_MEM_FRACTION", "+8.5e-1", False),
         (JAX_12, "XLA_PYTHON_CLIENT_MEM_FRACTION", "1e+0", False),
+        (JAX_12, "XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_malloc_async", True),
+        (JAX_12, "XLA_PYTHON_CLIENT_ALLOCATOR", "Platform", False),
+        ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_malloc_async", False),
+        (JAX_12, "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "1GB", True),
+        (JAX_12, "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "512", False),
+        (JAX_12, "JAX_CUDA_VISIBLE_DEVICES", "GPU-0", True),
+        (JAX_12, "JAX_CUDA_VISIBLE_DEVICES", "0,", True),
+        (JAX_12, "JAX_CUDA_VISIBLE_DEVICES", "all", False),
+        (JAX_12, "JAX_CUDA_VISIBLE_DEVICES", "0, 1", False),
+        (JAX_12, "JAX_ROCM_VISIBLE_DEVICES", "x", False),
+        ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "JAX_CUDA_VISIBLE_DEVICES", "x", False),
+        ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_PYTHON_CLIENT_MEM_FRACTION", "abc", False),
         (JAX_12, "CUDA_FORCE_PTX_JIT", "1", True),
         (JAX_12, "CUDA_FORCE_PTX_JIT", "0", False),
         ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--xla_gpu_enable_async_all_reduce=true", True),
         ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--a=1 --xla_gpu_enable_cuda_graphs --b", True),
+        ({"jax": "0.4.20", "jaxlib": "0.4.20"}, "XLA_FLAGS", "--xla_gpu_autotune_level=none", True),
         ({"tensorflow": "2.19.0"}, "TF_XLA_FLAGS", "--tf_xla_autojit=2", False),  # nothing was read of it
         ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_FLAGS", "--xla_gpu_enable_latency_hiding_scheduler=true", False),
         ({"jax": "0.4.20", "jaxlib": "0.4.20"}, "XLA_FLAGS", "--xla_gpu_enable_async_all_reduce=true", False),
@@ -495,6 +508,17 @@ def test_a_value_with_which_a_framework_does_not_start(packages, name, value, fa
         ("--xla_gpu_enable_new_thing=true", "unset XLA_FLAGS"),
         ("--xla_gpu_autotune_level=0 --xla_new --xla_dump_to=/x", "--xla_gpu_autotune_level=0 --xla_dump_to=/x"),
         ("-xla_gpu_autotune_level=0", "unset XLA_FLAGS"),  # two dashes
+        ("--xla_gpu_autotune_level=high --xla_dump_to=/x", "--xla_dump_to=/x"),
+        ("--xla_gpu_autotune_level=high --xla_new --xla_dump_to=/x", "--xla_dump_to=/x"),
+        ("--xla_gpu_autotune_level", "unset XLA_FLAGS"),  # a number must follow
+        ("--xla_gpu_autotune_level=4.0", "unset XLA_FLAGS"),
+        ("--xla_gpu_autotune_level= 4", "unset XLA_FLAGS"),
+        ("--xla_gpu_autotune_level='4'", None),
+        ("--xla_gpu_autotune_level=-1 --xla_gpu_autotune_level=+1", None),
+        ("--xla_gpu_enable_triton_gemm=yes", "unset XLA_FLAGS"),
+        ("--xla_gpu_enable_triton_gemm=", "unset XLA_FLAGS"),
+        ("--xla_gpu_enable_triton_gemm --xla_gpu_enable_triton_gemm=FALSE", None),
+        ("--xla_gpu_enable_command_buffer= --xla_gpu_enable_command_buffer=FUSION,CUBLAS", None),
         ("--xla_gpu_autotune_level=0 --xla_dump_to=/tmp/x", None),
         ("--xla_dump_to='/tmp/my dump' --xla_gpu_autotune_level=0", None),
         ("--xla_gpu_autotune_level=0 # --xla_new", None),  # XLA stops reading there
@@ -506,7 +530,10 @@ def test_a_value_with_which_a_framework_does_not_start(packages, name, value, fa
     ],
 )
 def test_a_flag_that_the_library_of_jax_does_not_know_stops_it(tmp_path, value, fix):
-    known_flags = b"\0xla_gpu_autotune_level\0xla.DebugOptions.xla_dump_to\0"
+    known_flags = (
+        b"\0xla_gpu_autotune_level\0xla.DebugOptions.xla_dump_to\0"
+        b"xla_gpu_enable_triton_gemm\0xla_gpu_enable_command_buffer\0"
+    )
     libraries = {"jaxlib/libjax_common.so": elf([(".rodata", known_flags)])}
     variables = {"XLA_FLAGS": value} if value else {}
     jax = (("jax", "0.6.2", {}), ("jaxlib", "0.6.2", {}))

@@ -23,7 +23,7 @@ from gpudoctor.probes.file_owner import Owners, unusable
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.situation import Situation
 from gpudoctor.survey import survey
-from gpudoctor.testing import nvidia_machine
+from gpudoctor.testing import nvidia_machine, with_environment
 from tests.support.check_cases import matrix
 from tests.support.environments import shared_library, write_distribution, write_venv
 from tests.support.imports import examined, problems
@@ -321,6 +321,17 @@ def test_packages_of_a_folder_in_pythonpath_are_not_installed_again(tmp_path: Pa
     assert problems(examined(tmp_path, PYTHONPATH=str(tmp_path / "empty"))) == []
 
 
+def test_a_torch_in_pythonpath_before_one_of_the_environment_is_not_installed_again(tmp_path: Path) -> None:
+    """The same version twice: what is installed anew is not what Python imports."""
+    site = write_environment(tmp_path)
+    other = tmp_path / "other"
+    for name in ("torch", "torch-2.9.1+cpu.dist-info", "helper", "helper-2.0.dist-info"):
+        shutil.copytree(site / name, other / name)
+    (other / "helper/part.py").unlink()
+    machine = examined(tmp_path, PYTHONPATH=str(other))
+    assert remedies(machine, "torch-import-fails") == ["unset PYTHONPATH"]
+
+
 @pytest.mark.parametrize("name", ["zz.pth", "sitecustomize.py"])
 def test_the_start_file_that_puts_another_folder_first_is_named(tmp_path: Path, name: str) -> None:
     site = write_environment(tmp_path)
@@ -449,6 +460,20 @@ def test_the_python_of_a_system_needs_no_pyvenv_cfg() -> None:
     environment = probe_environment(LiveHost(), sys.base_prefix, {}).value
     assert environment is not None
     assert environment.start_faults == ()
+
+
+def test_a_pythonhome_without_the_library_of_this_python_is_told_and_unset(tmp_path: Path) -> None:
+    write_environment(tmp_path / "env")
+    started = [str(tmp_path / "env/venv/bin/python"), "-c", "0"]
+    for folder in (str(tmp_path), f"{tmp_path}:{sys.base_prefix}", sys.base_prefix, ""):
+        variables = {**os.environ, "PYTHONHOME": folder}
+        starts = subprocess.run(started, env=variables, check=False, capture_output=True).returncode == 0
+        environment = probe_environment(LiveHost(), str(tmp_path / "env/venv"), variables).value
+        assert environment is not None
+        assert [one.kind for one in environment.start_faults] == ["no-library"] * (not starts), folder
+        machine = with_environment(nvidia_machine(variables=variables), start_faults=environment.start_faults)
+        if not starts:
+            assert remedies(machine, "environment-broken") == ["unset PYTHONHOME"]
 
 
 def test_an_interpreter_for_another_processor_is_told_and_the_packages_are_not_blamed(tmp_path: Path) -> None:

@@ -146,6 +146,29 @@ def test_pip_and_the_program_refuse_the_same_pythons() -> None:
     assert f'requires-python = ">={OLDEST[0]}.{OLDEST[1]}"' in (ROOT / "pyproject.toml").read_text()
 
 
+def test_a_python_with_the_library_of_another_gets_a_sentence(tmp_path: Path) -> None:
+    """The library is ours, without its compiled modules."""
+    library = tmp_path / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}"
+    library.mkdir(parents=True)
+    for each in Path(os.__file__).parent.iterdir():
+        if each.name not in ("lib-dynload", "site-packages"):
+            (library / each.name).symlink_to(each)
+    (library / "_struct.py").write_text("raise ImportError('_struct')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", "check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHOME": str(tmp_path)},
+    )
+    (line,) = (one for one in done.stderr.splitlines() if not one.startswith("Could not find platform"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line.startswith("gpudoctor: PYTHONHOME gives this Python the standard library of another one (")
+    assert line.endswith('env -u PYTHONHOME gpudoctor check --env PYTHONHOME="$PYTHONHOME"')
+
+
 def old_pythons() -> list[str]:
     """Interpreters on PATH or of pyenv that are too old."""
     folders = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.[6-9].*/bin"))

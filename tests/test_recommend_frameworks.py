@@ -143,6 +143,12 @@ def test_a_build_of_which_nobody_knows_that_it_runs_on_the_gpu_is_no_best_build(
     assert ("is known to work with" in shown) is (code == 3)
 
 
+def test_what_serves_a_gpu_that_no_release_supports_is_told():
+    code, answer = run("vllm", "--gpu", "P100")
+    assert code == 1 and "Serve the model with Ollama or llama.cpp" in answer["notes"][0]
+    assert not any("No build" in note for note in run("vllm", "--gpu", "V100")[1]["notes"])
+
+
 def test_known_issues_of_a_build_are_told_with_it():
     code, answer = run("tensorflow", "--gpu", "RTX 5090", "--driver", "580.95.05")
     assert code == 0

@@ -107,7 +107,8 @@ def _is_concerned(situation: Situation) -> bool:
 
 
 def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], selection: Selection) -> Finding:
-    entries = [entry.strip() for entry in value.split(",")]
+    quoted = re.search("[\"']", value) is not None
+    entries = [entry.strip(" \"'") for entry in value.split(",")]
     wrong = [entry for entry in selection.invalid if entry not in _ENDS]
     count = f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''}"
     on_purpose = cpu_task(situation) and not wrong
@@ -119,7 +120,8 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
         seen = f" only {len(selection.gpus)} of them can be seen."
         hidden = " every GPU is hidden." if not selection.gpus else seen if len(gpus) > 1 else " it is not counted."
         numbers = f"the GPUs here are 0 to {len(gpus) - 1}" if len(gpus) > 1 else "the only GPU here is number 0"
-        message = f"{name}={value} names {wrong[0] or 'nothing'}, but {numbers}:" + hidden
+        named = f"names {wrong[0] or 'nothing'}, but {numbers}"
+        message = f"{name}={value} {'has quotation marks in its value' if quoted else named}:{hidden}"
     else:
         message = f"{name}={value} hides every GPU of this machine."
     existing = (entry for entry in entries if re.fullmatch("[0-9]{1,9}", entry) and int(entry) < len(gpus))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, by_hand
+from gpudoctor.finding import Evidence, Finding, Fix, UnsetVariable, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import PythonEnvironment, StartFault
 from gpudoctor.situation import Situation
@@ -21,6 +21,9 @@ _EFFECTS = (
     "no-gpu",
 )
 
+_FAILED_IMPORTS = ("torch-import-fails", "framework-import-fails")
+"""What is installed is seen, and judged."""
+
 
 @check("GPD400", "environment-broken", "framework")
 def environment_broken(situation: Situation) -> Verdicts:
@@ -33,13 +36,15 @@ def environment_broken(situation: Situation) -> Verdicts:
     ## How it is judged
     From files. The interpreter of a venv is a link to a Python, which may have been removed; it may lead to another
     version than the one that the folder of packages is for (lib/python3.11); pyvenv.cfg, which makes a folder a venv,
-    may be gone; the interpreter may be a program for another processor, or the venv one of Windows; and a .pth file
-    that is not UTF-8, as PowerShell's `>` writes it, ends every start of Python. Without its pyvenv.cfg a folder with
-    bin/activate is no environment. Where the import of torch worked, nothing of this was a fault. It is a note
-    if only `pip` starts the Python of another folder, as in a copied venv: it installs there, or not at all.
+    may be gone; the interpreter may be a program for another processor, or the venv one of Windows; PYTHONHOME may
+    name a folder without the standard library of this version; and a .pth file that is not UTF-8, as PowerShell's `>`
+    writes it, ends every start of Python. Without its pyvenv.cfg a folder with bin/activate is no environment. Where
+    the import of torch worked, nothing of this was a fault. It is a note if only `pip` starts the Python of another
+    folder, as in a copied venv: it installs there, or not at all.
 
     ## Fix safety
-    The venv is made again around its packages, which stay. A .pth file that cannot be decoded adds nothing.
+    The venv is made again around its packages, which stay. PYTHONHOME is unset: each Python finds its own library.
+    A .pth file that cannot be decoded adds nothing.
     """
     environment = situation.environment
     if environment is None:
@@ -78,7 +83,7 @@ def _finding(fault: StartFault, prefix: str) -> Finding:
         subject="Python environment",
         evidence=(Evidence("environment.start_faults", fault.detail or fault.kind, fault.path),),
         fixes=(_fix(fault, fault.prefix or prefix),),
-        supersedes=_EFFECTS,
+        supersedes=_FAILED_IMPORTS if fault.kind == "no-library" else _EFFECTS,
     )
 
 
@@ -101,6 +106,11 @@ def _message(fault: StartFault) -> str:
         )
     if fault.kind == "no-pyvenv-cfg":
         return f"{fault.path} is gone: its Python looks for packages in {fault.detail or 'its own folder'}, not here."
+    if fault.kind == "no-library":
+        return (
+            f"PYTHONHOME makes Python {fault.python} look for its standard library in {fault.path}, where none of "
+            "this version is: it does not start."
+        )
     return f"{fault.path} is not UTF-8: Python ends with an error when it starts."
 
 
@@ -108,6 +118,10 @@ def _fix(fault: StartFault, prefix: str) -> Fix:
     if fault.kind == "pth-undecodable":
         text = f"Remove the file, or write it again as UTF-8: rm {shlex.quote(fault.path)}"
         return by_hand("Remove the .pth file", text, "replaces")
+    if fault.kind == "no-library":
+        return Fix(
+            "Unset PYTHONHOME", (UnsetVariable("PYTHONHOME", why="each Python finds its own standard library"),)
+        )
     if fault.kind == "of-windows":
         text = "Make an environment of Linux in another folder (`python3 -m venv ~/venv`), with the same packages."
         return by_hand("Make an environment of Linux", text, "safe", elsewhere=True)

@@ -31,10 +31,10 @@ def framework_variable(situation: Situation) -> Verdicts:
     ## How it is judged
     The matrix names values and what they do. A value that keeps a GPU build on the CPU is a warning, because somebody
     may have chosen it; one that makes the framework stop is an error. The flags in XLA_FLAGS and TF_XLA_FLAGS are
-    looked for in the library that knows them. Where KERAS_BACKEND is not set, keras.json in the home folder counts.
-    Without a usable GPU only what makes any build stop is reported, and nothing in a CPU build for a value that asks
-    for the CPU. A compiler that CC or CXX names is looked for on PATH, and a folder for compiled kernels must be one
-    that this user can make.
+    looked for in the library that knows them; of some the matrix knows whether they take a number or true and false.
+    Where KERAS_BACKEND is not set, keras.json in the home folder counts. Without a usable GPU only what makes any
+    build stop is reported, and nothing in a CPU build for a value that asks for the CPU. A compiler that CC or CXX
+    names is looked for on PATH, and a folder for compiled kernels must be one that this user can make.
 
     ## Fix safety
     Unsets the variable, takes the flags out of it, or sets one that takes precedence over a file. Whoever set it must
@@ -111,7 +111,7 @@ def _set_by_file(row: FrameworkVariable, name: str, one: _Installed, value: str,
 
 
 def _refused(situation: Situation, row: FrameworkFlags) -> Iterator[Finding]:
-    """A variable with flags that the framework does not know."""
+    """A variable with flags that the framework does not know, or whose values it cannot read."""
     one, environment = _installed(situation, row.framework), situation.environment
     if one is None or environment is None:
         return
@@ -119,28 +119,35 @@ def _refused(situation: Situation, row: FrameworkFlags) -> Iterator[Finding]:
     unknown = {refused.flag: refused.library for refused in files.refused if refused.variable == row.variable}
     if not files.source and row.gone and package_matches(row.gone_from, one.version):
         unknown = {name: one.source for name in map(name_of, flags) if re.fullmatch(row.gone, name)}
-    refused = [flag for flag in flags if name_of(flag) in unknown]
+    refused = [flag for flag in flags if name_of(flag) in unknown or _wrong_value(flag, row)]
     if (path := file_of_flags(situation.variable(row.variable) or "")) in unknown:
         yield _without_its_file(row, path)
     if not refused:
         return
     kept = " ".join(flag for flag in flags if flag not in refused)
-    names = enumeration([flag.partition("=")[0] for flag in refused], 3)
+    names = enumeration([flag.partition("=")[0] if name_of(flag) in unknown else flag for flag in refused], 3)
+    knows = "know" if all(name_of(flag) in unknown for flag in refused) else "take"
     change: SetVariable | UnsetVariable = UnsetVariable(row.variable)
     if kept:
-        change = SetVariable(row.variable, kept, why=f"without what {one.title} {one.version} does not know")
+        change = SetVariable(row.variable, kept, why=f"without what {one.title} {one.version} does not {knows}")
     yield Finding(
         severity=row.severity,
-        message=f"{row.variable} has {names}, which {one.title} {one.version} does not know: {row.meaning}.",
+        message=f"{row.variable} has {names}, which {one.title} {one.version} does not {knows}: {row.meaning}.",
         saw=" ".join(refused),
-        want=f"flags that {one.title} {one.version} knows",
+        want=f"flags that {one.title} {one.version} {knows}s",
         subject=row.variable,
         framework=row.framework,
-        evidence=tuple(Evidence(row.variable, flag, unknown[name_of(flag)]) for flag in refused[:3]),
+        evidence=tuple(Evidence(row.variable, flag, unknown.get(name_of(flag), one.source)) for flag in refused[:3]),
         fixes=(Fix(f"Take {names} out of {row.variable}", (change,)),),
         refs=(row.source,),
         supersedes=("framework-import-fails",),
     )
+
+
+def _wrong_value(flag: str, row: FrameworkFlags) -> bool:
+    name = name_of(flag)
+    value = flag.removeprefix(f"--{name}")
+    return any(re.fullmatch(names, name) and not re.fullmatch(takes, value) for names, takes in row.takes.items())
 
 
 class _Installed(Struct, frozen=True):
@@ -173,10 +180,28 @@ def _counts(situation: Situation, row: FrameworkVariable, value: str, one: _Inst
     lacking = {"program": system.missing_compilers, "folder": system.closed_folders}
     if row.names and value not in lacking[row.names]:
         return False
+    if row.ptx and _has_ptx(situation) != (row.ptx == "there"):
+        return False
     if row.builds == "any":
         return True
     if row.builds == "cpu":
         return one.vendor is None
+    if row.builds not in ("gpu", one.vendor):
+        return False
     if row.unless is not None and row.unless == one.vendor:
         return False
     return bool(situation.usable) and not (row.unless is None and one.vendor is None)
+
+
+def _has_ptx(situation: Situation) -> bool:
+    """Whether the driver can compile torch's own PTX for every usable NVIDIA GPU."""
+    from gpudoctor.frameworks.torch.coverage import code_of, cuda_answer
+
+    torch = situation.torch
+    code = code_of(situation, torch, "nvidia") if torch else None
+    if torch is None or code is None or not code.ptx:
+        return False
+    gpus = situation.usable_of("nvidia")
+    return all(
+        cuda_answer(situation, gpu.arch.value or "", (), code.ptx, cuda=torch.cuda).runs == "yes" for gpu in gpus
+    )

@@ -27,9 +27,10 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
     4-bit operations fail with "Could not find the bitsandbytes CUDA binary" or "Configured CUDA binary not found".
 
     ## How it is judged
-    BNB_CUDA_VERSION names another CUDA major than torch's; else the libraries in its folder decide, or, where only
-    its release is known, those of that release's wheel. From 0.50 on it takes the nearest one of the same major;
-    before, only the one for that exact release.
+    BNB_CUDA_VERSION (from 0.50 on BNB_ROCM_VERSION with ROCm) names another major than torch's, a library that is not
+    there, or is no number; else the libraries in its folder decide, or, where only its release is known, those of
+    that release's wheel. From 0.50 on it takes the nearest one of the same major; before, only the one for that exact
+    release.
 
     ## Fix safety
     Replaces only bitsandbytes, or sets or unsets a variable.
@@ -38,14 +39,14 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
     installed = situation.machine.installed("bitsandbytes")
     if torch is None or installed is None:
         return
-    named = situation.variable("BNB_CUDA_VERSION") or ""
     own = runtime_of(torch)
-    if named.isdecimal() and torch.cuda:
-        if major_of(f"cuda{named}") != major_of(own):
-            yield _told_wrongly(torch, installed, named)
-        return
     runtimes, row = runtimes_of(situation, installed), row_of(situation, installed)
     there = [runtime for runtime in runtimes if runtime[:4] == own[:4]]
+    name = "BNB_CUDA_VERSION" if torch.cuda else "BNB_ROCM_VERSION" if row and row.neighbours else ""
+    if named := situation.variable(name):
+        if why := _why_wrong(named, own, there):
+            yield _told_wrongly(torch, installed, name, named, why)
+        return
     same_major = [runtime for runtime in there if major_of(runtime) == major_of(own)]
     neighbour = row is not None and row.neighbours and bool(same_major)
     if not own or not runtimes or own in there or neighbour:
@@ -67,20 +68,31 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
     )
 
 
-def _told_wrongly(torch: Torch, installed: Distribution, named: str) -> Finding:
+def _why_wrong(named: str, own: str, there: list[str]) -> str:
+    """What is wrong with a library that a variable names: bitsandbytes then takes no other one."""
+    runtime = f"{own[:4]}{named}"
+    if not named.isdecimal():
+        return f"stops bitsandbytes: it takes digits alone, as {own[4:]}"
+    if major_of(runtime) != major_of(own):
+        return f"makes bitsandbytes load its library for {_spelled(runtime)}; torch was built for {_spelled(own)}"
+    if there and runtime not in there:
+        return f"makes bitsandbytes load libbitsandbytes_{runtime}.so, which it does not have"
+    return ""
+
+
+def _told_wrongly(torch: Torch, installed: Distribution, name: str, named: str, why: str) -> Finding:
     return Finding(
         severity="error",
-        message=f"BNB_CUDA_VERSION={named} makes bitsandbytes load its library for {_spelled(f'cuda{named}')}; torch "
-        f"was built with CUDA {torch.cuda}.",
+        message=f"{name}={named} {why}.",
         saw=named,
-        want=runtime_of(torch).removeprefix("cuda"),
+        want=runtime_of(torch)[4:],
         subject=f"bitsandbytes {installed.version}",
         evidence=(
-            Evidence("BNB_CUDA_VERSION", named, "environment"),
+            Evidence(name, named, "environment"),
             Evidence("bitsandbytes.version", installed.version, installed.path),
             Evidence("torch.version", torch.version, torch.source),
         ),
-        fixes=(Fix("Unset BNB_CUDA_VERSION", (UnsetVariable("BNB_CUDA_VERSION"),)),),
+        fixes=(Fix(f"Unset {name}", (UnsetVariable(name),)),),
         refs=("bitsandbytes-foundation/bitsandbytes#778",),
     )
 

@@ -138,7 +138,7 @@ def _rebuild(situation: Situation, extension: Extension, wanted: tuple[str, ...]
     row = next((row for row in situation.matrix.tables.extension_builds if row.package == package), None)
     least = capability(row.least) if row else None
     if row and least and any(found < least for arch in wanted if (found := capability(arch))):
-        return unsupported(package, row.least or "")
+        return unsupported(row)
     settings = (row.build_amd if amd else row.build) if row else None
     text = f"Install a release of {package} whose wheel has code for {spelled(wanted)} (see `gpudoctor scan WHEEL`)"
     if settings:

@@ -8,18 +8,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage
+from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
+from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins, release_of
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.shared_files import group_of
-from gpudoctor.matrix.versions import figures, public_version
+from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import SameRelease, SharedFiles
 
 _ORT, _ANY = "ort-cpu-and-gpu-both", "packages-overwrite-each-other"
-_PLUGIN = r"jax-cuda\d+-(?:plugin|pjrt)"
-"""jaxlib does not compare its version with that of a ROCm plugin."""
 
 
 @check("GPD443", _ORT, "packages", framework="onnxruntime")
@@ -185,11 +184,8 @@ def jax_plugins_of_two_cudas(situation: Situation) -> Verdicts:
     Keeps the plugin that the driver runs; of two, that of torch's CUDA, else that of the CUDA in the environment,
     else the newer one. The other plugin and its pjrt are removed.
     """
-    by_cuda: dict[str, list[Distribution]] = {}
-    for one in situation.machine.packages:
-        if re.fullmatch(_PLUGIN, one.name):
-            by_cuda.setdefault(one.name.rpartition("-")[0], []).append(one)
-    if len(by_cuda) < 2:
+    by_cuda = _plugins(situation)
+    if len(by_cuda) < 2 or refused_plugins(situation):  # jax-plugin-mismatch tells which of them is to stay
         return
     firsts = [max(group, key=lambda one: one.name.endswith("-plugin")) for group in by_cuda.values()]
     keep = _for_the_gpus(situation, "jax", firsts)
@@ -218,37 +214,60 @@ def jax_plugin_mismatch(situation: Situation) -> Verdicts:
 
     ## How it is judged
     jaxlib itself compares the numbers of the two versions: they must be equal. ROCm plugins are not compared. It is a
-    note on a machine without a usable GPU.
+    warning beside a plugin for another CUDA that is of jaxlib's release, and a note where no GPU is usable.
 
     ## Fix safety
-    Replaces only the plugin's packages.
+    Replaces only the plugin's packages. One beside a plugin for another CUDA that is of jaxlib's release is removed.
     """
-    environment, jaxlib = situation.environment, situation.machine.installed("jaxlib")
-    if environment is None or jaxlib is None:
-        return
-    plugins = [one for one in environment.distributions.value or () if re.fullmatch(_PLUGIN, one.name)]
-    wrong = [one for one in plugins if _numbers(one.version) != _numbers(jaxlib.version)]
-    if not wrong:
+    jaxlib, wrong = situation.machine.installed("jaxlib"), refused_plugins(situation)
+    if jaxlib is None or not wrong:
         return
     names = ", ".join(f"{one.name} {one.version}" for one in wrong)
-    wanted = _numbers(jaxlib.version)
+    wanted = release_of(jaxlib.version)
+    used = next((f"{name}-plugin" for name, group in _plugins(situation).items() if not set(group) & set(wrong)), "")
+    severity: Severity = "warning" if used else "error"
     yield Finding(
-        severity="error" if situation.usable else "note",
+        severity=severity if situation.usable else "note",
         message=f"{names} {'is' if len(wrong) == 1 else 'are'} not for jaxlib {jaxlib.version}: JAX does not use the "
-        "plugin and computes on the CPU.",
+        f"plugin{f', and takes {used}' if used else ' and computes on the CPU'}.",
         saw=names,
         want=f"the release of jaxlib {jaxlib.version}",
         subject=f"jaxlib {jaxlib.version}",
         evidence=(_evidence(jaxlib), *map(_evidence, wrong)),
         fixes=(
-            Fix(
-                "Install the plugin of jaxlib's release",
-                tuple(ReplacePackage(one.name, f"=={wanted}", why="jaxlib's release") for one in wrong),
-            ),
+            Fix(f"Keep only {used}", tuple(RemovePackage(one.name, why=f"JAX takes {used}") for one in wrong))
+            if used
+            else _of_jaxlibs_release(situation, wrong, wanted),
         ),
         refs=("jax-ml/jax jaxlib/plugin_support.py",),
         supersedes=("requirements-incomplete", "framework-cuda-libs-missing"),
     )
+
+
+def _plugins(situation: Situation) -> dict[str, list[Distribution]]:
+    """JAX's plugins by their CUDA ("jax-cuda12"), each with its pjrt."""
+    by_cuda: dict[str, list[Distribution]] = {}
+    for one in situation.machine.packages:
+        if re.fullmatch(JAX_PLUGIN, one.name):
+            by_cuda.setdefault(one.name.rpartition("-")[0], []).append(one)
+    return by_cuda
+
+
+def _of_jaxlibs_release(situation: Situation, wrong: tuple[Distribution, ...], wanted: str) -> Fix:
+    """The plugin of jaxlib's release; where its CUDA came later, the release of the plugin for JAX."""
+    later = [
+        (one, build)
+        for one in wrong
+        for build in situation.matrix.builds_of("jax")
+        if build.package == one.name and build.version and not package_matches(build.version, wanted)
+    ]
+    if later:
+        one, build = later[0]
+        why = f"{one.name} has no release {wanted}"
+        new = ReplacePackage("jax", f"=={release_of(one.version)}", extra=build.extra or "", why=why)
+        return Fix("Install the release of the plugin for JAX, too", (new,))
+    replaced = (ReplacePackage(one.name, f"=={wanted}", why="jaxlib's release") for one in wrong)
+    return Fix("Install the plugin of jaxlib's release", tuple(replaced))
 
 
 @check("GPD472", "packages-of-different-releases", "packages")
@@ -299,12 +318,6 @@ def _of_one_release(row: SameRelease, first: Distribution, others: list[Distribu
     new = (ReplacePackage(one.name, f"=={wanted}", why=why_new) for one in others if one.name not in gone)
     title = f"Remove {', '.join(gone)}: the index has no release {wanted}"
     return Fix(title if gone else f"Install the release of {first.name}", (*removed, *new))
-
-
-def _numbers(version: str) -> str:
-    """ "0.12.0.1" of "0.12.0.1.post2"; PEP 440 allows what follows."""
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    return found[0] if found else ""
 
 
 def _evidence(one: Distribution) -> Evidence:

@@ -150,6 +150,7 @@ def _dependent(situation: Situation, name: str, refs: tuple[str, ...], compiled:
     torch, installed = situation.torch, situation.machine.installed(name)
     if torch is None or installed is None:
         return
+    from gpudoctor.frameworks.described_packages import supports_none
     from gpudoctor.frameworks.torch.compiled_packages import (
         built_for,
         cuda_needed,
@@ -161,7 +162,7 @@ def _dependent(situation: Situation, name: str, refs: tuple[str, ...], compiled:
     from gpudoctor.frameworks.torch.release_for_torch import for_this_torch
 
     severity = torch_mismatch(situation, name, compiled)
-    if severity is None:
+    if severity is None or supports_none(situation, installed):  # no torch helps there
         return
     wanted, source = built_for(situation, installed)
     release = public_version(torch.version)

@@ -69,7 +69,7 @@ def recommend(
     """Name the best build of torch or another framework for this machine, the next best, and why not the others.
 
     --gpu, --driver ... describe a machine; the rest is read from this one or assumed. Exit codes: 0 a build works,
-    1 none does, 3 a GPU or the driver is unknown.
+    1 none does, or no one driver supports all GPUs, 3 a GPU or the driver is unknown.
 
     \b
     Examples:

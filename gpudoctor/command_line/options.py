@@ -43,7 +43,7 @@ MACHINE = (
     ROOT,
 )
 ENV = Option(
-    ("--env",), "variables", "A variable of the examined process; with --root only these are set.",
+    ("--env",), "variables", "A variable of the examined process; where no process is examined, only these are set.",
     metavar="NAME=VALUE", multiple=True, variable="GPUDOCTOR_ENV", separator=";",
 )  # fmt: skip
 GPU = Option(

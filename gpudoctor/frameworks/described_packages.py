@@ -15,7 +15,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import finding, gpu_names
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import FrameworkBuild
+    from gpudoctor.matrix.rows import ExtensionBuild, FrameworkBuild
 
 
 def described_without_code(situation: Situation) -> Iterator[Finding]:
@@ -31,16 +31,13 @@ def _is_described(package: Distribution) -> bool:
 
 def _by_its_source(situation: Situation) -> Iterator[Finding]:
     """Packages compiled against torch, whose source needs newer GPUs."""
-    gpus = tuple(fit.gpu for fit in fits(situation) if fit.served and fit.gpu.vendor == "nvidia")
     for row in situation.matrix.tables.extension_builds:
-        package, least = situation.machine.installed(row.package), capability(row.least or "")
-        if package is None or not _is_described(package) or least is None:
-            continue
-        lacking = tuple(gpu for gpu in gpus if (found := capability(gpu.arch.value or "")) and found < least)
-        if not lacking or (row.version and not package_matches(row.version, package.version)):
+        package = situation.machine.installed(row.package)
+        lacking = _too_old(situation, row, package) if package and _is_described(package) else ()
+        if package is None or not lacking:
             continue
         yield finding(
-            "error" if len(lacking) == len(gpus) else "warning",
+            "error" if supports_none(situation, package) else "warning",
             lacking,
             message=f"{package.name} {package.version} does not support "
             f"{gpu_names(lacking)}: it needs {row.least} or newer.",
@@ -48,9 +45,32 @@ def _by_its_source(situation: Situation) -> Iterator[Finding]:
             want=f"{row.least} or newer",
             confidence="likely",
             evidence=(Evidence(f"{package.name}.version", package.version, package.path),),
-            fixes=(Fix(f"Use no {package.name}", (unsupported(package.name, row.least or ""),)),),
+            fixes=(Fix(f"Use no {package.name}", (unsupported(row),)),),
             refs=(row.source,),
         )
+
+
+def supports_none(situation: Situation, package: Distribution) -> bool:
+    """Whether no GPU that torch supports here is one that the source of a package can be compiled for."""
+    rows = (row for row in situation.matrix.tables.extension_builds if row.package == package.name)
+    gpus = _of_torch(situation)
+    return bool(gpus) and any(len(_too_old(situation, row, package)) == len(gpus) for row in rows)
+
+
+def _too_old(situation: Situation, row: ExtensionBuild, package: Distribution) -> tuple[Gpu, ...]:
+    if row.version and not package_matches(row.version, package.version):
+        return ()
+    return tuple(gpu for gpu in _of_torch(situation) if older_than_source(row, gpu))
+
+
+def older_than_source(row: ExtensionBuild, gpu: Gpu) -> bool:
+    """Whether a GPU is older than any that the source of a package can be compiled for."""
+    least, found = capability(row.least or ""), capability(gpu.arch.value or "")
+    return least is not None and found is not None and gpu.vendor == "nvidia" and found < least
+
+
+def _of_torch(situation: Situation) -> tuple[Gpu, ...]:
+    return tuple(fit.gpu for fit in fits(situation) if fit.served and fit.gpu.vendor == "nvidia")
 
 
 def _by_its_build(situation: Situation) -> Iterator[Finding]:
@@ -123,9 +143,7 @@ def on_another_gpu(title: str, gpus: tuple[Gpu, ...]) -> Fix:
     return by_hand("Use another GPU, or the CPU", text, elsewhere=True)
 
 
-def unsupported(package: str, least: str) -> Manual:
+def unsupported(row: ExtensionBuild) -> Manual:
     """What is left where the source of a package supports no GPU that old."""
-    return Manual(
-        f"No build of {package} supports this GPU: its source needs {least} or newer. Make the program use torch's "
-        f"own kernels instead of {package}."
-    )
+    instead = row.instead or f"Make the program use torch's own kernels instead of {row.package}"
+    return Manual(f"No build of {row.package} supports this GPU: its source needs {row.least} or newer. {instead}.")

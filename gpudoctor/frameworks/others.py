@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from gpudoctor.dependencies import parsed
@@ -10,6 +11,9 @@ from gpudoctor.machine import Distribution
 from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.frameworks import InstalledFramework
+
+JAX_PLUGIN = r"jax-cuda\d+-(?:plugin|pjrt)"
+"""jaxlib does not compare its version with that of a ROCm plugin."""
 
 
 def works_beside(situation: Situation, framework: InstalledFramework) -> bool:
@@ -41,6 +45,19 @@ def sharing_frameworks(situation: Situation) -> frozenset[str]:
 def in_one_folder(situation: Situation, package: str) -> bool:
     """Whether another installed package has overwritten the files of this one, or lost its own to it."""
     return any(package in names for _, names in _sharing(situation))
+
+
+def refused_plugins(situation: Situation) -> tuple[Distribution, ...]:
+    """The CUDA plugins that JAX leaves alone, because they are of another release than jaxlib."""
+    jaxlib = situation.machine.installed("jaxlib")
+    plugins = (one for one in situation.machine.packages if re.fullmatch(JAX_PLUGIN, one.name))
+    return tuple(one for one in plugins if jaxlib and release_of(one.version) != release_of(jaxlib.version))
+
+
+def release_of(version: str) -> str:
+    """ "0.12.0.1" of "0.12.0.1.post2", as jaxlib compares it; PEP 440 allows what follows."""
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return found[0] if found else ""
 
 
 @answer_once

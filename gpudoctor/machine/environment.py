@@ -52,6 +52,11 @@ class Distribution(Record, frozen=True):
         return not self.path.endswith("-info")
 
     @property
+    def is_of_sources(self) -> bool:
+        """Whether it was built here, from a folder or an archive: its files may still lie there (editable)."""
+        return self.direct_url.startswith("file:") and not self.direct_url.endswith(".whl")
+
+    @property
     def lost(self) -> tuple[DamagedFile, ...]:
         """Files that are gone, cut short or closed to this user; none where all are links that lead nowhere."""
         return () if self.unlinked else tuple(one for one in self.damaged if one.problem != "not-executable")
@@ -174,7 +179,13 @@ class InterruptedInstall(Record, frozen=True):
 
 
 StartFaultKind = Literal[
-    "interpreter-gone", "interpreter-other", "interpreter-foreign", "of-windows", "no-pyvenv-cfg", "pth-undecodable"
+    "interpreter-gone",
+    "interpreter-other",
+    "interpreter-foreign",
+    "of-windows",
+    "no-pyvenv-cfg",
+    "no-library",
+    "pth-undecodable",
 ]
 
 
@@ -183,7 +194,7 @@ class StartFault(Record, frozen=True):
 
     kind: StartFaultKind
     path: str
-    """The interpreter, pyvenv.cfg or the .pth file."""
+    """The interpreter, pyvenv.cfg, the .pth file, or the folder in which PYTHONHOME has it look for its library."""
     prefix: str = ""
     detail: str = ""
     """Where the interpreter's link ends; its version; the processor that it is for; its folder on Windows."""

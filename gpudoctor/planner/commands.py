@@ -116,7 +116,7 @@ def _writable(here: Place) -> tuple[Place, bool]:
     """Where a person may install, and whether that is a new venv: another tool owns this environment, or no command
     can change it."""
     own_venv = here.tool == "managed" or here.user_site or bool(here.obstacle)
-    return replace(here, user_site=False, obstacle="", makes_pip=False), own_venv
+    return replace(here, user_site=False, pythonpath="", obstacle="", makes_pip=False), own_venv
 
 
 def _reader(machine: Machine) -> Place:
@@ -180,7 +180,9 @@ def _project_files(here: Place, situation: Situation, torch: ReplaceTorch, env: 
     )
     fresh = situation.on(replace(situation.machine, environment=unknown("a fresh environment")))
     plain = InstallerSettings()  # an image has a configuration of its own
-    image = _argvs(replace(here, tool="pip", python="python", user_site=False, pip=plain), fresh, torch)
+    image = _argvs(
+        replace(here, tool="pip", python="python", user_site=False, pythonpath="", pip=plain), fresh, torch
+    )
     settings = tuple(f"ENV {name}={value}" for name, value in env.items())
     run = tuple(f"RUN {shlex.join((*argv[:4], '--no-cache-dir', *argv[4:]))}" for argv in image)
     files[Way.DOCKERFILE] = (*settings, *run)

@@ -56,8 +56,8 @@ def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, 
         return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
     if place.tool == "managed":
         return _in_a_new_venv(place, situation, request)
-    if place.user_site:
-        return (_in_the_users_own_site(place, request),)
+    if place.user_site or place.pythonpath:
+        return (_beside_the_environment(place, request),)
     removed = leftovers(place, situation, (item.name for item in wanted))
     gone = {name for _, name in removed}
     again = tuple(item for item in wanted if item.name not in gone and would_stay(situation.machine, item))
@@ -95,6 +95,8 @@ def _without_twins(place: Place, machine: Machine, wanted: tuple[PackageSpec, ..
 def reinstall(place: Place, situation: Situation, request: Wanted) -> tuple[Step, ...]:
     """The same versions again, over their damaged files; what they require stays."""
     machine, wanted, index, why = situation.machine, request.packages, request.index, request.why
+    if place.pythonpath and not place.obstacle:
+        return (_beside_the_environment(place, request),)
     if why_not := place.obstacle or installer_obstacle(place, situation, wanted):
         command = shlex.join(over_itself(place, wanted, index, machine))
         return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
@@ -270,16 +272,17 @@ def _uv(place: Place, verb: str) -> Argv:
     return ("uv", "pip", verb, "--python", place.python)
 
 
-def _in_the_users_own_site(place: Place, wanted: Wanted) -> Step:
-    """Every environment of this Python sees that folder: a person decides between changing it and a venv."""
+def _beside_the_environment(place: Place, wanted: Wanted) -> Step:
+    """Every environment that searches that folder sees it: a person decides between changing it and a venv."""
+    there = f"--upgrade --target {shlex.quote(place.pythonpath)}" if place.pythonpath else "--user"
+    without = "PYTHONPATH" if place.pythonpath else "--user"
+    lies = f"in {place.pythonpath}, by PYTHONPATH" if place.pythonpath else "in the user's own site folder"
     options = f" --index-url {wanted.index}" if wanted.index else ""
     text = (
-        f"{place.python} -m pip install --user{options} {quoted(wanted.packages)}\n"
-        f"or, better, in a venv of its own: {place.python} -m venv {NEW_VENV}, and the same there without --user"
+        f"{place.python} -m pip install {there}{options} {quoted(wanted.packages)}\n"
+        f"or, better, in a venv of its own: {place.python} -m venv {NEW_VENV}, and the same there without {without}"
     )
-    return ManualStep(
-        text=text, why=f"{wanted.why}; the old torch lies in the user's own site folder", risk="replaces"
-    )
+    return ManualStep(text=text, why=f"{wanted.why}; the old torch lies {lies}", risk="replaces")
 
 
 def _in_a_new_venv(place: Place, situation: Situation, wanted: Wanted) -> tuple[Step, ...]:

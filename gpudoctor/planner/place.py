@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import Literal
 
@@ -54,6 +55,8 @@ class Place(Struct, frozen=True):
     """The tool that installs a conda prefix's own packages (conda, mamba, micromamba); "" elsewhere."""
     user_site: bool
     """The torch of this interpreter lies in the user's own site-packages."""
+    pythonpath: str
+    """The folder of PYTHONPATH with its torch, which hides what is installed; "" if it has a torch of its own."""
     project: str
     family: Family
     os: Os
@@ -129,6 +132,7 @@ def place(machine: Machine) -> Place:
         prefix=environment.prefix if environment and is_path(environment.prefix) else "",
         conda=environment.conda_tool if environment and environment.kind == "conda" else "",
         user_site=_in_user_site(environment),
+        pythonpath=_in_pythonpath(environment),
         project=environment.project if environment and is_path(environment.project) else "",
         family=_family(machine),
         os=system.os.value or Os(),
@@ -163,7 +167,8 @@ def _set_in(environment: PythonEnvironment | None) -> dict[str, str]:
 def _obstacle(environment: PythonEnvironment, tool: Tool) -> str:
     """Why no command can change this environment."""
     found = environment.installers
-    if environment.start_faults and tool in ("pip", "uv"):
+    broken = any(fault.kind != "no-library" for fault in environment.start_faults)  # we start it without PYTHONHOME
+    if broken and tool in ("pip", "uv"):
         return "The Python of this environment does not work. Do first what environment-broken says"
     if found.interpreter.value is False and tool in ("pip", "uv"):
         return (
@@ -196,6 +201,14 @@ def _in_user_site(environment: PythonEnvironment | None) -> bool:
     torch = environment.torch.value if environment else None
     outside = environment is not None and environment.kind in ("system", "user")
     return outside and torch is not None and any(copy.via == "user site" for copy in torch.copies[:1])
+
+
+def _in_pythonpath(environment: PythonEnvironment | None) -> str:
+    torch = environment.torch.value if environment else None
+    copies = [copy for copy in torch.copies if not copy.is_trace] if torch else []
+    alone = len(copies) == 1 and copies[0].via == "PYTHONPATH"
+    folder = posixpath.dirname(copies[0].path) if alone else ""
+    return folder if is_path(folder) else ""
 
 
 def _prebuilt(machine: Machine) -> str:

@@ -23,6 +23,9 @@ State = Literal["will run", "shown only"]
 
 _VERBS = ("install", "uninstall", "add", "remove")
 
+OF_ALL = "the reason is below"
+"""Why a step does not run where nothing does: the plan says it once for all."""
+
 
 class Permissions(Struct, frozen=True):
     """What may run here. If nothing may, `why_not` says why in a sentence."""
@@ -145,7 +148,7 @@ def _why_not(step: Step, here: Place, allowed: Permissions) -> str:
         return "" if allowed.system else allowed.system_why_not
     if here.tool in ("managed", "nowhere"):
         return "makes another environment than the examined one"
-    return "" if allowed.packages else "the reason is below" if allowed.why_not else "nothing runs here"
+    return "" if allowed.packages else OF_ALL if allowed.why_not else "nothing runs here"
 
 
 def _decides(one: _Drawn) -> bool:

@@ -67,7 +67,7 @@ def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
         steps = _install(place, situation, wanted)
     runs = any(isinstance(step, RunStep) for step in steps)
     first = pip_steps.clear_the_way(place, situation, remedy) if runs else ()
-    return (*first, *steps, *after)
+    return (*_environment_first(place, situation, wanted.packages), *first, *steps, *after)
 
 
 def replace_packages(place: Place, situation: Situation, remedies: Sequence[ReplacePackage]) -> tuple[Step, ...]:
@@ -95,14 +95,15 @@ def _environment_first(place: Place, situation: Situation, wanted: tuple[Package
 
 def standing_before(place: Place, situation: Situation, names: Iterable[str]) -> VariableRemedy | None:
     """The variable that keeps Python from the first of these packages that stands before the environment."""
-    torch = situation.torch
-    if place.user_site or (torch and any(remedy_for_path(situation, copy.path, "") for copy in torch.copies[:1])):
+    first = situation.torch.copies[0].path if situation.torch and situation.torch.copies else ""
+    if place.user_site or place.pythonpath or isinstance(remedy_for_path(situation, first, ""), SetVariable):
         return None  # the environment is meant to be there
     for name in names:
         found = situation.machine.installed(name)
-        why = f"Python finds {name} {found.version} before that of this environment" if found else ""
-        remedy = remedy_for_path(situation, found.path, why) if found else None
-        if remedy is not None:
+        path = first if name == "torch" and first else found.path if found else ""
+        version = f" {found.version}" if found else ""
+        why = f"Python finds {name}{version} before that of this environment"
+        if remedy := remedy_for_path(situation, path, why):
             return remedy
     return None
 

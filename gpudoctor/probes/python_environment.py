@@ -143,7 +143,7 @@ def _normalised(conda: tuple[CondaPackage, ...]) -> set[str]:
 def _interpreter(around: Surroundings, program: Program) -> PythonEnvironment:
     """The environment with what is known of its interpreter, and of the tools that made it."""
     host, layout, path = around.host, around.layout, around.path
-    faults = start_faults(host, layout, path, foreign_processor(host, program.machine))
+    faults = start_faults(host, layout, path, foreign_processor(host, program.machine), around.environ)
     pip_program, pip_starts = _pip_of_another(host, layout)
     return PythonEnvironment(
         prefix=layout.prefix,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpudoctor.host import Host
 from gpudoctor.machine import StartFault, StartFaultKind
@@ -18,16 +18,32 @@ from gpudoctor.probes.python_layout import Layout, lib_folders
 
 _VERSIONED = r"python(\d+\.\d+)t?$"
 _PYTHONS = ("/usr/local/bin", "/usr/bin")
+_LIBRARIES = ("lib", "lib64")
+"""Below a prefix; Fedora's Python has its standard library in lib64."""
 _ON_WINDOWS = r"[A-Za-z]:[\\/]"
 
 
-def start_faults(host: Host, layout: Layout, path: ImportPath, foreign: str) -> tuple[StartFault, ...]:
+def start_faults(
+    host: Host, layout: Layout, path: ImportPath, foreign: str, variables: Mapping[str, str]
+) -> tuple[StartFault, ...]:
     """Those of an environment of the running system: a recording need not hold the interpreter. `foreign` is the
     processor of an interpreter that is made for another one."""
     if not host.live:
         return ()
     undecodable = (StartFault(kind="pth-undecodable", path=file) for file in path.undecodable)
-    return (*_of_interpreter(host, layout, foreign), *undecodable)
+    home = variables.get("PYTHONHOME", "")
+    return (*_of_interpreter(host, layout, foreign), *_of_home(host, layout, home), *undecodable)
+
+
+def _of_home(host: Host, layout: Layout, home: str) -> Iterator[StartFault]:
+    """PYTHONHOME names the prefix of a standard library, for every Python that is started."""
+    folder, python = home.partition(":")[0], layout.python
+    if not posixpath.isabs(folder) or python is None:
+        return
+    version = python.rstrip("t")
+    libraries = [*(f"{lib}/python{python}/os.py" for lib in _LIBRARIES), f"lib/python{version.replace('.', '')}.zip"]
+    if not any(host.exists(posixpath.join(folder, one)) for one in libraries):
+        yield StartFault(kind="no-library", path=folder, python=python)
 
 
 def _of_interpreter(host: Host, layout: Layout, foreign: str) -> Iterator[StartFault]:

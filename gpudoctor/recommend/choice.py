@@ -40,6 +40,7 @@ from gpudoctor.situation.driver_choice import (
     driver_needs,
     driver_options,
     driver_to_install,
+    left_without_a_driver,
 )
 from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.situation.issue_findings import remarks_on_torch
@@ -84,6 +85,7 @@ class _Choosing:
             notes=tuple(self._notes()),
             otherwise=() if served or not self.gpus else self._otherwise(),
             certain=certain,
+            undriven=left_without_a_driver(self.situation, self.gpus),
         )
 
     # --- the choices -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.finding import RemovePackage, ReplacePackage
+from gpudoctor.frameworks.described_packages import older_than_source, unsupported
 from gpudoctor.frameworks.gpu_builds import (
     answer,
     builds_for,
@@ -258,6 +259,10 @@ class _Choosing:
                 yield f"The architecture of {gpu.name} is unknown: nothing is proposed for it."
             elif fitting and not any(supports(self.situation, row, gpu) for row in fitting):
                 yield f"{gpu.name} ({gpu.arch.value}) is left out: no build that can be installed supports it."
+        for row in self.situation.matrix.tables.extension_builds if self.gpus and not fitting else ():
+            ours = row.package in {build.package for build in self.rows}
+            if ours and all(older_than_source(row, gpu) for gpu in self.gpus):
+                yield unsupported(row).text
         if self.situation.python is None:
             yield "The Python is unknown: not every build has a wheel for every Python."
         yield from known_remarks(self.situation, self.gpus)

@@ -68,11 +68,15 @@ class Recommendation(Struct, frozen=True):
     """False if no choice is known to have code for a GPU."""
     framework: str = "torch"
     """As its users call it."""
+    undriven: tuple[Gpu, ...] = ()
+    """The GPUs that no driver runs beside those that the choices support."""
 
     @property
     def exit_code(self) -> int:
-        """0: a choice; 1: no build supports the GPUs; 3: unknown."""
+        """0: a choice; 1: no build supports the GPUs, or no driver all of them; 3: unknown."""
         if not self.certain:
             return 3
+        if self.undriven:
+            return 1
         served = any(choice.level != "cpu" for choice in self.choices)
         return 0 if served or (self.choices and not self.gpus) else 1

@@ -10,6 +10,7 @@ from msgspec import Struct
 from gpudoctor.finding import SetVariable, unique_ids
 from gpudoctor.plain_text import number_of
 from gpudoctor.planner.place import OVERRIDE
+from gpudoctor.planner.planned_steps import OF_ALL
 from gpudoctor.records import in_form
 from gpudoctor.render.lines import Line, print_lines, printable
 from gpudoctor.render.next_command import NEXT, ON_THAT_MACHINE, next_line
@@ -86,7 +87,8 @@ def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator
         yield from ([("    ", ""), (package, "")] for package in plan.pinned)
         yield []
     for number, planned in enumerate(plan.steps, 1):
-        yield from _step(number, planned, names, around)
+        said = planned.why_not == OF_ALL and not plan.to_run  # by the first line and the last
+        yield from _step(number, planned, names, around, "" if said else planned.why_not)
         yield []
     if plan.steps:
         yield [(_foreseen(plan, names), "bold")]
@@ -121,9 +123,9 @@ def _named(ids: Iterable[str], names: dict[str, str]) -> str:
     return ", ".join(f"{names.get(id, '')} [{id}]".strip() for id in ids)
 
 
-def _step(number: int, planned: PlannedStep, names: dict[str, str], around: Around) -> Iterator[Line]:
+def _step(number: int, planned: PlannedStep, names: dict[str, str], around: Around, why_not: str) -> Iterator[Line]:
     step = planned.step
-    mark = [(f"   not run: {planned.why_not}", "yellow")] if planned.why_not else []
+    mark = [(f"   not run: {why_not}", "yellow")] if why_not else []
     because = ", ".join(f"{names.get(id, id)} [{id}]" for id in planned.because)
     yield [(f"{number}. ", "bold"), (because, "bold"), *mark]
     yield from ([("     ", ""), span] for span in step_spans(step))

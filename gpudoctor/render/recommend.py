@@ -103,7 +103,8 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
     left_out = [note.partition(" (")[0] for note in answer.notes if _LEFT_OUT in note]
     without = f", without {' and '.join(dict.fromkeys(left_out))}" if left_out else ""
     style = "bold green" if answer.certain and not left_out else "bold yellow"
-    return [(f"Best build: {_title(served[0], answer.framework)}{without}{sure}", style)]
+    undriven = "No one driver supports all of these GPUs. " if answer.undriven else ""
+    return [(f"{undriven}Best build: {_title(served[0], answer.framework)}{without}{sure}", style)]
 
 
 def _next(

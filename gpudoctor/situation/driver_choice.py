@@ -165,6 +165,11 @@ def driver_options(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> tuple[Op
     return found if len(found) > 1 else ()
 
 
+def left_without_a_driver(situation: Situation, served: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """The GPUs that some driver supports, and none beside those that are served."""
+    return tuple(gpu for gpu in gpus_to_drive(situation) if gpu not in served) if driver_options(situation) else ()
+
+
 def choice_before_torch(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
     """The choice that comes before any torch for these GPUs: there is no driver or it refuses one of them, and no one
     driver supports all; or ROCm inside WSL supports none of them. None if there is nothing to choose."""

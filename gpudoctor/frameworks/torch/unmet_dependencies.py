@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from gpudoctor.dependencies import TRITONS, Required, closure, find_one, is_empty, joined
 from gpudoctor.finding import Severity
+from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
@@ -23,8 +24,6 @@ Breaks = Literal["import", "gpu", "part", "nothing"]
 Problem = Literal["absent", "outside", "damaged"]
 
 _WEIGHTS: tuple[Breaks, ...] = ("import", "gpu", "part", "nothing")
-
-_JAX_PLUGIN = r"jax-cuda\d+-plugin"
 
 
 class Effect(Struct, frozen=True):
@@ -105,10 +104,11 @@ def unmet(situation: Situation) -> tuple[Unmet, ...]:
         judged = (_judged(situation, few, effects, find_one(name, listed.get)) for name, few in asking if few)
         return [one for one in judged if one is not None]
 
-    found = judged_without(())
+    refused = {one.name for one in refused_plugins(situation)}
+    found = judged_without(refused)
     # What is to be replaced requires something else then, unless it is required by that itself.
     leaving = {one.name for one in found if one.problem == "outside" and not _follows(situation, one)}
-    left = judged_without(leaving) if leaving else found
+    left = judged_without(leaving | refused) if leaving else found
     names = {one.name for one in left}
     found = left if all(one.name in names or one.by.name in names for one in found) else found
     found += _damaged_extras(situation, listed, {one.name for one in found} | by_name.keys())
@@ -225,7 +225,7 @@ def _judged_elsewhere(situation: Situation, one: Required) -> bool:
         from gpudoctor.frameworks.torch.compiled_packages import has_own_check
 
         return has_own_check(situation, one.by.name)
-    if re.fullmatch(_JAX_PLUGIN, one.by.name):
+    if re.fullmatch(JAX_PLUGIN, one.by.name):
         return True  # jax-plugin-mismatch compares all of them with jaxlib
     return one.what.name in TRITONS or one.what.name.startswith("nvidia-")
 

@@ -168,8 +168,8 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     severity: Literal["error", "warning", "note"]
     unless: Literal["nvidia", "amd"] | None = None
     """A build for this vendor's GPUs makes the value right."""
-    builds: Literal["gpu", "cpu", "any"] = "gpu"
-    """The builds that it is wrong for; for another one than "gpu" it is so without a GPU, too."""
+    builds: Literal["gpu", "nvidia", "amd", "cpu", "any"] = "gpu"
+    """The builds that it is wrong for; of "cpu" and "any" it is so without a GPU, too."""
     version: str | None = None
     """PEP 440 specifier of the framework; None: every version."""
     package: str = ""
@@ -179,12 +179,14 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     """Only where no distribution of such a name is installed: a regular expression."""
     names: Literal["", "program", "folder"] = ""
     """The value names a program, and is wrong where there is none; or a folder, where this user can make none."""
+    ptx: Literal["", "there", "lacking"] = ""
+    """Of torch: only where it has PTX that the driver compiles for every usable GPU; only where it has not."""
     meaning: str
     """A sentence without its full stop: "JAX then uses no GPU"."""
 
 
 class FrameworkFlags(Row, frozen=True, kw_only=True):
-    """A variable with flags, of which a framework stops at one that it does not know."""
+    """A variable with flags, of which a framework stops at one that it does not take."""
 
     framework: str
     variable: str
@@ -194,6 +196,8 @@ class FrameworkFlags(Row, frozen=True, kw_only=True):
     """Regular expression for names that a release of `gone_from` no longer knows; it counts where no library was
     read."""
     gone_from: str = ""
+    takes: dict[str, str] = {}
+    """A regular expression for names, and one for what must follow them: "=4", or nothing."""
     severity: Literal["error", "warning"]
     meaning: str
     """What then happens, without a full stop."""
@@ -220,6 +224,8 @@ class ExtensionBuild(Row, frozen=True, kw_only=True):
     """Oldest NVIDIA architecture that its source can be compiled for."""
     version: str | None = None
     """PEP 440 specifier of the releases that `least` is about; None: all."""
+    instead: str = ""
+    """What a person with an older GPU does; empty: torch's own kernels do the same."""
     build: str | None = None
     """Variables for compiling it here for a GPU; {digits} is "120", {dotted} "12.0"."""
     build_amd: str | None = None

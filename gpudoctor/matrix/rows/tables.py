@@ -155,7 +155,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "frameworks": ("framework",),
     "frameworks_on_torch": ("framework",),
     "framework_builds": ("framework", "package", "version", "vendor"),
-    "framework_variables": ("framework", "variables", "pattern"),
+    "framework_variables": ("framework", "variables", "pattern", "ptx"),
     "framework_flags": ("framework", "variable"),
     "programs": ("program",),
     "shared_files": ("id",),

@@ -9,7 +9,15 @@ from typing import cast
 from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, applying, normalised
-from gpudoctor.finding import AllowExecution, PackageRemedy, ReinstallPackage, ReplacePackage, ReplaceTorch
+from gpudoctor.finding import (
+    AllowExecution,
+    PackageRemedy,
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    UnsetVariable,
+)
 from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
 from gpudoctor.frameworks.torch.torch_by_version import named_torch
@@ -18,6 +26,7 @@ from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.matrix.versions import figures, just_below, package_matches
 from gpudoctor.planner.effects.frameworks import after_installing
 from gpudoctor.planner.effects.trial import imported_anew
+from gpudoctor.planner.effects.variables import machine_after as without_variable
 from gpudoctor.planner.install_requests import rivals
 from gpudoctor.situation import Situation
 
@@ -33,8 +42,12 @@ def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None
     environment = situation.environment
     if environment is None:
         return None
-    if (isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch") and _hidden(environment):
-        return situation.machine
+    of_torch = isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch"
+    if of_torch and (hidden_by := _hidden_by(environment)):
+        if hidden_by != "PYTHONPATH" or isinstance(remedy, RemovePackage):
+            return situation.machine
+        situation = situation.on(without_variable(situation, UnsetVariable("PYTHONPATH")))  # its steps begin so
+        environment = situation.environment or environment
     if isinstance(remedy, ReplaceTorch):
         after = _with_build(situation, environment, remedy)
     elif isinstance(remedy, ReplacePackage):
@@ -53,16 +66,16 @@ def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None
             after = _installed(after, _libraries_of(situation, name, extra, after))
     after = imported_anew(after)
     machine = situation.machine
-    if isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch":
+    if of_torch:
         machine = replace(machine, smoke=None, errors=())  # of another torch
     return replace(machine, environment=replace(machine.environment, value=after))
 
 
-def _hidden(environment: PythonEnvironment) -> bool:
-    """Whether another torch comes before that of the environment: whatever is installed there, Python imports it."""
+def _hidden_by(environment: PythonEnvironment) -> str:
+    """What puts another torch before that of the environment: whatever is installed there, Python imports that."""
     torch = environment.torch.value
     ways = [copy.via for copy in torch.copies] if torch else []
-    return bool(ways) and ways[0] in _AHEAD and "site" in ways[1:]
+    return ways[0] if ways and ways[0] in _AHEAD and "site" in ways[1:] else ""
 
 
 def brings_unread_files(situation: Situation, remedy: PackageRemedy) -> bool:
@@ -218,7 +231,8 @@ def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> Py
 
 def _whole(environment: PythonEnvironment, remedy: ReinstallPackage) -> Torch:
     torch = environment.torch.value
-    if torch is None or torch.version != remedy.version:
+    # The package index names its own builds without the local part: 2.9.1 brings the files of 2.9.1+cu128 back.
+    if torch is None or remedy.version not in (torch.version, torch.version.partition("+")[0]):
         build = remedy.version.partition("+")[2] or None
         origin: TorchOrigin = "unknown" if build else "pypi"
         rocm = rocm_of(build or "")

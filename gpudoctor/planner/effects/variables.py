@@ -40,6 +40,9 @@ def machine_after(situation: Situation, remedy: VariableRemedy) -> Machine:
         if remedy.name == NO_USER_SITE and (user := user_site_ahead(environment)):
             left = tuple(folder for folder in environment.site_packages if folder != user)
             environment, gone = replace(environment, site_packages=left), (user,)
+        if remedy.name == "PYTHONHOME":
+            starts = tuple(fault for fault in environment.start_faults if fault.kind != "no-library")
+            environment = replace(environment, start_faults=starts)
         environment = imported_anew(_searched(environment, remedy.name, stays, gone))
         environment = _with_cxx_runtime(environment, situation.variable(remedy.name) or "", stays, remedy.name)
         machine = replace(machine, environment=replace(machine.environment, value=environment))

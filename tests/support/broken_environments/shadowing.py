@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Callable
 
 from tests.support.broken_environments.entries import NOT_TORCH, TORCH, Breaks, Catalogue
@@ -79,6 +81,22 @@ def _(environment: Environment) -> None:
     other.mkdir(parents=True)
     wheel = ("--python-version", "3.11", "--only-binary=:all:", "--target", str(other))
     environment.pip("install", "-q", "--no-deps", *wheel, "numpy==2.2.6")
+    environment.variables["PYTHONPATH"] = str(other)
+
+
+@CATALOGUE.entry(
+    "PYTHONPATH names a damaged copy of the venv's torch",
+    "cpu",
+    {"torch-import-fails", "torch-install-damaged"},
+    names="/other/",
+    fix="[Uu]nset PYTHONPATH",
+)
+def _(environment: Environment) -> None:
+    other = environment.beside / "other"
+    other.mkdir()
+    for part in (environment.torch, environment.dist_info("torch")):
+        shutil.copytree(part, other / part.name, copy_function=os.link)
+    (other / "torch/functional.py").unlink()
     environment.variables["PYTHONPATH"] = str(other)
 
 

@@ -7,7 +7,7 @@ from tests.support.broken_environments.environment import Environment
 
 CATALOGUE = Catalogue("3 no answer")
 INTERRUPTED = Catalogue("4 interrupted install")
-NO_ANSWER = {"torch-import-fails", "environment-unreadable", "unknown"}
+NO_ANSWER = {"torch-import-fails", "environment-broken", "environment-unreadable", "unknown"}
 entry, interrupted = CATALOGUE.entry, INTERRUPTED.entry
 
 

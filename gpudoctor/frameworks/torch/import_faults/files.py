@@ -87,7 +87,7 @@ def for_another_torch(case: Case) -> ImportFault | None:
     if case.torch or case.module not in COMPANIONS or not re.search(_OF_ANOTHER_TORCH, case.text):
         return None
     why = f"This {case.module} was built for another torch."
-    if case.package is not None and case.package.direct_url.startswith("file:"):
+    if case.package is not None and case.package.is_of_sources:
         why = f"This {case.module} was compiled here for another torch, or not at all ({case.package.direct_url})."
     return ImportFault(why, (_of_this_torch(case),), (f"{case.module}-mismatch",))
 

@@ -6,13 +6,14 @@ import posixpath
 import re
 import shlex
 import sys
+from collections.abc import Iterable
 
 from gpudoctor.finding import Fix, Manual, UnsetVariable, by_hand
 from gpudoctor.frameworks.torch.c_library import cannot_load
 from gpudoctor.frameworks.torch.file_faults import CREATE_AGAIN, REQUIREMENTS, ImportFault
 from gpudoctor.frameworks.torch.import_faults.case import CRASHES, Case, find_out
 from gpudoctor.frameworks.torch.installed_build import better_torch
-from gpudoctor.machine import NOT_STARTED
+from gpudoctor.machine import NOT_STARTED, SuspectFile
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation.import_order import remedy_for_path, remedy_title
 
@@ -91,19 +92,36 @@ def put_first(case: Case) -> ImportFault | None:
     files = [file for file in case.trial.suspects if not file.standard and file.path]
     innermost = next((file for file in files if file.problem or file.path in case.trial.files[:1]), None)
     first = next((file for file in files if file.path in case.text), innermost or (files[0] if files else None))
+    if another := _of_another_copy(case, files):
+        first = another
     if first is None:
         return None
     remedy = remedy_for_path(case.situation, first.path, "it leads to other packages than the installed ones")
-    if remedy is not None and remedy_for_path(case.situation, case.path, "") is None:
+    copies = (copy.path for copy in case.torch.copies if not copy.is_trace) if case.torch else ()
+    if remedy is not None and any(remedy_for_path(case.situation, one, "") is None for one in (case.path, *copies)):
         cause = "PYTHONPATH" if isinstance(remedy, UnsetVariable) else "The user's site folder"
         why = f"{cause} puts {first.path} before the packages of this environment."
         return ImportFault(why, (Fix(remedy_title(remedy), (remedy,)),), (REQUIREMENTS, "torch-shadowed"))
-    folder = posixpath.dirname(first.path)
+    folder = _folder_of(another, case) if another else posixpath.dirname(first.path)
     if first.put_first and not case.path.startswith(f"{folder}/"):
         text = f"Take {folder} out of {first.put_first}, or remove that file, if nothing else needs it."
         why = f"{first.put_first} makes Python look into {folder}, where it finds {first.path}."
         return ImportFault(why, (by_hand(f"Take the folder out of {posixpath.basename(first.put_first)}", text),))
     return None
+
+
+def _of_another_copy(case: Case, files: Iterable[SuspectFile]) -> SuspectFile | None:
+    """A file of the module that does not lie where its package was installed: what failed is another copy."""
+    if case.package is None or not case.path or case.package.is_of_sources:
+        return None
+    others = (file for file in files if _folder_of(file, case))
+    return next((file for file in others if not case.path.startswith(f"{_folder_of(file, case)}/")), None)
+
+
+def _folder_of(file: SuspectFile, case: Case) -> str:
+    """The folder in which Python found the module that this file belongs to; empty if it belongs to another one."""
+    folder, named, _ = file.path.partition(f"/{case.module.partition('.')[0]}/")
+    return folder if named else ""
 
 
 def illegal_instruction(case: Case) -> ImportFault | None:
@@ -217,18 +235,27 @@ def variable_in_the_error(case: Case) -> ImportFault | None:
 def keras_backend(case: Case) -> ImportFault | None:
     """Keras takes the package that computes for it from a variable, else from a file in the user's home folder."""
     asked = re.search(r"Unable to import backend : (\S+)", case.text)
+    backend, lacks = (asked[1] if asked else ""), "names no backend of this Keras"
     if asked is None:
+        backend, lacks = _lacking_backend(case), "asks for a package that is not installed"
+    if not backend:
         return None
-    if case.situation.variable("KERAS_BACKEND") == asked[1]:
-        why = f"KERAS_BACKEND={asked[1]} names no backend of this Keras."
+    if case.situation.variable("KERAS_BACKEND") == backend:
+        why = f"KERAS_BACKEND={backend} {lacks}."
         unset = UnsetVariable("KERAS_BACKEND", why="Keras then takes its own")
         return ImportFault(why, (Fix("Unset KERAS_BACKEND", (unset,)),), (_VARIABLE,))
-    why = f"A settings file names {asked[1]}, which is no backend of this Keras."
     text = (
-        'In ~/.keras/keras.json (or that of KERAS_HOME) set "backend" to tensorflow, jax or torch, or remove the '
-        "file."
+        'In ~/.keras/keras.json (or that of KERAS_HOME) set "backend" to tensorflow, jax or torch, whichever is '
+        "installed, or remove the file."
     )
-    return ImportFault(why, (by_hand("Correct keras.json", text),))
+    why = f'"backend": "{backend}" in a settings file {lacks}.'
+    return ImportFault(why, (by_hand("Correct keras.json", text),), (_VARIABLE,))
+
+
+def _lacking_backend(case: Case) -> str:
+    """The package that computes for Keras, where a file of Keras does not find it."""
+    lacking = re.search(r"No module named '(jax|openvino|tensorflow|torch)", case.text)
+    return lacking[1] if lacking and any("/keras/src/" in file for file in case.trial.files[:1]) else ""
 
 
 def _size(size: int) -> str:

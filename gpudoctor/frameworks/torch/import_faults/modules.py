@@ -36,7 +36,7 @@ def not_there(case: Case) -> ImportFault | None:
     if case.package is None or re.search(rf"No module named '{re.escape(name)}'", case.text) is None:
         return None
     package = case.package
-    if package.direct_url.startswith("file:"):
+    if package.is_of_sources:
         folder = package.direct_url.removeprefix("file://")
         release = f"{package.name}=={public_version(package.version)}"
         text = f"Restore {folder}, or install a release: pip install --force-reinstall --no-deps {release}"
