@@ -55,6 +55,24 @@ class Step(Struct, frozen=True):
     command: Command
     pip: PipInstall | None = None
     script: Script | None = None
+    environment: str | None = ""
+    """The environment that it makes or installs into; "": none but the image's own Python; None: unknown."""
+    user: str = ""
+
+    @property
+    def brings_torch(self) -> bool:
+        return self.pip is not None and self.pip.asks_for("torch") is not None and not self.pip.elsewhere
+
+
+class Start(Struct, frozen=True):
+    """An ENTRYPOINT or a CMD, or what a file of services has in its place."""
+
+    words: tuple[str, ...]
+    """Those of the exec form; `/bin/sh -c TEXT` for the shell form."""
+    line: int
+    shell: bool = False
+    steps: tuple[Step, ...] = ()
+    """Every command that it runs, with those of scripts."""
 
 
 class Image(Struct, frozen=True, eq=False):
@@ -74,6 +92,9 @@ class Image(Struct, frozen=True, eq=False):
     steps: tuple[Step, ...] = ()
     copied: tuple[CopyInstruction, ...] = ()
     user: str = ""
+    entrypoint: Start | None = None
+    """The file's own; that of the base image is not known."""
+    command: Start | None = None
     bases: tuple[tuple[str, int], ...] = ()
     """Every image that the build starts from or copies from, with its line: also those of other stages."""
 

@@ -109,9 +109,15 @@ def _container(file: str, name: str, line: int, pod: dict[str, Any], given: dict
         shared_memory=bool(pod.get("hostIPC")) or any(path.startswith("/dev/shm") for path in mounts),
         privileged=_dict(given.get("securityContext")).get("privileged") is True,
         environment={str(key): str(value) for key, value in pairs if key and value is not None},
+        entrypoint=_words(given.get("command")),
+        command=_words(given.get("args")),
         open=open_,
         cluster=True,
     )
+
+
+def _words(value: Any) -> tuple[str, ...] | None:
+    return tuple(map(str, value)) if isinstance(value, list) else None
 
 
 def _dict(value: Any) -> dict[str, Any]:

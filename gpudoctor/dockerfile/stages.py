@@ -89,6 +89,8 @@ def _image(
         steps=tuple(build.steps),
         copied=copied,
         user=build.user,
+        entrypoint=build.entrypoint,
+        command=build.command,
         source=source,
         form=form,
     )
@@ -128,7 +130,8 @@ def _followed(
         if whole or any(source.rstrip("/") in folders for source in one.sources):
             copied[number] = replace(one, followed=True)
             own, others[id(origin)] = others[id(origin)], []
-            build.steps[:] = sorted((*build.steps, *map(_installed_here, own)), key=lambda step: step.command.line)
+            moved = (replace(_installed_here(step), environment=_moved(step.environment, one)) for step in own)
+            build.steps[:] = sorted((*build.steps, *moved), key=lambda step: step.command.line)
     return tuple(copied)
 
 
@@ -176,6 +179,17 @@ def _bases(origins: Mapping[str, Stage], wanted: Stage) -> Iterator[tuple[str, i
 def _installed_here(step: Step) -> Step:
     """A step whose folder was copied to where the image's own Python looks."""
     return replace(step, pip=replace(step.pip, elsewhere=False)) if step.pip and step.pip.folder else step
+
+
+def _moved(environment: str | None, copied: CopyInstruction) -> str | None:
+    """Where an environment of a stage lies after COPY; None if it is not copied as a whole."""
+    if not environment:
+        return environment if copied.target in copied.sources else None
+    for source in copied.sources:
+        whole = source.rstrip("/") or "/"
+        if environment == whole or environment.startswith(whole.rstrip("/") + "/"):
+            return (copied.target.rstrip("/") + environment[len(whole.rstrip("/")) :]) or "/"
+    return None
 
 
 def _fills_an_environment(step: Step) -> bool:

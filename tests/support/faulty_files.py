@@ -35,6 +35,8 @@ DOCKERFILES: dict[str, str] = {
     "image-breaks-system-packages": "FROM debian:bookworm\nRUN pip install --break-system-packages torch",
     "image-pip-refused": "FROM ubuntu:24.04\nRUN apt-get update && apt-get install -y python3-pip\n"
     "RUN pip3 install torch",
+    "image-preflight-without-command": "FROM python:3.12-slim\nRUN pip install gpudoctor-cli\n"
+    'ENTRYPOINT gpudoctor preflight --\nCMD ["python", "train.py"]',
     "image-too-new-for-driver": "FROM nvidia/cuda:13.0.1-base-ubuntu22.04",
     "image-framework-libraries-missing": "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\n"
     "RUN pip install onnxruntime-gpu==1.31.1",

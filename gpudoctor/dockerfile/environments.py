@@ -1,0 +1,87 @@
+"""Virtual environments of an image: which one a command makes, or installs into."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+
+from gpudoctor.dockerfile.commands import Command
+
+_OWN = ("/", "/usr", "/usr/local")
+"""Prefixes whose Python is the image's own."""
+_YES = ("1", "true", "yes", "on")
+_WITH_VALUE = ("--python", "-p", "--prompt", "--directory", "--project")
+
+
+def environment_of(command: Command, folder: str, activated: str) -> str | None:
+    """The environment that a command makes or installs into; "" if it is none, but Python's own; None if unknown.
+    `folder` is the working directory ("": unknown), `activated` the environment that was activated."""
+    made = made_by(command.argv)
+    if made:
+        return _whole(made, folder)
+    place, name = posixpath.split(command.argv[0])
+    if place.endswith("bin") and name != "uv":
+        prefix = _whole(posixpath.dirname(place), folder)
+        return "" if prefix in _OWN else prefix
+    if name == "uv":
+        return _of_uv(command, folder, activated)
+    return activated or first_on_path(command.variables.get("PATH", ""))
+
+
+def first_on_path(path: str) -> str:
+    """The environment in front on PATH; "" for none. A folder such as /usr/local/cuda/bin holds no Python."""
+    folders = (folder for folder in path.split(":") if folder.endswith("/bin"))
+    prefixes = (posixpath.dirname(posixpath.normpath(folder)) for folder in folders)
+    return next((one for one in prefixes if looks_like_one(one)), "")
+
+
+def looks_like_one(prefix: str) -> bool:
+    """Whether the name of a folder is one that people give to an environment."""
+    return re.search(r"(^|/)\.?\w*(v?env|conda|python)\d*(/envs/[^/]+)?$|/envs/[^/]+$", prefix) is not None
+
+
+def made_by(argv: Sequence[str]) -> str:
+    """The folder of the environment that a command makes: `python -m venv DIR`, `virtualenv DIR`, `uv venv [DIR]`."""
+    name = posixpath.basename(argv[0])
+    words = list(argv[1:])
+    if re.fullmatch(r"python[\d.]*", name) and words[:1] == ["-m"] and words[1:2] in (["venv"], ["virtualenv"]):
+        return next(iter(_plain(words[2:])), "")
+    if name == "virtualenv":
+        return next(iter(_plain(words)), "")
+    if name == "uv" and _plain(words)[:1] == ["venv"]:
+        return next(iter(_plain(words)[1:]), ".venv")
+    return ""
+
+
+def _of_uv(command: Command, folder: str, activated: str) -> str | None:
+    words = list(command.argv[1:])
+    verb = _plain(words)[:1]
+    if verb == ["pip"]:
+        python = next((value for value in _values(words, "--python", "-p")), "")
+        if "/" in python:
+            prefix = _whole(re.sub(r"/bin/python[\d.]*$", "", python), folder)
+            return "" if prefix in _OWN else prefix
+        if "--system" in words or command.variables.get("UV_SYSTEM_PYTHON", "").lower() in _YES:
+            return first_on_path(command.variables.get("PATH", ""))
+        return None if python else activated or command.variables.get("VIRTUAL_ENV") or _whole(".venv", folder)
+    if verb in (["sync"], ["add"], ["run"]) and not any(_values(words, "--directory", "--project")):
+        return _whole(command.variables.get("UV_PROJECT_ENVIRONMENT") or ".venv", folder)
+    return None
+
+
+def _values(words: Sequence[str], *names: str) -> list[str]:
+    pairs = zip(words, [*words[1:], ""], strict=True)
+    return [word.partition("=")[2] or after for word, after in pairs if word.partition("=")[0] in names]
+
+
+def _plain(words: Sequence[str]) -> list[str]:
+    """The words that are no options, and no values of options."""
+    pairs = zip(["", *words], words, strict=False)
+    return [word for before, word in pairs if word[:1] != "-" and before not in _WITH_VALUE]
+
+
+def _whole(path: str, folder: str) -> str | None:
+    if "$" in path or "~" in path or not (folder or path.startswith("/")):
+        return None
+    return posixpath.normpath(posixpath.join(folder, path))
