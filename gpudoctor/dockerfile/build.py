@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands, script_commands
 from gpudoctor.dockerfile.conda import conda_installs
-from gpudoctor.dockerfile.environments import environment_of
+from gpudoctor.dockerfile.environments import environment_of, made_by
 from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Read, Start, Step
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
@@ -63,6 +63,8 @@ class Build:
         self.steps: list[Step] = []
         self.copied: list[CopyInstruction] = []
         self.folder, self.user, self.machine = "/", "", "x86_64"
+        self._environments: set[str] = set()
+        """Those that commands made so far."""
         self._locks: dict[str, str | None] = {}
         self._scripts: dict[str, str | None] = {}
         self._script_text, self._script_bounds = _SCRIPT_TEXT, Bounds()
@@ -147,7 +149,9 @@ class Build:
                 files.enter(command)
             script = script_path(command.argv)
             files.activate(script)
-            environment = environment_of(command, files.folder, files.activated)
+            environment = environment_of(command, files.folder, files.activated, self._environments)
+            if environment and made_by(command.argv):
+                self._environments.add(environment)
             text = self._script(script, files) if script else None
             followed = self._followed(script, text, command) if text is not None and depth < _DEPTH else None
             if text is not None and followed is not None:

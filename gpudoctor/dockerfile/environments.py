@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gpudoctor.dockerfile.commands import Command
 
 _OWN = ("/", "/usr", "/usr/local")
 """Prefixes whose Python is the image's own."""
+_NAME = re.compile(r"(^|/)\.?\w*(v?env|conda|python)\d*$|/envs/[^/]+$")
+"""The names that people give to environments."""
 _YES = ("1", "true", "yes", "on")
 _WITH_VALUE = ("--python", "-p", "--prompt", "--directory", "--project")
 
 
-def environment_of(command: Command, folder: str, activated: str) -> str | None:
+def environment_of(command: Command, folder: str, activated: str, known: Collection[str]) -> str | None:
     """The environment that a command makes or installs into; "" if it is none, but Python's own; None if unknown.
-    `folder` is the working directory ("": unknown), `activated` the environment that was activated."""
+    `folder` is the working directory ("": unknown), `activated` the environment that was activated, `known` are
+    those made so far."""
     made = made_by(command.argv)
     if made:
         return _whole(made, folder)
@@ -25,20 +28,15 @@ def environment_of(command: Command, folder: str, activated: str) -> str | None:
         prefix = _whole(posixpath.dirname(place), folder)
         return "" if prefix in _OWN else prefix
     if name == "uv":
-        return _of_uv(command, folder, activated)
-    return activated or first_on_path(command.variables.get("PATH", ""))
+        return _of_uv(command, folder, activated, known)
+    return activated or _first_on_path(command, known)
 
 
-def first_on_path(path: str) -> str:
+def _first_on_path(command: Command, known: Collection[str]) -> str:
     """The environment in front on PATH; "" for none. A folder such as /usr/local/cuda/bin holds no Python."""
-    folders = (folder for folder in path.split(":") if folder.endswith("/bin"))
+    folders = (folder for folder in command.variables.get("PATH", "").split(":") if folder.endswith("/bin"))
     prefixes = (posixpath.dirname(posixpath.normpath(folder)) for folder in folders)
-    return next((one for one in prefixes if looks_like_one(one)), "")
-
-
-def looks_like_one(prefix: str) -> bool:
-    """Whether the name of a folder is one that people give to an environment."""
-    return re.search(r"(^|/)\.?\w*(v?env|conda|python)\d*(/envs/[^/]+)?$|/envs/[^/]+$", prefix) is not None
+    return next((one for one in prefixes if one in known or _NAME.search(one)), "")
 
 
 def made_by(argv: Sequence[str]) -> str:
@@ -54,7 +52,7 @@ def made_by(argv: Sequence[str]) -> str:
     return ""
 
 
-def _of_uv(command: Command, folder: str, activated: str) -> str | None:
+def _of_uv(command: Command, folder: str, activated: str, known: Collection[str]) -> str | None:
     words = list(command.argv[1:])
     verb = _plain(words)[:1]
     if verb == ["pip"]:
@@ -63,7 +61,7 @@ def _of_uv(command: Command, folder: str, activated: str) -> str | None:
             prefix = _whole(re.sub(r"/bin/python[\d.]*$", "", python), folder)
             return "" if prefix in _OWN else prefix
         if "--system" in words or command.variables.get("UV_SYSTEM_PYTHON", "").lower() in _YES:
-            return first_on_path(command.variables.get("PATH", ""))
+            return _first_on_path(command, known)
         return None if python else activated or command.variables.get("VIRTUAL_ENV") or _whole(".venv", folder)
     if verb in (["sync"], ["add"], ["run"]) and not any(_values(words, "--directory", "--project")):
         return _whole(command.variables.get("UV_PROJECT_ENVIRONMENT") or ".venv", folder)

@@ -48,6 +48,14 @@ class CopyInstruction(Struct, frozen=True):
     followed: bool = False
     """Whether it is a Python environment of a stage whose commands count as the image's own."""
 
+    def moved(self, path: str) -> str | None:
+        """Where a path of the stage lies in the image; None if it is not copied as a whole."""
+        for source in self.sources:
+            whole = source.rstrip("/")
+            if path == whole or path.startswith(whole + "/"):
+                return (self.target.rstrip("/") + path[len(whole) :]) or "/"
+        return None
+
 
 class Step(Struct, frozen=True):
     """One command of the build, with what it installs by pip, or the script that may install anything."""
@@ -58,6 +66,8 @@ class Step(Struct, frozen=True):
     environment: str | None = ""
     """The environment that it makes or installs into; "": none but the image's own Python; None: unknown."""
     user: str = ""
+    copied: bool = False
+    """Whether it runs in another stage, and the image copies what it installs."""
 
     @property
     def brings_torch(self) -> bool:

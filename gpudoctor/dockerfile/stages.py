@@ -130,8 +130,8 @@ def _followed(
         if whole or any(source.rstrip("/") in folders for source in one.sources):
             copied[number] = replace(one, followed=True)
             own, others[id(origin)] = others[id(origin)], []
-            moved = (replace(_installed_here(step), environment=_moved(step.environment, one)) for step in own)
-            build.steps[:] = sorted((*build.steps, *moved), key=lambda step: step.command.line)
+            here = (_installed_here(step, one) for step in own)
+            build.steps[:] = sorted((*build.steps, *here), key=lambda step: step.command.line)
     return tuple(copied)
 
 
@@ -176,20 +176,12 @@ def _bases(origins: Mapping[str, Stage], wanted: Stage) -> Iterator[tuple[str, i
                     yield name, one.line
 
 
-def _installed_here(step: Step) -> Step:
-    """A step whose folder was copied to where the image's own Python looks."""
-    return replace(step, pip=replace(step.pip, elsewhere=False)) if step.pip and step.pip.folder else step
-
-
-def _moved(environment: str | None, copied: CopyInstruction) -> str | None:
-    """Where an environment of a stage lies after COPY; None if it is not copied as a whole."""
-    if not environment:
-        return environment if copied.target in copied.sources else None
-    for source in copied.sources:
-        whole = source.rstrip("/") or "/"
-        if environment == whole or environment.startswith(whole.rstrip("/") + "/"):
-            return (copied.target.rstrip("/") + environment[len(whole.rstrip("/")) :]) or "/"
-    return None
+def _installed_here(step: Step, copied: CopyInstruction) -> Step:
+    """A step of another stage, whose environment or folder was copied to where the image's own Python looks."""
+    pip = replace(step.pip, elsewhere=False) if step.pip and step.pip.folder else step.pip
+    if step.environment:
+        return replace(step, pip=pip, environment=copied.moved(step.environment), copied=True)
+    return replace(step, pip=pip, copied=True)
 
 
 def _fills_an_environment(step: Step) -> bool:

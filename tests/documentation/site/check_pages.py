@@ -89,10 +89,12 @@ def _given(slug: str) -> str:
         ("compose.yaml", "yaml", COMPOSE_FILES),
         ("issue.md", "text", TEXTS),
     )
-    for name, language, texts in files:
-        if slug in texts:
-            return f"With this `{name}`:\n\n```{language}\n{texts[slug].strip()}\n```"
-    return "On a made-up machine with this problem:"
+    shown = [
+        f"With this `{name}`:\n\n```{language}\n{texts[slug].strip()}\n```"
+        for name, language, texts in files
+        if slug in texts
+    ]
+    return "\n\n".join(shown) or "On a made-up machine with this problem:"
 
 
 def _described(slug: str) -> str:
