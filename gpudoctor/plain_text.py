@@ -11,9 +11,10 @@ _WORKFLOW_COMMAND = r"(?<!\S)::(?=[a-z])|##(?=\w{0,40}\[)"
 the line, "##[add-mask]x" and Azure's "##vso[...]" anywhere."""
 _PROGRAMS = frozenset((
     "CMD", "COPY", "ENTRYPOINT", "ENV", "RUN", "[", "apt-get", "cat", "conda", "df", "dkms", "dmesg", "docker",
-    "dpkg", "echo", "env", "grep", "id", "ip", "kubectl", "ldconfig", "ldd", "ls", "lsb_release", "lsmod", "lspci", "mamba", "modinfo", "mokutil", "nvcc",
-    "nvidia-ctk", "nvidia-smi", "ollama", "pixi", "podman", "poetry", "prime-select", "ps", "rm", "rocminfo",
-    "show_gids", "sudo", "systemctl", "tail", "ulimit", "uname", "unset", "uv", "vulkaninfo", "wsl",
+    "dpkg", "echo", "env", "grep", "id", "ip", "kubectl", "ldconfig", "ldd", "ls", "lsb_release", "lsmod",
+    "lspci", "mamba", "modinfo", "mokutil", "nvcc", "nvidia-ctk", "nvidia-smi", "ollama", "pixi", "podman",
+    "poetry", "prime-select", "ps", "rm", "rocminfo", "show_gids", "sudo", "systemctl", "tail", "ulimit", "uname",
+    "unset", "uv", "vulkaninfo", "wsl",
 ))  # fmt: skip
 """With what the commands of fixes and of the matrix's questions begin, and lines of a Dockerfile."""
 _PYTHON = r"(?:~?/\S*/)?(?:python|pip)[\d.]*"

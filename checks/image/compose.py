@@ -47,6 +47,7 @@ def no_device(recipe: Recipe) -> Verdicts:
     device from another compose file in the folder, or is called a CPU service. It is a warning, because an engine may
     give GPUs to every container; an error if GPUs are described, or if one of AMD's two devices is given. A container
     of a Kubernetes manifest that asks for no GPU is always a warning: a cluster may have other ways to give it one.
+    So is one that mounts the device nodes of its host and is not privileged: it sees them, and may not open them.
 
     ## Fix safety
     The lines give the container the host's GPUs. The host needs nvidia-container-toolkit or the amdgpu driver, a
@@ -72,6 +73,9 @@ def no_device(recipe: Recipe) -> Verdicts:
         if service.open:
             yield NotJudged(f"whether {service.title[0].lower()}{service.title[1:]} is given a GPU: {service.open}")
             continue
+        if service.cluster and service.devices:
+            yield _without_permission(service, vendor)
+            continue
         lines = _CLUSTER[vendor] if service.cluster else _NVIDIA if vendor == "nvidia" else _AMD
         lines = _run_args(service, *_DEVELOPMENT[vendor]) if service.development else lines
         what = "CUDA" if vendor == "nvidia" else "ROCm"
@@ -85,6 +89,25 @@ def no_device(recipe: Recipe) -> Verdicts:
             want=re.sub(r"\s+", " ", lines).strip(),
             fixes=(change(f"Give the {service.kind} a GPU", service.below, *lines.split("\n")),),
         )
+
+
+def _without_permission(service: Service, vendor: Vendor) -> Finding:
+    node = service.devices[0]
+    return _about(
+        service,
+        severity="warning",
+        confidence="likely",
+        message=f"{service.title} mounts {node} of the host and is not privileged: it sees the node, and opening it "
+        'fails with "Operation not permitted".',
+        saw=f"hostPath {node}",
+        want=re.sub(r"\s+", " ", _CLUSTER[vendor]).strip(),
+        fixes=(
+            change(
+                "Ask the device plugin for a GPU", service.below, _CLUSTER[vendor], "in place of the hostPath volumes"
+            ),
+            change("Make it privileged", service.below, "    securityContext: {privileged: true}"),
+        ),
+    )
 
 
 def _run_args(service: Service, *words: str) -> str:
@@ -117,10 +140,12 @@ def device_access(recipe: Recipe) -> Verdicts:
     for started in recipe.services:
         service, image = started.service, started.image
         user = service.user or (image.user if image else "")
-        if _vendor(recipe, started) != "amd" or not service.kfd or service.groups or service.privileged:
+        if _vendor(recipe, started) != "amd" or not service.kfd or service.groups:
             continue
-        if service.cluster:
-            continue  # its device plugin may set their groups
+        if service.amd if service.cluster else service.privileged:
+            continue  # a device plugin may set the groups of the nodes
+        if service.cluster and not service.privileged:
+            continue  # compose-no-device reports it
         name, _, group = user.partition(":")
         if name in ("", "root", "0") or "$" in user or _may_own_a_device(group):
             continue
@@ -129,13 +154,15 @@ def device_access(recipe: Recipe) -> Verdicts:
             severity="warning",
             confidence="likely",
             message=f"{service.title} runs as {user}, who is in no group that may open /dev/kfd.",
-            saw="no group_add",
-            want="group_add with the groups of /dev/kfd and /dev/dri/renderD128",
+            saw="no supplementalGroups" if service.cluster else "no group_add",
+            want="the groups of /dev/kfd and /dev/dri/renderD128",
             fixes=(
                 change(
                     "Add the groups of the device nodes",
-                    f"{service.place}: below {service.name}, with the host's numbers (stat -c %g /dev/kfd):",
-                    '    group_add: [video, "GID of /dev/kfd"]',
+                    f"{service.below.removesuffix(':')}, with the host's numbers (stat -c %g /dev/kfd):",
+                    "    securityContext of the pod: {supplementalGroups: [GID of /dev/kfd]}"
+                    if service.cluster
+                    else '    group_add: [video, "GID of /dev/kfd"]',
                 ),
             ),
         )
@@ -209,6 +236,49 @@ def device_misnamed(recipe: Recipe) -> Verdicts:
                     want=right,
                     fixes=(change(f"Write {right}", f"{service.place}: {right} in the devices of {service.name}"),),
                 )
+
+
+@check("GPD631", "manifest-gpu-request", "image")
+def gpu_request(recipe: Recipe) -> Verdicts:
+    """A Kubernetes container asks for GPUs in a way that the cluster refuses.
+
+    ## Why it matters
+    GPUs are extended resources: they are not shared, and asked for in whole numbers by `limits`. With `requests`
+    alone, with a fraction, or with two numbers that differ, the API server refuses the Pod ("Limit must be set for
+    non overcommitable resources"). A Deployment or a Job then waits for Pods that never come.
+
+    ## How it is judged
+    By `resources` of the container, for names of NVIDIA's and AMD's device plugins. `requests` may be left out.
+
+    ## Fix safety
+    The scheduler reserves what `limits` says.
+    """
+    for started in recipe.services:
+        service = started.service
+        for name in sorted({*service.limits, *service.requests}):
+            limit, request = service.limits.get(name), service.requests.get(name)
+            number = limit or request or ""
+            if not re.match(r"(nvidia|amd)\.com/", name) or (request in (None, limit) and number.isdecimal()):
+                continue
+            whole = number if number.isdecimal() else "1"
+            what = (
+                f"{name} under requests alone" if limit is None
+                else f"{number} of {name}" if not number.isdecimal()
+                else f"{request} of {name} by requests and {limit} by limits"
+            )  # fmt: skip
+            yield _about(
+                service,
+                severity="error",
+                message=f"{service.title} asks for {what}: Kubernetes refuses the Pod.",
+                saw="no limits" if limit is None else f"limits {limit}",
+                want=f"limits {whole}",
+                fixes=(
+                    change(
+                        "Write limits", service.below, f"    resources: {{limits: {{{name}: {whole}}}}}"
+                    ),
+                ),
+                refs=("Kubernetes: Schedule GPUs; Resource Management, Extended resources",),
+            )  # fmt: skip
 
 
 @check("GPD625", "compose-other-vendor", "image")
@@ -331,9 +401,8 @@ def _vendor(recipe: Recipe, started: RecipeService) -> Vendor | None:
 
 def _given(started: RecipeService, vendor: Vendor) -> bool:
     service = started.service
-    return service.privileged or (
-        service.nvidia if vendor == "nvidia" else service.amd or (service.kfd and service.render)
-    )
+    nodes = service.kfd and service.render and not service.cluster  # a cluster's container may not open these
+    return service.privileged or (service.nvidia if vendor == "nvidia" else service.amd or nodes)
 
 
 def _vendors(started: RecipeService) -> tuple[Vendor, ...]:

@@ -57,6 +57,9 @@ class Service(Struct, frozen=True):
     """Whether it is a development container, of a devcontainer.json."""
     cluster: bool = False
     """Whether it is a container of a Kubernetes manifest."""
+    limits: dict[str, str] = {}
+    requests: dict[str, str] = {}
+    """The resources that it asks a cluster for."""
     run_args: tuple[str, ...] = ()
     """The options of `docker run` that a devcontainer.json names."""
     run_args_line: int = 0

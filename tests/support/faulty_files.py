@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.dockerfile.compose import read_compose
 from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.kubernetes import read_manifests
 from gpudoctor.dockerfile.recipe import Recipe, RecipeService
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.intake.described import imagined
@@ -75,6 +76,11 @@ COMPOSE_FILES: dict[str, str] = {
     "compose-small-shm": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
     "    gpus: all",
 }
+MANIFESTS: dict[str, str] = {
+    "manifest-gpu-request": "apiVersion: v1\nkind: Pod\nmetadata: {name: train}\nspec:\n  containers:\n"
+    "    - name: train\n      image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
+    "      resources: {requests: {nvidia.com/gpu: 1}}",
+}
 TEXTS: dict[str, str] = {
     "text-incomplete": "Since the update my RTX 4090 is not used any more, please help!",
     "text-contradictory": "PyTorch version: 2.5.1+cu124\nNvidia driver version: 550.90.07\n\n"
@@ -92,10 +98,16 @@ DESCRIBED: dict[str, tuple[str, str]] = {
 
 def recipe(slug: str) -> Recipe:
     """The Dockerfile or compose file with that fault, read."""
-    if slug in COMPOSE_FILES:
+    if slug in COMPOSE_FILES or slug in MANIFESTS:
         started = []
         built = read_dockerfile("Dockerfile", DOCKERFILES[slug], matrix(), {}.get) if slug in DOCKERFILES else None
-        for service in read_compose("compose.yaml", COMPOSE_FILES[slug]):
+        cluster = slug in MANIFESTS
+        of_file = (
+            read_manifests("pod.yaml", MANIFESTS[slug])
+            if cluster
+            else read_compose("compose.yaml", COMPOSE_FILES[slug])
+        )
+        for service in of_file:
             facts = matrix().base_image(service.image or "")
             named = Image("compose.yaml", "", service.image, service.line, facts, "linux-x86_64")
             started.append(RecipeService(service, built or named))
