@@ -44,6 +44,9 @@ OFF_PATH = {
     "behind a preflight": VENV + SLIM + COPY + 'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n' + START,
     "behind tini": VENV + SLIM + COPY + 'ENTRYPOINT ["tini", "--"]\n' + START,
     "torchrun": VENV + SLIM + COPY + 'CMD ["torchrun", "train.py"]\n',
+    "an environment of conda": "FROM condaforge/miniforge3:latest AS build\nRUN conda create -y -n app python=3.12 && "
+    "conda run -n app pip install torch\nFROM debian:bookworm-slim\n"
+    "COPY --from=build /opt/conda/envs/app /opt/conda/envs/app\n" + START,
     "the system's by its path": VENV + SLIM + COPY + 'CMD ["/usr/local/bin/python", "app.py"]\n',
     "moved": VENV + SLIM + "COPY --from=build /opt/venv /app/venv\n" + START,
 }
@@ -55,6 +58,11 @@ ON = {
     "a shell that activates": VENV + SLIM + COPY + "CMD . /opt/venv/bin/activate && python app.py\n",
     "torch in both": VENV + SLIM + COPY + "RUN pip install torch\n" + START,
     "no start": VENV + SLIM + COPY,
+    "conda run": "FROM condaforge/miniforge3:latest\nRUN conda create -y -n app python=3.12 && conda run -n app pip "
+    'install torch\nCMD ["conda", "run", "-n", "app", "python", "app.py"]\n',
+    "an environment of conda on PATH": "FROM condaforge/miniforge3:latest AS build\nRUN conda create -y -n app "
+    "python=3.12 && conda run -n app pip install torch\nFROM debian:bookworm-slim\n"
+    "COPY --from=build /opt/conda/envs/app /opt/conda/envs/app\nENV PATH=/opt/conda/envs/app/bin:$PATH\n" + START,
     "another program": VENV + SLIM + COPY + 'CMD ["nginx"]\n',
     "the base image's torch": "FROM pytorch/pytorch\nRUN python -m venv /v && /v/bin/pip install torch\n" + START,
     "PYTHONPATH": VENV + SLIM + COPY + "ENV PYTHONPATH=/opt/venv/lib/python3.11/site-packages\n" + START,

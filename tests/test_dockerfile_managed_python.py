@@ -39,6 +39,11 @@ FINE = {
     "another Python": UBUNTU + "RUN apt-get install -y python3.11\nRUN python3.11 -m pip install torch",
     "may fail": UBUNTU + "RUN pip3 install torch || true",
     "conda": UBUNTU + "RUN bash miniforge.sh -b -p /opt/conda\nENV PATH=/opt/conda/bin:$PATH\nRUN pip install torch",
+    "an environment of conda": UBUNTU + "COPY --from=build /opt/conda /opt/conda\nRUN /opt/conda/bin/conda run -n a "
+    "pip install torch",
+    "the environment of another stage": "FROM condaforge/miniforge3 AS build\nRUN conda create -n a python=3.12 && "
+    "conda run -n a pip install torch\nFROM debian:bookworm-slim\n"
+    "COPY --from=build /opt/conda/envs/a /opt/conda/envs/a",
     "uv in its own environment": UBUNTU + "RUN uv pip install torch",
     "an older Ubuntu": "FROM ubuntu:22.04\n" + APT + "RUN pip3 install torch",
     "Docker's own Python on Debian 12": "FROM python:3.12-slim-bookworm\nRUN pip install torch",

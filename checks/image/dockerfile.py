@@ -179,6 +179,8 @@ def _refused(image: Image, step: Step) -> bool:
     install, command = step.pip, step.command
     if image.facts is None or not image.facts.managed or python_of(image) is None or install is None:
         return False
+    if step.environment != "" or step.copied:
+        return False
     if command.maybe or command.tolerated or install.folder or install.elsewhere or _forced(step):
         return False
     if configured_from(image).decides(command) or copies_environment(image) is not None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands, script_commands
-from gpudoctor.dockerfile.conda import conda_installs
+from gpudoctor.dockerfile.conda import conda_installs, run_in_environment
 from gpudoctor.dockerfile.environments import environment_of, made_by
 from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Read, Start, Step
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
@@ -144,12 +144,14 @@ class Build:
 
     def _take(self, found: Iterator[Command], files: _Files, depth: int) -> None:
         """The commands of a RUN, and those of the shell scripts that they run."""
-        for command in found:
+        for whole in found:
+            command, inside = run_in_environment(whole)
             if command.argv[0] == "cd":
                 files.enter(command)
             script = script_path(command.argv)
             files.activate(script)
-            environment = environment_of(command, files.folder, files.activated, self._environments)
+            activated = inside or files.activated
+            environment = environment_of(command, files.folder, activated, self._environments)
             if environment and made_by(command.argv):
                 self._environments.add(environment)
             text = self._script(script, files) if script else None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gpudoctor.dockerfile.environments import made_by
+from gpudoctor.dockerfile.environments import CONDAS, made_by
 from gpudoctor.dockerfile.image import CopyInstruction, Image, Step
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.installs import system_packages
@@ -85,9 +85,9 @@ def missing_interpreter(image: Image, one: CopiedEnvironment) -> str:
 
 def interpreter_of(origin: Image, one: MadeEnvironment) -> tuple[str, str] | None:
     """The folder and version of the interpreter that an environment of an image was made with; None if unknown."""
-    facts = origin.facts
-    if facts is None or not facts.prefix or facts.python is None:
-        return None
+    facts, tool = origin.facts, posixpath.basename(one.step.command.argv[0])
+    if facts is None or not facts.prefix or facts.python is None or tool in CONDAS:
+        return None  # an environment of conda has its own
     asked = one.python or (origin.variable("UV_PYTHON") or "" if one.by_uv else "")
     own = _has_own(origin) and asked in ("", facts.python)
     if one.by_uv and re.fullmatch(r"|3\.\d+", asked):

@@ -10,6 +10,9 @@ from gpudoctor.dockerfile.commands import Command
 
 _OWN = ("/", "/usr", "/usr/local")
 """Prefixes whose Python is the image's own."""
+CONDAS = ("conda", "mamba", "micromamba")
+CONDA_ROOT = "/opt/conda"
+"""The root of conda in the images of conda-forge, Anaconda and micromamba."""
 _NAME = re.compile(r"(^|/)\.?\w*(v?env|conda|python)\d*$|/envs/[^/]+$")
 """The names that people give to environments."""
 _YES = ("1", "true", "yes", "on")
@@ -40,7 +43,8 @@ def _first_on_path(command: Command, known: Collection[str]) -> str:
 
 
 def made_by(argv: Sequence[str]) -> str:
-    """The folder of the environment that a command makes: `python -m venv DIR`, `virtualenv DIR`, `uv venv [DIR]`."""
+    """The folder of the environment that a command makes: `python -m venv DIR`, `virtualenv DIR`, `uv venv [DIR]`,
+    `conda create -n NAME`."""
     name = posixpath.basename(argv[0])
     words = list(argv[1:])
     if re.fullmatch(r"python[\d.]*", name) and words[:1] == ["-m"] and words[1:2] in (["venv"], ["virtualenv"]):
@@ -49,6 +53,9 @@ def made_by(argv: Sequence[str]) -> str:
         return next(iter(_plain(words)), "")
     if name == "uv" and _plain(words)[:1] == ["venv"]:
         return next(iter(_plain(words)[1:]), ".venv")
+    if name in CONDAS and "create" in words[:2]:
+        place, called = _values(words, "-p", "--prefix"), _values(words, "-n", "--name")
+        return next(iter((*place, *(f"{CONDA_ROOT}/envs/{one}" for one in called))), "")
     return ""
 
 

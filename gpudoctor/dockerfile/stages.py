@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LONGEST_LIST = 200
 _ENVIRONMENT = re.compile(
-    r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?|\.local|usr/local(/lib)?|\.pixi(/envs(/[\w-]+)?)?)/?$"
+    r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?|\.local|usr/local(/lib)?|\.pixi(/envs(/[\w-]+)?)?|envs/[\w.-]+)/?$"
 )
 """A Python environment, or what is installed in one."""
 _INTO_FOLDER = re.compile(r" (--prefix|--target|--root|-t)[= ]")
