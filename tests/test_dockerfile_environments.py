@@ -44,7 +44,7 @@ OFF_PATH = {
     "behind a preflight": VENV + SLIM + COPY + 'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n' + START,
     "behind tini": VENV + SLIM + COPY + 'ENTRYPOINT ["tini", "--"]\n' + START,
     "torchrun": VENV + SLIM + COPY + 'CMD ["torchrun", "train.py"]\n',
-    "an environment of conda": "FROM condaforge/miniforge3:latest AS build\nRUN conda create -y -n app python=3.12 && "
+    "an environment of conda": "FROM condaforge/miniforge3 AS build\nRUN conda create -y -n app python=3.12 && "
     "conda run -n app pip install torch\nFROM debian:bookworm-slim\n"
     "COPY --from=build /opt/conda/envs/app /opt/conda/envs/app\n" + START,
     "the system's by its path": VENV + SLIM + COPY + 'CMD ["/usr/local/bin/python", "app.py"]\n',
