@@ -145,6 +145,10 @@ ROOTS = SLIM + "RUN python -m venv /root/venv\nENV PATH=/root/venv/bin:$PATH\nRU
 USER = "RUN useradd -m app\nUSER app\n"
 CLOSED = {
     "an environment": ROOTS + USER + START,
+    "by its path": SLIM
+    + "RUN python -m venv /root/v && /root/v/bin/pip install torch\n"
+    + USER
+    + 'CMD ["/root/v/bin/python", "app.py"]\n',
     "by a number": ROOTS + "USER 1000:1000\n" + START,
     "uv's Python": CUDA + UV + "RUN uv venv --python 3.12 /app/.venv\nENV PATH=/app/.venv/bin:$PATH\n"
     "RUN uv pip install torch\n" + USER + START,

@@ -15,7 +15,7 @@ from gpudoctor.finding import Evidence, Finding
 
 @check("GPD629", "image-preflight-without-command", "image")
 def preflight_without_command(recipe: Recipe) -> Verdicts:
-    """The preflight at the start of a container gets no command, or not its arguments.
+    """The preflight of an image gets no command, or not all of it.
 
     ## Why it matters
     Docker passes CMD, and what is written after the image's name, only to an ENTRYPOINT in exec form. In shell form

@@ -14,7 +14,8 @@ from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
 from gpudoctor.dockerfile.start import starts
 from gpudoctor.finding import Finding, Fix
 
-_OWNED = re.compile(r"\b(chown|chmod|setfacl|install|usermod)\b")
+_OPENING = ("chown", "chmod", "setfacl", "install", "usermod")
+"""Programs that change who may enter a folder."""
 _WRITABLE = re.compile(r"/(home|tmp|var/tmp|dev/shm|root)(/|$)")
 
 
@@ -54,8 +55,12 @@ def _name(user: str) -> str:
 
 def _closed(image: Image, user: str) -> bool:
     """Whether /root is closed to the user."""
-    opened = any(_OWNED.search(step.command.text) and "/root" in step.command.text for step in image.steps)
+    opened = any(_opens(step) and "/root" in step.command.text for step in image.steps)
     return bool(user) and not opened and image.form == "dockerfile"
+
+
+def _opens(step: Step) -> bool:
+    return posixpath.basename(step.command.argv[0]) in _OPENING
 
 
 def _environments(recipe: Recipe, image: Image) -> Iterator[Finding]:
@@ -164,7 +169,6 @@ def _while_building(image: Image) -> Iterator[Finding]:
 def _opened(image: Image, steps: tuple[Step, ...]) -> bool:
     """Whether a command or a COPY may have given folders to a user, or the base image has users of its own."""
     makes_home = re.compile(r"\b(useradd|adduser)\b.* (-d|--home-dir|--home)\b")
-    texts = [step.command.text for step in steps]
     chown = any("--chown" in line or "--chmod" in line for line in image.source)
     known = image.facts is not None and (image.facts.prefix != "" or image.facts.has_torch)
-    return not known or chown or any(_OWNED.search(text) or makes_home.search(text) for text in texts)
+    return not known or chown or any(_opens(step) or makes_home.search(step.command.text) for step in steps)
