@@ -165,6 +165,8 @@ OPEN = {
     "ENV PATH=/app/.venv/bin:$PATH\nRUN uv pip install torch\n" + USER + START,
     "uv and the image's Python": SLIM + UV + "RUN uv venv /app/.venv\nENV PATH=/app/.venv/bin:$PATH\n"
     "RUN uv pip install torch\n" + USER + START,
+    "the user's own uv": CUDA + UV + USER + "WORKDIR /home/app\nRUN uv venv --python 3.12\n"
+    "RUN uv pip install torch\n" + 'CMD ["/home/app/.venv/bin/python", "app.py"]\n',
     "an open user": ROOTS + "ARG WHO\nUSER $WHO\n" + START,
     "a folder of the user": SLIM
     + "RUN mkdir /app && chown 1000 /app\nWORKDIR /app\nUSER 1000\nRUN python -m venv .v\n",

@@ -18,8 +18,6 @@ _ONE_PACKAGE = re.compile(r"/(?:site|dist)-packages/([A-Za-z_]\w*)/?$")
 _MAY_BRING_PYTHON = re.compile(
     r"python|conda|mamba|pyenv|pixi|\bln\b|make (?:alt)?install|\buv\b|\bpdm\b|asdf|mise|nix|update-alternatives"
 )
-UV_PYTHONS = "/root/.local/share/uv/python"
-"""Where uv of root puts the Pythons that it downloads."""
 
 
 class MadeEnvironment(Struct, frozen=True):
@@ -93,11 +91,19 @@ def interpreter_of(origin: Image, one: MadeEnvironment) -> tuple[str, str] | Non
     if one.by_uv and re.fullmatch(r"|3\.\d+", asked):
         managed = any("uv python install" in step.command.text for step in origin.steps)
         if not own or managed:
-            return origin.variable("UV_PYTHON_INSTALL_DIR") or UV_PYTHONS, asked
+            return _pythons_of_uv(origin, one.step), asked
         return f"{facts.prefix}/bin", facts.python
     if not own or one.by_uv or _brings_python(origin):
         return None
     return f"{facts.prefix}/bin", facts.python
+
+
+def _pythons_of_uv(image: Image, step: Step) -> str:
+    """Where uv puts the Pythons that it downloads."""
+    user = step.user.partition(":")[0]
+    home = image.variable("HOME") or ("/root" if user in ("", "root", "0") else f"/home/{user}")
+    data = image.variable("XDG_DATA_HOME") or f"{home}/.local/share"
+    return image.variable("UV_PYTHON_INSTALL_DIR") or f"{data}/uv/python"
 
 
 def _has_own(image: Image) -> bool:
