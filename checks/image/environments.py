@@ -189,11 +189,15 @@ def _packages(image: Image) -> Iterator[Finding]:
         versions = other_python(image, copied) if copied.origin else None
         if versions is not None:
             there, here = versions
+            message = f"Packages of Python {there} are copied, and {image.base} has Python {here}: "
+            if any(one.moved("/usr/local/bin") == "/usr/local/bin" for one in image.copied if one.origin):
+                message += "their python takes its place, and lacks its own library and modules."
+            else:
+                message += "it does not find them, and could not load their libraries."
             yield _broken(
                 image,
                 copied,
-                f"Packages of Python {there} are copied, and {image.base} has Python {here}: it does not find them, "
-                "and could not load their libraries.",
+                message,
                 f"Python {there}",
                 f"Python {here}",
                 (change("Use the same Python in both stages", image.on_base(f"an image with Python {there}")),),
