@@ -47,6 +47,12 @@ OFF_PATH = {
     "an environment of conda": "FROM condaforge/miniforge3 AS build\nRUN conda create -y -n app python=3.12 && "
     "conda run -n app pip install torch\nFROM debian:bookworm-slim\n"
     "COPY --from=build /opt/conda/envs/app /opt/conda/envs/app\n" + START,
+    "poetry's .venv": BUILD
+    + "ENV POETRY_VIRTUALENVS_IN_PROJECT=1\nWORKDIR /app\nRUN poetry install && poetry run pip "
+    "list\nRUN .venv/bin/pip install torch\n" + SLIM + "COPY --from=build /app/.venv /app/.venv\n" + START,
+    "by .bashrc": SLIM
+    + "RUN python -m venv /v && /v/bin/pip install torch && echo '. /v/bin/activate' >> ~/.bashrc\n"
+    + START,
     "the system's by its path": VENV + SLIM + COPY + 'CMD ["/usr/local/bin/python", "app.py"]\n',
     "moved": VENV + SLIM + "COPY --from=build /opt/venv /app/venv\n" + START,
 }
@@ -102,6 +108,9 @@ INCOMPLETE = {
     f"COPY --from=build {SITE} /usr/local/lib/python3.12/site-packages\n" + START,
     "no commands": PIP + SLIM + SITE_COPY + SERVE,
     "torch alone": PIP + SLIM + f"COPY --from=build {SITE}/torch {SITE}/torch\n" + START,
+    "commands of another place, by their path": BUILD + "WORKDIR /srv\nRUN python -m venv env && env/bin/pip install "
+    "torch uvicorn\n" + SLIM + "COPY --from=build /srv /app\nWORKDIR /app\n"
+    + 'CMD ["env/bin/uvicorn", "app:app"]\n',
     "commands of another place": VENV + SLIM + "COPY --from=build /opt/venv /app/venv\n"
     "ENV PATH=/app/venv/bin:$PATH\n" + SERVE,
 }  # fmt: skip
@@ -126,6 +135,7 @@ COMPLETE = {
     "the command alone": PIP + SLIM + SITE_COPY + "COPY --from=build /usr/local/bin/uvicorn /usr/bin/\n" + SERVE,
     "all of /usr/local": PIP + SLIM + "COPY --from=build /usr/local /usr/local\n" + SERVE,
     "a command as a module": PIP + SLIM + SITE_COPY + 'CMD ["python", "-m", "uvicorn", "app:app"]\n',
+    "a program by its path": VENV + SLIM + COPY + "WORKDIR /opt\n" + 'CMD ["venv/bin/uvicorn", "app:app"]\n',
     "moved, and its python": VENV + SLIM + "COPY --from=build /opt/venv /app/venv\n"
     'CMD ["/app/venv/bin/python", "app.py"]\n',
 }  # fmt: skip
@@ -153,6 +163,12 @@ CLOSED = {
     "uv's Python": CUDA + UV + "RUN uv venv --python 3.12 /app/.venv\nENV PATH=/app/.venv/bin:$PATH\n"
     "RUN uv pip install torch\n" + USER + START,
     "a cache": SLIM + "ENV HF_HOME=/root/.cache/huggingface\nRUN pip install torch\n" + USER + START,
+    "packages of root": BUILD
+    + "RUN pip install --user torch\n"
+    + SLIM
+    + "COPY --from=build /root/.local /root/.local\n"
+    + USER
+    + START,
     "a folder that WORKDIR made": SLIM + "WORKDIR /app\nUSER 1000\nRUN python -m venv .venv\n",
     "the same, by uv": SLIM + UV + "WORKDIR /app\n" + USER + "RUN uv venv\n",
 }
@@ -171,6 +187,13 @@ OPEN = {
     "a folder of the user": SLIM
     + "RUN mkdir /app && chown 1000 /app\nWORKDIR /app\nUSER 1000\nRUN python -m venv .v\n",
     "a home": SLIM + "RUN useradd -m app\nUSER app\nWORKDIR /home/app\nRUN python -m venv .venv\n",
+    "packages of the user": BUILD + "RUN pip install --user torch\n" + SLIM + "RUN useradd -m app\n"
+    "COPY --from=build --chown=app /root/.local /home/app/.local\nUSER app\n" + START,
+    "packages of root, and root": BUILD
+    + "RUN pip install --user torch\n"
+    + SLIM
+    + "COPY --from=build /root/.local /root/.local\n"
+    + START,
     "COPY --chown": SLIM + "WORKDIR /app\nCOPY --chown=1000 . /app\nUSER 1000\nRUN python -m venv .venv\n",
 }
 

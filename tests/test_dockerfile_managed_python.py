@@ -22,12 +22,14 @@ REFUSED = {
     "uv by a variable": UBUNTU + "ENV UV_SYSTEM_PYTHON=1\nRUN uv pip install torch",
     "pip itself": UBUNTU + "RUN pip3 install --upgrade pip",
     "a requirements file": UBUNTU + "COPY requirements.txt .\nRUN pip install -r requirements.txt",
+    "activated in another RUN": UBUNTU + "RUN python3 -m venv /v\nRUN . /v/bin/activate\nRUN pip3 install torch",
     "another stage": UBUNTU.replace("\n", " AS build\n", 1) + "RUN pip install torch\nFROM python:3.12-slim\n"
     "COPY --from=build /app /app",
 }
 FINE = {
     "a virtual environment on PATH": UBUNTU + "RUN python3 -m venv /v\nENV PATH=/v/bin:$PATH\nRUN pip install torch",
     "the pip of an environment": UBUNTU + "RUN python3 -m venv /v && /v/bin/pip install torch",
+    "a folder in front on PATH": UBUNTU + "ENV PATH=/opt/tools/bin:$PATH\nRUN pip install torch",
     "activated": UBUNTU + "RUN python3 -m venv /v && . /v/bin/activate && pip install torch",
     "the option": UBUNTU + "RUN pip3 install --break-system-packages torch",
     "ENV": UBUNTU + "ENV PIP_BREAK_SYSTEM_PACKAGES=1\nRUN pip3 install torch",

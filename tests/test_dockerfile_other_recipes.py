@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from gpudoctor.dockerfile.reading import read_recipe
 from gpudoctor.host import InputError
 from tests.support.check_cases import matrix
-from tests.test_dockerfile import dockerfile_report
+from tests.test_dockerfile import dockerfile_report, run
 
 DEFINITION = """# a comment
 Bootstrap: docker
@@ -261,3 +262,14 @@ def test_manifests_of_a_folder_are_read_beside_its_dockerfile(tmp_path: Path, ki
 def test_a_variable_that_the_runtime_follows_leaves_open_whether_there_is_a_gpu(tmp_path: Path):
     given = pod(tmp_path, image="pytorch/pytorch:latest", limit="cpu: 1", variable="NVIDIA_VISIBLE_DEVICES=all")
     assert slugs(given) == []
+
+
+def test_a_user_whom_a_device_plugin_may_leave_out_is_a_note(tmp_path: Path):
+    text = (POD % ("rocm/pytorch:latest", "amd.com/gpu: 1", "A", "b")).replace(
+        "    spec:\n", "    spec:\n      securityContext: {runAsUser: 1000}\n"
+    )
+    (tmp_path / "pod.yaml").write_text(text)
+    findings = json.loads(run(str(tmp_path / "pod.yaml"), "--format", "json")[1])["findings"]
+    (found,) = (one for one in findings if one["slug"] == "compose-device-access")
+    assert found["severity"] == "note"
+    assert "supplementalGroups" in str(found["fixes"][0])

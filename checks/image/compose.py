@@ -132,7 +132,8 @@ def device_access(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     The check reads `user:` of the service or the image's last USER, and `group_add`. A user's own group counts if it
-    may be the group of the nodes: a name, or a number below 1000.
+    may be the group of the nodes: a name, or a number below 1000. Of a Kubernetes container `runAsUser`, `runAsGroup`
+    and `supplementalGroups` count. It is a note where a device plugin brings the nodes: they may be open to the user.
 
     ## Fix safety
     The number of the group render differs between hosts: `stat -c %g /dev/kfd` prints it.
@@ -142,16 +143,16 @@ def device_access(recipe: Recipe) -> Verdicts:
         user = service.user or (image.user if image else "")
         if _vendor(recipe, started) != "amd" or not service.kfd or service.groups:
             continue
-        if service.amd if service.cluster else service.privileged:
-            continue  # a device plugin may set the groups of the nodes
-        if service.cluster and not service.privileged:
+        if service.privileged and not service.cluster:
+            continue
+        if service.cluster and not (service.privileged or service.amd):
             continue  # compose-no-device reports it
         name, _, group = user.partition(":")
         if name in ("", "root", "0") or "$" in user or _may_own_a_device(group):
             continue
         yield _about(
             service,
-            severity="warning",
+            severity="note" if service.amd and service.cluster else "warning",
             confidence="likely",
             message=f"{service.title} runs as {user}, who is in no group that may open /dev/kfd.",
             saw="no supplementalGroups" if service.cluster else "no group_add",

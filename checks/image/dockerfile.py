@@ -151,15 +151,13 @@ def pip_refused(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         for part in (image, *image.builders):
             for number, step in enumerate(part.steps):
-                if _refused(part, step) and not any(
-                    _OWN_ENVIRONMENT.search(_whole(one)) for one in part.steps[:number]
-                ):
+                if _refused(part, step) and not any(_PERMITTING.search(_whole(one)) for one in part.steps[:number]):
                     yield _refusal(part, step)
                     break
 
 
 _YES = ("1", "true", "yes", "on")
-_OWN_ENVIRONMENT = re.compile(r"venv|virtualenv|activate|EXTERNALLY-MANAGED|break-system-packages")
+_PERMITTING = re.compile(r"EXTERNALLY-MANAGED|break-system-packages")
 
 
 def _whole(step: Step) -> str:

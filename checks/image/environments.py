@@ -14,7 +14,7 @@ from gpudoctor.dockerfile.copied_environments import (
     origin_of,
     other_python,
 )
-from gpudoctor.dockerfile.environments import made_by
+from gpudoctor.dockerfile.environments import makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, Image, Step
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
 from gpudoctor.dockerfile.start import programs, starts
@@ -101,7 +101,7 @@ def _place_of_torch(image: Image) -> tuple[str, Step] | None:
     if len(places) != 1 or any(step.script or (step.pip and step.pip.tool == "conda") for step in image.steps):
         return None
     environment = places.pop()
-    made = any(made_by(step.command.argv) and step.environment == environment for step in image.steps)
+    made = any(makes_one(step.command.argv) and step.environment == environment for step in image.steps)
     moved = any(one.place == environment for one in copied_environments(image))
     return (environment, steps[-1]) if environment and (made or moved) else None
 
@@ -222,7 +222,7 @@ def _commands(recipe: Recipe, image: Image) -> Iterator[Finding]:
     started = {words[0] for _, ep, cmd in starts(recipe, image) for words in programs(ep, cmd)}
     for one in copied_environments(image):
         names = [word for word in started if posixpath.basename(word) in _scripts(one.origin)]
-        names = [name for name in names if "/" not in name or name.startswith(f"{one.place}/bin/")]
+        names = [name for name in names if "/" not in name or _lies(image, name) == f"{one.place}/bin"]
         own = f"{one.place}/bin" in (image.variable("PATH") or "").split(":")
         if one.made.place != one.place and names and (own or "/" in names[0]):
             name = posixpath.basename(names[0])
@@ -265,6 +265,11 @@ def _commands(recipe: Recipe, image: Image) -> Iterator[Finding]:
                     ),
                 ),
             )
+
+
+def _lies(image: Image, program: str) -> str:
+    """The folder of a program that is called by its path."""
+    return posixpath.dirname(posixpath.normpath(posixpath.join(image.folder, program)))
 
 
 def _other_installs(image: Image) -> bool:

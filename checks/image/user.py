@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.copied_environments import copied_environments, interpreter_of, made_environments
-from gpudoctor.dockerfile.environments import made_by
+from gpudoctor.dockerfile.environments import makes_one
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
 from gpudoctor.dockerfile.start import starts
@@ -38,6 +38,7 @@ def user_without_access(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         if _closed(image, _user(recipe, image)):
             yield from _environments(recipe, image)
+            yield from _packages(recipe, image)
             yield from _variables(recipe, image)
         yield from _while_building(image)
 
@@ -92,6 +93,35 @@ def _environments(recipe: Recipe, image: Image) -> Iterator[Finding]:
         return
 
 
+def _packages(recipe: Recipe, image: Image) -> Iterator[Finding]:
+    """What `pip install --user` of root installed: another user's Python looks in that user's home."""
+    user, home = _user(recipe, image), "/root/.local"
+    for copied in image.copied:
+        if not copied.origin or not re.match(rf"{home}(/|$)", copied.target):
+            continue
+        lines = [f"COPY --from={copied.origin} {home} /usr/local"] if copied.target == home else []
+        yield Finding(
+            severity="error",
+            confidence="likely",
+            message=f"The container runs as {user}, whose Python does not look in {home}: what pip installed there "
+            "for root is not found.",
+            saw=home,
+            want="packages of all users",
+            subject=image.place(copied.line),
+            evidence=(line_of(image, copied.line, f"COPY --from={copied.origin} {home} {copied.target}"),),
+            fixes=(
+                change(
+                    "Copy them to where every user's Python looks",
+                    *(
+                        f"{image.place(copied.line)}: {line}"
+                        for line in lines or ["/usr/local in place of /root/.local"]
+                    ),
+                ),
+            ),
+        )
+        return
+
+
 def _variables(recipe: Recipe, image: Image) -> Iterator[Finding]:
     user = _user(recipe, image)
     for setting in image.settings.values():
@@ -142,7 +172,7 @@ def _while_building(image: Image) -> Iterator[Finding]:
     """A user who makes an environment in a folder of root."""
     for number, step in enumerate(image.steps):
         user, place = _name(step.user), step.environment or ""
-        if not user or step.copied or not place.startswith("/") or not made_by(step.command.argv):
+        if not user or step.copied or not place.startswith("/") or not makes_one(step.command.argv):
             continue
         if step.command.maybe or _WRITABLE.match(place) or _opened(image, image.steps[:number]):
             continue

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands, script_commands
 from gpudoctor.dockerfile.conda import conda_installs, run_in_environment
-from gpudoctor.dockerfile.environments import environment_of, made_by
+from gpudoctor.dockerfile.environments import environment_of, makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Read, Start, Step
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
@@ -152,7 +152,7 @@ class Build:
             files.activate(script)
             activated = inside or files.activated
             environment = environment_of(command, files.folder, activated, self._environments)
-            if environment and made_by(command.argv):
+            if environment and makes_one(command.argv):
                 self._environments.add(environment)
             text = self._script(script, files) if script else None
             followed = self._followed(script, text, command) if text is not None and depth < _DEPTH else None

@@ -41,6 +41,8 @@ _OF_INSTALLERS = (
     "PATH",
     "VIRTUAL_ENV",
     "UV_PROJECT_ENVIRONMENT",
+    "POETRY_VIRTUALENVS_IN_PROJECT",
+    "PIPENV_VENV_IN_PROJECT",
 )
 _WORDS = (*KEYWORDS, "!", "exec", "sudo", "command", "set")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")

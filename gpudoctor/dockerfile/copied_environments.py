@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gpudoctor.dockerfile.environments import CONDAS, made_by
+from gpudoctor.dockerfile.environments import CONDAS, makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, Image, Step
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.installs import system_packages
@@ -45,7 +45,7 @@ def made_environments(image: Image) -> Iterator[MadeEnvironment]:
     for step in image.steps:
         argv, text = step.command.argv, step.command.text
         by_uv = posixpath.basename(argv[0]) == "uv"
-        if step.copied or not step.environment or not (made_by(argv) or (by_uv and "sync" in argv)):
+        if step.copied or not step.environment or not makes_one(argv):
             continue
         named = re.search(r"--python[ =](?:cpython-)?(3\.\d+)", text) or re.match(r"\S*python(3\.\d+) -m", text)
         yield MadeEnvironment(step.environment, step, by_uv, named[1] if named else "")
@@ -119,7 +119,7 @@ def _brings_python(image: Image) -> bool:
     for step in image.steps:
         names = tuple(system_packages(step.command))
         others = [found[1] for name in names if (found := re.match(r"python(3\.\d+)", name))]
-        if step.copied or made_by(step.command.argv) or step.pip is not None:
+        if step.copied or makes_one(step.command.argv) or step.pip is not None:
             continue
         if any(version != own for version in others):
             return True

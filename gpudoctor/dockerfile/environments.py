@@ -15,7 +15,13 @@ CONDA_ROOT = "/opt/conda"
 """The root of conda in the images of conda-forge, Anaconda and micromamba."""
 _NAME = re.compile(r"(^|/)\.?\w*(v?env|conda|python)\d*$|/envs/[^/]+$")
 """The names that people give to environments."""
+_WITHOUT_PYTHON = re.compile(
+    r"/(cuda|nvidia|rocm|hip|llvm|cmake|go|node|mpi|openmpi|ucx|hpcx|tensorrt|\.cargo|\.local)[\w.-]*$"
+)
+"""Prefixes of other programs, whose bin folders hold no Python."""
 _YES = ("1", "true", "yes", "on")
+_PROJECTS = {"poetry": "POETRY_VIRTUALENVS_IN_PROJECT", "pipenv": "PIPENV_VENV_IN_PROJECT", "pdm": "", "pixi": ""}
+"""Tools that make an environment for a project, with the variable that puts it there."""
 _WITH_VALUE = ("--python", "-p", "--prompt", "--directory", "--project")
 
 
@@ -30,16 +36,22 @@ def environment_of(command: Command, folder: str, activated: str, known: Collect
     if place.endswith("bin") and name != "uv":
         prefix = _whole(posixpath.dirname(place), folder)
         return "" if prefix in _OWN else prefix
+    if name in _PROJECTS:
+        return _of_project(name, command, folder, activated)
     if name == "uv":
         return _of_uv(command, folder, activated, known)
     return activated or _first_on_path(command, known)
 
 
-def _first_on_path(command: Command, known: Collection[str]) -> str:
-    """The environment in front on PATH; "" for none. A folder such as /usr/local/cuda/bin holds no Python."""
-    folders = (folder for folder in command.variables.get("PATH", "").split(":") if folder.endswith("/bin"))
-    prefixes = (posixpath.dirname(posixpath.normpath(folder)) for folder in folders)
-    return next((one for one in prefixes if one in known or _NAME.search(one)), "")
+def _first_on_path(command: Command, known: Collection[str]) -> str | None:
+    """The environment in front on PATH; "" for none, None where a folder in front may be one."""
+    for folder in command.variables.get("PATH", "").split(":"):
+        prefix = posixpath.dirname(posixpath.normpath(folder)) if folder.endswith(("/bin", "/bin/")) else ""
+        if prefix in known or _NAME.search(prefix):
+            return prefix
+        if prefix and prefix not in _OWN and not _WITHOUT_PYTHON.search(prefix):
+            return None
+    return ""
 
 
 def made_by(argv: Sequence[str]) -> str:
@@ -57,6 +69,24 @@ def made_by(argv: Sequence[str]) -> str:
         place, called = _values(words, "-p", "--prefix"), _values(words, "-n", "--name")
         return next(iter((*place, *(f"{CONDA_ROOT}/envs/{one}" for one in called))), "")
     return ""
+
+
+def makes_one(argv: Sequence[str]) -> bool:
+    """Whether a command makes an environment, itself or for a project: `uv sync`, `poetry install`."""
+    verb = next(iter(_plain(argv[1:])), "")
+    name = posixpath.basename(argv[0])
+    of_project = (name in _PROJECTS and verb in ("install", "sync")) or (name == "uv" and verb in ("sync", "add"))
+    return of_project or bool(made_by(argv))
+
+
+def _of_project(name: str, command: Command, folder: str, activated: str) -> str | None:
+    """The environment that poetry and its like make for a project; None if their settings may say otherwise."""
+    if activated:
+        return activated
+    if name == "pixi":
+        return _whole(".pixi/envs/default", folder)
+    inside = command.variables.get(_PROJECTS[name], "").lower()
+    return _whole(".venv", folder) if name == "pdm" or inside in _YES else None
 
 
 def _of_uv(command: Command, folder: str, activated: str, known: Collection[str]) -> str | None:

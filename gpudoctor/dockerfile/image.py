@@ -101,6 +101,8 @@ class Image(Struct, frozen=True, eq=False):
     settings: dict[str, ImageVariable] = {}
     steps: tuple[Step, ...] = ()
     copied: tuple[CopyInstruction, ...] = ()
+    folder: str = "/"
+    """The working directory of its containers."""
     user: str = ""
     entrypoint: Start | None = None
     """The file's own; that of the base image is not known."""

@@ -88,6 +88,7 @@ def _image(
         settings=build.settings,
         steps=tuple(build.steps),
         copied=copied,
+        folder=build.folder,
         user=build.user,
         entrypoint=build.entrypoint,
         command=build.command,
