@@ -24,8 +24,9 @@ def user_without_access(recipe: Recipe) -> Verdicts:
     """The image's user cannot reach a folder of root that the program needs.
 
     ## Why it matters
-    /root is closed to every other user. A Python environment there cannot be started ("Permission denied", exit code
-    126), a model there is not found, and a cache there is not written. A folder that WORKDIR or COPY made belongs to
+    /root is closed to every other user. A Python environment there is out of reach: calling it ends with "Permission
+    denied" (exit code 126), and by PATH another Python is started, or none. A model there is not found, and a cache
+    there is not written. A folder that WORKDIR or COPY made belongs to
     root, also after USER: an environment cannot be made in it.
 
     ## How it is judged
@@ -82,8 +83,8 @@ def _environments(recipe: Recipe, image: Image) -> Iterator[Finding]:
         yield Finding(
             severity="error",
             confidence="likely",
-            message=f"The container runs as {user}, who cannot enter /root: the Python of {place}, {what}, cannot be "
-            "started.",
+            message=f"The container runs as {user}, who cannot enter /root: the Python of {place}, {what}, is out of "
+            "reach.",
             saw=closed[0],
             want="a folder outside /root",
             subject=image.place(made.step.command.line),
