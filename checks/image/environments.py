@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.copied_environments import (
@@ -240,16 +241,17 @@ def _commands(recipe: Recipe, image: Image) -> Iterator[Finding]:
                     ),
                 ),
             )
-    for copied in image.copied:
+    copies = [each for each in image.copied if each.origin]
+    if any(each.moved("/usr/local/bin") for each in copies) or _other_installs(image):
+        return
+    listed = {posixpath.basename(source) for each in copies for source in each.sources}
+    for copied in copies:
         origin = origin_of(image, copied)
         if origin is None or not any(re.search(r"/usr/local/lib/python3\.\d+/site-packages/?$", source)
                                      for source in copied.sources):  # fmt: skip
             continue
-        if any(each.moved("/usr/local/bin") for each in image.copied if each.origin) or _other_installs(image):
-            continue
         names = [name for name in started if "/" not in name and name in _scripts(origin)]
-        listed = (source for each in image.copied for source in each.sources)
-        if names and not any(posixpath.basename(source) == names[0] for source in listed):
+        if names and names[0] not in listed:
             yield _broken(
                 image,
                 copied,
@@ -276,10 +278,11 @@ def _other_installs(image: Image) -> bool:
     return any(step.pip is not None and not step.copied for step in image.steps)
 
 
-def _scripts(origin: Image) -> set[str]:
+@lru_cache
+def _scripts(origin: Image) -> frozenset[str]:
     """The commands of the packages that a stage installs by their own names."""
     packages = {one.name for step in origin.steps if step.pip is not None for one in step.pip.requirements}
-    return packages | {name for name, package in _OF_OTHER_NAME.items() if package in packages}
+    return frozenset(packages) | {name for name, package in _OF_OTHER_NAME.items() if package in packages}
 
 
 def _broken(

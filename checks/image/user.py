@@ -124,10 +124,10 @@ def _packages(recipe: Recipe, image: Image) -> Iterator[Finding]:
 
 
 def _variables(recipe: Recipe, image: Image) -> Iterator[Finding]:
-    user = _user(recipe, image)
+    user, environments = _user(recipe, image), tuple({step.environment for step in image.steps if step.environment})
     for setting in image.settings.values():
         value = setting.value or ""
-        if not re.match(r"/root(/|$)", value) or ":" in value or _of_environment(image, value):
+        if not re.match(r"/root(/|$)", value) or ":" in value or value.startswith(environments):
             continue
         folder = posixpath.join("/opt", value.removeprefix("/root").lstrip("/").removeprefix(".cache/"))
         folder = folder.rstrip("/") if folder.rstrip("/") != "/opt" else "/opt/home"
@@ -148,11 +148,6 @@ def _variables(recipe: Recipe, image: Image) -> Iterator[Finding]:
                 ),
             ),
         )
-
-
-def _of_environment(image: Image, path: str) -> bool:
-    """Whether a path is that of an environment, which is reported itself."""
-    return any(step.environment and path.startswith(step.environment) for step in image.steps)
 
 
 def _elsewhere(image: Image, place: str, other: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -15,6 +15,8 @@ from gpudoctor.dockerfile.installs import system_packages
 
 _PACKAGES = re.compile(r"/python(3\.\d+)/(?:site|dist)-packages/?$")
 _ONE_PACKAGE = re.compile(r"/(?:site|dist)-packages/([A-Za-z_]\w*)/?$")
+_MOST = 100
+"""Environments of one image that are compared."""
 _MAY_BRING_PYTHON = re.compile(
     r"python|conda|mamba|pyenv|pixi|\bln\b|make (?:alt)?install|\buv\b|\bpdm\b|asdf|mise|nix|update-alternatives"
 )
@@ -40,15 +42,18 @@ class CopiedEnvironment(Struct, frozen=True):
     """Its place here; commands of packages name the one there."""
 
 
-def made_environments(image: Image) -> Iterator[MadeEnvironment]:
+@lru_cache
+def made_environments(image: Image) -> tuple[MadeEnvironment, ...]:
     """The virtual environments that the own commands of an image make."""
+    found: list[MadeEnvironment] = []
     for step in image.steps:
         argv, text = step.command.argv, step.command.text
-        by_uv = posixpath.basename(argv[0]) == "uv"
-        if step.copied or not step.environment or not makes_one(argv):
+        if step.copied or not step.environment or not makes_one(argv) or len(found) == _MOST:
             continue
         named = re.search(r"--python[ =](?:cpython-)?(3\.\d+)", text) or re.match(r"\S*python(3\.\d+) -m", text)
-        yield MadeEnvironment(step.environment, step, by_uv, named[1] if named else "")
+        by_uv = posixpath.basename(argv[0]) == "uv"
+        found.append(MadeEnvironment(step.environment, step, by_uv, named[1] if named else ""))
+    return tuple(found)
 
 
 def origin_of(image: Image, copied: CopyInstruction) -> Image | None:
@@ -57,14 +62,17 @@ def origin_of(image: Image, copied: CopyInstruction) -> Image | None:
     return next((one for one in image.builders if name and one.name.lower() == name), None)
 
 
-def copied_environments(image: Image) -> Iterator[CopiedEnvironment]:
+@lru_cache
+def copied_environments(image: Image) -> tuple[CopiedEnvironment, ...]:
     """The virtual environments that an image copies as a whole, as far as their stages are known."""
+    found: list[CopiedEnvironment] = []
     for copied in image.copied:
-        origin = origin_of(image, copied)
+        origin = origin_of(image, copied) if len(found) < _MOST else None
         for made in made_environments(origin) if origin is not None else ():
             place = copied.moved(made.place)
             if place is not None and origin is not None:
-                yield CopiedEnvironment(copied, origin, made, place)
+                found.append(CopiedEnvironment(copied, origin, made, place))
+    return tuple(found)
 
 
 def missing_interpreter(image: Image, one: CopiedEnvironment) -> str:
@@ -106,6 +114,7 @@ def _pythons_of_uv(image: Image, step: Step) -> str:
     return image.variable("UV_PYTHON_INSTALL_DIR") or f"{data}/uv/python"
 
 
+@lru_cache
 def _has_own(image: Image) -> bool:
     """Whether the Python of the base image is there: a distribution has it after an installation alone."""
     names = [name for step in image.steps if not step.copied for name in system_packages(step.command)]
@@ -113,6 +122,7 @@ def _has_own(image: Image) -> bool:
     return own or any(re.match(r"python3|virtualenv$|python-is-python3$", name) for name in names)
 
 
+@lru_cache
 def _brings_python(image: Image) -> bool:
     """Whether the image may get an interpreter in another way than by its base image and its distribution."""
     own = image.facts.python if image.facts else None

@@ -15,6 +15,8 @@ CONDA_ROOT = "/opt/conda"
 """The root of conda in the images of conda-forge, Anaconda and micromamba."""
 _NAME = re.compile(r"(^|/)\.?\w*(v?env|conda|python)\d*$|/envs/[^/]+$")
 """The names that people give to environments."""
+_FRONT = 20
+"""Folders of PATH that are looked at."""
 _WITHOUT_PYTHON = re.compile(
     r"/(cuda|nvidia|rocm|hip|llvm|cmake|go|node|mpi|openmpi|ucx|hpcx|tensorrt|\.cargo|\.local)[\w.-]*$"
 )
@@ -45,7 +47,7 @@ def environment_of(command: Command, folder: str, activated: str, known: Collect
 
 def _first_on_path(command: Command, known: Collection[str]) -> str | None:
     """The environment in front on PATH; "" for none, None where a folder in front may be one."""
-    for folder in command.variables.get("PATH", "").split(":"):
+    for folder in command.variables.get("PATH", "").split(":", _FRONT)[:_FRONT]:
         prefix = posixpath.dirname(posixpath.normpath(folder)) if folder.endswith(("/bin", "/bin/")) else ""
         if prefix in known or _NAME.search(prefix):
             return prefix
