@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
-from gpudoctor.dockerfile.recipe import Recipe, RecipeService, change
+from gpudoctor.dockerfile.recipe import Recipe, RecipeService, about_service, change
 from gpudoctor.dockerfile.variables import VISIBLE, slip_in_devices
-from gpudoctor.finding import Evidence, Finding, NotJudged
+from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.machine import Vendor
 
 _NVIDIA = """    deploy:
@@ -80,7 +79,7 @@ def no_device(recipe: Recipe) -> Verdicts:
         lines = _run_args(service, *_DEVELOPMENT[vendor]) if service.development else lines
         what = "CUDA" if vendor == "nvidia" else "ROCm"
         missing = "/dev/kfd" if vendor == "amd" and service.render else "/dev/dri" if service.kfd else "a GPU"
-        yield _about(
+        yield about_service(
             service,
             severity="error" if (recipe.gpus and not service.cluster) or missing != "a GPU" else "warning",
             confidence="likely",
@@ -93,7 +92,7 @@ def no_device(recipe: Recipe) -> Verdicts:
 
 def _without_permission(service: Service, vendor: Vendor) -> Finding:
     node = service.devices[0]
-    return _about(
+    return about_service(
         service,
         severity="warning",
         confidence="likely",
@@ -150,7 +149,7 @@ def device_access(recipe: Recipe) -> Verdicts:
         name, _, group = user.partition(":")
         if name in ("", "root", "0") or "$" in user or _may_own_a_device(group):
             continue
-        yield _about(
+        yield about_service(
             service,
             severity="note" if service.amd and service.cluster else "warning",
             confidence="likely",
@@ -194,7 +193,7 @@ def small_shm(recipe: Recipe) -> Verdicts:
         if vendor is None or image is None or recipe.torch(image) is None or service.shared_memory or service.open:
             continue
         if _given(started, vendor):
-            yield _about(
+            yield about_service(
                 service,
                 severity="note",
                 message=f"{service.title} has 64 MiB of shared memory: DataLoader workers and NCCL need more.",
@@ -229,7 +228,7 @@ def device_misnamed(recipe: Recipe) -> Verdicts:
         for device in service.devices:
             if found := re.fullmatch(r"/dev/dri/render(\d+)", device):
                 right = f"/dev/dri/renderD{found[1]}"
-                yield _about(
+                yield about_service(
                     service,
                     severity="error",
                     message=f"{service.title} asks for {device}: no host has a node of that name.",
@@ -237,49 +236,6 @@ def device_misnamed(recipe: Recipe) -> Verdicts:
                     want=right,
                     fixes=(change(f"Write {right}", f"{service.place}: {right} in the devices of {service.name}"),),
                 )
-
-
-@check("GPD631", "manifest-gpu-request", "image")
-def gpu_request(recipe: Recipe) -> Verdicts:
-    """A Kubernetes container asks for GPUs in a way that the cluster refuses.
-
-    ## Why it matters
-    GPUs are extended resources: they are not shared, and asked for in whole numbers by `limits`. With `requests`
-    alone, with a fraction, or with two numbers that differ, the API server refuses the Pod ("Limit must be set for
-    non overcommitable resources"). A Deployment or a Job then waits for Pods that never come.
-
-    ## How it is judged
-    By `resources` of the container, for names of NVIDIA's and AMD's device plugins. `requests` may be left out.
-
-    ## Fix safety
-    The scheduler reserves what `limits` says.
-    """
-    for started in recipe.services:
-        service = started.service
-        for name in sorted({*service.limits, *service.requests}):
-            limit, request = service.limits.get(name), service.requests.get(name)
-            number = limit or request or ""
-            if not re.match(r"(nvidia|amd)\.com/", name) or (request in (None, limit) and number.isdecimal()):
-                continue
-            whole = number if number.isdecimal() else "1"
-            what = (
-                f"{name} under requests alone" if limit is None
-                else f"{number} of {name}" if not number.isdecimal()
-                else f"{request} of {name} by requests and {limit} by limits"
-            )  # fmt: skip
-            yield _about(
-                service,
-                severity="error",
-                message=f"{service.title} asks for {what}: Kubernetes refuses the Pod.",
-                saw="no limits" if limit is None else f"limits {limit}",
-                want=f"limits {whole}",
-                fixes=(
-                    change(
-                        "Write limits", service.below, f"    resources: {{limits: {{{name}: {whole}}}}}"
-                    ),
-                ),
-                refs=("Kubernetes: Schedule GPUs; Resource Management, Extended resources",),
-            )  # fmt: skip
 
 
 @check("GPD625", "compose-other-vendor", "image")
@@ -305,7 +261,7 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         of_nvidia = _vendor(recipe, started) == "nvidia"
         made, wanted, given = ("CUDA", "ROCm", "AMD") if of_nvidia else ("ROCm", "CUDA", "NVIDIA")
         name = (service.image if service.context is None else "") or "its image"
-        yield _about(
+        yield about_service(
             service,
             severity="error",
             confidence="likely",
@@ -338,7 +294,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
         for name in VISIBLE:
             value = service.environment.get(name, "")
             if why := slip_in_devices(value):
-                yield _about(
+                yield about_service(
                     service,
                     severity="error" if service.given_gpus or service.privileged else "warning",
                     message=f"{service.title} sets {name}={value}, which hides every GPU: {why}.",
@@ -418,9 +374,3 @@ def _sources(started: RecipeService) -> tuple[tuple[str, ...], ...]:
     by_name = ((service.image,),) if service.image is not None else ()
     by_folder = ((service.context, service.dockerfile),) if service.context is not None else ()
     return (*by_name, *by_folder)
-
-
-def _about(service: Service, **parts: Any) -> Finding:
-    """A finding about a service; `parts` are the other fields of a Finding."""
-    evidence = (Evidence("service", service.name, service.place),)
-    return Finding(subject=f"service {service.name}", evidence=evidence, **parts)

@@ -236,8 +236,9 @@ def _commands(recipe: Recipe, image: Image) -> Iterator[Finding]:
                 one.made.place,
                 (
                     change(
-                        "Copy it to the same place",
-                        f"{image.place(one.copied.line)}: {_copy(one.origin, one.made.place)}",
+                        "Copy it to the same place, too",
+                        f"{image.place(one.copied.line)}: below it",
+                        _copy(one.origin, one.made.place),
                     ),
                 ),
             )
