@@ -39,6 +39,8 @@ OPEN = {
     "a shell that activates": "sh -c '. other/bin/activate; python train.py'",
     "a login shell, whose profile sets PATH": "bash -lc 'python train.py'",
     "not there": "python9 train.py",
+    "a script with its own requirements": "uv run {work}/own.py",
+    "poetry in an active environment": "poetry run python train.py",
     "an environment that uv makes": "uv run --isolated python train.py",
 }
 
@@ -62,10 +64,12 @@ def places(tmp_path: Path) -> dict[str, Path]:
         "serve": "#!/usr/bin/env python3\n",
         "uv": "#!/bin/sh\n",
         "micromamba": "#!/bin/sh\n",
+        "poetry": "#!/bin/sh\n",
     }
     for name, text in scripts.items():
         (folder / name).write_text(text)
     (work / "start.sh").write_text("#!/bin/sh\nexec python train.py\n")
+    (work / "own.py").write_text("# /// script\n# dependencies = ['torch']\n# ///\n")
     conda = tmp_path / "conda" / "bin" / "conda"
     conda.write_text("#!/bin/sh\n")
     (folder / "conda").symlink_to(conda)

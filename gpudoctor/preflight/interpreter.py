@@ -21,7 +21,7 @@ _CONDA = ("conda", "mamba", "micromamba")
 _PROJECTS = ("uv", "poetry", "pdm", "pipenv", "pixi")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _SIGNS = re.compile(r"[;&|()<>`\n]|\$\(")
-_SHEBANG, _DEPTH = 512, 8
+_SHEBANG, _SCRIPT, _DEPTH = 512, 4096, 8
 
 
 def interpreter_of(command: Sequence[str], environ: Mapping[str, str]) -> str | None:
@@ -124,21 +124,31 @@ def _of_conda(place: str, before: list[str], words: list[str], environ: Mapping[
 
 def _of_project(place: str, before: list[str], words: list[str], environ: Mapping[str, str]) -> str | None:
     """The environment of the project that `uv run` and its like find from the working folder upward."""
-    options = [*before, *words]
-    tool = os.path.basename(place)
-    if tool == "uv" and any(word in ("--isolated", "--script", "-s") for word in _own_options(words)):
+    tool, options, active = os.path.basename(place), [*before, *words], environ.get("VIRTUAL_ENV")
+    own = _own_options(words)
+    if tool == "uv" and (any(word in ("--isolated", "--script", "-s") for word in own) or _has_requirements(words)):
         return None
-    if tool == "uv" and "--active" in _own_options(words) and environ.get("VIRTUAL_ENV"):
-        return environ["VIRTUAL_ENV"]
+    if active and (tool in ("poetry", "pdm", "pipenv") or "--active" in own):
+        return active
     start = _option(options, "--directory", "--project", "-C", "--manifest-path") or "."
-    inner = environ.get("UV_PROJECT_ENVIRONMENT", "") if tool == "uv" else ""
+    inner = (environ.get("UV_PROJECT_ENVIRONMENT") if tool == "uv" else "") or ".venv"
     if tool == "pixi":
         inner = f".pixi/envs/{_option(options, '-e', '--environment') or 'default'}"
     for folder in _upward(os.path.abspath(start)):
         if any(os.path.exists(os.path.join(folder, file)) for file in ("pyproject.toml", "pixi.toml", "Pipfile")):
-            found = os.path.join(folder, inner or ".venv")
+            found = os.path.join(folder, inner)
             return found if os.path.isdir(found) else None
     return None
+
+
+def _has_requirements(words: list[str]) -> bool:
+    """Whether the command is a script that names its requirements: uv makes an environment for it alone."""
+    script = next((word for word in words if word.endswith(".py")), "")
+    try:
+        with open(script, "rb") as file:
+            return b"# /// script" in file.read(_SCRIPT)
+    except (OSError, ValueError):
+        return False
 
 
 def _upward(folder: str) -> Iterator[str]:
