@@ -69,6 +69,8 @@ ON = {
     "an environment of conda on PATH": "FROM condaforge/miniforge3:latest AS build\nRUN conda create -y -n app "
     "python=3.12 && conda run -n app pip install torch\nFROM debian:bookworm-slim\n"
     "COPY --from=build /opt/conda/envs/app /opt/conda/envs/app\nENV PATH=/opt/conda/envs/app/bin:$PATH\n" + START,
+    "a program with an environment of its own": VENV + SLIM + COPY + "RUN python -m venv /opt/handler && "
+    "/opt/handler/bin/pip install runpod\nENV PATH=/opt/handler/bin:$PATH\n" + START,
     "another program": VENV + SLIM + COPY + 'CMD ["nginx"]\n',
     "the base image's torch": "FROM pytorch/pytorch\nRUN python -m venv /v && /v/bin/pip install torch\n" + START,
     "PYTHONPATH": VENV + SLIM + COPY + "ENV PYTHONPATH=/opt/venv/lib/python3.11/site-packages\n" + START,
@@ -106,6 +108,8 @@ INCOMPLETE = {
     "packages of another version": PIP + "FROM python:3.12-slim\n" + SITE_COPY + START,
     "renamed packages of another version": PIP + "FROM python:3.12-slim\n"
     f"COPY --from=build {SITE} /usr/local/lib/python3.12/site-packages\n" + START,
+    "a folder that Debian's Python does not read": PIP + "FROM debian:bookworm-slim\n"
+    "RUN apt-get install -y python3\n" + SITE_COPY + 'CMD ["python3", "app.py"]\n',
     "no commands": PIP + SLIM + SITE_COPY + SERVE,
     "torch alone": PIP + SLIM + f"COPY --from=build {SITE}/torch {SITE}/torch\n" + START,
     "commands of another place, by their path": BUILD + "WORKDIR /srv\nRUN python -m venv env && env/bin/pip install "
@@ -130,6 +134,10 @@ COMPLETE = {
     "RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install torch\nFROM ubuntu:24.04\n"
     "RUN apt-get install -y --no-install-recommends python3\n" + COPY + ON_PATH + START,
     "an unknown base image": VENV + "FROM example.org/base:1\n" + COPY + ON_PATH + START,
+    "Debian's Python, told where": PIP + "FROM debian:bookworm-slim\nRUN apt-get install -y python3\n" + SITE_COPY
+    + f"ENV PYTHONPATH={SITE}\n" + 'CMD ["python3", "app.py"]\n',
+    "Debian's own folder": PIP + "FROM debian:bookworm-slim\nRUN apt-get install -y python3\n"
+    f"COPY --from=build {SITE} /usr/local/lib/python3.11/dist-packages\n" + 'CMD ["python3", "app.py"]\n',
     "packages and commands": PIP + SLIM + SITE_COPY + BIN_COPY + SERVE,
     "packages and python": PIP + SLIM + SITE_COPY + START,
     "the command alone": PIP + SLIM + SITE_COPY + "COPY --from=build /usr/local/bin/uvicorn /usr/bin/\n" + SERVE,

@@ -14,6 +14,7 @@ from gpudoctor.dockerfile.copied_environments import (
     missing_interpreter,
     origin_of,
     other_python,
+    unread_packages,
 )
 from gpudoctor.dockerfile.environments import makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, Image, Step
@@ -51,8 +52,10 @@ def environment_off_path(recipe: Recipe) -> Verdicts:
         path = image.settings.get("PATH")
         if (path is not None and path.value is None) or any(name in image.settings for name in _ELSEWHERE):
             continue
-        if f"{environment}/bin" in (path.value or "" if path else "").split(":"):
-            continue
+        folders = (path.value or "" if path else "").split(":")
+        filled = {step.environment for step in image.steps if step.environment and step.pip is not None}
+        if any(f"{one}/bin" in folders for one in filled):
+            continue  # also another one: the program may run in that, and start what needs torch
         for service, entrypoint, command in starts(recipe, image):
             if service is not None and "PATH" in service.environment:
                 continue
@@ -203,6 +206,17 @@ def _packages(image: Image) -> Iterator[Finding]:
                 f"Python {here}",
                 (change("Use the same Python in both stages", image.on_base(f"an image with Python {there}")),),
             )
+    for copied in image.copied:
+        folder = unread_packages(image, copied)
+        if folder:
+            yield _broken(
+                image,
+                copied,
+                f"The Python of {image.base} looks in dist-packages, and never in {folder}.",
+                "site-packages",
+                "the Python that it belongs to",
+                (change("Use the base image of that stage", image.on_base(_base(image, copied))),),
+            )
     lone = lone_package(image, "torch")
     if lone is not None and (image.facts is None or not image.facts.has_torch):
         folder = posixpath.dirname(lone.sources[0].rstrip("/"))
@@ -216,6 +230,11 @@ def _packages(image: Image) -> Iterator[Finding]:
             "all of site-packages",
             (change("Copy the whole folder", f"{image.place(lone.line)}: {line}"),),
         )
+
+
+def _base(image: Image, copied: CopyInstruction) -> str:
+    origin = origin_of(image, copied)
+    return (origin.base if origin else None) or "the base image of that stage"
 
 
 def _commands(recipe: Recipe, image: Image) -> Iterator[Finding]:

@@ -153,6 +153,17 @@ def other_python(image: Image, copied: CopyInstruction) -> tuple[str, str] | Non
     return None
 
 
+def unread_packages(image: Image, copied: CopyInstruction) -> str:
+    """The folder of packages that a COPY fills and that no Python of a distribution reads; "" for any other."""
+    folder, facts = copied.target.rstrip("/"), image.facts
+    if not copied.origin or not re.match(r"/usr/local/lib/python3\.\d+/site-packages$", folder):
+        return ""
+    if facts is None or facts.prefix != "/usr" or "PYTHONPATH" in image.settings or _brings_python(image):
+        return ""
+    whole = any(one.moved("/usr/local/lib") for one in image.copied if one.origin)
+    return "" if whole or other_python(image, copied) else folder
+
+
 def lone_package(image: Image, name: str) -> CopyInstruction | None:
     """The COPY that brings one package of site-packages, without what it requires."""
     whole = any(_PACKAGES.search(source) for copied in image.copied for source in copied.sources if copied.origin)
