@@ -42,6 +42,7 @@ OFF_PATH = {
     "a command": VENV + SLIM + COPY + SERVE,
     "a shell form": VENV + SLIM + COPY + "CMD python app.py\n",
     "behind a preflight": VENV + SLIM + COPY + 'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n' + START,
+    "a shell with one command": VENV + SLIM + COPY + 'ENTRYPOINT ["/bin/bash", "-c"]\nCMD ["exec python app.py"]\n',
     "behind tini": VENV + SLIM + COPY + 'ENTRYPOINT ["tini", "--"]\n' + START,
     "torchrun": VENV + SLIM + COPY + 'CMD ["torchrun", "train.py"]\n',
     "an environment of conda": "FROM condaforge/miniforge3 AS build\nRUN conda create -y -n app python=3.12 && "
@@ -71,6 +72,9 @@ ON = {
     "COPY --from=build /opt/conda/envs/app /opt/conda/envs/app\nENV PATH=/opt/conda/envs/app/bin:$PATH\n" + START,
     "a program with an environment of its own": VENV + SLIM + COPY + "RUN python -m venv /opt/handler && "
     "/opt/handler/bin/pip install runpod\nENV PATH=/opt/handler/bin:$PATH\n" + START,
+    "a shell with two commands": VENV + SLIM + COPY
+    + 'CMD ["sh", "-c", ". /opt/venv/bin/activate; python app.py"]\n',
+    "a login shell": VENV + SLIM + COPY + 'CMD ["bash", "-lc", "python app.py"]\n',
     "another program": VENV + SLIM + COPY + 'CMD ["nginx"]\n',
     "the base image's torch": "FROM pytorch/pytorch\nRUN python -m venv /v && /v/bin/pip install torch\n" + START,
     "PYTHONPATH": VENV + SLIM + COPY + "ENV PYTHONPATH=/opt/venv/lib/python3.11/site-packages\n" + START,
@@ -110,6 +114,7 @@ INCOMPLETE = {
     f"COPY --from=build {SITE} /usr/local/lib/python3.12/site-packages\n" + START,
     "a folder that Debian's Python does not read": PIP + "FROM debian:bookworm-slim\n"
     "RUN apt-get install -y python3\n" + SITE_COPY + 'CMD ["python3", "app.py"]\n',
+    "no commands, with the library": PIP + SLIM + "COPY --from=build /usr/local/lib /usr/local/lib\n" + SERVE,
     "no commands": PIP + SLIM + SITE_COPY + SERVE,
     "torch alone": PIP + SLIM + f"COPY --from=build {SITE}/torch {SITE}/torch\n" + START,
     "commands of another place, by their path": BUILD + "WORKDIR /srv\nRUN python -m venv env && env/bin/pip install "

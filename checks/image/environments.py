@@ -267,8 +267,8 @@ def _commands(recipe: Recipe, image: Image) -> Iterator[Finding]:
     listed = {posixpath.basename(source) for each in copies for source in each.sources}
     for copied in copies:
         origin = origin_of(image, copied)
-        if origin is None or not any(re.search(r"/usr/local/lib/python3\.\d+/site-packages/?$", source)
-                                     for source in copied.sources):  # fmt: skip
+        python = origin.facts.python if origin is not None and origin.facts is not None else None
+        if origin is None or not copied.moved(f"/usr/local/lib/python{python}/site-packages"):
             continue
         names = [name for name in started if "/" not in name and name in _scripts(origin)]
         if names and names[0] not in listed:

@@ -41,8 +41,16 @@ def programs(entrypoint: Start | None, command: Start | None) -> tuple[tuple[str
     if command is not None and command.shell:
         inner = unwrapped((*head, "/bin/sh"))
         return _of_shell(command) if inner == ("/bin/sh",) else ()
-    words = unwrapped((*head, *(command.words if command is not None else ())))
+    words = _of_one_command(unwrapped((*head, *(command.words if command is not None else ()))))
     return (words,) if words and posixpath.basename(words[0]) not in (*SHELLS, *_CHANGING) else ()
+
+
+def _of_one_command(words: tuple[str, ...]) -> tuple[str, ...]:
+    """What `sh -c "python app.py"` starts; other words stay as they are."""
+    shell = len(words) > 2 and posixpath.basename(words[0]) in SHELLS and re.fullmatch("-[aefux]*c", words[1])
+    if not shell or re.search(r"[;&|()<>`$'\"\\\n]", words[2]):
+        return words
+    return unwrapped(words[2].split())
 
 
 def _of_shell(start: Start) -> tuple[tuple[str, ...], ...]:
