@@ -10,12 +10,13 @@ _WORKFLOW_COMMAND = r"(?<!\S)::(?=[a-z])|##(?=\w{0,40}\[)"
 """How a line of a log starts a command of the CI that shows it: "::add-mask::x" of GitHub Actions at the beginning of
 the line, "##[add-mask]x" and Azure's "##vso[...]" anywhere."""
 _PROGRAMS = frozenset((
-    "RUN", "[", "apt-get", "cat", "conda", "df", "dkms", "dmesg", "docker", "dpkg", "echo", "env", "grep", "id", "ip",
-    "kubectl", "ldconfig", "ldd", "ls", "lsb_release", "lsmod", "lspci", "mamba", "modinfo", "mokutil", "nvcc",
-    "nvidia-ctk", "nvidia-smi", "ollama", "pixi", "podman", "poetry", "prime-select", "ps", "rm", "rocminfo",
-    "show_gids", "sudo", "systemctl", "tail", "ulimit", "uname", "unset", "uv", "vulkaninfo", "wsl",
+    "CMD", "COPY", "ENTRYPOINT", "ENV", "RUN", "[", "apt-get", "cat", "conda", "df", "dkms", "dmesg", "docker",
+    "dpkg", "echo", "env", "grep", "id", "ip", "kubectl", "ldconfig", "ldd", "ls", "lsb_release", "lsmod",
+    "lspci", "mamba", "modinfo", "mokutil", "nvcc", "nvidia-ctk", "nvidia-smi", "ollama", "pixi", "podman",
+    "poetry", "prime-select", "ps", "rm", "rocminfo", "show_gids", "sudo", "systemctl", "tail", "ulimit", "uname",
+    "unset", "uv", "vulkaninfo", "wsl",
 ))  # fmt: skip
-"""With what the commands of fixes and of the matrix's questions begin; "RUN" is a Dockerfile's."""
+"""With what the commands of fixes and of the matrix's questions begin, and lines of a Dockerfile."""
 _PYTHON = r"(?:~?/\S*/)?(?:python|pip)[\d.]*"
 _QUOTED = r"\"[^\"]*\"|'[^']*'|\$\((?:[^()]|\([^()]*\))*\)"
 _OUTSIDE_QUOTES = r"(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)"
@@ -35,7 +36,8 @@ def sentence(text: str) -> str:
 
 def is_command(text: str) -> bool:
     """Whether a line is a command and nothing else: "sudo dmesg | grep -i xid"."""
-    words = re.sub(r"^(?:[A-Z_]+=\S+ )+", "", re.sub(_QUOTED, "QUOTED", text))
+    quoted = re.sub(r"\[QUOTED(, QUOTED)*\]", "QUOTED", re.sub(_QUOTED, "QUOTED", text))
+    words = re.sub(r"^(?:[A-Z_]+=\S+ )+", "", quoted)
     program = words.partition(" ")[0]
     return bool(program in _PROGRAMS or re.fullmatch(_PYTHON, program)) and not re.search(_SAID, words)
 

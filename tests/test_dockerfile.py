@@ -94,6 +94,8 @@ HEALTHY = {
     "uv with a backend": "FROM python:3.12-slim\nRUN uv pip install --system --torch-backend=cu126 torch==2.9.1",
     "uv with an extra index": "FROM python:3.12\n"
     "RUN uv pip install torch --extra-index-url https://download.pytorch.org/whl/cu126",
+    "an extra index that has the newest version, too": "FROM nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04\n"
+    "RUN pip install torch --extra-index-url https://download.pytorch.org/whl/cu126",
     "extra index with an exact version": "FROM python:3.12\n"
     "RUN pip install torch==2.6.0+cu124 --extra-index-url https://download.pytorch.org/whl/cu124",
     "a mirror": "FROM python:3.12\nENV PIP_INDEX_URL=https://mirror.example/simple\n"

@@ -89,6 +89,13 @@ READ = {
     + "".join(f"RUN ln -s /stubs/libcuda.so /x{n}/libcuda.so.1\n" for n in range(2400))
     + "".join(f"RUN rm -f /y{n}*/libcuda.so.1\n" for n in range(2400)),
     "packages": CUDA + "RUN apt-get install " + "nvidia-driver-550 " * 50_000 + "\n",
+    "copied environments": "FROM python:3.11-slim AS build\n"
+    + "".join(f"RUN python -m venv /v{n}\n" for n in range(1000))
+    + CUDA
+    + "".join(f"COPY --from=build /v{n} /v{n}\n" for n in range(1000))
+    + "ENV PATH="
+    + ":".join(f"/v{n}/bin" for n in range(500))
+    + '\nUSER app\nCMD ["python", "a"]\n',
     "overrides": CUDA + "".join(f"ENV HSA_OVERRIDE_GFX_VERSION_{n}=1\n" for n in range(9000)),
 }
 

@@ -22,12 +22,14 @@ REFUSED = {
     "uv by a variable": UBUNTU + "ENV UV_SYSTEM_PYTHON=1\nRUN uv pip install torch",
     "pip itself": UBUNTU + "RUN pip3 install --upgrade pip",
     "a requirements file": UBUNTU + "COPY requirements.txt .\nRUN pip install -r requirements.txt",
+    "activated in another RUN": UBUNTU + "RUN python3 -m venv /v\nRUN . /v/bin/activate\nRUN pip3 install torch",
     "another stage": UBUNTU.replace("\n", " AS build\n", 1) + "RUN pip install torch\nFROM python:3.12-slim\n"
     "COPY --from=build /app /app",
 }
 FINE = {
     "a virtual environment on PATH": UBUNTU + "RUN python3 -m venv /v\nENV PATH=/v/bin:$PATH\nRUN pip install torch",
     "the pip of an environment": UBUNTU + "RUN python3 -m venv /v && /v/bin/pip install torch",
+    "a folder in front on PATH": UBUNTU + "ENV PATH=/opt/tools/bin:$PATH\nRUN pip install torch",
     "activated": UBUNTU + "RUN python3 -m venv /v && . /v/bin/activate && pip install torch",
     "the option": UBUNTU + "RUN pip3 install --break-system-packages torch",
     "ENV": UBUNTU + "ENV PIP_BREAK_SYSTEM_PACKAGES=1\nRUN pip3 install torch",
@@ -39,6 +41,11 @@ FINE = {
     "another Python": UBUNTU + "RUN apt-get install -y python3.11\nRUN python3.11 -m pip install torch",
     "may fail": UBUNTU + "RUN pip3 install torch || true",
     "conda": UBUNTU + "RUN bash miniforge.sh -b -p /opt/conda\nENV PATH=/opt/conda/bin:$PATH\nRUN pip install torch",
+    "an environment of conda": UBUNTU + "COPY --from=build /opt/conda /opt/conda\nRUN /opt/conda/bin/conda run -n a "
+    "pip install torch",
+    "the environment of another stage": "FROM condaforge/miniforge3 AS build\nRUN conda create -n a python=3.12 && "
+    "conda run -n a pip install torch\nFROM debian:bookworm-slim\n"
+    "COPY --from=build /opt/conda/envs/a /opt/conda/envs/a",
     "uv in its own environment": UBUNTU + "RUN uv pip install torch",
     "an older Ubuntu": "FROM ubuntu:22.04\n" + APT + "RUN pip3 install torch",
     "Docker's own Python on Debian 12": "FROM python:3.12-slim-bookworm\nRUN pip install torch",

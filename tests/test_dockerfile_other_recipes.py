@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from gpudoctor.dockerfile.reading import read_recipe
 from gpudoctor.host import InputError
 from tests.support.check_cases import matrix
-from tests.test_dockerfile import dockerfile_report
+from tests.test_dockerfile import dockerfile_report, run
 
 DEFINITION = """# a comment
 Bootstrap: docker
@@ -188,3 +189,87 @@ def test_a_line_of_a_manifest_that_is_not_yaml_is_named(tmp_path: Path):
     )
     with pytest.raises(InputError, match="line 20"):
         read_recipe(str(tmp_path / "pod.yaml"), matrix(), {}, "")
+
+
+MOUNTING = """apiVersion: v1
+kind: Pod
+metadata: {name: serve}
+spec:
+  securityContext: %s
+  containers:
+    - name: serve
+      image: ollama/ollama:rocm
+      securityContext: {privileged: %s}
+      volumeMounts: [{name: kfd, mountPath: /dev/kfd}, {name: dri, mountPath: /dev/dri}]
+  volumes:
+    - {name: kfd, hostPath: {path: /dev/kfd}}
+    - {name: dri, hostPath: {path: /dev/dri}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("pod_security", "privileged", "expected"),
+    [
+        ("{}", "false", ["compose-no-device"]),
+        ("{runAsUser: 1000, supplementalGroups: [109]}", "false", ["compose-no-device"]),
+        ("{}", "true", []),
+        ("{runAsUser: 1000}", "true", ["compose-device-access"]),
+        ("{runAsUser: 1000, supplementalGroups: [44, 109]}", "true", []),
+        ("{runAsUser: 1000, runAsGroup: 109}", "true", []),
+    ],
+)
+def test_nodes_of_the_host_are_open_to_a_privileged_container_alone(
+    tmp_path: Path, pod_security: str, privileged: str, expected: list[str]
+):
+    (tmp_path / "pod.yaml").write_text(MOUNTING % (pod_security, privileged))
+    report = dockerfile_report(tmp_path / "pod.yaml")
+    assert slugs(report) == expected
+    if expected == ["compose-no-device"]:
+        assert "amd.com/gpu: 1" in str(report["findings"][0]["fixes"][0])
+
+
+@pytest.mark.parametrize(
+    ("resources", "fault"),
+    [
+        ("{requests: {nvidia.com/gpu: 1}}", True),
+        ("{requests: {amd.com/gpu: 1}, limits: {memory: 8Gi}}", True),
+        ("{limits: {nvidia.com/gpu: 0.5}}", True),
+        ("{requests: {nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 2}}", True),
+        ("{limits: {nvidia.com/gpu: 1}}", False),
+        ('{requests: {nvidia.com/gpu: "2"}, limits: {nvidia.com/gpu: 2}}', False),
+        ("{limits: {nvidia.com/mig-1g.5gb: 1}, requests: {cpu: 500m}}", False),
+        ("{requests: {nvidia.com/gpu: 0}}", False),
+    ],
+)
+def test_a_cluster_refuses_gpus_without_limits(tmp_path: Path, resources: str, fault: bool):
+    text = POD % ("pytorch/pytorch:latest", "nvidia.com/gpu: 1", "A", "b")
+    (tmp_path / "pod.yaml").write_text(text.replace("{limits: {nvidia.com/gpu: 1}}", resources))
+    found = slugs(dockerfile_report(tmp_path / "pod.yaml"))
+    assert ("manifest-gpu-request" in found) is fault
+
+
+@pytest.mark.parametrize("kind", ["CronJob", "StatefulSet"])
+def test_manifests_of_a_folder_are_read_beside_its_dockerfile(tmp_path: Path, kind: str):
+    (tmp_path / "Dockerfile").write_text("FROM rocm/pytorch:latest\n")
+    text = (POD % ("rocm/pytorch:latest", "cpu: 1", "A", "b")).replace("Deployment", kind)
+    (tmp_path / "pod.yml").write_text(text)
+    (tmp_path / "chart.yaml").write_text("apiVersion: v1\nkind: Pod\nspec: {{ .Values.spec }}\n")
+    (tmp_path / "values.yaml").write_text("image: [\n")
+    report = dockerfile_report(tmp_path)
+    assert [one["subject"] for one in report["findings"] if one["slug"] == "compose-no-device"] == ["service model"]
+
+
+def test_a_variable_that_the_runtime_follows_leaves_open_whether_there_is_a_gpu(tmp_path: Path):
+    given = pod(tmp_path, image="pytorch/pytorch:latest", limit="cpu: 1", variable="NVIDIA_VISIBLE_DEVICES=all")
+    assert slugs(given) == []
+
+
+def test_a_user_whom_a_device_plugin_may_leave_out_is_a_note(tmp_path: Path):
+    text = (POD % ("rocm/pytorch:latest", "amd.com/gpu: 1", "A", "b")).replace(
+        "    spec:\n", "    spec:\n      securityContext: {runAsUser: 1000}\n"
+    )
+    (tmp_path / "pod.yaml").write_text(text)
+    findings = json.loads(run(str(tmp_path / "pod.yaml"), "--format", "json")[1])["findings"]
+    (found,) = (one for one in findings if one["slug"] == "compose-device-access")
+    assert found["severity"] == "note"
+    assert "supplementalGroups" in str(found["fixes"][0])

@@ -306,6 +306,11 @@ def test_a_fix_for_condas_torch_is_a_list_of_pip():
     assert beside.endswith(" && ldconfig")
 
 
+def test_what_pip_installs_in_an_environment_of_conda_is_read_and_rewritten_there():
+    text = fix_of(ROCM + "RUN conda run --no-capture-output -n ml pip install numpy torch==2.5.1", {})
+    assert re.search(r": RUN conda run --no-capture-output -n ml pip install numpy \S+-index-url \S+/rocm", text)
+
+
 def test_a_fix_for_poetry_is_its_commands():
     text = fix_of(ROCM + "RUN poetry install", {"poetry.lock": LOCK})
     assert text.startswith("poetry.lock:1: poetry source add --priority explicit torch-rocm")

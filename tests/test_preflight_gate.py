@@ -49,7 +49,7 @@ def test_a_healthy_machine_passes_at_the_first_look():
     node = Node(HEALTHY)
     passed = node.passage(60, required=["gpu>=1", "torch>=2.9"])
     assert (passed.code, node.levels, node.pauses) == (0, ["driver"], [])
-    assert passed.summary == "ok: NVIDIA GeForce RTX 4090, torch 2.9.1+cu128"
+    assert passed.summary == "ok: NVIDIA GeForce RTX 4090, torch 2.9.1+cu128 in /venv"
 
 
 def test_a_pass_that_rests_on_cuda_alone_says_so_in_its_line():

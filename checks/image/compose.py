@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
-from gpudoctor.dockerfile.recipe import Recipe, RecipeService, change
+from gpudoctor.dockerfile.recipe import Recipe, RecipeService, about_service, change
 from gpudoctor.dockerfile.variables import VISIBLE, slip_in_devices
-from gpudoctor.finding import Evidence, Finding, NotJudged
+from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.machine import Vendor
 
 _NVIDIA = """    deploy:
@@ -47,6 +46,7 @@ def no_device(recipe: Recipe) -> Verdicts:
     device from another compose file in the folder, or is called a CPU service. It is a warning, because an engine may
     give GPUs to every container; an error if GPUs are described, or if one of AMD's two devices is given. A container
     of a Kubernetes manifest that asks for no GPU is always a warning: a cluster may have other ways to give it one.
+    So is one that mounts the device nodes of its host and is not privileged: it sees them, and may not open them.
 
     ## Fix safety
     The lines give the container the host's GPUs. The host needs nvidia-container-toolkit or the amdgpu driver, a
@@ -72,11 +72,14 @@ def no_device(recipe: Recipe) -> Verdicts:
         if service.open:
             yield NotJudged(f"whether {service.title[0].lower()}{service.title[1:]} is given a GPU: {service.open}")
             continue
+        if service.cluster and service.devices:
+            yield _without_permission(service, vendor)
+            continue
         lines = _CLUSTER[vendor] if service.cluster else _NVIDIA if vendor == "nvidia" else _AMD
         lines = _run_args(service, *_DEVELOPMENT[vendor]) if service.development else lines
         what = "CUDA" if vendor == "nvidia" else "ROCm"
         missing = "/dev/kfd" if vendor == "amd" and service.render else "/dev/dri" if service.kfd else "a GPU"
-        yield _about(
+        yield about_service(
             service,
             severity="error" if (recipe.gpus and not service.cluster) or missing != "a GPU" else "warning",
             confidence="likely",
@@ -85,6 +88,25 @@ def no_device(recipe: Recipe) -> Verdicts:
             want=re.sub(r"\s+", " ", lines).strip(),
             fixes=(change(f"Give the {service.kind} a GPU", service.below, *lines.split("\n")),),
         )
+
+
+def _without_permission(service: Service, vendor: Vendor) -> Finding:
+    node = service.devices[0]
+    return about_service(
+        service,
+        severity="warning",
+        confidence="likely",
+        message=f"{service.title} mounts {node} of the host and is not privileged: it sees the node, and opening it "
+        'fails with "Operation not permitted".',
+        saw=f"hostPath {node}",
+        want=re.sub(r"\s+", " ", _CLUSTER[vendor]).strip(),
+        fixes=(
+            change(
+                "Ask the device plugin for a GPU", service.below, _CLUSTER[vendor], "in place of the hostPath volumes"
+            ),
+            change("Make it privileged", service.below, "    securityContext: {privileged: true}"),
+        ),
+    )
 
 
 def _run_args(service: Service, *words: str) -> str:
@@ -109,7 +131,8 @@ def device_access(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     The check reads `user:` of the service or the image's last USER, and `group_add`. A user's own group counts if it
-    may be the group of the nodes: a name, or a number below 1000.
+    may be the group of the nodes: a name, or a number below 1000. Of a Kubernetes container `runAsUser`, `runAsGroup`
+    and `supplementalGroups` count. It is a note where a device plugin brings the nodes: they may be open to the user.
 
     ## Fix safety
     The number of the group render differs between hosts: `stat -c %g /dev/kfd` prints it.
@@ -117,25 +140,29 @@ def device_access(recipe: Recipe) -> Verdicts:
     for started in recipe.services:
         service, image = started.service, started.image
         user = service.user or (image.user if image else "")
-        if _vendor(recipe, started) != "amd" or not service.kfd or service.groups or service.privileged:
+        if _vendor(recipe, started) != "amd" or not service.kfd or service.groups:
             continue
-        if service.cluster:
-            continue  # its device plugin may set their groups
+        if service.privileged and not service.cluster:
+            continue
+        if service.cluster and not (service.privileged or service.amd):
+            continue  # compose-no-device reports it
         name, _, group = user.partition(":")
         if name in ("", "root", "0") or "$" in user or _may_own_a_device(group):
             continue
-        yield _about(
+        yield about_service(
             service,
-            severity="warning",
+            severity="note" if service.amd and service.cluster else "warning",
             confidence="likely",
             message=f"{service.title} runs as {user}, who is in no group that may open /dev/kfd.",
-            saw="no group_add",
-            want="group_add with the groups of /dev/kfd and /dev/dri/renderD128",
+            saw="no supplementalGroups" if service.cluster else "no group_add",
+            want="the groups of /dev/kfd and /dev/dri/renderD128",
             fixes=(
                 change(
                     "Add the groups of the device nodes",
-                    f"{service.place}: below {service.name}, with the host's numbers (stat -c %g /dev/kfd):",
-                    '    group_add: [video, "GID of /dev/kfd"]',
+                    f"{service.below.removesuffix(':')}, with the host's numbers (stat -c %g /dev/kfd):",
+                    "    securityContext of the pod: {supplementalGroups: [GID of /dev/kfd]}"
+                    if service.cluster
+                    else '    group_add: [video, "GID of /dev/kfd"]',
                 ),
             ),
         )
@@ -166,7 +193,7 @@ def small_shm(recipe: Recipe) -> Verdicts:
         if vendor is None or image is None or recipe.torch(image) is None or service.shared_memory or service.open:
             continue
         if _given(started, vendor):
-            yield _about(
+            yield about_service(
                 service,
                 severity="note",
                 message=f"{service.title} has 64 MiB of shared memory: DataLoader workers and NCCL need more.",
@@ -201,7 +228,7 @@ def device_misnamed(recipe: Recipe) -> Verdicts:
         for device in service.devices:
             if found := re.fullmatch(r"/dev/dri/render(\d+)", device):
                 right = f"/dev/dri/renderD{found[1]}"
-                yield _about(
+                yield about_service(
                     service,
                     severity="error",
                     message=f"{service.title} asks for {device}: no host has a node of that name.",
@@ -234,7 +261,7 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         of_nvidia = _vendor(recipe, started) == "nvidia"
         made, wanted, given = ("CUDA", "ROCm", "AMD") if of_nvidia else ("ROCm", "CUDA", "NVIDIA")
         name = (service.image if service.context is None else "") or "its image"
-        yield _about(
+        yield about_service(
             service,
             severity="error",
             confidence="likely",
@@ -267,7 +294,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
         for name in VISIBLE:
             value = service.environment.get(name, "")
             if why := slip_in_devices(value):
-                yield _about(
+                yield about_service(
                     service,
                     severity="error" if service.given_gpus or service.privileged else "warning",
                     message=f"{service.title} sets {name}={value}, which hides every GPU: {why}.",
@@ -331,9 +358,8 @@ def _vendor(recipe: Recipe, started: RecipeService) -> Vendor | None:
 
 def _given(started: RecipeService, vendor: Vendor) -> bool:
     service = started.service
-    return service.privileged or (
-        service.nvidia if vendor == "nvidia" else service.amd or (service.kfd and service.render)
-    )
+    nodes = service.kfd and service.render and not service.cluster  # a cluster's container may not open these
+    return service.privileged or (service.nvidia if vendor == "nvidia" else service.amd or nodes)
 
 
 def _vendors(started: RecipeService) -> tuple[Vendor, ...]:
@@ -348,9 +374,3 @@ def _sources(started: RecipeService) -> tuple[tuple[str, ...], ...]:
     by_name = ((service.image,),) if service.image is not None else ()
     by_folder = ((service.context, service.dockerfile),) if service.context is not None else ()
     return (*by_name, *by_folder)
-
-
-def _about(service: Service, **parts: Any) -> Finding:
-    """A finding about a service; `parts` are the other fields of a Finding."""
-    evidence = (Evidence("service", service.name, service.place),)
-    return Finding(subject=f"service {service.name}", evidence=evidence, **parts)

@@ -151,15 +151,13 @@ def pip_refused(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         for part in (image, *image.builders):
             for number, step in enumerate(part.steps):
-                if _refused(part, step) and not any(
-                    _OWN_ENVIRONMENT.search(_whole(one)) for one in part.steps[:number]
-                ):
+                if _refused(part, step) and not any(_PERMITTING.search(_whole(one)) for one in part.steps[:number]):
                     yield _refusal(part, step)
                     break
 
 
 _YES = ("1", "true", "yes", "on")
-_OWN_ENVIRONMENT = re.compile(r"venv|virtualenv|activate|EXTERNALLY-MANAGED|break-system-packages")
+_PERMITTING = re.compile(r"EXTERNALLY-MANAGED|break-system-packages")
 
 
 def _whole(step: Step) -> str:
@@ -178,6 +176,8 @@ def _refused(image: Image, step: Step) -> bool:
     """Whether a command surely installs into the distribution's own Python, and nothing permits it."""
     install, command = step.pip, step.command
     if image.facts is None or not image.facts.managed or python_of(image) is None or install is None:
+        return False
+    if step.environment != "" or step.copied:
         return False
     if command.maybe or command.tolerated or install.folder or install.elsewhere or _forced(step):
         return False

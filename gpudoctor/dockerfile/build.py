@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands, script_commands
-from gpudoctor.dockerfile.conda import conda_installs
-from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Read, Step
+from gpudoctor.dockerfile.conda import conda_installs, run_in_environment
+from gpudoctor.dockerfile.environments import environment_of, makes_one
+from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Read, Start, Step
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
 from gpudoctor.dockerfile.scripts import Script, for_a_shell, installing_script, installs_torch, script_path
@@ -62,9 +63,13 @@ class Build:
         self.steps: list[Step] = []
         self.copied: list[CopyInstruction] = []
         self.folder, self.user, self.machine = "/", "", "x86_64"
+        self._environments: set[str] = set()
+        """Those that commands made so far."""
         self._locks: dict[str, str | None] = {}
         self._scripts: dict[str, str | None] = {}
         self._script_text, self._script_bounds = _SCRIPT_TEXT, Bounds()
+        self.entrypoint: Start | None = None
+        self.command: Start | None = None
         self._entrypoint: Instruction | None = None
         self._command: Instruction | None = None
         self.begin()
@@ -77,10 +82,10 @@ class Build:
             for one in stage.instructions:
                 with with_line(one):
                     self.apply(one)
-        for last in (self._entrypoint, self._command):
-            if last is not None:
-                with with_line(last):
-                    self._started(last)
+        if self._entrypoint is not None:
+            self.entrypoint = self._started(self._entrypoint)
+        if self._command is not None:
+            self.command = self._started(self._command)
 
     def another(self) -> Build:
         """An empty image of the same build."""
@@ -93,6 +98,7 @@ class Build:
         self.arguments: dict[str, str] = {}
         self._declared: set[str] = set()
         """Every ARG, with or without a value."""
+        self._own_command = False
         self._known = ChainMap(_Values(self.settings), self.arguments)  # type: ignore[arg-type]
 
     def declare(self, one: Instruction, into: dict[str, str]) -> list[str]:
@@ -127,33 +133,42 @@ class Build:
                 target = posixpath.normpath(posixpath.join(self.folder, words[-1]))
                 self.copied.append(CopyInstruction(tuple(words[:-1]), path(target), one.line, one.flag("from")))
         elif one.name == "ENTRYPOINT":
-            self._entrypoint, self._command = one, None
+            self._entrypoint = one
+            if not self._own_command:  # it takes away the CMD of the base image and of stages before
+                self._command = None
         elif one.name == "CMD":
-            self._command = one
+            self._command, self._own_command = one, True
         elif one.name == "RUN":
             files = _Files(self.folder, self.copied, one, self._read, self._bounds)
             self._take(commands(one, self._known, self._bounds, self._names), files, 0)
 
     def _take(self, found: Iterator[Command], files: _Files, depth: int) -> None:
         """The commands of a RUN, and those of the shell scripts that they run."""
-        for command in found:
+        for whole in found:
+            command, inside = run_in_environment(whole)
             if command.argv[0] == "cd":
                 files.enter(command)
             script = script_path(command.argv)
+            files.activate(script)
+            activated = inside or files.activated
+            environment = environment_of(command, files.folder, activated, self._environments)
+            if environment and makes_one(command.argv):
+                self._environments.add(environment)
             text = self._script(script, files) if script else None
             followed = self._followed(script, text, command) if text is not None and depth < _DEPTH else None
             if text is not None and followed is not None:
-                folder, before = files.folder, len(self.steps)
+                folder, activated, before = files.folder, files.activated, len(self.steps)
                 self._take(iter(followed), files, depth + 1)
-                files.folder = folder
+                files.folder, files.activated = folder, activated
                 seen = any(step.pip is not None and step.pip.asks_for("torch") for step in self.steps[before:])
                 missed = not seen and installs_torch(text)
-                self.steps.append(Step(command, script=Script(names_torch=True) if missed else None))
+                unread = Script(names_torch=True) if missed else None
+                self.steps.append(Step(command, script=unread, environment=environment, user=self.user))
                 continue
             for install in self._installs(command, files):
                 if install is not None and install.asks_for("torch") and not install.locked:
                     self._bounds.torches.spend()
-                self.steps.append(Step(command, install, installing_script(script, text)))
+                self.steps.append(Step(command, install, installing_script(script, text), environment, self.user))
 
     def _script(self, path: str, files: _Files) -> str | None:
         """The text of a script. Each is read once."""
@@ -180,14 +195,15 @@ class Build:
             return of_conda
         return (pip_install(command, files, self._bounds, self.machine) or self._synced(command, files),)
 
-    def _started(self, one: Instruction) -> None:
-        """What a container surely installs by pip when it starts."""
+    def _started(self, one: Instruction) -> Start:
+        """What a container runs when it starts. What it surely installs by pip belongs to the image."""
         files = _Files(self.folder, self.copied, one, self._read, self._bounds)
         before = len(self.steps)
-        self._take(commands(one, self._known, self._bounds, self._names), files, 0)
-        self.steps[before:] = [
-            step for step in self.steps[before:] if step.pip is not None and not step.command.maybe
-        ]
+        with with_line(one):
+            self._take(commands(one, self._known, self._bounds, self._names), files, 0)
+        steps = tuple(self.steps[before:])
+        self.steps[before:] = [step for step in steps if step.pip is not None and not step.command.maybe]
+        return Start(one.argv or ("/bin/sh", "-c", one.text.strip()), one.line, one.argv is None, steps)
 
     def run_later(self, later: Later, stage: Stage) -> None:
         """Commands that run in a container of the image, whose places are in another file."""
@@ -265,6 +281,8 @@ class _Files:
     ) -> None:
         self.folder = folder
         """The working directory; "" where a `cd` leaves it open."""
+        self.activated = ""
+        """The environment whose script `activate` was run."""
         self._copied, self._read, self._bounds = copied, read, bounds
         self._mounts: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -289,6 +307,11 @@ class _Files:
         target = next(iter(command.argv[1:]), "$HOME")
         unclear = command.maybe or set(target) & set("$~`") or target == "-"
         self.folder = "" if unclear else path(posixpath.join(self.folder or "/?", target))
+
+    def activate(self, script: str) -> None:
+        """An environment is activated, if the script is its own."""
+        if script.endswith("/bin/activate") and (self.folder or script.startswith("/")):
+            self.activated = self.whole(script.removesuffix("/bin/activate"))
 
     def lock(self, path: str) -> str | None:
         """A lock file. It may be as large as all other files together, and has a bound of its own."""

@@ -38,6 +38,11 @@ _OF_INSTALLERS = (
     "PIP_BREAK_SYSTEM_PACKAGES",
     "UV_BREAK_SYSTEM_PACKAGES",
     "FLASH_ATTENTION_FORCE_BUILD",
+    "PATH",
+    "VIRTUAL_ENV",
+    "UV_PROJECT_ENVIRONMENT",
+    "POETRY_VIRTUALENVS_IN_PROJECT",
+    "PIPENV_VENV_IN_PROJECT",
 )
 _WORDS = (*KEYWORDS, "!", "exec", "sudo", "command", "set")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")

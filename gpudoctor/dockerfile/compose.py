@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -47,12 +48,18 @@ class Service(Struct, frozen=True):
     user: str = ""
     privileged: bool = False
     environment: dict[str, str] = {}
+    entrypoint: tuple[str, ...] | None = None
+    """Its words in place of the image's ENTRYPOINT, whose CMD then does not count either."""
+    command: tuple[str, ...] | None = None
     scaled_to_none: bool = False
     open: str = ""
     development: bool = False
     """Whether it is a development container, of a devcontainer.json."""
     cluster: bool = False
     """Whether it is a container of a Kubernetes manifest."""
+    limits: dict[str, str] = {}
+    requests: dict[str, str] = {}
+    """The resources that it asks a cluster for."""
     run_args: tuple[str, ...] = ()
     """The options of `docker run` that a devcontainer.json names."""
     run_args_line: int = 0
@@ -155,6 +162,8 @@ def _service(
         user=str(given.get("user") or ""),
         privileged=given.get("privileged") is True,
         environment=environment,
+        entrypoint=_words(given.get("entrypoint")),
+        command=_words(given.get("command")),
         scaled_to_none=deploy.get("replicas") == 0 or given.get("scale") == 0,
         open="it extends another service" if given.get("extends") else "",
     )
@@ -190,6 +199,16 @@ def _device(device: Any) -> str:
     if isinstance(device, dict):
         return str(device.get("source") or "")
     return str(device).split(":")[0]
+
+
+def _words(value: Any) -> tuple[str, ...] | None:
+    """The words of a command: a list, or a text that compose splits as a shell does."""
+    if isinstance(value, list):
+        return tuple(map(str, value))
+    try:
+        return tuple(shlex.split(value)) if isinstance(value, str) else None
+    except ValueError:
+        return None
 
 
 def _list(value: Any) -> list[Any]:

@@ -8,18 +8,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.bounded_yaml import YamlError, read_yaml
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
+from gpudoctor.dockerfile.environments import CONDA_ROOT, CONDAS
 from gpudoctor.dockerfile.installs import PipInstall, install_of, parted
 from gpudoctor.dockerfile.projects import Choice
 from gpudoctor.dockerfile.requirements import Read, Requirement, RequirementCollector
 
-TOOLS = ("conda", "mamba", "micromamba")
 _FILE = ("-f", "--file", "--name-file")
 _CHANNEL = ("-c", "--channel")
 _WITH_VALUE = frozenset({*_FILE, *_CHANNEL, "-n", "--name", "-p", "--prefix", "--solver", "--repodata-fn", "-r"})
+_NAME = ("-n", "--name")
 _VERBS = ("install", "create", "update")
 _TORCHES = {"pytorch": "torch", "pytorch-gpu": "torch", "torchvision": "torchvision", "torchaudio": "torchaudio"}
 _BRINGS_TORCH = re.compile(r"torch|lightning|fastai|timm|accelerate|transformers")
@@ -40,7 +42,7 @@ class Spec(Struct, frozen=True):
 
 def conda_installs(command: Command, read: Read, bounds: Bounds, machine: str) -> tuple[PipInstall, ...]:
     """The torch that a command of conda installs, and what pip installs for its environment.yml."""
-    if os.path.basename(command.argv[0]) not in TOOLS:
+    if os.path.basename(command.argv[0]) not in CONDAS:
         return ()
     words, options, flags = parted(command.argv[1:], _WITH_VALUE)
     words = words[1:] if words[:1] == ["env"] else words
@@ -71,9 +73,24 @@ def conda_installs(command: Command, read: Read, bounds: Bounds, machine: str) -
     return (*((install,) if torches or incomplete or install.unread else ()), *pip)
 
 
+def run_in_environment(command: Command) -> tuple[Command, str]:
+    """The command behind `conda run`, and the environment that it runs in; else the command itself, and ""."""
+    if os.path.basename(command.argv[0]) not in CONDAS or command.argv[1:2] != ("run",):
+        return command, ""
+    rest, place = list(command.argv[2:]), ""
+    while rest and rest[0].startswith("-"):
+        option, equals, value = rest.pop(0).partition("=")
+        if option in _WITH_VALUE or option == "--cwd":
+            value = value if equals else rest.pop(0) if rest else ""
+            place = (
+                value if option in ("-p", "--prefix") else f"{CONDA_ROOT}/envs/{value}" if option in _NAME else place
+            )
+    return (replace(command, argv=tuple(rest)), place) if rest else (command, "")
+
+
 def conda_packages(command: Command) -> tuple[str, ...]:
     """The packages that a command of conda or pixi names."""
-    if os.path.basename(command.argv[0]) not in (*TOOLS, "pixi"):
+    if os.path.basename(command.argv[0]) not in (*CONDAS, "pixi"):
         return ()
     words, _, _ = parted(command.argv[1:], _WITH_VALUE)
     if not {*_VERBS, "add"} & set(words[:2]):

@@ -48,6 +48,14 @@ class CopyInstruction(Struct, frozen=True):
     followed: bool = False
     """Whether it is a Python environment of a stage whose commands count as the image's own."""
 
+    def moved(self, path: str) -> str | None:
+        """Where a path of the stage lies in the image; None if it is not copied as a whole."""
+        for source in self.sources:
+            whole = source.rstrip("/")
+            if path == whole or path.startswith(whole + "/"):
+                return (self.target.rstrip("/") + path[len(whole) :]) or "/"
+        return None
+
 
 class Step(Struct, frozen=True):
     """One command of the build, with what it installs by pip, or the script that may install anything."""
@@ -55,6 +63,26 @@ class Step(Struct, frozen=True):
     command: Command
     pip: PipInstall | None = None
     script: Script | None = None
+    environment: str | None = ""
+    """The environment that it makes or installs into; "": none but the image's own Python; None: unknown."""
+    user: str = ""
+    copied: bool = False
+    """Whether it runs in another stage, and the image copies what it installs."""
+
+    @property
+    def brings_torch(self) -> bool:
+        return self.pip is not None and self.pip.asks_for("torch") is not None and not self.pip.elsewhere
+
+
+class Start(Struct, frozen=True):
+    """An ENTRYPOINT or a CMD, or what a file of services has in its place."""
+
+    words: tuple[str, ...]
+    """Those of the exec form; `/bin/sh -c TEXT` for the shell form."""
+    line: int
+    shell: bool = False
+    steps: tuple[Step, ...] = ()
+    """Every command that it runs, with those of scripts."""
 
 
 class Image(Struct, frozen=True, eq=False):
@@ -73,7 +101,12 @@ class Image(Struct, frozen=True, eq=False):
     settings: dict[str, ImageVariable] = {}
     steps: tuple[Step, ...] = ()
     copied: tuple[CopyInstruction, ...] = ()
+    folder: str = "/"
+    """The working directory of its containers."""
     user: str = ""
+    entrypoint: Start | None = None
+    """The file's own; that of the base image is not known."""
+    command: Start | None = None
     bases: tuple[tuple[str, int], ...] = ()
     """Every image that the build starts from or copies from, with its line: also those of other stages."""
 

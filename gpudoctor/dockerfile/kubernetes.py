@@ -82,21 +82,29 @@ def _lines(node: Any) -> Iterator[tuple[str, int]]:
 
 def _container(file: str, name: str, line: int, pod: dict[str, Any], given: dict[str, Any]) -> Service:
     resources = _dict(given.get("resources"))
-    wanted = {**_dict(resources.get("requests")), **_dict(resources.get("limits"))}
-    asked = [str(key) for key, value in wanted.items() if str(value) != "0"]
-    nvidia = any(key.startswith("nvidia.com/") for key in asked) or pod.get("runtimeClassName") == "nvidia"
-    amd = any(key.startswith("amd.com/gpu") for key in asked)
-    others = [key for key in asked if re.search("gpu|cuda", key, re.IGNORECASE)]
-    paths = [str(_dict(_dict(one).get("hostPath")).get("path")) for one in _list(pod.get("volumes"))]
-    mounts = [str(_dict(one).get("mountPath")) for one in _list(given.get("volumeMounts"))]
+    limits, requests = _quantities(resources.get("limits")), _quantities(resources.get("requests"))
+    wanted = {**requests, **limits}
+    nvidia = any(key.startswith("nvidia.com/") for key in wanted) or pod.get("runtimeClassName") == "nvidia"
+    amd = any(key.startswith("amd.com/gpu") for key in wanted)
+    others = [key for key in wanted if re.search("gpu|cuda", key, re.IGNORECASE)]
+    nodes, mounts = (
+        _nodes(pod, given),
+        [str(one.get("mountPath")) for one in map(_dict, _list(given.get("volumeMounts")))],
+    )
+    pairs = ((one.get("name"), one.get("value")) for one in map(_dict, _list(given.get("env"))))
+    environment = {str(key): str(value) for key, value in pairs if key and value is not None}
     open_ = ""
     if not nvidia and not amd:
         open_ = (
             f"it asks for {others[0]}" if others
             else "it has a resource claim" if pod.get("resourceClaims") or resources.get("claims")
-            else "it mounts device nodes of the host" if any(map(_NODES.match, paths)) else ""
+            else "the cluster's runtime may follow NVIDIA_VISIBLE_DEVICES"
+            if environment.get("NVIDIA_VISIBLE_DEVICES", "void") not in ("", "void", "none")
+            else ""
         )  # fmt: skip
-    pairs = ((one.get("name"), one.get("value")) for one in map(_dict, _list(given.get("env"))))
+    security = {**_dict(pod.get("securityContext")), **_dict(given.get("securityContext"))}
+    user, group = security.get("runAsUser"), security.get("runAsGroup")
+    groups = [*_list(security.get("supplementalGroups")), *([security["fsGroup"]] if "fsGroup" in security else [])]
     return Service(
         file=file,
         name=name,
@@ -104,14 +112,38 @@ def _container(file: str, name: str, line: int, pod: dict[str, Any], given: dict
         image=given["image"].strip(),
         nvidia=nvidia,
         amd=amd,
-        kfd=amd,
-        render=amd,
+        kfd=amd or any(node in ("/dev/kfd", "/dev") for node in nodes),
+        render=amd or any(node.startswith("/dev/dri") or node == "/dev" for node in nodes),
+        devices=nodes,
         shared_memory=bool(pod.get("hostIPC")) or any(path.startswith("/dev/shm") for path in mounts),
-        privileged=_dict(given.get("securityContext")).get("privileged") is True,
-        environment={str(key): str(value) for key, value in pairs if key and value is not None},
+        privileged=security.get("privileged") is True,
+        groups=tuple(map(str, groups)),
+        user="" if user is None else f"{user}:{group}" if group is not None else str(user),
+        environment=environment,
+        entrypoint=_words(given.get("command")),
+        command=_words(given.get("args")),
         open=open_,
         cluster=True,
+        limits=limits,
+        requests=requests,
     )
+
+
+def _quantities(resources: Any) -> dict[str, str]:
+    """How much of each resource is asked for, without those of which nothing is."""
+    return {str(key): str(value) for key, value in _dict(resources).items() if str(value) != "0"}
+
+
+def _nodes(pod: dict[str, Any], container: dict[str, Any]) -> tuple[str, ...]:
+    """The device nodes of the host that a container mounts."""
+    mounted = {one.get("name") for one in map(_dict, _list(container.get("volumeMounts")))}
+    volumes = [one for one in map(_dict, _list(pod.get("volumes"))) if one.get("name") in mounted]
+    paths = [str(_dict(one.get("hostPath")).get("path")).rstrip("/") for one in volumes]
+    return tuple(path for path in paths if path == "/dev" or _NODES.match(path))
+
+
+def _words(value: Any) -> tuple[str, ...] | None:
+    return tuple(map(str, value)) if isinstance(value, list) else None
 
 
 def _dict(value: Any) -> dict[str, Any]:

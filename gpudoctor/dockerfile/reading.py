@@ -55,18 +55,23 @@ def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target:
     devcontainer.json or a folder. Raises InputError with file and line."""
     reader = _Reader(matrix, arguments)
     if os.path.isdir(path):
-        found = [os.path.join(path, name) for name in (*COMPOSE, *DOCKERFILES, *DEFINITIONS)]
-        files = [file for file in found if os.path.isfile(file)]
+        places = [os.path.join(path, name) for name in (*COMPOSE, *DOCKERFILES, *DEFINITIONS)]
+        files = [file for file in places if os.path.isfile(file)]
         inside = (os.path.join(path, name) for name in (".devcontainer/devcontainer.json", ".devcontainer.json"))
         development = next((file for file in inside if os.path.isfile(file)), None)
-        if not files and development is not None:
+        manifests = _manifests_in(path)
+        if not files and not manifests and development is not None:
             return reader.devcontainer(development)
-        if not files:
+        if not files and not manifests:
             raise InputError(
-                f"{path}: holds no Dockerfile, Containerfile or compose.yaml: give another file by its path"
+                f"{path}: holds no Dockerfile, Containerfile, compose.yaml or Kubernetes manifest: give another file "
+                "by its path"
             )
         composed = next((file for file in files if os.path.basename(file) in COMPOSE), None)
         images, services = reader.compose(composed) if composed else ((), ())
+        for manifest in manifests:
+            found_images, found_services = reader.compose(manifest)
+            images, services = (*images, *found_images), (*services, *found_services)
         own = next((file for file in files if os.path.basename(file) in (*DOCKERFILES, *DEFINITIONS)), None)
         if own and _place(own) not in {image.file for image in images}:
             images = (*images, reader.image(own, path, arguments, target))
@@ -227,6 +232,22 @@ class _Reader:
         if folder not in self._contexts:
             self._contexts[folder] = cache(_files_in(folder))
         return self._contexts[folder]
+
+
+def _manifests_in(folder: str) -> list[str]:
+    """The Kubernetes manifests of a folder. A template of Helm or Jinja is none yet, nor is what cannot be read."""
+    found = []
+    for name in sorted(os.listdir(folder))[:_MOST_FILES]:
+        file = os.path.join(folder, name)
+        if not name.endswith((".yaml", ".yml")) or not os.path.isfile(file):
+            continue
+        try:
+            text = _text(file)
+        except InputError:
+            continue
+        if is_manifest(text) and "{{" not in text:
+            found.append(file)
+    return found
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.torch import torch_of
 from gpudoctor.dockerfile.torch_wheels import ImageTorch
 from gpudoctor.dockerfile.variables import OVERRIDE
-from gpudoctor.finding import Evidence, Fix, Manual
+from gpudoctor.finding import Evidence, Finding, Fix, Manual
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, Vendor
@@ -86,3 +86,9 @@ def command_of(image: Image, command: Command) -> Evidence:
 def change(title: str, *lines: str, why: str = "") -> Fix:
     """A fix that a person writes into a file."""
     return Fix(title=title, remedies=(Manual(text="\n".join(lines), why=why),))
+
+
+def about_service(service: Service, **parts: Any) -> Finding:
+    """A finding about a service; `parts` are the other fields of a Finding."""
+    evidence = (Evidence("service", service.name, service.place),)
+    return Finding(subject=f"service {service.name}", evidence=evidence, **parts)

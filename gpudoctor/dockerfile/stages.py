@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LONGEST_LIST = 200
 _ENVIRONMENT = re.compile(
-    r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?|\.local|usr/local(/lib)?|\.pixi(/envs(/[\w-]+)?)?)/?$"
+    r"(^|/)(\.?v?env|site-packages|dist-packages|(mini)?conda\d?|\.local|usr/local(/lib)?|\.pixi(/envs(/[\w-]+)?)?|envs/[\w.-]+)/?$"
 )
 """A Python environment, or what is installed in one."""
 _INTO_FOLDER = re.compile(r" (--prefix|--target|--root|-t)[= ]")
@@ -88,7 +88,10 @@ def _image(
         settings=build.settings,
         steps=tuple(build.steps),
         copied=copied,
+        folder=build.folder,
         user=build.user,
+        entrypoint=build.entrypoint,
+        command=build.command,
         source=source,
         form=form,
     )
@@ -128,7 +131,8 @@ def _followed(
         if whole or any(source.rstrip("/") in folders for source in one.sources):
             copied[number] = replace(one, followed=True)
             own, others[id(origin)] = others[id(origin)], []
-            build.steps[:] = sorted((*build.steps, *map(_installed_here, own)), key=lambda step: step.command.line)
+            here = (_installed_here(step, one) for step in own)
+            build.steps[:] = sorted((*build.steps, *here), key=lambda step: step.command.line)
     return tuple(copied)
 
 
@@ -173,9 +177,12 @@ def _bases(origins: Mapping[str, Stage], wanted: Stage) -> Iterator[tuple[str, i
                     yield name, one.line
 
 
-def _installed_here(step: Step) -> Step:
-    """A step whose folder was copied to where the image's own Python looks."""
-    return replace(step, pip=replace(step.pip, elsewhere=False)) if step.pip and step.pip.folder else step
+def _installed_here(step: Step, copied: CopyInstruction) -> Step:
+    """A step of another stage, whose environment or folder was copied to where the image's own Python looks."""
+    pip = replace(step.pip, elsewhere=False) if step.pip and step.pip.folder else step.pip
+    if step.environment:
+        return replace(step, pip=pip, environment=copied.moved(step.environment), copied=True)
+    return replace(step, pip=pip, copied=True)
 
 
 def _fills_an_environment(step: Step) -> bool:

@@ -66,9 +66,9 @@ def installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> ImageTorc
         )
     if asked.source == "both" and not asked.local:
         offered = [row for row in rows if row.origin == "pypi" or row.build == build]
-        if asked.pinned:  # 2.9.1+cu128 comes before 2.9.1
-            offered.sort(key=lambda row: row.build != build)
-        return _of_row(asked, next(iter(offered), None), build)
+        newest = [row for row in offered if row.version == offered[0].version]
+        newest.sort(key=lambda row: row.build != build)  # pip takes 2.9.1+cu128 before 2.9.1
+        return _of_row(asked, next(iter(newest), None), build)
     if build:
         best = next((row for row in rows if row.build == build and row.origin != "pypi"), None)
         if best is None and not asked.requirement.specifier:

@@ -32,8 +32,9 @@ class ImageQuestions(Gpus):
                 cuda = told.get("cuda") or row.cuda or self.ngc_cuda(told.get("release", ""))
                 brought, own = told.get("python") or row.python, self._distribution(groups.get("distribution") or "")
                 python, managed = (own.python, own.managed) if own and not brought else (brought, False)
-                cudnn = _cudnn(groups, row)
-                return replace(row, **{**told, "cuda": cuda, "python": python, "managed": managed, "cudnn": cudnn})
+                prefix = row.prefix or ("/usr" if own and not brought else "")
+                of_python = {"python": python, "prefix": prefix, "managed": managed}
+                return replace(row, **{**told, "cuda": cuda, **of_python, "cudnn": _cudnn(groups, row)})
         return None
 
     def removed_image(self, name: str) -> tuple[RemovedImage, str] | None:

@@ -54,6 +54,7 @@ def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
     if environ.get("GPUDOCTOR_SKIP", "").lower() not in ("", *FALSE):
         say("skipped: GPUDOCTOR_SKIP is set")
     else:
+        given = _with_interpreter(given, environ)
         passed = _check_machine(given, environ)
         code = status(passed.code, given["command"])
         _report(passed, given, code)
@@ -64,6 +65,16 @@ def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
     if ready:
         ready.write()
     return 0
+
+
+def _with_interpreter(given: Given, environ: MutableMapping[str, str]) -> Given:
+    """What is given, with the Python that the command will run; without one, the active environment is judged."""
+    if given.get("python") or not given["command"]:
+        return given
+    from gpudoctor.preflight.interpreter import interpreter_of
+
+    found = interpreter_of(given["command"], environ)
+    return {**given, "python": found} if found else given
 
 
 def _check_machine(given: Given, environ: MutableMapping[str, str]) -> Passage:

@@ -61,20 +61,22 @@ class Passage(Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """One line on what the command gets: "ok: 8 x NVIDIA H100 80GB HBM3, torch 2.6.0+cu124"."""
+        """One line on what the command gets: "ok: NVIDIA L4, torch 2.6.0+cu124 in /opt/venv"."""
         machine = self.survey.machine
         names = [standing.gpu.name for standing in standings(machine) if standing.usable]
         gpus = [f"{count} x {name}" if (count := names.count(name)) > 1 else name for name in dict.fromkeys(names)]
         if gpus and (number := usable_count(machine)) < len(names):
             gpus[0] = f"{number} of {gpus[0]}"
-        torch = [f"torch {machine.torch.version}"] if machine.torch else []
+        environment = machine.environment.value
+        packages = f"torch {machine.torch.version}" if machine.torch else "Python"
+        examined = [f"{packages} in {environment.prefix}"] if environment and environment.prefix else []
         variables = [
             f"without {name}" if value is None else f"{name}={value}" for name, value in self.variables.items()
         ]
         slugs = dict.fromkeys(f.slug for f in self.judgement.findings if f.severity != "note")
         verdict = f"{self.judgement.verdict} ({', '.join(slugs)})" if slugs else self.judgement.verdict
         none = "no GPU" if slugs else "no GPU, and none is required"
-        line = f"{verdict}: {', '.join((*(gpus or [none]), *torch, *variables))}"
+        line = f"{verdict}: {', '.join((*(gpus or [none]), *examined, *variables))}"
         ignored = [f"{one.id} ({one.why})" if one.why else one.id for one in self.judgement.ignored]
         return f"{line}; ignored: {', '.join(ignored)}" if ignored else line
 

@@ -14,6 +14,7 @@ from gpudoctor.command_line.running import say
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """The exit codes that shells use."""
+_NOTHING_GIVEN = 'no command is given; ENTRYPOINT in shell form drops CMD: write ["gpudoctor", "preflight", "--"]'
 
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _PASSING_ON = ("sh", "ash", "bash", "busybox", "dash", "ksh", "mksh", "zsh", "systemd")
@@ -29,14 +30,15 @@ def become(argv: Sequence[str], environ: MutableMapping[str, str], starter: int)
             stream.flush()
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_IGN if _was_ignored(number, starter) else signal.SIG_DFL)
-    place = _place(argv[0], environ)
+    place = place_of(argv[0], environ)
     try:
         if not place:
-            raise FileNotFoundError(errno.ENOENT, "no such command" if argv[0] else "no command is given")
+            raise FileNotFoundError(errno.ENOENT, "no such command" if argv[0] else _NOTHING_GIVEN)
         os.execve(place, list(argv), _variables(environ))
     except OSError as error:
         found = not isinstance(error, (FileNotFoundError, NotADirectoryError))
-        reason = (error.strerror or str(error)).lower()
+        reason = error.strerror or str(error)
+        reason = reason[:1].lower() + reason[1:]
         if error.errno == errno.ENOEXEC:
             reason += " (a script needs a first line such as #!/bin/sh)"
     except ValueError as error:  # a NUL in an argument or variable
@@ -52,7 +54,7 @@ def _variables(environ: MutableMapping[str, str]) -> Mapping[bytes, bytes]:
     return {os.fsencode(name): os.fsencode(value) for name, value in environ.items() if name}
 
 
-def _place(name: str, environ: MutableMapping[str, str]) -> str:
+def place_of(name: str, environ: Mapping[str, str]) -> str:
     """Where a shell finds a command: the first executable file on PATH, else the first file, else ""."""
     if not name or "/" in name:
         return name

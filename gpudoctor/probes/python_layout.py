@@ -112,10 +112,10 @@ def _on_path(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
             for name in ("python3", "python"):
                 path = posixpath.join(folder, name)
                 if host.stat(path).known or host.link(path):
-                    yield _behind_shim(host, path, environ) or path
+                    yield behind_shim(host, path, environ) or path
 
 
-def _behind_shim(host: Host, path: str, environ: Mapping[str, str]) -> str | None:
+def behind_shim(host: Host, path: str, environ: Mapping[str, str]) -> str | None:
     """The interpreter that a pyenv shim would start: PYENV_VERSION, else the global version file."""
     folder = posixpath.dirname(path)
     if posixpath.basename(folder) != "shims":

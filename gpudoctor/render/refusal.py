@@ -23,7 +23,7 @@ def print_refusal(
 
 def _lines(report: Report, command: tuple[str, ...], code: int, again: tuple[str, ...]) -> Iterator[Line]:
     first = report.findings[0] if report.findings else None
-    what = f"{command[0]} was not started" if command else "this machine does not pass"
+    what = f"{command[0] or 'the command'} was not started" if command else "this machine does not pass"
     yield [("gpudoctor: ", "bold"), (f"{what} (exit {code}).", "bold red")]
     check = command_line(("gpudoctor", "check", *again))
     next_step = f"`{check} -v` shows what was read."

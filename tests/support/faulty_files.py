@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.dockerfile.compose import read_compose
 from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.kubernetes import read_manifests
 from gpudoctor.dockerfile.recipe import Recipe, RecipeService
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.intake.described import imagined
@@ -35,6 +36,19 @@ DOCKERFILES: dict[str, str] = {
     "image-breaks-system-packages": "FROM debian:bookworm\nRUN pip install --break-system-packages torch",
     "image-pip-refused": "FROM ubuntu:24.04\nRUN apt-get update && apt-get install -y python3-pip\n"
     "RUN pip3 install torch",
+    "image-environment-off-path": "FROM python:3.12-slim AS build\nRUN python -m venv /opt/venv\n"
+    "RUN /opt/venv/bin/pip install torch\nFROM python:3.12-slim\nCOPY --from=build /opt/venv /opt/venv\n"
+    'CMD ["python", "train.py"]',
+    "image-environment-incomplete": "FROM python:3.12-slim AS build\nRUN python -m venv /opt/venv\n"
+    "RUN /opt/venv/bin/pip install torch\nFROM ubuntu:24.04\nCOPY --from=build /opt/venv /opt/venv\n"
+    'CMD ["/opt/venv/bin/python", "train.py"]',
+    "image-user-without-access": "FROM python:3.12-slim\nRUN python -m venv /root/venv\n"
+    "RUN /root/venv/bin/pip install torch\nRUN useradd app\nUSER app\n"
+    'CMD ["/root/venv/bin/python", "train.py"]',
+    "image-preflight-without-command": "FROM python:3.12-slim\nRUN pip install gpudoctor-cli\n"
+    'ENTRYPOINT gpudoctor preflight --\nCMD ["python", "train.py"]',
+    "compose-drops-preflight": "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\nRUN pip install gpudoctor-cli\n"
+    'ENTRYPOINT ["gpudoctor", "preflight", "--"]\nCMD ["python", "train.py"]',
     "image-too-new-for-driver": "FROM nvidia/cuda:13.0.1-base-ubuntu22.04",
     "image-framework-libraries-missing": "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\n"
     "RUN pip install onnxruntime-gpu==1.31.1",
@@ -57,8 +71,15 @@ COMPOSE_FILES: dict[str, str] = {
     "    devices: [/dev/kfd, '/dev/dri/render128:/dev/dri/render128']",
     "compose-other-vendor": "services:\n  serve:\n    image: vllm/vllm-openai:v0.11.0\n    shm_size: 8g\n"
     "    devices: [/dev/kfd, /dev/dri]",
+    "compose-drops-preflight": "services:\n  train:\n    build: .\n    gpus: all\n    shm_size: 8g\n"
+    "    entrypoint: [python, train.py]",
     "compose-small-shm": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
     "    gpus: all",
+}
+MANIFESTS: dict[str, str] = {
+    "manifest-gpu-request": "apiVersion: v1\nkind: Pod\nmetadata: {name: train}\nspec:\n  containers:\n"
+    "    - name: train\n      image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
+    "      resources: {requests: {nvidia.com/gpu: 1}}",
 }
 TEXTS: dict[str, str] = {
     "text-incomplete": "Since the update my RTX 4090 is not used any more, please help!",
@@ -77,13 +98,19 @@ DESCRIBED: dict[str, tuple[str, str]] = {
 
 def recipe(slug: str) -> Recipe:
     """The Dockerfile or compose file with that fault, read."""
-    if slug in COMPOSE_FILES:
+    if slug in COMPOSE_FILES or slug in MANIFESTS:
         started = []
-        for service in read_compose("compose.yaml", COMPOSE_FILES[slug]):
+        built = read_dockerfile("Dockerfile", DOCKERFILES[slug], matrix(), {}.get) if slug in DOCKERFILES else None
+        cluster = slug in MANIFESTS
+        of_file = (
+            read_manifests("pod.yaml", MANIFESTS[slug])
+            if cluster
+            else read_compose("compose.yaml", COMPOSE_FILES[slug])
+        )
+        for service in of_file:
             facts = matrix().base_image(service.image or "")
-            started.append(
-                RecipeService(service, Image("compose.yaml", "", service.image, service.line, facts, "linux-x86_64"))
-            )
+            named = Image("compose.yaml", "", service.image, service.line, facts, "linux-x86_64")
+            started.append(RecipeService(service, built or named))
         return Recipe(matrix(), (), tuple(started))
     gpu, driver = DESCRIBED.get(slug, ("", ""))
     gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus if gpu else ()

@@ -17,7 +17,7 @@ from gpudoctor.suites import image_checks, machine_checks
 from tests.documentation.site.links import between, check_page, checks, message_page
 from tests.documentation.site.markdown import code, page, screen, table
 from tests.support.check_cases import matrix
-from tests.support.faulty_files import COMPOSE_FILES, DESCRIBED, DOCKERFILES, TEXTS, recipe
+from tests.support.faulty_files import COMPOSE_FILES, DESCRIBED, DOCKERFILES, MANIFESTS, TEXTS, recipe
 from tests.support.faulty_machines import MACHINES
 
 LAYERS = {
@@ -58,7 +58,7 @@ def example(check: Check[Any]) -> tuple[str, str] | None:
     """A command and what it prints where this check finds something; None for a check without an example."""
     if check.slug in MACHINES:
         return f"gpudoctor check --select {check.id}", _on_machine(MACHINES[check.slug], check)
-    if check.slug in DOCKERFILES or check.slug in COMPOSE_FILES:
+    if any(check.slug in files for files in (DOCKERFILES, COMPOSE_FILES, MANIFESTS)):
         return f"gpudoctor dockerfile .{_described(check.slug)} --select {check.id}", _on_image(check)
     if check.slug in TEXTS:
         machine = read_text(TEXTS[check.slug].encode(), matrix())
@@ -87,12 +87,15 @@ def _given(slug: str) -> str:
     files = (
         ("Dockerfile", "dockerfile", DOCKERFILES),
         ("compose.yaml", "yaml", COMPOSE_FILES),
+        ("pod.yaml", "yaml", MANIFESTS),
         ("issue.md", "text", TEXTS),
     )
-    for name, language, texts in files:
-        if slug in texts:
-            return f"With this `{name}`:\n\n```{language}\n{texts[slug].strip()}\n```"
-    return "On a made-up machine with this problem:"
+    shown = [
+        f"With this `{name}`:\n\n```{language}\n{texts[slug].strip()}\n```"
+        for name, language, texts in files
+        if slug in texts
+    ]
+    return "\n\n".join(shown) or "On a made-up machine with this problem:"
 
 
 def _described(slug: str) -> str:

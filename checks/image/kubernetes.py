@@ -1,0 +1,51 @@
+"""How a Kubernetes manifest asks for GPUs."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.recipe import Recipe, about_service, change
+
+
+@check("GPD631", "manifest-gpu-request", "image")
+def gpu_request(recipe: Recipe) -> Verdicts:
+    """A Kubernetes container asks for GPUs in a way that the cluster refuses.
+
+    ## Why it matters
+    GPUs are extended resources: they are not shared, and asked for in whole numbers by `limits`. With `requests`
+    alone, with a fraction, or with two numbers that differ, the API server refuses the Pod ("Limit must be set for
+    non overcommitable resources"). A Deployment or a Job then waits for Pods that never come.
+
+    ## How it is judged
+    By `resources` of the container, for names of NVIDIA's and AMD's device plugins. `requests` may be left out.
+
+    ## Fix safety
+    The scheduler reserves what `limits` says.
+    """
+    for started in recipe.services:
+        service = started.service
+        for name in sorted({*service.limits, *service.requests}):
+            limit, request = service.limits.get(name), service.requests.get(name)
+            number = limit or request or ""
+            if not re.match(r"(nvidia|amd)\.com/", name) or (request in (None, limit) and number.isdecimal()):
+                continue
+            whole = number if number.isdecimal() else "1"
+            what = (
+                f"{name} under requests alone" if limit is None
+                else f"{number} of {name}" if not number.isdecimal()
+                else f"{request} of {name} by requests and {limit} by limits"
+            )  # fmt: skip
+            yield about_service(
+                service,
+                severity="error",
+                message=f"{service.title} asks for {what}: Kubernetes refuses the Pod.",
+                saw="no limits" if limit is None else f"limits {limit}",
+                want=f"limits {whole}",
+                fixes=(
+                    change(
+                        "Write limits", service.below, f"    resources: {{limits: {{{name}: {whole}}}}}"
+                    ),
+                ),
+                refs=("Kubernetes: Schedule GPUs; Resource Management, Extended resources",),
+            )  # fmt: skip

@@ -1,0 +1,145 @@
+"""`gpudoctor preflight` as the start of a container."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.compose import Service
+from gpudoctor.dockerfile.image import Image, Start
+from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.start import is_preflight, runs_preflight, started_by_preflight, starts
+from gpudoctor.finding import Evidence, Finding
+
+
+@check("GPD629", "image-preflight-without-command", "image")
+def preflight_without_command(recipe: Recipe) -> Verdicts:
+    """The preflight of an image gets no command, or not all of it.
+
+    ## Why it matters
+    Docker passes CMD, and what is written after the image's name, only to an ENTRYPOINT in exec form. In shell form
+    (`ENTRYPOINT gpudoctor preflight --`) both are dropped: the preflight passes, says that no command is given, and
+    the container ends with exit code 127. A service's `entrypoint` drops the image's CMD, too.
+
+    ## How it is judged
+    By ENTRYPOINT and CMD of the stage that is built, and by `entrypoint` and `command` of a service. A container that
+    only checks (`gpudoctor preflight` without `--` and without a CMD) is not reported.
+
+    ## Fix safety
+    The exec form starts no shell: variables in its words are not expanded.
+    """
+    for image in recipe.images:
+        for service, entrypoint, command in starts(recipe, image):
+            found = _dropped(image, service, entrypoint, command)
+            if found is not None:
+                yield found
+
+
+def _dropped(
+    image: Image, service: Service | None, entrypoint: Start | None, command: Start | None
+) -> Finding | None:
+    if entrypoint is None:
+        return None
+    if entrypoint.shell:
+        called = [step.command.argv for step in entrypoint.steps if is_preflight(step.command.argv)]
+        passed_on = '"$@"' in entrypoint.words[-1] or "$*" in entrypoint.words[-1]
+        if command is None or not called or passed_on or _of_file(entrypoint):
+            return None
+        inner = started_by_preflight(called[0])
+        message = "ENTRYPOINT in shell form drops CMD: the preflight gets no command (exit code 127)."
+        if inner:
+            message = f"ENTRYPOINT in shell form drops CMD: {inner[0]} starts without these words."
+        elif called[0][-1] != "--":
+            message = "ENTRYPOINT in shell form drops CMD: the container ends after the check."
+        return _finding(image, service, entrypoint, message, _exec_form(called[0]), bool(inner))
+    if not is_preflight(entrypoint.words) or command is not None or started_by_preflight(entrypoint.words):
+        return None
+    if service is None or service.entrypoint is None or image.command is None:
+        return None
+    message = f"The entrypoint of {service.title[0].lower()}{service.title[1:]} drops the image's CMD: the preflight "
+    return _finding(image, service, entrypoint, f"{message}gets no command.", image.command.words, False)
+
+
+def _of_file(start: Start) -> bool:
+    """Whether the preflight stands in a script, whose own arguments are unknown."""
+    return any(step.command.script and is_preflight(step.command.argv) for step in start.steps)
+
+
+def _exec_form(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(words) if "--" in words else (*words, "--")
+
+
+def _finding(
+    image: Image, service: Service | None, start: Start, message: str, words: Sequence[str], starts_something: bool
+) -> Finding:
+    written = json.dumps(list(words), ensure_ascii=False)
+    in_service = service is not None and service.entrypoint is not None
+    key = ("args" if service.cluster else "command") if service is not None and in_service else ""
+    place = service.place if service is not None and in_service else image.place(start.line)
+    line = f"{service.below}\n    {key}: {written}" if service is not None and in_service else ""
+    return Finding(
+        severity="warning" if starts_something else "error",
+        confidence="certain",
+        message=message,
+        saw="the shell form" if start.shell else "no command",
+        want="the exec form" if start.shell else "a command",
+        subject=place,
+        evidence=(Evidence("instruction", " ".join(start.words), place),),
+        fixes=(
+            change(
+                "Write ENTRYPOINT in exec form" if start.shell else "Name the command",
+                line or f"{place}: ENTRYPOINT {written}",
+            ),
+        ),
+        refs=("Dockerfile reference: Understand how CMD and ENTRYPOINT interact",),
+    )
+
+
+@check("GPD630", "compose-drops-preflight", "image")
+def drops_preflight(recipe: Recipe) -> Verdicts:
+    """A service replaces the ENTRYPOINT that checks the machine.
+
+    ## Why it matters
+    The image starts with `gpudoctor preflight`, alone or in a script of it. `entrypoint` of a service, and `command`
+    of a Kubernetes container, take its place: the program then starts on a faulty node, too, and without what the
+    script prepares.
+
+    ## How it is judged
+    The image's Dockerfile names the ENTRYPOINT, the service another one without a preflight. A service that is given
+    no GPU is not reported: it may migrate a database.
+
+    ## Fix safety
+    `command` keeps the image's ENTRYPOINT and replaces its CMD alone.
+    """
+    for started in recipe.services:
+        service, image = started.service, started.image
+        if image is None or service.entrypoint is None or not runs_preflight(image.entrypoint):
+            continue
+        replaced = Start(service.entrypoint, service.line)
+        command = Start(service.command, service.line) if service.command is not None else None
+        if runs_preflight(replaced) or runs_preflight(command) or not (service.given_gpus or service.privileged):
+            continue
+        assert image.entrypoint is not None
+        written = json.dumps([*service.entrypoint, *(service.command or ())], ensure_ascii=False)
+        yield Finding(
+            severity="warning",
+            confidence="certain",
+            message=f"{service.title} replaces the image's ENTRYPOINT, which runs `gpudoctor preflight`: nothing is "
+            "checked before it starts.",
+            saw=" ".join(service.entrypoint),
+            want="the image's ENTRYPOINT",
+            subject=f"service {service.name}",
+            evidence=(
+                Evidence("service", service.name, service.place),
+                line_of(image, image.entrypoint.line, " ".join(image.entrypoint.words)),
+            ),
+            fixes=(
+                change(
+                    "Replace CMD alone",
+                    service.below,
+                    f"    {'args' if service.cluster else 'command'}: {written}",
+                    f"in place of {'command' if service.cluster else 'entrypoint'}",
+                ),
+            ),
+        )

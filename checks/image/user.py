@@ -1,0 +1,200 @@
+"""The user that a container runs as, and the folders that it needs."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.copied_environments import copied_environments, interpreter_of, made_environments
+from gpudoctor.dockerfile.environments import makes_one
+from gpudoctor.dockerfile.image import Image, Step
+from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
+from gpudoctor.dockerfile.start import starts
+from gpudoctor.finding import Finding, Fix
+
+_OPENING = ("chown", "chmod", "setfacl", "install", "usermod")
+"""Programs that change who may enter a folder."""
+_WRITABLE = re.compile(r"/(home|tmp|var/tmp|dev/shm|root)(/|$)")
+
+
+@check("GPD628", "image-user-without-access", "image")
+def user_without_access(recipe: Recipe) -> Verdicts:
+    """The image's user cannot reach a folder of root that the program needs.
+
+    ## Why it matters
+    /root is closed to every other user. A Python environment there is out of reach: calling it ends with "Permission
+    denied" (exit code 126), and by PATH another Python is started, or none. A model there is not found, and a cache
+    there is not written. A folder that WORKDIR or COPY made belongs to
+    root, also after USER: an environment cannot be made in it.
+
+    ## How it is judged
+    By the last USER, or `user` of every service, and by the paths of environments and variables of the file. Nothing
+    is reported where a command changes owners or permissions on the way, or where COPY has --chown.
+
+    ## Fix safety
+    A folder outside /root is open to all users; `chmod 711 /root` lets them pass, and shows them nothing of it.
+    """
+    for image in recipe.images:
+        if _closed(image, _user(recipe, image)):
+            yield from _environments(recipe, image)
+            yield from _packages(recipe, image)
+            yield from _variables(recipe, image)
+        yield from _while_building(image)
+
+
+def _user(recipe: Recipe, image: Image) -> str:
+    """The user of its containers; "" for root, or if they differ."""
+    users = {(service.user if service else "") or image.user for service, _, _ in starts(recipe, image)}
+    return _name(users.pop()) if len(users) == 1 else ""
+
+
+def _name(user: str) -> str:
+    name = user.partition(":")[0]
+    return "" if name in ("root", "0") or "$" in name else name
+
+
+def _closed(image: Image, user: str) -> bool:
+    """Whether /root is closed to the user."""
+    opened = any(_opens(step) and "/root" in step.command.text for step in image.steps)
+    return bool(user) and not opened and image.form == "dockerfile"
+
+
+def _opens(step: Step) -> bool:
+    return posixpath.basename(step.command.argv[0]) in _OPENING
+
+
+def _environments(recipe: Recipe, image: Image) -> Iterator[Finding]:
+    """Environments in /root, or whose interpreter lies there."""
+    user = _user(recipe, image)
+    every = [(one.place, image, one) for one in made_environments(image)]
+    every += [(one.place, one.origin, one.made) for one in copied_environments(image)]
+    for place, origin, made in every:
+        folder = next(iter(interpreter_of(origin, made) or ()), "")
+        closed = [path for path in (place, folder) if path.startswith("/root/")]
+        if not closed:
+            continue
+        lines = list(_elsewhere(image, place, "/opt/venv")) if place in closed else []
+        if folder in closed:
+            above = f"{image.place(made.step.command.line)}: above it"
+            lines = [above, image.written_env("UV_PYTHON_INSTALL_DIR", "/opt/python"), *lines]
+        what = "which lies there" if place in closed else f"whose interpreter uv put into {folder}"
+        yield Finding(
+            severity="error",
+            confidence="likely",
+            message=f"The container runs as {user}, who cannot enter /root: the Python of {place}, {what}, is out of "
+            "reach.",
+            saw=closed[0],
+            want="a folder outside /root",
+            subject=image.place(made.step.command.line),
+            evidence=(command_of(image, made.step.command),),
+            fixes=(change("Put it outside /root", *lines), _passable(image)),
+        )
+        return
+
+
+def _packages(recipe: Recipe, image: Image) -> Iterator[Finding]:
+    """What `pip install --user` of root installed: another user's Python looks in that user's home."""
+    user, home = _user(recipe, image), "/root/.local"
+    for copied in image.copied:
+        if not copied.origin or not re.match(rf"{home}(/|$)", copied.target):
+            continue
+        lines = [f"COPY --from={copied.origin} {home} /usr/local"] if copied.target == home else []
+        yield Finding(
+            severity="error",
+            confidence="likely",
+            message=f"The container runs as {user}, whose Python does not look in {home}: what pip installed there "
+            "for root is not found.",
+            saw=home,
+            want="packages of all users",
+            subject=image.place(copied.line),
+            evidence=(line_of(image, copied.line, f"COPY --from={copied.origin} {home} {copied.target}"),),
+            fixes=(
+                change(
+                    "Copy them to where every user's Python looks",
+                    *(
+                        f"{image.place(copied.line)}: {line}"
+                        for line in lines or ["/usr/local in place of /root/.local"]
+                    ),
+                ),
+            ),
+        )
+        return
+
+
+def _variables(recipe: Recipe, image: Image) -> Iterator[Finding]:
+    user, environments = _user(recipe, image), tuple({step.environment for step in image.steps if step.environment})
+    for setting in image.settings.values():
+        value = setting.value or ""
+        if not re.match(r"/root(/|$)", value) or ":" in value or value.startswith(environments):
+            continue
+        folder = posixpath.join("/opt", value.removeprefix("/root").lstrip("/").removeprefix(".cache/"))
+        folder = folder.rstrip("/") if folder.rstrip("/") != "/opt" else "/opt/home"
+        yield Finding(
+            severity="warning",
+            confidence="likely",
+            message=f"The container runs as {user}, who can neither read nor write {setting.name}={value}.",
+            saw=value,
+            want="a folder of the user",
+            subject=image.place(setting.line),
+            evidence=(line_of(image, setting.line, f"ENV {setting.name}={value}"),),
+            fixes=(
+                change(
+                    "Give the user a folder outside /root",
+                    f"{image.place(setting.line)}: {image.written_env(setting.name, folder)}",
+                    f"and before USER {user}:",
+                    image.written_run(f"mkdir -p {folder} && chown -R {user} {folder}"),
+                ),
+            ),
+        )
+
+
+def _elsewhere(image: Image, place: str, other: str) -> Iterator[str]:
+    """The lines that name a place, with another one."""
+    named = re.compile(re.escape(place) + r"(?![\w.-])")
+    for number, line in enumerate(image.source, start=1):
+        if named.search(line):
+            yield f"{image.place(number)}: {named.sub(other, line).strip()}"
+
+
+def _passable(image: Image) -> Fix:
+    return change(
+        "Let users pass /root", f"{image.place(image.base_line)}: below it", image.written_run("chmod 711 /root")
+    )
+
+
+def _while_building(image: Image) -> Iterator[Finding]:
+    """A user who makes an environment in a folder of root."""
+    for number, step in enumerate(image.steps):
+        user, place = _name(step.user), step.environment or ""
+        if not user or step.copied or not place.startswith("/") or not makes_one(step.command.argv):
+            continue
+        if step.command.maybe or _WRITABLE.match(place) or _opened(image, image.steps[:number]):
+            continue
+        folder = posixpath.dirname(place)
+        yield Finding(
+            severity="error",
+            confidence="likely",
+            message=f"{user} may not write to {folder}, which belongs to root: the build fails here.",
+            saw=f"USER {step.user}",
+            want=f"{folder} of {user}",
+            subject=image.place(step.command.line),
+            evidence=(command_of(image, step.command),),
+            fixes=(
+                change(
+                    "Give the folder to the user",
+                    f"{image.place(step.command.line)}: before USER {step.user}",
+                    image.written_run(f"mkdir -p {folder} && chown {step.user} {folder}"),
+                ),
+            ),
+        )
+        return
+
+
+def _opened(image: Image, steps: tuple[Step, ...]) -> bool:
+    """Whether a command or a COPY may have given folders to a user, or the base image has users of its own."""
+    makes_home = re.compile(r"\b(useradd|adduser)\b.* (-d|--home-dir|--home)\b")
+    chown = any("--chown" in line or "--chmod" in line for line in image.source)
+    known = image.facts is not None and (image.facts.prefix != "" or image.facts.has_torch)
+    return not known or chown or any(_opens(step) or makes_home.search(step.command.text) for step in steps)

@@ -1,0 +1,175 @@
+"""Python environments that an image copies from another stage, and whether they can work where they lie."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from functools import lru_cache
+
+from msgspec import Struct
+
+from gpudoctor.dockerfile.environments import CONDAS, makes_one
+from gpudoctor.dockerfile.image import CopyInstruction, Image, Step
+from gpudoctor.dockerfile.image_python import python_of
+from gpudoctor.dockerfile.installs import system_packages
+
+_PACKAGES = re.compile(r"/python(3\.\d+)/(?:site|dist)-packages/?$")
+_ONE_PACKAGE = re.compile(r"/(?:site|dist)-packages/([A-Za-z_]\w*)/?$")
+_MOST = 100
+"""Environments of one image that are compared."""
+_MAY_BRING_PYTHON = re.compile(
+    r"python|conda|mamba|pyenv|pixi|\bln\b|make (?:alt)?install|\buv\b|\bpdm\b|asdf|mise|nix|update-alternatives"
+)
+
+
+class MadeEnvironment(Struct, frozen=True):
+    """A virtual environment that a command of an image makes."""
+
+    place: str
+    step: Step
+    by_uv: bool
+    python: str
+    """The version that its command names; "" for the one that is there."""
+
+
+class CopiedEnvironment(Struct, frozen=True):
+    """A virtual environment that a COPY brings from a stage of the file."""
+
+    copied: CopyInstruction
+    origin: Image
+    made: MadeEnvironment
+    place: str
+    """Its place here; commands of packages name the one there."""
+
+
+@lru_cache
+def made_environments(image: Image) -> tuple[MadeEnvironment, ...]:
+    """The virtual environments that the own commands of an image make."""
+    found: list[MadeEnvironment] = []
+    for step in image.steps:
+        argv, text = step.command.argv, step.command.text
+        if step.copied or not step.environment or not makes_one(argv) or len(found) == _MOST:
+            continue
+        named = re.search(r"--python[ =](?:cpython-)?(3\.\d+)", text) or re.match(r"\S*python(3\.\d+) -m", text)
+        by_uv = posixpath.basename(argv[0]) == "uv"
+        found.append(MadeEnvironment(step.environment, step, by_uv, named[1] if named else ""))
+    return tuple(found)
+
+
+def origin_of(image: Image, copied: CopyInstruction) -> Image | None:
+    """The stage that a COPY is from; None for another image, or for a stage without a name."""
+    name = (copied.origin or "").lower()
+    return next((one for one in image.builders if name and one.name.lower() == name), None)
+
+
+@lru_cache
+def copied_environments(image: Image) -> tuple[CopiedEnvironment, ...]:
+    """The virtual environments that an image copies as a whole, as far as their stages are known."""
+    found: list[CopiedEnvironment] = []
+    for copied in image.copied:
+        origin = origin_of(image, copied) if len(found) < _MOST else None
+        for made in made_environments(origin) if origin is not None else ():
+            place = copied.moved(made.place)
+            if place is not None and origin is not None:
+                found.append(CopiedEnvironment(copied, origin, made, place))
+    return tuple(found)
+
+
+def missing_interpreter(image: Image, one: CopiedEnvironment) -> str:
+    """The interpreter that the environment links to and that this image lacks, such as "Python 3.11 in
+    /usr/local/bin"; "" if it is there, or if that is not known."""
+    needed, facts = interpreter_of(one.origin, one.made), image.facts
+    if needed is None or facts is None or not facts.prefix or facts.python is None or _brings_python(image):
+        return ""
+    folder, version = needed
+    if any(copied.moved(folder) == folder for copied in image.copied if copied.origin):
+        return ""
+    if (folder, version) == (f"{facts.prefix}/bin", facts.python) and _has_own(image):
+        return ""
+    return f"{f'Python {version}' if version else 'the Python'} in {folder}"
+
+
+def interpreter_of(origin: Image, one: MadeEnvironment) -> tuple[str, str] | None:
+    """The folder and version of the interpreter that an environment of an image was made with; None if unknown."""
+    facts, tool = origin.facts, posixpath.basename(one.step.command.argv[0])
+    if facts is None or not facts.prefix or facts.python is None or tool in CONDAS:
+        return None  # an environment of conda has its own
+    asked = one.python or (origin.variable("UV_PYTHON") or "" if one.by_uv else "")
+    own = _has_own(origin) and asked in ("", facts.python)
+    if one.by_uv and re.fullmatch(r"|3\.\d+", asked):
+        managed = any("uv python install" in step.command.text for step in origin.steps)
+        if not own or managed:
+            return _pythons_of_uv(origin, one.step), asked
+        return f"{facts.prefix}/bin", facts.python
+    if not own or one.by_uv or _brings_python(origin):
+        return None
+    return f"{facts.prefix}/bin", facts.python
+
+
+def _pythons_of_uv(image: Image, step: Step) -> str:
+    """Where uv puts the Pythons that it downloads."""
+    user = step.user.partition(":")[0]
+    home = image.variable("HOME") or ("/root" if user in ("", "root", "0") else f"/home/{user}")
+    data = image.variable("XDG_DATA_HOME") or f"{home}/.local/share"
+    return image.variable("UV_PYTHON_INSTALL_DIR") or f"{data}/uv/python"
+
+
+@lru_cache
+def _has_own(image: Image) -> bool:
+    """Whether the Python of the base image is there: a distribution has it after an installation alone."""
+    names = [name for step in image.steps if not step.copied for name in system_packages(step.command)]
+    own = bool(image.facts and image.facts.prefix != "/usr")
+    return own or any(re.match(r"python3|virtualenv$|python-is-python3$", name) for name in names)
+
+
+@lru_cache
+def _brings_python(image: Image) -> bool:
+    """Whether the image may get an interpreter in another way than by its base image and its distribution."""
+    own = image.facts.python if image.facts else None
+    for step in image.steps:
+        names = tuple(system_packages(step.command))
+        others = [found[1] for name in names if (found := re.match(r"python(3\.\d+)", name))]
+        if step.copied or makes_one(step.command.argv) or step.pip is not None:
+            continue
+        if any(version != own for version in others):
+            return True
+        if step.script or (not names and _MAY_BRING_PYTHON.search(step.command.text)):
+            return True
+    return False
+
+
+def other_python(image: Image, copied: CopyInstruction) -> tuple[str, str] | None:
+    """The Python whose packages a COPY brings, and the one of this image, if they differ."""
+    for source in copied.sources:
+        found = _PACKAGES.search(source)
+        prefix = source[: found.start()].removesuffix("/lib") if found else ""
+        if found is None or (prefix not in ("/usr/local", "/usr")):
+            continue
+        facts = image.facts
+        if facts is None or facts.python is None or facts.python == found[1] or _brings_python(image):
+            continue
+        if facts.prefix == "/usr/local" or (facts.prefix == "/usr" and python_of(image) == facts.python):
+            return found[1], facts.python
+    return None
+
+
+def unread_packages(image: Image, copied: CopyInstruction) -> str:
+    """The folder of packages that a COPY fills and that no Python of a distribution reads; "" for any other."""
+    folder, facts = copied.target.rstrip("/"), image.facts
+    if not copied.origin or not re.match(r"/usr/local/lib/python3\.\d+/site-packages$", folder):
+        return ""
+    if facts is None or facts.prefix != "/usr" or "PYTHONPATH" in image.settings or _brings_python(image):
+        return ""
+    whole = any(one.moved("/usr/local/lib") for one in image.copied if one.origin)
+    return "" if whole or other_python(image, copied) else folder
+
+
+def lone_package(image: Image, name: str) -> CopyInstruction | None:
+    """The COPY that brings one package of site-packages, without what it requires."""
+    whole = any(_PACKAGES.search(source) for copied in image.copied for source in copied.sources if copied.origin)
+    for copied in image.copied:
+        for source in copied.sources if copied.origin and not whole else ():
+            found = _ONE_PACKAGE.search(source)
+            if found and found[1] == name:
+                return copied
+    return None

@@ -1,0 +1,101 @@
+"""What a container starts: ENTRYPOINT and CMD of its image, or what a service has in their place."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+
+from gpudoctor.dockerfile.commands import SHELLS
+from gpudoctor.dockerfile.compose import Service
+from gpudoctor.dockerfile.image import Image, Start
+from gpudoctor.dockerfile.recipe import Recipe
+
+_WRAPPERS = ("env", "exec", "nice", "nohup", "stdbuf", "timeout", "numactl", "tini", "dumb-init", "catatonit",
+             "nvidia_entrypoint.sh", "xvfb-run")  # fmt: skip
+"""Programs that become, or start, the program after their options."""
+_FLAGS = ("-q", "-v", "-qv", "-vq", "--quiet", "--verbose", "--set-env")
+"""Options of a preflight that take no value."""
+_CHANGING = (".", "source", "eval", "conda", "mamba", "micromamba", "set")
+"""Commands after which another Python may be in front."""
+
+
+def starts(recipe: Recipe, image: Image) -> Iterator[tuple[Service | None, Start | None, Start | None]]:
+    """The ways in which containers of an image are started, each with its service."""
+    services = [one.service for one in recipe.services if one.image is image]
+    for service in services:
+        line = service.line
+        entrypoint = Start(service.entrypoint, line) if service.entrypoint is not None else image.entrypoint
+        own = image.command if service.entrypoint is None else None
+        yield service, entrypoint, Start(service.command, line) if service.command is not None else own
+    if not services:
+        yield None, image.entrypoint, image.command
+
+
+def programs(entrypoint: Start | None, command: Start | None) -> tuple[tuple[str, ...], ...]:
+    """The programs that a container surely starts, without those in front of them; none where that is unknown, or
+    where a script may choose the environment first."""
+    if entrypoint is not None and entrypoint.shell:
+        return _of_shell(entrypoint)
+    head = entrypoint.words if entrypoint is not None else ()
+    if command is not None and command.shell:
+        inner = unwrapped((*head, "/bin/sh"))
+        return _of_shell(command) if inner == ("/bin/sh",) else ()
+    words = _of_one_command(unwrapped((*head, *(command.words if command is not None else ()))))
+    return (words,) if words and posixpath.basename(words[0]) not in (*SHELLS, *_CHANGING) else ()
+
+
+def _of_one_command(words: tuple[str, ...]) -> tuple[str, ...]:
+    """What `sh -c "python app.py"` starts; other words stay as they are."""
+    shell = len(words) > 2 and posixpath.basename(words[0]) in SHELLS and re.fullmatch("-[aefux]*c", words[1])
+    if not shell or re.search(r"[;&|()<>`$'\"\\\n]", words[2]):
+        return words
+    return unwrapped(words[2].split())
+
+
+def _of_shell(start: Start) -> tuple[tuple[str, ...], ...]:
+    found = [unwrapped(step.command.argv) for step in start.steps if not step.command.maybe]
+    if any(step.command.argv[0] in _CHANGING or step.command.script for step in start.steps):
+        return ()
+    return tuple(words for words in found if words)
+
+
+def unwrapped(words: Sequence[str]) -> tuple[str, ...]:
+    """The program behind `tini --`, `env A=b`, `gpudoctor preflight --` and their like."""
+    rest = list(words)
+    while rest:
+        if is_preflight(rest):
+            rest = started_by_preflight(rest)
+        elif posixpath.basename(rest[0]) in _WRAPPERS:
+            later = (at for at, word in enumerate(rest) if at and not re.match(r"-|\d|[A-Za-z_]\w*=", word))
+            rest = rest[next(later, len(rest)) :]
+        else:
+            break
+    return tuple(rest)
+
+
+def is_preflight(words: Sequence[str]) -> bool:
+    """Whether the words are a `gpudoctor preflight`."""
+    for at, word in enumerate(words[:4]):
+        if word == "preflight" and at and re.fullmatch(r"gpudoctor(-cli|\.pyz)?", posixpath.basename(words[at - 1])):
+            return True
+    return False
+
+
+def started_by_preflight(words: Sequence[str]) -> list[str]:
+    """The command of a preflight: after `--`, else the first word that is no option; [] without one."""
+    rest = list(words)[list(words).index("preflight") + 1 :]
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option == "--":
+            break
+        if option not in _FLAGS and "=" not in option:
+            rest = rest[1:]
+    return rest
+
+
+def runs_preflight(start: Start | None) -> bool:
+    """Whether an ENTRYPOINT or CMD runs a preflight, itself or in a script."""
+    if start is None:
+        return False
+    return is_preflight(start.words) or any(is_preflight(step.command.argv) for step in start.steps)

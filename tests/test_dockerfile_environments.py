@@ -1,0 +1,232 @@
+"""Python environments of an image: on PATH or not, copied whole or in parts, open to the user or not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.test_dockerfile import findings, lines
+
+BUILD = "FROM python:3.11-slim AS build\n"
+VENV = BUILD + "RUN python -m venv /opt/venv\nRUN /opt/venv/bin/pip install torch uvicorn\n"
+COPY = "COPY --from=build /opt/venv /opt/venv\n"
+ON_PATH = "ENV PATH=/opt/venv/bin:$PATH\n"
+SLIM = "FROM python:3.11-slim\n"
+CUDA = "FROM nvidia/cuda:12.8.1-runtime-ubuntu24.04\n"
+START = 'CMD ["python", "app.py"]\n'
+SERVE = 'CMD ["uvicorn", "app:app"]\n'
+UV = "COPY --from=ghcr.io/astral-sh/uv:0.9.17 /uv /uvx /bin/\n"
+SITE = "/usr/local/lib/python3.11/site-packages"
+PIP = BUILD + "RUN pip install torch uvicorn\n"
+SITE_COPY = f"COPY --from=build {SITE} {SITE}\n"
+BIN_COPY = "COPY --from=build /usr/local/bin /usr/local/bin\n"
+
+
+def found(text: str, slug: str) -> list[str]:
+    return [one.message for one in findings(text) if one.slug == slug]
+
+
+def all_of_this_file(text: str) -> list[str]:
+    slugs = ("image-environment-off-path", "image-environment-incomplete", "image-user-without-access")
+    return [one.message for one in findings(text) if one.slug in slugs]
+
+
+OFF_PATH = {
+    "in the last stage": VENV + SLIM + COPY + START,
+    "PATH of the build stage": VENV + ON_PATH + SLIM + COPY + START,
+    "in one stage, activated": SLIM + "RUN python -m venv /v && . /v/bin/activate && pip install torch\n" + START,
+    "by source": SLIM + 'SHELL ["/bin/bash", "-c"]\nRUN python3 -m venv /v\nRUN source /v/bin/activate && '
+    "pip install torch\n" + START,
+    "by export": SLIM + "RUN python -m venv /v && export PATH=/v/bin:$PATH && pip install torch\n" + START,
+    "VIRTUAL_ENV alone": SLIM + UV + "RUN uv venv /v\nENV VIRTUAL_ENV=/v\nRUN uv pip install torch\n" + START,
+    "uv's .venv": SLIM + UV + "WORKDIR /app\nRUN uv venv\nRUN uv pip install torch\n" + START,
+    "a command": VENV + SLIM + COPY + SERVE,
+    "a shell form": VENV + SLIM + COPY + "CMD python app.py\n",
+    "behind a preflight": VENV + SLIM + COPY + 'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n' + START,
+    "a shell with one command": VENV + SLIM + COPY + 'ENTRYPOINT ["/bin/bash", "-c"]\nCMD ["exec python app.py"]\n',
+    "behind tini": VENV + SLIM + COPY + 'ENTRYPOINT ["tini", "--"]\n' + START,
+    "torchrun": VENV + SLIM + COPY + 'CMD ["torchrun", "train.py"]\n',
+    "an environment of conda": "FROM condaforge/miniforge3 AS build\nRUN conda create -y -n app python=3.12 && "
+    "conda run -n app pip install torch\nFROM debian:bookworm-slim\n"
+    "COPY --from=build /opt/conda/envs/app /opt/conda/envs/app\n" + START,
+    "poetry's .venv": BUILD
+    + "ENV POETRY_VIRTUALENVS_IN_PROJECT=1\nWORKDIR /app\nRUN poetry install && poetry run pip "
+    "list\nRUN .venv/bin/pip install torch\n" + SLIM + "COPY --from=build /app/.venv /app/.venv\n" + START,
+    "by .bashrc": SLIM
+    + "RUN python -m venv /v && /v/bin/pip install torch && echo '. /v/bin/activate' >> ~/.bashrc\n"
+    + START,
+    "the system's by its path": VENV + SLIM + COPY + 'CMD ["/usr/local/bin/python", "app.py"]\n',
+    "moved": VENV + SLIM + "COPY --from=build /opt/venv /app/venv\n" + START,
+}
+ON = {
+    "ENV PATH": VENV + SLIM + COPY + ON_PATH + START,
+    "by its path": VENV + SLIM + COPY + 'CMD ["/opt/venv/bin/python", "app.py"]\n',
+    "uv run": SLIM + UV + "WORKDIR /app\nRUN uv venv\nRUN uv pip install torch\n" + 'CMD ["uv", "run", "app.py"]\n',
+    "a script that activates": VENV + SLIM + COPY + 'CMD ["./start.sh"]\n',
+    "a shell that activates": VENV + SLIM + COPY + "CMD . /opt/venv/bin/activate && python app.py\n",
+    "torch in both": VENV + SLIM + COPY + "RUN pip install torch\n" + START,
+    "no start": VENV + SLIM + COPY,
+    "conda run": "FROM condaforge/miniforge3:latest\nRUN conda create -y -n app python=3.12 && conda run -n app pip "
+    'install torch\nCMD ["conda", "run", "-n", "app", "python", "app.py"]\n',
+    "an environment of conda on PATH": "FROM condaforge/miniforge3:latest AS build\nRUN conda create -y -n app "
+    "python=3.12 && conda run -n app pip install torch\nFROM debian:bookworm-slim\n"
+    "COPY --from=build /opt/conda/envs/app /opt/conda/envs/app\nENV PATH=/opt/conda/envs/app/bin:$PATH\n" + START,
+    "a program with an environment of its own": VENV + SLIM + COPY + "RUN python -m venv /opt/handler && "
+    "/opt/handler/bin/pip install runpod\nENV PATH=/opt/handler/bin:$PATH\n" + START,
+    "a shell with two commands": VENV + SLIM + COPY
+    + 'CMD ["sh", "-c", ". /opt/venv/bin/activate; python app.py"]\n',
+    "a login shell": VENV + SLIM + COPY + 'CMD ["bash", "-lc", "python app.py"]\n',
+    "another program": VENV + SLIM + COPY + 'CMD ["nginx"]\n',
+    "the base image's torch": "FROM pytorch/pytorch\nRUN python -m venv /v && /v/bin/pip install torch\n" + START,
+    "PYTHONPATH": VENV + SLIM + COPY + "ENV PYTHONPATH=/opt/venv/lib/python3.11/site-packages\n" + START,
+    "uv into the system": SLIM + UV + "ENV UV_SYSTEM_PYTHON=1\nRUN uv pip install torch\n" + START,
+    "a venv of gpudoctor": SLIM + "RUN python -m venv /g && /g/bin/pip install gpudoctor-cli\nRUN pip install torch\n"
+    + START,
+    "a prefix": BUILD + "RUN pip install --prefix=/install torch\n" + SLIM + "COPY --from=build /install /usr/local\n"
+    + START,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OFF_PATH)
+def test_an_environment_that_the_container_does_not_start_is_reported(name: str):
+    assert len(found(OFF_PATH[name], "image-environment-off-path")) == 1
+
+
+@pytest.mark.parametrize("name", ON)
+def test_an_environment_that_the_container_starts_is_fine(name: str):
+    assert all_of_this_file(ON[name]) == []
+
+
+def test_path_is_set_where_the_environment_is_there():
+    finding = next(one for one in findings(OFF_PATH["in the last stage"]) if one.slug == "image-environment-off-path")
+    assert lines(finding) == "Dockerfile:5: below it\nENV PATH=/opt/venv/bin:$PATH"
+
+
+INCOMPLETE = {
+    "another base image": VENV + CUDA + COPY + ON_PATH + START,
+    "the distribution's other Python": VENV + CUDA + "RUN apt-get install -y python3\n" + COPY + ON_PATH + START,
+    "another version": VENV + "FROM python:3.12-slim\n" + COPY + ON_PATH + START,
+    "uv's Python left behind": CUDA.replace("\n", " AS build\n") + UV + "RUN uv venv /opt/venv --python 3.12 && "
+    "uv pip install --python /opt/venv/bin/python torch\n" + CUDA + COPY + ON_PATH + START,
+    "the distribution's Python, and none here": "FROM ubuntu:24.04 AS build\nRUN apt-get install -y python3-venv\n"
+    "RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install torch\nFROM ubuntu:24.04\n" + COPY + ON_PATH + START,
+    "packages of another version": PIP + "FROM python:3.12-slim\n" + SITE_COPY + START,
+    "renamed packages of another version": PIP + "FROM python:3.12-slim\n"
+    f"COPY --from=build {SITE} /usr/local/lib/python3.12/site-packages\n" + START,
+    "a folder that Debian's Python does not read": PIP + "FROM debian:bookworm-slim\n"
+    "RUN apt-get install -y python3\n" + SITE_COPY + 'CMD ["python3", "app.py"]\n',
+    "no commands, with the library": PIP + SLIM + "COPY --from=build /usr/local/lib /usr/local/lib\n" + SERVE,
+    "no commands": PIP + SLIM + SITE_COPY + SERVE,
+    "torch alone": PIP + SLIM + f"COPY --from=build {SITE}/torch {SITE}/torch\n" + START,
+    "commands of another place, by their path": BUILD + "WORKDIR /srv\nRUN python -m venv env && env/bin/pip install "
+    "torch uvicorn\n" + SLIM + "COPY --from=build /srv /app\nWORKDIR /app\n"
+    + 'CMD ["env/bin/uvicorn", "app:app"]\n',
+    "commands of another place": VENV + SLIM + "COPY --from=build /opt/venv /app/venv\n"
+    "ENV PATH=/app/venv/bin:$PATH\n" + SERVE,
+}  # fmt: skip
+COMPLETE = {
+    "the same base image": VENV + SLIM + COPY + ON_PATH + START,
+    "an image of the same Python": VENV + "FROM python:3.11-slim-bookworm\n" + COPY + ON_PATH + START,
+    "uv's image of the same Python": "FROM ghcr.io/astral-sh/uv:python3.11-bookworm-slim AS build\nRUN uv venv "
+    "/opt/venv\nRUN uv pip install --python /opt/venv/bin/python torch\n" + SLIM + COPY + ON_PATH + START,
+    "with its Python": VENV + CUDA + "COPY --from=build /usr/local /usr/local\n" + COPY + ON_PATH + START,
+    "with uv's Python": CUDA.replace("\n", " AS build\n") + UV + "ENV UV_PYTHON_INSTALL_DIR=/python\nRUN uv venv "
+    "/opt/venv --python 3.12\nRUN uv pip install --python /opt/venv/bin/python torch\n" + CUDA
+    + "COPY --from=build /python /python\n" + COPY + ON_PATH + START,
+    "a Python that is built": VENV + CUDA + "RUN ./configure && make altinstall\n" + COPY + ON_PATH + START,
+    "another Python of a repository": VENV + CUDA + "RUN add-apt-repository ppa:deadsnakes/ppa && apt-get install -y "
+    "python3.11 && ln -s /usr/bin/python3.11 /usr/local/bin/python3.11\n" + COPY + ON_PATH + START,
+    "the distribution's Python": "FROM ubuntu:24.04 AS build\nRUN apt-get install -y python3-venv\n"
+    "RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install torch\nFROM ubuntu:24.04\n"
+    "RUN apt-get install -y --no-install-recommends python3\n" + COPY + ON_PATH + START,
+    "an unknown base image": VENV + "FROM example.org/base:1\n" + COPY + ON_PATH + START,
+    "Debian's Python, told where": PIP + "FROM debian:bookworm-slim\nRUN apt-get install -y python3\n" + SITE_COPY
+    + f"ENV PYTHONPATH={SITE}\n" + 'CMD ["python3", "app.py"]\n',
+    "Debian's own folder": PIP + "FROM debian:bookworm-slim\nRUN apt-get install -y python3\n"
+    f"COPY --from=build {SITE} /usr/local/lib/python3.11/dist-packages\n" + 'CMD ["python3", "app.py"]\n',
+    "packages and commands": PIP + SLIM + SITE_COPY + BIN_COPY + SERVE,
+    "packages and python": PIP + SLIM + SITE_COPY + START,
+    "the command alone": PIP + SLIM + SITE_COPY + "COPY --from=build /usr/local/bin/uvicorn /usr/bin/\n" + SERVE,
+    "all of /usr/local": PIP + SLIM + "COPY --from=build /usr/local /usr/local\n" + SERVE,
+    "a command as a module": PIP + SLIM + SITE_COPY + 'CMD ["python", "-m", "uvicorn", "app:app"]\n',
+    "a program by its path": VENV + SLIM + COPY + "WORKDIR /opt\n" + 'CMD ["venv/bin/uvicorn", "app:app"]\n',
+    "moved, and its python": VENV + SLIM + "COPY --from=build /opt/venv /app/venv\n"
+    'CMD ["/app/venv/bin/python", "app.py"]\n',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INCOMPLETE)
+def test_a_copied_environment_that_lacks_a_part_is_reported(name: str):
+    assert len(found(INCOMPLETE[name], "image-environment-incomplete")) == 1
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_copied_environment_that_is_whole_is_fine(name: str):
+    assert all_of_this_file(COMPLETE[name]) == []
+
+
+ROOTS = SLIM + "RUN python -m venv /root/venv\nENV PATH=/root/venv/bin:$PATH\nRUN pip install torch\n"
+USER = "RUN useradd -m app\nUSER app\n"
+CLOSED = {
+    "an environment": ROOTS + USER + START,
+    "by its path": SLIM
+    + "RUN python -m venv /root/v && /root/v/bin/pip install torch\n"
+    + USER
+    + 'CMD ["/root/v/bin/python", "app.py"]\n',
+    "by a number": ROOTS + "USER 1000:1000\n" + START,
+    "uv's Python": CUDA + UV + "RUN uv venv --python 3.12 /app/.venv\nENV PATH=/app/.venv/bin:$PATH\n"
+    "RUN uv pip install torch\n" + USER + START,
+    "a cache": SLIM + "ENV HF_HOME=/root/.cache/huggingface\nRUN pip install torch\n" + USER + START,
+    "packages of root": BUILD
+    + "RUN pip install --user torch\n"
+    + SLIM
+    + "COPY --from=build /root/.local /root/.local\n"
+    + USER
+    + START,
+    "a folder that WORKDIR made": SLIM + "WORKDIR /app\nUSER 1000\nRUN python -m venv .venv\n",
+    "the same, by uv": SLIM + UV + "WORKDIR /app\n" + USER + "RUN uv venv\n",
+}
+OPEN = {
+    "root": ROOTS + START,
+    "root again": ROOTS + USER + "RUN pip list\nUSER root\n" + START,
+    "chmod": ROOTS + "RUN chmod 711 /root\n" + USER + START,
+    "elsewhere": SLIM + "RUN python -m venv /v\nENV PATH=/v/bin:$PATH\nRUN pip install torch\n" + USER + START,
+    "uv's Python elsewhere": CUDA + UV + "ENV UV_PYTHON_INSTALL_DIR=/python\nRUN uv venv --python 3.12 /app/.venv\n"
+    "ENV PATH=/app/.venv/bin:$PATH\nRUN uv pip install torch\n" + USER + START,
+    "uv and the image's Python": SLIM + UV + "RUN uv venv /app/.venv\nENV PATH=/app/.venv/bin:$PATH\n"
+    "RUN uv pip install torch\n" + USER + START,
+    "the user's own uv": CUDA + UV + USER + "WORKDIR /home/app\nRUN uv venv --python 3.12\n"
+    "RUN uv pip install torch\n" + 'CMD ["/home/app/.venv/bin/python", "app.py"]\n',
+    "an open user": ROOTS + "ARG WHO\nUSER $WHO\n" + START,
+    "a folder of the user": SLIM
+    + "RUN mkdir /app && chown 1000 /app\nWORKDIR /app\nUSER 1000\nRUN python -m venv .v\n",
+    "a home": SLIM + "RUN useradd -m app\nUSER app\nWORKDIR /home/app\nRUN python -m venv .venv\n",
+    "packages of the user": BUILD + "RUN pip install --user torch\n" + SLIM + "RUN useradd -m app\n"
+    "COPY --from=build --chown=app /root/.local /home/app/.local\nUSER app\n" + START,
+    "packages of root, and root": BUILD
+    + "RUN pip install --user torch\n"
+    + SLIM
+    + "COPY --from=build /root/.local /root/.local\n"
+    + START,
+    "COPY --chown": SLIM + "WORKDIR /app\nCOPY --chown=1000 . /app\nUSER 1000\nRUN python -m venv .venv\n",
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_a_folder_of_root_that_the_user_needs_is_reported(name: str):
+    assert len(found(CLOSED[name], "image-user-without-access")) == 1
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_a_folder_that_is_open_to_the_user_is_fine(name: str):
+    assert all_of_this_file(OPEN[name]) == []
+
+
+def test_the_interpreter_moves_with_the_environment():
+    text = (
+        CUDA + UV + "RUN uv venv --python 3.12 /root/v\nENV PATH=/root/v/bin:$PATH\nRUN uv pip install torch\n" + USER
+    )
+    finding = next(one for one in findings(text + START) if one.slug == "image-user-without-access")
+    assert lines(finding) == (
+        "Dockerfile:3: above it\nENV UV_PYTHON_INSTALL_DIR=/opt/python\n"
+        "Dockerfile:3: RUN uv venv --python 3.12 /opt/venv\nDockerfile:4: ENV PATH=/opt/venv/bin:$PATH"
+    )

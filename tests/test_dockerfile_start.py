@@ -1,0 +1,105 @@
+"""What a container starts: the preflight in front of it, and the Python behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_dockerfile import dockerfile_report, findings, lines
+
+BASE = "FROM python:3.12-slim\nRUN pip install gpudoctor-cli\nWORKDIR /app\nCOPY app.py entry.sh ./\n"
+PREFLIGHT = 'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n'
+GPUS = "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}\n"
+
+
+def problems(text: str, slug: str) -> list[tuple[str, str]]:
+    return [(one.severity, lines(one)) for one in findings(text) if one.slug == slug]
+
+
+WITHOUT = {
+    "shell form and CMD": ('ENTRYPOINT gpudoctor preflight --\nCMD ["python", "app.py"]', "error"),
+    "with options": ('ENTRYPOINT gpudoctor preflight --require "gpu>=1" --\nCMD python app.py', "error"),
+    "exec": ('ENTRYPOINT exec gpudoctor preflight --\nCMD ["python", "app.py"]', "error"),
+    "without the two lines": ('ENTRYPOINT gpudoctor preflight -q\nCMD ["python", "app.py"]', "error"),
+    "CMD before": ('CMD ["python", "app.py"]\nENTRYPOINT gpudoctor preflight --', "error"),
+    "as a module": ('ENTRYPOINT python -m gpudoctor preflight --\nCMD ["python", "app.py"]', "error"),
+    "its arguments": ('ENTRYPOINT gpudoctor preflight -- python app.py\nCMD ["--epochs", "1"]', "warning"),
+}
+WITH = {
+    "exec form": PREFLIGHT + 'CMD ["python", "app.py"]',
+    "CMD in shell form": PREFLIGHT + "CMD python app.py",
+    "CMD when it starts": PREFLIGHT,
+    "the command in it": "ENTRYPOINT gpudoctor preflight -- python app.py",
+    "words passed on": 'ENTRYPOINT ["sh", "-c", "gpudoctor preflight -- \\"$@\\"", "sh"]\nCMD ["python", "app.py"]',
+    "a check alone": "ENTRYPOINT gpudoctor preflight",
+    "a script": 'ENTRYPOINT ["/app/entry.sh"]\nCMD ["python", "app.py"]',
+    "another ENTRYPOINT in shell form": 'ENTRYPOINT python app.py\nCMD ["--epochs", "1"]',
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_a_preflight_without_its_command_is_reported(name: str):
+    text, severity = WITHOUT[name]
+    (found,) = problems(BASE + text, "image-preflight-without-command")
+    assert found[0] == severity
+    assert "ENTRYPOINT [" in found[1]
+
+
+@pytest.mark.parametrize("name", WITH)
+def test_a_preflight_with_its_command_is_fine(name: str):
+    assert problems(BASE + WITH[name], "image-preflight-without-command") == []
+
+
+def test_the_exec_form_keeps_the_options():
+    text = BASE + 'ENTRYPOINT gpudoctor preflight --require "gpu>=1" --\nCMD ["python", "app.py"]'
+    ((_, fix),) = problems(text, "image-preflight-without-command")
+    assert fix == 'Dockerfile:5: ENTRYPOINT ["gpudoctor", "preflight", "--require", "gpu>=1", "--"]'
+
+
+def composed(tmp_path: Path, service: str, image: str = PREFLIGHT + 'CMD ["python", "app.py"]') -> Any:
+    (tmp_path / "app.py").write_text("import torch\n")
+    (tmp_path / "entry.sh").write_text('#!/bin/sh\nset -e\nexec gpudoctor preflight -- "$@"\n')
+    (tmp_path / "Dockerfile").write_text(BASE.replace("python:3.12-slim", "pytorch/pytorch:latest") + image)
+    (tmp_path / "compose.yaml").write_text(f"services:\n  train:\n    build: .\n    shm_size: 1gb\n{service}")
+    report = dockerfile_report(tmp_path / "compose.yaml")
+    return {one["slug"]: one["fixes"][0]["steps"][0]["text"] for one in report["findings"]}
+
+
+DROPPING = {
+    "a list": "    entrypoint: [python, app.py]\n",
+    "a text": "    entrypoint: python app.py\n",
+    "a shell": '    entrypoint: ["/bin/sh", "-c"]\n    command: ["python app.py"]\n',
+}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_a_service_that_replaces_the_preflight_is_warned_about(tmp_path: Path, name: str):
+    found = composed(tmp_path, DROPPING[name] + GPUS)
+    assert list(found) == ["compose-drops-preflight"]
+    assert "command: [" in found["compose-drops-preflight"]
+
+
+def test_so_it_is_where_a_script_runs_the_preflight(tmp_path: Path):
+    image = 'ENTRYPOINT ["/app/entry.sh"]\nCMD ["python", "app.py"]'
+    assert list(composed(tmp_path, DROPPING["a list"] + GPUS, image)) == ["compose-drops-preflight"]
+
+
+KEEPING = {
+    "command alone": "    command: [python, app.py, --epochs, '1']\n" + GPUS,
+    "its own preflight": "    entrypoint: [gpudoctor, preflight, -q, --]\n    command: [python, app.py]\n" + GPUS,
+    "nothing": GPUS,
+}
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_a_service_that_keeps_the_preflight_is_fine(tmp_path: Path, name: str):
+    assert composed(tmp_path, KEEPING[name]) == {}
+
+
+def test_an_entrypoint_of_a_service_drops_cmd_for_the_preflight(tmp_path: Path):
+    found = composed(tmp_path, "    entrypoint: [gpudoctor, preflight, --]\n" + GPUS)
+    assert list(found) == ["image-preflight-without-command"]
+    assert json.dumps(["python", "app.py"]) in found["image-preflight-without-command"]

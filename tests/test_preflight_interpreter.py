@@ -1,0 +1,129 @@
+"""The Python that preflight judges: the one that the command will run, where words and files tell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.environments import write_conda, write_venv
+from tests.test_preflight import PREFLIGHT
+
+TO_PROJECT = {
+    "by its name": "python train.py",
+    "by its place": "{app}/bin/python train.py",
+    "by a version": "python3.12 -m torch.distributed.run train.py",
+    "with variables": "env -u NOTHING OMP_NUM_THREADS=1 python train.py",
+    "behind wrappers": "nice -n 5 timeout 60 python train.py",
+    "a script of pip": "torchrun train.py",
+    "a script with a long first line": "accelerate launch train.py",
+    "a script that looks for it": "serve --port 80",
+    "a shell with one command": "sh -c 'exec python train.py'",
+    "a shell with variables": "bash -ec 'A=b python train.py'",
+    "a shell that passes words on": 'sh -c "$@" sh python train.py',
+    "uv's project": "uv run --frozen python {work}/train.py",
+    "uv's project by its folder": "uv run --project {work} train.py",
+    "conda by prefix": "conda run -p {app} --no-capture-output python train.py",
+}
+TO_CONDA = {
+    "conda by name": "conda run -n gpu python train.py",
+    "micromamba by name": "micromamba run --name=gpu python train.py",
+}
+OPEN = {
+    "no Python": "true",
+    "a script of a shell": "./start.sh",
+    "several commands": "sh -c 'cd / && python train.py'",
+    "a shell that activates": "sh -c '. other/bin/activate; python train.py'",
+    "a login shell, whose profile sets PATH": "bash -lc 'python train.py'",
+    "not there": "python9 train.py",
+    "a script with its own requirements": "uv run {work}/own.py",
+    "poetry in an active environment": "poetry run python train.py",
+    "an environment that uv makes": "uv run --isolated python train.py",
+}
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> dict[str, Path]:
+    """An environment `app` on PATH, one of conda, and an active one beside them."""
+    work = tmp_path / "work"
+    for name in ("app", "active"):
+        write_venv(tmp_path / name, home="/nowhere")
+    write_conda(tmp_path / "conda" / "envs" / "gpu")
+    write_conda(tmp_path / "conda")
+    work.mkdir()
+    (work / "pyproject.toml").write_text("")
+    (work / ".venv").symlink_to(tmp_path / "app")
+    folder = tmp_path / "app" / "bin"
+    python = folder / "python"
+    scripts = {
+        "torchrun": f"#!{python}\n",
+        "accelerate": f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''\n",
+        "serve": "#!/usr/bin/env python3\n",
+        "uv": "#!/bin/sh\n",
+        "micromamba": "#!/bin/sh\n",
+        "poetry": "#!/bin/sh\n",
+    }
+    for name, text in scripts.items():
+        (folder / name).write_text(text)
+    (work / "start.sh").write_text("#!/bin/sh\nexec python train.py\n")
+    (work / "own.py").write_text("# /// script\n# dependencies = ['torch']\n# ///\n")
+    conda = tmp_path / "conda" / "bin" / "conda"
+    conda.write_text("#!/bin/sh\n")
+    (folder / "conda").symlink_to(conda)
+    for script in (*folder.iterdir(), conda, work / "start.sh"):
+        if not script.is_symlink():
+            script.chmod(0o755)
+    return {name: tmp_path / name for name in ("app", "active", "work", "conda")}
+
+
+def judged(places: dict[str, Path], command: str, *options: str) -> str:
+    """The prefix that the line on success names."""
+    import shlex
+
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUDOCTOR_", "CONDA", "UV_"))}
+    path = f"{places['app']}/bin:/usr/bin:/bin"
+    variables = {"PATH": path, "VIRTUAL_ENV": str(places["active"]), "MAMBA_ROOT_PREFIX": str(places["conda"])}
+    words = shlex.split(command.format(**places))
+    done = subprocess.run(
+        [*PREFLIGHT, "--select", "GPD401", *options, "--", *words],
+        capture_output=True, text=True, check=False, timeout=60, cwd=places["work"], env={**kept, **variables},
+    )  # fmt: skip
+    return done.stderr.split("Python in ")[1].split(" (")[0]
+
+
+@pytest.mark.parametrize("name", TO_PROJECT)
+def test_the_interpreter_of_the_command_is_judged(places: dict[str, Path], name: str):
+    found = Path(judged(places, TO_PROJECT[name]))
+    assert found.resolve() == places["app"]
+
+
+@pytest.mark.parametrize("name", TO_CONDA)
+def test_the_environment_that_conda_runs_in_is_judged(places: dict[str, Path], name: str):
+    assert judged(places, TO_CONDA[name]) == str(places["conda"] / "envs" / "gpu")
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_where_nothing_tells_the_active_environment_is_judged(places: dict[str, Path], name: str):
+    assert judged(places, OPEN[name]) == str(places["active"])
+
+
+def test_an_option_overrides_what_the_command_says(places: dict[str, Path]):
+    assert judged(places, "python train.py", "--python", str(places["conda"])) == str(places["conda"])
+
+
+def test_a_refusal_names_the_interpreter_in_the_command_that_shows_more(places: dict[str, Path]):
+    done = subprocess.run(
+        [*PREFLIGHT, "--require", "torch>=2", "--", str(places["app"] / "bin/python"), "train.py"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 121
+    assert f"--python {places['app']}/bin/python" in done.stderr.replace("\n", " ").replace("  ", "")
+
+
+def test_a_broken_environment_on_path_refuses_nothing_by_itself(places: dict[str, Path]):
+    shutil.rmtree(places["app"] / "lib")
+    (places["app"] / "pyvenv.cfg").unlink()
+    assert judged(places, "python train.py") == str(places["active"])
