@@ -287,6 +287,14 @@ def an_nvswitch_machine_without_its_fabric_manager(host: Host) -> Host:
     return host.node("/dev/nvidia-nvswitchctl").file("/proc/1/comm", "systemd\n").torch("2.9.1+cu128")
 
 
+@fault("fabric-manager-not-running", "systemctl enable --now nvidia-fabricmanager")
+def a_stopped_fabric_manager_whose_version_nothing_tells(host: Host) -> Host:
+    for number in range(4):
+        host.pci(f"0000:{number + 0x80:02x}:00.0", "10de", "22a3", pci_class="0x068000")
+    host.ubuntu("22.04").nvidia_gpu("2330", pci_class="0x030200").nvidia_driver("580.95.05")
+    return host.file("/usr/bin/nv-fabricmanager").file("/proc/1/comm", "systemd\n").torch("2.9.1+cu128")
+
+
 @fault("cuda-compat-on-geforce")
 def compat_libraries_before_a_geforces_driver(host: Host) -> Host:
     rtx_4090(host, "550.163.01").torch("2.9.1+cu128")

@@ -196,7 +196,7 @@ def _served(machine: Machine, remedy: StartService) -> Machine | None:
         return None
     _, _, version = remedy.package.partition("=")
     fabric = machine.nvidia.fabric
-    manager = known(version.lstrip("=") or fabric.manager_version.value or "", _SOURCE)
+    manager = known(version.lstrip("="), _SOURCE) if version else fabric.manager_version
     fabric = replace(fabric, manager_running=known(True, _SOURCE), manager_version=manager)
     log = known(KernelLog(), _SOURCE)
     nvidia = replace(machine.nvidia, fabric=fabric, nvml=unknown(_ASKED_BEFORE), cuda=unknown(_ASKED_BEFORE))
