@@ -356,6 +356,16 @@ def aggregate_ecc_counts(host: Host) -> Host:
     )
 
 
+@setup
+def a_mig_slice_in_a_container_of_which_only_the_list_was_recorded(host: Host) -> Host:
+    host.ubuntu("22.04").nvidia_gpu("20b2", pci_class="0x030200").nvidia_driver("570.133.20").docker()
+    return host.torch("2.7.1+cu128").command(
+        "nvidia-smi -L",
+        "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-5a1b2c3d-0000-1111-2222-333344445555)\n"
+        "  MIG 3g.40gb     Device  0: (UUID: MIG-6a1b2c3d-0000-1111-2222-333344445555)\n",
+    )
+
+
 # --- builds of torch ---------------------------------------------------------------------------------
 
 

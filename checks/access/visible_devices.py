@@ -20,7 +20,8 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
-from gpudoctor.situation.usable_gpus import Selection, runtime_order, select, visibility_variables, why_busy
+from gpudoctor.situation.busy_gpus import why_busy
+from gpudoctor.situation.usable_gpus import Selection, runtime_order, select, visibility_variables
 
 _ENDS = ("-1", "NoDevFiles")
 """Entries that people use to end a list on purpose."""
