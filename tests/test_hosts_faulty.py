@@ -276,6 +276,27 @@ def an_unsigned_module_under_secure_boot(host: Host) -> Host:
     return host.torch("2.9.1+cu128")
 
 
+def failed_build(host: Host, tree: str) -> Host:
+    """DKMS leaves the log of a build that failed where it was built."""
+    name, _, version = tree.partition("/")
+    kernel = host.json["uname"]["release"]
+    log = f"DKMS make.log for {name}-{version} for kernel {kernel} (x86_64)\nmake: *** [Makefile:115] Error 2\n"
+    return host.file(f"/var/lib/dkms/{tree}/build/make.log", log).file(f"/lib/modules/{kernel}/modules.dep")
+
+
+@fault("nvidia-dkms-kernel-mismatch", "nvidia-driver-580-open")
+def a_driver_whose_build_failed_on_the_new_kernel(host: Host) -> Host:
+    host.ubuntu(kernel="6.17.0-8-generic").nvidia_gpu("2504", driver=None).nvidia_libraries("550.120")
+    host.file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=550.120\0")
+    return failed_build(host, "nvidia/550.120").torch("2.6.0+cu124")
+
+
+@fault("amd-dkms-kernel-mismatch", "apt-get remove -y amdgpu-dkms")
+def an_amdgpu_dkms_whose_build_failed_on_the_new_kernel(host: Host) -> Host:
+    host.ubuntu(kernel="6.14.0-27-generic").amd_gpu("744c", 110000, driver=None, kfd=False)
+    return failed_build(host, "amdgpu/6.12.13-2194681.24.04").torch("2.9.1+rocm6.4")
+
+
 @fault("fabric-manager-not-running")
 def an_nvswitch_machine_without_its_fabric_manager(host: Host) -> Host:
     host.ubuntu("22.04").nvidia_driver("570.133.20")
