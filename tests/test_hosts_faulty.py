@@ -330,6 +330,13 @@ def a_driver_without_its_libraries(host: Host) -> Host:
     return host.torch("2.9.1+cu128")
 
 
+@fault("libcuda-stub", "LD_LIBRARY_PATH /usr/local/cuda/lib64")
+def the_toolkits_stub_beside_the_toolkit_itself(host: Host) -> Host:
+    rtx_4090(host).torch("2.9.1+cu128")
+    host.file("/usr/local/cuda/lib64/stubs/libcuda.so.1", shared_library(soname="libcuda.so.1"))
+    return host.environ(LD_LIBRARY_PATH="/usr/local/cuda/lib64/stubs:/usr/local/cuda/lib64")
+
+
 @fault("libcuda-stub")
 def the_toolkits_stub_before_the_driver(host: Host) -> Host:
     rtx_4090(host).torch("2.9.1+cu128")
