@@ -330,6 +330,27 @@ def a_driver_without_its_libraries(host: Host) -> Host:
     return host.torch("2.9.1+cu128")
 
 
+def jetson(root: Path) -> Host:
+    """An Orin with NVIDIA's own torch, and no CUDA library on the load path."""
+    host = Host(root, arch="aarch64").ubuntu("22.04", kernel="5.15.148-tegra").module("nvgpu")
+    host.file("/proc/device-tree/compatible", b"nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0")
+    host.file("/etc/nv_tegra_release", "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic\n")
+    for node in ("/dev/nvhost-gpu", "/dev/nvmap", "/dev/nvidia0", "/dev/nvidiactl"):
+        host.node(node)
+    return host.torch("2.5.0a0+872d972e41.nv24.08", cuda="12.6", python="3.10")
+
+
+@fault("no-driver", "apt-get install nvidia-l4t-cuda")
+def a_jetson_without_its_cuda_library(host: Host) -> Host:
+    return jetson(host.root)
+
+
+@fault("no-driver", "LD_LIBRARY_PATH /usr/lib/aarch64-linux-gnu/tegra")  # NVIDIA/nvidia-docker#1709
+def a_jetson_whose_cuda_library_the_loader_does_not_look_for(host: Host) -> Host:
+    host = jetson(host.root)
+    return host.file(f"{host.lib}/tegra/libcuda.so.1", shared_library(soname="libcuda.so.1", arch="aarch64"))
+
+
 @fault("libcuda-stub", "LD_LIBRARY_PATH /usr/local/cuda/lib64")
 def the_toolkits_stub_beside_the_toolkit_itself(host: Host) -> Host:
     rtx_4090(host).torch("2.9.1+cu128")

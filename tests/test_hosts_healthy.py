@@ -187,7 +187,7 @@ def jetson_orin_with_nvidias_wheel(host: Host) -> Host:
     host.file(
         "/etc/nv_tegra_release", "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64\n"
     )
-    host.file(f"{host.lib}/nvidia/libcuda.so.1.1", shared_library())
+    host.file(f"{host.lib}/nvidia/libcuda.so.1.1", shared_library(arch=host.arch))
     host.link(f"{host.lib}/nvidia/libcuda.so.1", "libcuda.so.1.1")
     host.file("/etc/ld.so.conf.d/nvidia-tegra.conf", f"{host.lib}/nvidia\n").module("nvgpu")
     for node in ("/dev/nvhost-gpu", "/dev/nvhost-ctrl", "/dev/nvmap", "/dev/nvidia0", "/dev/nvidiactl"):
