@@ -581,6 +581,12 @@ def test_with_mig_an_empty_variable_is_what_hides_the_gpu(gpu):
         assert below_torch(machine) == []
 
 
+@pytest.mark.parametrize("value", ["1", "MIG-", "none"])
+def test_with_mig_a_value_that_names_nothing_is_what_hides_the_gpu(value):
+    machine = nvidia_machine(mig_gpu("MIG-aaaa", "MIG-bbbb"), variables={"CUDA_VISIBLE_DEVICES": value})
+    assert first(machine).slug == "cuda-visible-devices"
+
+
 def test_mig_without_a_slice():
     assert below_torch(nvidia_machine(mig_gpu())) == [("mig-confusion", "error")]
     assert below_torch(nvidia_machine(mig_gpu(), EIGHT[1])) == [("mig-confusion", "note")]

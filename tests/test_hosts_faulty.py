@@ -351,6 +351,23 @@ def a_jetson_whose_cuda_library_the_loader_does_not_look_for(host: Host) -> Host
     return host.file(f"{host.lib}/tegra/libcuda.so.1", shared_library(soname="libcuda.so.1", arch="aarch64"))
 
 
+@fault("no-gpu", "reboot")
+def a_gpu_whose_node_fails_where_nobody_may_read_the_log(host: Host) -> Host:
+    return rtx_4090(host).node("/dev/nvidia0", "EIO").torch("2.9.1+cu128")
+
+
+@fault("no-gpu", "reboot the host")  # ROCm/legacy-rocm-build#4043
+def a_container_in_which_kfd_fails(host: Host) -> Host:
+    host.ubuntu().amd_gpu("74a1", 90402).docker().node("/dev/kfd", "EINVAL", gid=109)
+    return host.torch("2.9.1+rocm6.4")
+
+
+@fault("amd-kfd-missing", "the kernel log")
+def one_of_two_equal_gpus_that_kfd_does_not_list(host: Host) -> Host:
+    host.ubuntu("22.04").amd_gpu("740f", 90010).torch("2.9.1+rocm6.4")
+    return host.amd_gpu("740f", 90010, "0000:43:00.0", render=129, kfd=False)
+
+
 @fault("libcuda-stub", "LD_LIBRARY_PATH /usr/local/cuda/lib64")
 def the_toolkits_stub_beside_the_toolkit_itself(host: Host) -> Host:
     rtx_4090(host).torch("2.9.1+cu128")

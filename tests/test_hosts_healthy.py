@@ -366,6 +366,13 @@ def a_mig_slice_in_a_container_of_which_only_the_list_was_recorded(host: Host) -
     )
 
 
+@setup
+def hybrid_laptop_whose_graphics_have_no_kfd_node(host: Host) -> Host:
+    host.ubuntu(kernel="6.14.0-27-generic").nvidia_gpu("28e0").nvidia_driver("580.95.05")
+    host.amd_gpu("15bf", 110003, "0000:65:00.0", simds=24).remove("/dev/kfd").json["nodes"].pop("/dev/kfd")
+    return host.torch("2.9.1+cu128")
+
+
 # --- builds of torch ---------------------------------------------------------------------------------
 
 

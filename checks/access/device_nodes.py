@@ -162,29 +162,36 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
     Compute goes through /dev/kfd and /dev/dri/renderD*. Without them amdgpu drives only the screen: HIP finds no GPU.
 
     ## How it is judged
-    An AMD GPU is bound to amdgpu, and /dev/kfd (or the whole KFD) is known to be missing; or /dev/kfd is there, but
-    /dev/dri has none of the render nodes that KFD names. Containers and WSL are not reported.
+    An AMD GPU is bound to amdgpu, and /dev/kfd (or the whole KFD) is known to be missing, or KFD lists another GPU
+    of its kind and not this one; or /dev/kfd is there, but /dev/dri has none of the render nodes that KFD names.
+    Containers and WSL are not reported.
 
     ## Fix safety
     Another kernel or AMD's driver package needs root and a reboot.
     """
+    amd = situation.machine.amd
     for severity, gpus in without_kfd(situation, "amd-kfd-missing"):
-        text = "Boot a kernel built with CONFIG_HSA_AMD (kernels of the large distributions are)."
+        whole = not (amd.kfd.absent or amd.topology.absent)
+        boot = Manual(
+            "Boot a kernel built with CONFIG_HSA_AMD (kernels of the large distributions are).", risk="reboot"
+        )
+        read = Manual("Reboot; the kernel log (`sudo dmesg | grep -i -e kfd -e amdgpu`) says why.", risk="reboot")
         yield finding(
             severity,
             gpus,
-            message=f"/dev/kfd is missing: amdgpu drives {called(gpus)} without its compute part.",
-            saw="no /dev/kfd",
-            want="/dev/kfd",
+            message=f"KFD lists another GPU of this kind and not {called(gpus)}, which has no compute access."
+            if whole
+            else f"/dev/kfd is missing: amdgpu drives {called(gpus)} without its compute part.",
+            saw="not listed by KFD" if whole else "no /dev/kfd",
+            want="a KFD node" if whole else "/dev/kfd",
             evidence=(
-                Evidence.of("amd.kfd", situation.machine.amd.kfd),
-                Evidence.of("amd.topology", situation.machine.amd.topology),
+                Evidence.of("amd.kfd", amd.kfd),
+                Evidence.of("amd.topology", amd.topology),
                 Evidence.of("gpu.driver", gpus[0].driver),
             ),
-            fixes=(
-                Fix("Boot a kernel with KFD", (Manual(text, risk="reboot"),)),
-                *amds_driver(situation, "Install AMD's kernel driver"),
-            ),
+            fixes=(Fix("Reboot, and read why KFD leaves it out", (read,)),)
+            if whole
+            else (Fix("Boot a kernel with KFD", (boot,)), *amds_driver(situation, "Install AMD's kernel driver")),
         )
     if not situation.in_container and not situation.machine.system.wsl.known:
         yield from _missing_nodes(situation)
@@ -193,6 +200,8 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
 def _missing_nodes(situation: Situation) -> Iterator[Finding]:
     """The kernel lists GPUs for compute, but a node that all of them need is missing from /dev."""
     amd = situation.machine.amd
+    if _needless(situation, "amd"):
+        return
     listed = [gpu for gpu in situation.machine.of_vendor("amd") if gpu.kfd_node is not None]
     render = {node.path for node in amd.render_nodes.value or ()}
     needed = [node for gpu in listed for node in gpu.nodes]

@@ -29,6 +29,7 @@ _ENDS = ("-1", "NoDevFiles")
 _ORDERS = ("FASTEST_FIRST", "PCI_BUS_ID")
 """All values of CUDA_DEVICE_ORDER: an empty one, small letters and spaces are wrong, too."""
 
+_SLICE = r"MIG-[\w-]"
 _NAME_A_SLICE = "Take the name of a slice (MIG-...) from `nvidia-smi -L` and put it into CUDA_VISIBLE_DEVICES."
 
 
@@ -60,7 +61,7 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
         for name, value in visibility_variables(situation.machine.variables, vendor):
             selection = select(value, remaining)
             wrong = tuple(entry for entry in selection.invalid if entry not in _ENDS)
-            if divided and (wrong or selection.gpus):
+            if divided and (selection.gpus or any(re.match(_SLICE, entry) for entry in wrong)):
                 break  # only NVML knows which slices the entries mean
             if remaining and (not selection.gpus or wrong):
                 yield _hidden(situation, name, value, remaining, selection)

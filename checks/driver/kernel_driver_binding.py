@@ -110,7 +110,9 @@ def module_blacklisted(situation: Situation) -> Verdicts:
             rule, source, chosen = rules[0].rule, rules[0].source, all(one.chosen for one in rules)
             unblock = tuple(UnblockModule(module, one.source, why=f"it contains: {one.rule}") for one in rules)
             fix = Fix(f"Remove the rule and load {module}", (*unblock, LoadModule(module)))
-            if all("cmdline" in one.source for one in rules):  # they are gone at the next boot, which loads the module
+            if all(
+                "cmdline" in one.source for one in rules
+            ):  # they are gone at the next boot, which loads the module
                 fix = Fix(f"Remove {rule} from the kernel command line", unblock)
         else:
             rule, source, chosen = "nomodeset", situation.machine.system.kernel_options.source, False
