@@ -276,6 +276,14 @@ def an_unsigned_module_under_secure_boot(host: Host) -> Host:
     return host.torch("2.9.1+cu128")
 
 
+@fault("nvidia-dkms-kernel-mismatch", "reboot")
+def arch_before_the_reboot_into_its_new_kernel(host: Host) -> Host:
+    """pacman has replaced the running kernel's modules; headers for it are in no repository any more."""
+    host.ubuntu(kernel="6.16.3-arch1-1").nvidia_gpu("2684", driver=None).nvidia_libraries("580.95.05", "/usr/lib")
+    host.file("/etc/os-release", 'ID=arch\nPRETTY_NAME="Arch Linux"\n')
+    return host.file("/usr/lib/modules/6.17.1-arch1-1/extramodules/nvidia.ko.zst").torch("2.9.1+cu128")
+
+
 def failed_build(host: Host, tree: str) -> Host:
     """DKMS leaves the log of a build that failed where it was built."""
     name, _, version = tree.partition("/")

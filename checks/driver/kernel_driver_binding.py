@@ -186,7 +186,7 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
                 gpus,
                 (
                     *((Fix(f"Reboot into kernel {elsewhere[-1]}", (reboot,)),) if reboot else ()),
-                    *((newer,) if limits or failed else (rebuild, newer)),
+                    *(() if reboot else (newer,) if limits or failed else (rebuild, newer)),
                     *((Fix("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
                 ),
             ),
