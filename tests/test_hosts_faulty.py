@@ -376,6 +376,13 @@ def one_of_two_equal_gpus_that_kfd_does_not_list(host: Host) -> Host:
     return host.amd_gpu("740f", 90010, "0000:43:00.0", render=129, kfd=False)
 
 
+@fault("driver-lib-mismatch", "unset LD_LIBRARY_PATH")  # llm-d/llm-d#706
+def compat_libraries_that_are_older_than_the_driver(host: Host) -> Host:
+    host.ubuntu("22.04").nvidia_gpu("20b2", pci_class="0x030200").nvidia_driver("550.163.01")
+    host.nvidia_libraries("520.61.05", "/usr/local/cuda-11.8/compat").torch("2.6.0+cu124")
+    return host.environ(LD_LIBRARY_PATH="/usr/local/cuda-11.8/compat")
+
+
 @fault("libcuda-stub", "LD_LIBRARY_PATH /usr/local/cuda/lib64")
 def the_toolkits_stub_beside_the_toolkit_itself(host: Host) -> Host:
     rtx_4090(host).torch("2.9.1+cu128")
