@@ -364,6 +364,12 @@ def a_gpu_whose_node_fails_where_nobody_may_read_the_log(host: Host) -> Host:
     return rtx_4090(host).node("/dev/nvidia0", "EIO").torch("2.9.1+cu128")
 
 
+@fault("no-gpu", "reboot; the kernel log")
+def a_gpu_whose_node_fails_beside_one_that_a_virtual_machine_has(host: Host) -> Host:
+    host.ubuntu().nvidia_gpu("2504", "0000:09:00.0", driver="vfio-pci").amd_gpu("73bf", 100300)
+    return host.node("/dev/dri/renderD128", "EIO").torch("2.9.1+rocm6.4")
+
+
 @fault("no-gpu", "reboot the host")  # ROCm/legacy-rocm-build#4043
 def a_container_in_which_kfd_fails(host: Host) -> Host:
     host.ubuntu().amd_gpu("74a1", 90402).docker().node("/dev/kfd", "EINVAL", gid=109)

@@ -56,8 +56,8 @@ def no_gpu(situation: Situation) -> Verdicts:
     if cpu_task(situation):
         return
     name = {"nvidia": "NVIDIA", "amd": "AMD", None: "NVIDIA or AMD"}[vendor]
-    reserved = [gpu for gpu in machine.gpus if gpu.reserved]
-    dead = next(iter(dead_nodes(situation, vendor)), None) if not reserved else None
+    dead = next(dead_nodes(situation, vendor), None)
+    reserved = [gpu for gpu in machine.gpus if gpu.reserved and not dead and vendor in (None, gpu.vendor)]
     framework = situation.gpu_framework
     need = f"{framework.title} is built for {name} GPUs" if framework else "A GPU is required"
     message = f"{need}, but " + (
