@@ -97,7 +97,7 @@ def module_blacklisted(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check reads the rules that modprobe and the kernel obey, for a GPU without a driver whose module is installed.
-    It is a note if a person chose this with a graphics switch.
+    It is a note if a person chose this with a graphics switch, and no framework is here that needs the GPU.
 
     ## Fix safety
     Needs root. A copy of the rule is kept beside its file, so that it can be put back.
@@ -110,16 +110,17 @@ def module_blacklisted(situation: Situation) -> Verdicts:
             rule, source, chosen = rules[0].rule, rules[0].source, all(one.chosen for one in rules)
             unblock = tuple(UnblockModule(module, one.source, why=f"it contains: {one.rule}") for one in rules)
             fix = Fix(f"Remove the rule and load {module}", (*unblock, LoadModule(module)))
-            if all(
-                "cmdline" in one.source for one in rules
-            ):  # they are gone at the next boot, which loads the module
+            if chosen:
+                fix = Fix("Switch the GPU on", unblock)
+            elif all("cmdline" in one.source for one in rules):  # gone at the next boot, which loads the module
                 fix = Fix(f"Remove {rule} from the kernel command line", unblock)
         else:
             rule, source, chosen = "nomodeset", situation.machine.system.kernel_options.source, False
             unblock_amdgpu = UnblockModule(module, source, why="amdgpu does not start under nomodeset")
             fix = Fix("Remove nomodeset from the kernel command line", (unblock_amdgpu, Reboot()))
+        needed = situation.framework_vendor == vendor and not situation.usable
         yield finding(
-            "note" if chosen else severity,
+            "note" if chosen and not needed else severity,
             gpus,
             message=f"{called(gpus)} is switched off on purpose ({rule})."
             if chosen

@@ -223,7 +223,8 @@ def blocked_modules(host: Host, names: tuple[str, ...]) -> Fact[tuple[BlockedMod
 
 def _rules_of_file(host: Host, path: str, names: tuple[str, ...]) -> list[BlockedModule]:
     text = host.text(path, 65536).value or ""
-    chosen = any(switch in (path + text).lower() for switch in _SWITCHES)
+    switches = [switch for switch in _SWITCHES if switch in (path + text).lower()]
+    source = f"{path} (prime-select)" if switches[:1] in (["nvidia-prime"], ["prime-select"]) else path
     rules = []
     for line in text.splitlines():
         words = line.split("#")[0].split()
@@ -233,7 +234,7 @@ def _rules_of_file(host: Host, path: str, names: tuple[str, ...]) -> list[Blocke
         refused = words[0] == "install" and len(words) > 2 and words[2] in _REFUSALS
         turned_off = words[0] == "alias" and words[2:] == ["off"]
         if words[0] == "blacklist" or refused or turned_off:
-            rules.append(BlockedModule(module, " ".join(words), path, chosen))
+            rules.append(BlockedModule(module, " ".join(words), source, bool(switches)))
     return rules
 
 
