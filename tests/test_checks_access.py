@@ -68,6 +68,22 @@ def test_a_container_without_the_nodes():
     assert first(machine).fixes[0].remedies == (AddContainerFlags("nvidia", why="torch is built for NVIDIA"),)
 
 
+def test_root_gets_the_missing_nodes_from_libcuda():
+    """The driver's README, "How and when are the NVIDIA device files created?": the user-space component makes them.
+    Only a start of CUDA tells whether the device cgroup lets it."""
+    container = with_stack(nvidia_machine(container="docker"), nodes=NO_NODES)
+    root = with_system(container, user=User(uid=0, source="/proc/self/status"))
+    assert below_torch(root) == []
+    assert [question.matters for question in unanswered(root, "container-no-gpu")] == [True]
+    assert below_torch(with_stack(root, cuda=cuda(0))) == []
+    assert unanswered(with_stack(root, cuda=cuda(0)), "container-no-gpu") == []
+    assert first(with_stack(root, cuda=cuda(100))).slug == "container-no-gpu"
+    without_nodes = with_stack(root, nodes=absent("/dev"))
+    assert below_torch(without_nodes) == []
+    without_library = change(root, load_path=LoadPath(searched=("/lib",), complete=known(True, "load path")))
+    assert first(without_library).slug == "container-no-gpu"
+
+
 @pytest.mark.parametrize("asked", ["all", "0"])
 def test_a_gpu_without_the_control_node_is_no_gpu(asked: str):
     """Nothing opens /dev/nvidia0 without /dev/nvidiactl; the libraries may lack as well."""
@@ -571,6 +587,12 @@ def test_with_mig_an_empty_variable_is_what_hides_the_gpu(gpu):
     for value in ("0", "MIG-bbbb"):
         machine = nvidia_machine(mig_gpu("MIG-aaaa", "MIG-bbbb"), variables={"CUDA_VISIBLE_DEVICES": value})
         assert below_torch(machine) == []
+
+
+@pytest.mark.parametrize("value", ["1", "MIG-", "none"])
+def test_with_mig_a_value_that_names_nothing_is_what_hides_the_gpu(value):
+    machine = nvidia_machine(mig_gpu("MIG-aaaa", "MIG-bbbb"), variables={"CUDA_VISIBLE_DEVICES": value})
+    assert first(machine).slug == "cuda-visible-devices"
 
 
 def test_mig_without_a_slice():

@@ -282,8 +282,18 @@ def test_a_rule_against_an_installed_module_is_taken_away():
     assert remedy.source == "/etc/modprobe.d/no.conf"
 
 
-def test_a_gpu_switched_off_with_prime_select_is_a_note_and_nothing_else():
-    assert below_torch(without_driver(None, module(), blocked=rule(chosen=True))) == [("module-blacklisted", "note")]
+def test_an_option_of_the_boot_loader_is_named_and_gone_with_the_reboot():
+    option = known((BlockedModule("nvidia", "module_blacklist=nvidia", "/proc/cmdline"),), "/proc/cmdline")
+    fix = first(without_driver(None, module(), blocked=option)).fixes[0]
+    assert fix.title == "Remove module_blacklist=nvidia from the kernel command line"
+    assert [type(remedy).__name__ for remedy in fix.remedies] == ["UnblockModule"]
+
+
+def test_a_gpu_switched_off_with_prime_select_is_a_note_unless_a_framework_needs_it():
+    machine = without_driver(None, module(), blocked=rule(chosen=True))
+    assert below_torch(machine) == [("module-blacklisted", "error")]
+    on_the_processor = with_environment(machine, torch=known(torch("2.9.1+cpu"), "/venv"))
+    assert below_torch(on_the_processor) == [("module-blacklisted", "note")]
 
 
 def test_a_rule_against_a_module_that_is_not_installed_is_no_cause():

@@ -276,6 +276,35 @@ def an_unsigned_module_under_secure_boot(host: Host) -> Host:
     return host.torch("2.9.1+cu128")
 
 
+@fault("nvidia-dkms-kernel-mismatch", "reboot")
+def arch_before_the_reboot_into_its_new_kernel(host: Host) -> Host:
+    """pacman has replaced the running kernel's modules; headers for it are in no repository any more."""
+    host.ubuntu(kernel="6.16.3-arch1-1").nvidia_gpu("2684", driver=None).nvidia_libraries("580.95.05", "/usr/lib")
+    host.file("/etc/os-release", 'ID=arch\nPRETTY_NAME="Arch Linux"\n')
+    return host.file("/usr/lib/modules/6.17.1-arch1-1/extramodules/nvidia.ko.zst").torch("2.9.1+cu128")
+
+
+def failed_build(host: Host, tree: str) -> Host:
+    """DKMS leaves the log of a build that failed where it was built."""
+    name, _, version = tree.partition("/")
+    kernel = host.json["uname"]["release"]
+    log = f"DKMS make.log for {name}-{version} for kernel {kernel} (x86_64)\nmake: *** [Makefile:115] Error 2\n"
+    return host.file(f"/var/lib/dkms/{tree}/build/make.log", log).file(f"/lib/modules/{kernel}/modules.dep")
+
+
+@fault("nvidia-dkms-kernel-mismatch", "nvidia-driver-580-open")
+def a_driver_whose_build_failed_on_the_new_kernel(host: Host) -> Host:
+    host.ubuntu(kernel="6.17.0-8-generic").nvidia_gpu("2504", driver=None).nvidia_libraries("550.120")
+    host.file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=550.120\0")
+    return failed_build(host, "nvidia/550.120").torch("2.6.0+cu124")
+
+
+@fault("amd-dkms-kernel-mismatch", "apt-get remove -y amdgpu-dkms")
+def an_amdgpu_dkms_whose_build_failed_on_the_new_kernel(host: Host) -> Host:
+    host.ubuntu(kernel="6.14.0-27-generic").amd_gpu("744c", 110000, driver=None, kfd=False)
+    return failed_build(host, "amdgpu/6.12.13-2194681.24.04").torch("2.9.1+rocm6.4")
+
+
 @fault("fabric-manager-not-running")
 def an_nvswitch_machine_without_its_fabric_manager(host: Host) -> Host:
     host.ubuntu("22.04").nvidia_driver("570.133.20")
@@ -285,6 +314,14 @@ def an_nvswitch_machine_without_its_fabric_manager(host: Host) -> Host:
         host.pci(f"0000:0{n + 1}:00.0", "10de", "22a3", pci_class="0x068000", driver="nvidia-nvswitch")
         host.node(f"/dev/nvidia-nvswitch{n}")
     return host.node("/dev/nvidia-nvswitchctl").file("/proc/1/comm", "systemd\n").torch("2.9.1+cu128")
+
+
+@fault("fabric-manager-not-running", "systemctl enable --now nvidia-fabricmanager")
+def a_stopped_fabric_manager_whose_version_nothing_tells(host: Host) -> Host:
+    for number in range(4):
+        host.pci(f"0000:{number + 0x80:02x}:00.0", "10de", "22a3", pci_class="0x068000")
+    host.ubuntu("22.04").nvidia_gpu("2330", pci_class="0x030200").nvidia_driver("580.95.05")
+    return host.file("/usr/bin/nv-fabricmanager").file("/proc/1/comm", "systemd\n").torch("2.9.1+cu128")
 
 
 @fault("cuda-compat-on-geforce")
@@ -299,6 +336,72 @@ def a_driver_without_its_libraries(host: Host) -> Host:
     host.ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05", libraries=None)
     host.file("/usr/lib/x86_64-linux-gnu/libc.so.6", shared_library(soname="libc.so.6"))
     return host.torch("2.9.1+cu128")
+
+
+def jetson(root: Path) -> Host:
+    """An Orin with NVIDIA's own torch, and no CUDA library on the load path."""
+    host = Host(root, arch="aarch64").ubuntu("22.04", kernel="5.15.148-tegra").module("nvgpu")
+    host.file("/proc/device-tree/compatible", b"nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0")
+    host.file("/etc/nv_tegra_release", "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic\n")
+    for node in ("/dev/nvhost-gpu", "/dev/nvmap", "/dev/nvidia0", "/dev/nvidiactl"):
+        host.node(node)
+    return host.torch("2.5.0a0+872d972e41.nv24.08", cuda="12.6", python="3.10")
+
+
+@fault("no-driver", "apt-get install nvidia-l4t-cuda")
+def a_jetson_without_its_cuda_library(host: Host) -> Host:
+    return jetson(host.root)
+
+
+@fault("no-driver", "LD_LIBRARY_PATH /usr/lib/aarch64-linux-gnu/tegra")  # NVIDIA/nvidia-docker#1709
+def a_jetson_whose_cuda_library_the_loader_does_not_look_for(host: Host) -> Host:
+    host = jetson(host.root)
+    return host.file(f"{host.lib}/tegra/libcuda.so.1", shared_library(soname="libcuda.so.1", arch="aarch64"))
+
+
+@fault("no-gpu", "reboot")
+def a_gpu_whose_node_fails_where_nobody_may_read_the_log(host: Host) -> Host:
+    return rtx_4090(host).node("/dev/nvidia0", "EIO").torch("2.9.1+cu128")
+
+
+@fault("no-gpu", "reboot; the kernel log")
+def a_gpu_whose_node_fails_beside_one_that_a_virtual_machine_has(host: Host) -> Host:
+    host.ubuntu().nvidia_gpu("2504", "0000:09:00.0", driver="vfio-pci").amd_gpu("73bf", 100300)
+    return host.node("/dev/dri/renderD128", "EIO").torch("2.9.1+rocm6.4")
+
+
+@fault("no-gpu", "reboot the host")  # ROCm/legacy-rocm-build#4043
+def a_container_in_which_kfd_fails(host: Host) -> Host:
+    host.ubuntu().amd_gpu("74a1", 90402).docker().node("/dev/kfd", "EINVAL", gid=109)
+    return host.torch("2.9.1+rocm6.4")
+
+
+@fault("amd-kfd-missing", "the kernel log")
+def one_of_two_equal_gpus_that_kfd_does_not_list(host: Host) -> Host:
+    host.ubuntu("22.04").amd_gpu("740f", 90010).torch("2.9.1+rocm6.4")
+    return host.amd_gpu("740f", 90010, "0000:43:00.0", render=129, kfd=False)
+
+
+@fault("driver-lib-mismatch", "unset LD_LIBRARY_PATH")  # llm-d/llm-d#706
+def compat_libraries_that_are_older_than_the_driver(host: Host) -> Host:
+    host.ubuntu("22.04").nvidia_gpu("20b2", pci_class="0x030200").nvidia_driver("550.163.01")
+    host.nvidia_libraries("520.61.05", "/usr/local/cuda-11.8/compat").torch("2.6.0+cu124")
+    return host.environ(LD_LIBRARY_PATH="/usr/local/cuda-11.8/compat")
+
+
+@fault("module-blacklisted", "prime-select nvidia")
+def the_only_gpu_switched_off_by_prime_select_beside_a_cuda_build(host: Host) -> Host:
+    host.ubuntu().pci("0000:00:02.0", "8086", "a7a0", driver="i915", boot_vga=True).nvidia_gpu("28e0", driver=None)
+    host.file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
+    rules = "# This file was generated by nvidia-prime\nblacklist nvidia\nalias nvidia off\n"
+    return host.file("/lib/modprobe.d/blacklist-nvidia.conf", rules).torch("2.9.1+cu128")
+
+
+@fault("libcuda-stub", "LD_LIBRARY_PATH /usr/local/cuda/lib64")
+def the_toolkits_stub_beside_the_toolkit_itself(host: Host) -> Host:
+    rtx_4090(host).torch("2.9.1+cu128")
+    host.file("/usr/local/cuda/lib64/stubs/libcuda.so.1", shared_library(soname="libcuda.so.1"))
+    return host.environ(LD_LIBRARY_PATH="/usr/local/cuda/lib64/stubs:/usr/local/cuda/lib64")
 
 
 @fault("libcuda-stub")

@@ -187,7 +187,7 @@ def jetson_orin_with_nvidias_wheel(host: Host) -> Host:
     host.file(
         "/etc/nv_tegra_release", "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64\n"
     )
-    host.file(f"{host.lib}/nvidia/libcuda.so.1.1", shared_library())
+    host.file(f"{host.lib}/nvidia/libcuda.so.1.1", shared_library(arch=host.arch))
     host.link(f"{host.lib}/nvidia/libcuda.so.1", "libcuda.so.1.1")
     host.file("/etc/ld.so.conf.d/nvidia-tegra.conf", f"{host.lib}/nvidia\n").module("nvgpu")
     for node in ("/dev/nvhost-gpu", "/dev/nvhost-ctrl", "/dev/nvmap", "/dev/nvidia0", "/dev/nvidiactl"):
@@ -354,6 +354,23 @@ def aggregate_ecc_counts(host: Host) -> Host:
         "            DRAM Uncorrectable            : 0\n        Aggregate\n"
         "            SRAM Uncorrectable            : 0\n            DRAM Uncorrectable            : 2\n",
     )
+
+
+@setup
+def a_mig_slice_in_a_container_of_which_only_the_list_was_recorded(host: Host) -> Host:
+    host.ubuntu("22.04").nvidia_gpu("20b2", pci_class="0x030200").nvidia_driver("570.133.20").docker()
+    return host.torch("2.7.1+cu128").command(
+        "nvidia-smi -L",
+        "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-5a1b2c3d-0000-1111-2222-333344445555)\n"
+        "  MIG 3g.40gb     Device  0: (UUID: MIG-6a1b2c3d-0000-1111-2222-333344445555)\n",
+    )
+
+
+@setup
+def hybrid_laptop_whose_graphics_have_no_kfd_node(host: Host) -> Host:
+    host.ubuntu(kernel="6.14.0-27-generic").nvidia_gpu("28e0").nvidia_driver("580.95.05")
+    host.amd_gpu("15bf", 110003, "0000:65:00.0", simds=24).remove("/dev/kfd").json["nodes"].pop("/dev/kfd")
+    return host.torch("2.9.1+cu128")
 
 
 # --- builds of torch ---------------------------------------------------------------------------------

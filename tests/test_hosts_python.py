@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.environments import write_distribution, write_torch
+from tests.support.environments import shared_library, write_distribution, write_torch
 from tests.support.hosts import Host, slugs
 
 DEBIAN = "/usr/lib/python3/dist-packages"
@@ -138,3 +138,51 @@ def test_a_torch_that_may_not_be_looked_into_is_not_taken_for_none(tmp_path: Pat
 def test_what_nothing_tells_is_unknown(gpu: str, version: str, cuda: str, tmp_path: Path) -> None:
     report = rtx(Host(tmp_path), gpu).torch(version, cuda=cuda).check()
     assert (slugs(report, "error"), report["verdict"], report["exit_code"]) == ([], "unknown", 3)
+
+
+CUBLAS = ("libcublas.so.12", "libcublasLt.so.12")
+TOOLKIT = "/usr/local/cuda-12.8/lib64"
+
+
+def without_cublas(host: Host, toolkit: tuple[str, ...]) -> Host:
+    """A torch whose wheel of cuBLAS is empty, and a toolkit beside it."""
+    of_torch = {
+        "libtorch.so": shared_library(needed=("libtorch_cuda.so",)),
+        "libtorch_cuda.so": shared_library(needed=("libc10.so", *CUBLAS), rpath="$ORIGIN/../../nvidia/cublas/lib"),
+    }
+    rtx(host).torch("2.9.1+cu128", requires=("nvidia-cublas-cu12==12.8.4.1",), libraries=of_torch)
+    own = {f"nvidia/cublas/lib/{name}": shared_library() for name in (*CUBLAS, "libnvblas.so.12")}
+    host.package("nvidia-cublas-cu12", "12.8.4.1", files=own).file(f"{host.lib}/libstdc++.so.6", shared_library())
+    for path in own:
+        host.remove(f"{SITE}/{path}")
+    for name in toolkit:
+        host.file(f"{TOOLKIT}/{name}", shared_library())
+    return host
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "verdict"),
+    [(CUBLAS, "warning"), (CUBLAS[:1], "error"), (("libcublas.so.11", "libcublasLt.so.11"), "error"), ((), "error")],
+    ids=["whole", "half", "of another release", "none"],
+)
+@pytest.mark.parametrize("by_variable", [True, False], ids=["a variable", "ld.so.conf"])
+def test_an_emptied_wheel_whose_libraries_the_loader_finds_elsewhere(
+    tmp_path: Path, toolkit: tuple[str, ...], verdict: str, by_variable: bool
+) -> None:
+    host = without_cublas(Host(tmp_path), toolkit)
+    if by_variable:
+        host.environ(LD_LIBRARY_PATH=TOOLKIT)
+    else:
+        host.file("/etc/ld.so.conf.d/cuda.conf", TOOLKIT + "\n")
+    report = host.check()
+    assert (report["verdict"], slugs(report)[0]) == (verdict, "requirements-incomplete")
+
+
+def test_a_wheels_library_of_no_length_is_still_the_one_that_is_loaded(tmp_path: Path) -> None:
+    host = without_cublas(Host(tmp_path), CUBLAS).environ(LD_LIBRARY_PATH=TOOLKIT)
+    host.file(f"{SITE}/nvidia/cublas/lib/libcublas.so.12")
+    assert host.check()["verdict"] == "error"
+
+
+def test_libraries_on_no_path_serve_nobody(tmp_path: Path) -> None:
+    assert without_cublas(Host(tmp_path), CUBLAS).check()["verdict"] == "error"

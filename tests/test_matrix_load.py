@@ -13,7 +13,7 @@ from gpudoctor.host import InputError
 from gpudoctor.matrix.load import load_matrix, to_stored, validate_matrix, yaml_path
 from gpudoctor.matrix.rows import Tables
 from gpudoctor.matrix.source import MatrixError, load_yaml
-from gpudoctor.matrix.stored import Stored
+from gpudoctor.matrix.stored import Stored, opened
 from gpudoctor.spelling import is_index
 
 BUILD = '{version: "2.9.1", build: cu128, origin: download.pytorch.org, platform: linux-x86_64, cuda: "12.8"'
@@ -93,6 +93,19 @@ def test_rows_that_moved_since_a_stored_form_was_made_are_none_of_this_gpudoctor
     path.write_bytes(own_stored().replace(*moved))
     with pytest.raises(ValueError, match="no rows of kind"):
         Stored(str(path)).tables()
+
+
+@pytest.mark.parametrize(
+    ("there", "damage"),
+    [(b"GeForce RTX 5090", b"\xff" * 16), (b"\xa5xids", b"\xa5xidz"), (b"gpus.NvidiaGpu", b"gpuz.NvidiaGpu")],
+    ids=["garbage in a table", "a name that is none", "rows that moved"],
+)
+def test_a_damaged_table_of_a_wheel_comes_from_the_yaml(tmp_path: Path, there: bytes, damage: bytes) -> None:
+    path = tmp_path / "compat_matrix.msgpack"
+    path.write_bytes(own_stored().replace(there, damage))
+    tables = opened(Stored(str(path)), own_tables)
+    assert tables.nvidia_gpus == own_tables().nvidia_gpus
+    assert tables.xids == own_tables().xids
 
 
 def test_an_overlay_replaces_a_row_and_adds_one(overlay) -> None:  # type: ignore[no-untyped-def]

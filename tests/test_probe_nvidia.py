@@ -125,6 +125,21 @@ def test_a_running_fabric_manager_has_a_cut_name(tmp_path: Path) -> None:
     assert stack(tmp_path).fabric.umad.value is True
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Fabric Manager version is : 535.183.01",
+        "fabric manager NVIDIA GPU driver interface version 535.183.01 don't match with driver version 535.183.06. "
+        "Please update with matching NVIDIA driver package.",
+    ],
+)
+def test_the_fabric_managers_own_log_tells_its_version(tmp_path: Path, line: str) -> None:
+    switch(tmp_path)
+    write(tmp_path, "/usr/bin/nv-fabricmanager")
+    write(tmp_path, "/var/log/fabricmanager.log", f"[Nov 26 2026 09:28:28] [ERROR] [tid 1507] {line}\n")
+    assert stack(tmp_path).fabric.manager_version.value == "535.183.01"
+
+
 def test_in_a_container_the_fabric_manager_cannot_be_seen(tmp_path: Path) -> None:
     switch(tmp_path)
     write(tmp_path, "/proc/1/comm", "bash\n")

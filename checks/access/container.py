@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, by_hand
+from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, NotJudged, by_hand
 from gpudoctor.machine import Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, without_request
@@ -13,6 +13,7 @@ from gpudoctor.situation.device_nodes import amd_nodes, gpu_nodes, nvidia_nodes,
 from gpudoctor.situation.driver_library import baked_in, beside_the_path, put_on_path
 from gpudoctor.situation.no_kernel_driver import unserved
 from gpudoctor.situation.nvidia_driver import NVML_UNKNOWN, cuda_status, driver_answers, nvml_status
+from gpudoctor.situation.usable_gpus import awaits_nodes
 
 _TEGRA = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)"
 _SMALL = 1 << 30
@@ -21,6 +22,10 @@ _SYSTEM_CONTAINERS = ("lxc", "systemd-nspawn")
 _EFFECTS = ("no-driver", "nvidia-uvm-missing", "libcuda-stub", "amd-kfd-missing")
 """What a container without the GPU looks like from inside."""
 _AS_OPTIONS = {"nvidia": "`--gpus all`", "amd": "`--device /dev/kfd --device /dev/dri`"}
+_AWAITED = (
+    "/dev has no NVIDIA GPU, although this container has the driver's library, which makes the device nodes for root "
+    "when CUDA starts (`--level driver` starts it)"
+)
 _CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
 
 
@@ -59,9 +64,9 @@ def container_no_gpu(situation: Situation) -> Verdicts:
 
     ## How it is judged
     A GPU build of torch is installed or a GPU is required, but the container lacks the device nodes of its vendor
-    (NVIDIA: nvidiactl and a GPU; AMD: /dev/kfd and a render node; WSL: /dev/dxg) or the driver's libraries. It is a
-    note if nothing needs a GPU. The variable NVIDIA_VISIBLE_DEVICES is no evidence: CDI and Kubernetes set it to
-    void.
+    (NVIDIA: nvidiactl and a GPU; AMD: /dev/kfd and a render node; WSL: /dev/dxg) or the driver's libraries. For root,
+    NVIDIA's mounted library makes missing nodes, so that only level driver tells. It is a note if nothing needs a
+    GPU. The variable NVIDIA_VISIBLE_DEVICES is no evidence: CDI and Kubernetes set it to void.
 
     ## Fix safety
     The container must be started again with access to more devices; nothing inside it changes.
@@ -79,7 +84,11 @@ def container_no_gpu(situation: Situation) -> Verdicts:
 
 def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Verdicts:
     """The host has GPUs of the vendor, and the container was given no device node of theirs, or too few."""
-    if _given(situation, vendor) is not False or situation.usable or _host_has(situation, vendor) is False:
+    if _given(situation, vendor) is not False or _host_has(situation, vendor) is False:
+        return
+    if vendor == "nvidia" and awaits_nodes(situation.machine) and cuda_status(situation) is None:
+        yield NotJudged(_AWAITED, matters=needed)
+    if situation.usable:
         return
     gpus = gpu_nodes(situation) if vendor == "nvidia" else ()
     if without_request(situation) or (vendor == "nvidia" and needed and _names_gpus(situation) and not gpus):

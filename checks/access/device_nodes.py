@@ -172,27 +172,35 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
     Compute goes through /dev/kfd and /dev/dri/renderD*. Without them amdgpu drives only the screen: HIP finds no GPU.
 
     ## How it is judged
-    An AMD GPU is bound to amdgpu, and /dev/kfd (or the whole KFD) is known to be missing; or /dev/kfd is there, but
-    /dev/dri has none of the render nodes that KFD names. Containers and WSL are not reported.
+    An AMD GPU is bound to amdgpu, and /dev/kfd (or the whole KFD) is known to be missing, or KFD lists another GPU
+    of its kind and not this one; or /dev/kfd is there, but /dev/dri has none of the render nodes that KFD names.
+    Containers and WSL are not reported.
 
     ## Fix safety
     Another kernel or AMD's driver package needs root and a reboot.
     """
+    amd = situation.machine.amd
     for severity, gpus in without_kfd(situation, "amd-kfd-missing"):
-        text = "Boot a kernel built with CONFIG_HSA_AMD (kernels of the large distributions are)."
+        whole = not (amd.kfd.absent or amd.topology.absent)
+        boot = "Boot a kernel built with CONFIG_HSA_AMD (kernels of the large distributions are)."
+        read = "Reboot; the kernel log (`sudo dmesg | grep -i -e kfd -e amdgpu`) says why."
         yield finding(
             severity,
             gpus,
-            message=f"/dev/kfd is missing: amdgpu drives {called(gpus)} without its compute part.",
-            saw="no /dev/kfd",
-            want="/dev/kfd",
+            message=f"KFD lists another GPU of this kind and not {called(gpus)}, which has no compute access."
+            if whole
+            else f"/dev/kfd is missing: amdgpu drives {called(gpus)} without its compute part.",
+            saw="not listed by KFD" if whole else "no /dev/kfd",
+            want="a KFD node" if whole else "/dev/kfd",
             evidence=(
-                Evidence.of("amd.kfd", situation.machine.amd.kfd),
-                Evidence.of("amd.topology", situation.machine.amd.topology),
+                Evidence.of("amd.kfd", amd.kfd),
+                Evidence.of("amd.topology", amd.topology),
                 Evidence.of("gpu.driver", gpus[0].driver),
             ),
-            fixes=(
-                by_hand("Boot a kernel with KFD", text, "reboot"),
+            fixes=(by_hand("Reboot, and read why KFD leaves it out", read, "reboot"),)
+            if whole
+            else (
+                by_hand("Boot a kernel with KFD", boot, "reboot"),
                 *amds_driver(situation, "Install AMD's kernel driver"),
             ),
         )
@@ -203,6 +211,8 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
 def _missing_nodes(situation: Situation) -> Iterator[Finding]:
     """The kernel lists GPUs for compute, but a node that all of them need is missing from /dev."""
     amd = situation.machine.amd
+    if _needless(situation, "amd"):
+        return
     listed = [gpu for gpu in situation.machine.of_vendor("amd") if gpu.kfd_node is not None]
     render = {node.path for node in amd.render_nodes.value or ()}
     needed = [node for gpu in listed for node in gpu.nodes]

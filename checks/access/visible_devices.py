@@ -19,8 +19,9 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
+from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.gpu_groups import finding
-from gpudoctor.situation.usable_gpus import runtime_order, why_busy
+from gpudoctor.situation.usable_gpus import runtime_order
 from gpudoctor.situation.visibility import Selection, select, visibility_variables
 
 _ENDS = ("-1", "NoDevFiles")
@@ -29,6 +30,7 @@ _ENDS = ("-1", "NoDevFiles")
 _ORDERS = ("FASTEST_FIRST", "PCI_BUS_ID")
 """All values of CUDA_DEVICE_ORDER: an empty one, small letters and spaces are wrong, too."""
 
+_SLICE = r"MIG-[\w-]"
 _NAME_A_SLICE = "Take the name of a slice (MIG-...) from `nvidia-smi -L` and put it into CUDA_VISIBLE_DEVICES."
 
 
@@ -60,7 +62,7 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
         for name, value in visibility_variables(situation.machine.variables, vendor):
             selection = select(value, remaining)
             wrong = tuple(entry for entry in selection.invalid if entry not in _ENDS)
-            if divided and (wrong or selection.gpus):
+            if divided and (selection.gpus or any(re.match(_SLICE, entry) for entry in wrong)):
                 break  # only NVML knows which slices the entries mean
             if remaining and (not selection.gpus or wrong):
                 yield _hidden(situation, name, value, remaining, selection)

@@ -98,7 +98,7 @@ def module_blacklisted(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check reads the rules that modprobe and the kernel obey, for a GPU without a driver whose module is installed.
-    It is a note if a person chose this with a graphics switch.
+    It is a note if a person chose this with a graphics switch, and no framework is here that needs the GPU.
 
     ## Fix safety
     Needs root. A copy of the rule is kept beside its file, so that it can be put back.
@@ -111,12 +111,17 @@ def module_blacklisted(situation: Situation) -> Verdicts:
             rule, source, chosen = rules[0].rule, rules[0].source, all(one.chosen for one in rules)
             unblock = tuple(UnblockModule(module, one.source, why=f"it contains: {one.rule}") for one in rules)
             fix = Fix(f"Remove the rule and load {module}", (*unblock, LoadModule(module)))
+            if chosen:
+                fix = Fix("Switch the GPU on", unblock)
+            elif all("cmdline" in one.source for one in rules):  # gone at the next boot, which loads the module
+                fix = Fix(f"Remove {rule} from the kernel command line", unblock)
         else:
             rule, source, chosen = "nomodeset", situation.machine.system.kernel_options.source, False
             unblock_amdgpu = UnblockModule(module, source, why="amdgpu does not start under nomodeset")
             fix = Fix("Remove nomodeset from the kernel command line", (unblock_amdgpu, Reboot()))
+        needed = situation.framework_vendor == vendor and not situation.usable
         yield finding(
-            "note" if chosen else severity,
+            "note" if chosen and not needed else severity,
             gpus,
             message=f"{called(gpus)} is switched off on purpose ({rule})."
             if chosen
@@ -139,8 +144,9 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check reads the module files below /lib/modules and the DKMS status: the module exists for other kernels, but
-    not for the running one. Of a machine that is only described it is a warning if its driver is known not to build
-    on its kernel: distributions patch some drivers.
+    not for the running one. Where DKMS left the log of a build that failed, the same build would fail again. Of a
+    machine that is only described it is a warning if its driver is known not to build on its kernel: distributions
+    patch some drivers.
 
     ## Fix safety
     Needs root. It builds and installs a module, and removes nothing.
@@ -152,6 +158,7 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     elsewhere = sorted({other for _, other in built if other} - {kernel}, key=figures)
     updated = bool(elsewhere) and figures(elsewhere[-1]) > figures(kernel)
     limits = situation.matrix.kernel_limits(version, kernel) if version else ()
+    failed = any(tree.failed and tree.kernel == kernel for tree in trees)
     for severity, gpus in because(situation, "nvidia-dkms-kernel-mismatch"):
         build = RebuildModule("nvidia", version or "", why="needs the headers of the running kernel")
         rebuild = Fix(f"Build the module for kernel {kernel}", (build, LoadModule("nvidia")))
@@ -168,20 +175,20 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
             severity,
             gpus,
             message=f"The {module} was not built for the running kernel {kernel}"
-            + (f": this driver does not build on it (kernel {limits[0].kernel})." if limits else "."),
+            + (f": this driver does not build on it (kernel {limits[0].kernel})." if limits else _of_build(failed)),
             saw=", ".join(elsewhere) or "not built",
             want=kernel,
             evidence=(
                 Evidence.of("system.kernel", situation.machine.system.kernel),
                 *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:2]),
-                *(Evidence("nvidia.dkms", f"{t.version} {t.status} for {t.kernel}", t.source) for t in trees[:2]),
+                *(Evidence("nvidia.dkms", f"{t.version} {t.text}", t.source) for t in trees[:2]),
             ),
             fixes=worthwhile(
                 situation,
                 gpus,
                 (
                     *((Fix(f"Reboot into kernel {elsewhere[-1]}", (reboot,)),) if reboot else ()),
-                    *((newer,) if limits else (rebuild, newer)),
+                    *(() if reboot else (newer,) if limits or failed else (rebuild, newer)),
                     *((Fix("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
                 ),
             ),
@@ -227,6 +234,10 @@ def _newer_than(version: str, situation: Situation, gpus: tuple[Gpu, ...]) -> Fi
     return Fix(f"Update NVIDIA driver {version} to {newest} or newer", remedies)
 
 
+def _of_build(failed: bool) -> str:
+    return ": its build failed. The end of its make.log says why." if failed else "."
+
+
 def _by_akmods(kernel: str) -> Fix:
     """RPM Fusion's packages install the module below extra/nvidia; DKMS installs it below extra or updates."""
     text = f"As root: `dnf install kernel-devel-{kernel}`, `akmods --force --kernels {kernel}`, `modprobe nvidia`."
@@ -253,6 +264,7 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
         version = trees[0].version if trees else ""
         rocm = situation.machine.amd.rocm.value
         limits = situation.matrix.dkms_limits(version, rocm[0].version if rocm else None, kernel)
+        failed = any(tree.failed and tree.kernel == kernel for tree in trees)
         build = RebuildModule("amdgpu", version, why="needs the headers of the running kernel")
         rebuild = Fix(f"Build amdgpu-dkms for kernel {kernel}", (build, Reboot()))
         own = InstallRocmDriver(inbox=True, why="the kernel's own driver needs no build")
@@ -260,22 +272,23 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
         newer = InstallRocmDriver(why=f"amdgpu-dkms {version} does not build on this kernel")
         replaced = Fix("Install a newer amdgpu-dkms", (newer, Reboot()))
         known = kernel_too_old(situation, gpus[0]) is None
-        fixes = ((inbox,) if known else ()) + ((replaced,) if limits else (rebuild,))
+        hopeless = bool(limits) or failed
+        fixes = ((inbox,) if known else ()) + ((replaced,) if hopeless else (rebuild,))
         yield finding(
             severity,
             gpus,
             message=f"{f'amdgpu-dkms {version}'.strip()} is not installed for the running kernel {kernel}, and "
             f"{called(gpus)} has no working driver"
-            + (f": it does not build on it (kernel {limits[0].kernel})." if limits else "."),
-            saw=", ".join(f"{tree.status} for {tree.kernel or 'no kernel'}" for tree in trees) or lines[-1].line,
+            + (f": it does not build on it (kernel {limits[0].kernel})." if limits else _of_build(failed)),
+            saw=", ".join(tree.text for tree in trees) or lines[-1].line,
             want=f"installed for {kernel}",
             evidence=(
                 Evidence.of("system.kernel", situation.machine.system.kernel),
-                *(Evidence("amd.dkms", f"{t.version} {t.status} for {t.kernel}", t.source) for t in trees[:2]),
+                *(Evidence("amd.dkms", f"{t.version} {t.text}", t.source) for t in trees[:2]),
                 Evidence.of("amd.module", situation.machine.amd.module),
                 *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
             ),
-            fixes=worthwhile(situation, gpus, fixes if limits else fixes[::-1]),
+            fixes=worthwhile(situation, gpus, fixes if hopeless else fixes[::-1]),
             refs=tuple(limit.source for limit in limits),
             supersedes=("no-driver", "amd-kfd-missing"),
         )

@@ -35,6 +35,9 @@ _NO_GPU = 100
 _INIT_FAILED = "nvidia-init-failed"
 _NOT_LOADED = 9
 """NVML's error if the kernel module is not loaded."""
+_OF_L4T = (
+    "Install nvidia-l4t-cuda, which has it for this L4T: `sudo apt-get install nvidia-l4t-cuda && sudo ldconfig`."
+)
 
 
 @check("GPD119", "no-driver", "driver")
@@ -77,8 +80,9 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
     machine, path = situation.machine, situation.machine.load_path
     recorded = path.whole or path.first("libnvidia-ml.so.1") or path.beside or machine.level != "static"
     whole = path.complete.value and path.searched and recorded
-    elsewhere = situation.in_container or machine.system.wsl.known or machine.system.jetson.known
-    if not whole or elsewhere or not machine.nvidia.module.known or situation.expected_vendor != "nvidia":
+    elsewhere, jetson = situation.in_container or machine.system.wsl.known, machine.system.jetson.known
+    loaded = machine.nvidia.module.known or jetson
+    if not whole or elsewhere or not loaded or situation.expected_vendor != "nvidia":
         return
     if hosts_vgpus(situation):
         return
@@ -92,7 +96,7 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
         "xorg-x11-drv-nvidia-cuda`; Arch: `sudo pacman -S nvidia-utils`."
     )
     library = beside_the_path(situation)
-    install = by_hand("Install the driver's CUDA libraries", text, "root")
+    install = by_hand("Install the driver's CUDA libraries", _OF_L4T if jetson else text, "root")
     yield Finding(
         severity="error",
         message=f"The loader does not look for the driver's CUDA library where it is ({library.path})."

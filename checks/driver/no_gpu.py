@@ -9,6 +9,7 @@ from gpudoctor.finding import Device, Evidence, Finding, NotJudged, by_hand
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
+from gpudoctor.situation.device_nodes import dead_nodes
 from gpudoctor.situation.gpu_groups import group_by
 
 
@@ -55,12 +56,15 @@ def no_gpu(situation: Situation) -> Verdicts:
     if cpu_task(situation):
         return
     name = {"nvidia": "NVIDIA", "amd": "AMD", None: "NVIDIA or AMD"}[vendor]
-    reserved = [gpu for gpu in machine.gpus if gpu.reserved]
+    dead = next(dead_nodes(situation, vendor), None)
+    reserved = [gpu for gpu in machine.gpus if gpu.reserved and not dead and vendor in (None, gpu.vendor)]
     framework = situation.gpu_framework
     need = f"{framework.title} is built for {name} GPUs" if framework else "A GPU is required"
     message = f"{need}, but " + (
         f"{reserved[0].name} is reserved for virtual machines ({reserved[0].driver.value})."
         if reserved
+        else f"{dead.path} does not open ({dead.opened}): the driver does not reach the GPU."
+        if dead
         else "none of this machine's GPUs can be used."
         if machine.gpus
         else "this machine has no GPU that can compute."
@@ -75,15 +79,23 @@ def no_gpu(situation: Situation) -> Verdicts:
     )
     title = f"Use a machine with an {name} GPU" + (", or a CPU build" if cpu_is_enough else "")
     title = "Return the GPU to the host" if reserved else title
+    if dead:
+        read = "the kernel log (`sudo dmesg | grep -i -e nvrm -e amdgpu`) says why"
+        release = f"Reboot{' the host, then start the container again' if situation.in_container else ''}; {read}."
+        title = "Reboot, and read why the node does not open"
     yield Finding(
         severity="error",
         message=message,
-        saw=reserved[0].driver.value or "" if reserved else "no usable GPU",
+        saw=reserved[0].driver.value or ""
+        if reserved
+        else f"{dead.path}: {dead.opened}"
+        if dead
+        else "no usable GPU",
         want=f"an {name} GPU",
         subject="machine",
         confidence="certain" if not machine.gpus or reserved else "likely",
         evidence=evidence,
-        fixes=(by_hand(title, release, "reboot" if reserved else "safe"),),
+        fixes=(by_hand(title, release, "reboot" if reserved or dead else "safe"),),
         fallback=True,
     )
 

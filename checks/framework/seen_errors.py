@@ -17,11 +17,11 @@ from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.plain_text import sentence, with_code
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
+from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.no_kernel_driver import without_any_build
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
-from gpudoctor.situation.usable_gpus import why_busy
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance

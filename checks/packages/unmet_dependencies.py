@@ -29,8 +29,9 @@ def requirements_incomplete(situation: Situation) -> Verdicts:
     ## How it is judged
     By the requirements in the packages' own metadata, with their markers, and by theirs in turn. Extras that nothing
     asks for do not count. A package is emptied if its RECORD names modules and libraries that are not there. It is
-    an error if an import or GPU work fails without it, else a warning. What conda, a distribution or an image brings
-    is not compared by name, and a module that lies on the import path without a record counts as installed.
+    an error if an import or GPU work fails without it, else a warning; so are libraries that the loader finds outside
+    the wheels. What conda, a distribution or an image brings is not compared by name, and a module that lies on the
+    import path without a record counts as installed.
 
     ## Fix safety
     Installs the missing packages, and the emptied ones again in the same version. torch stays as it is.

@@ -14,7 +14,7 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.no_kernel_driver import Weight, because, equal_gpus, worthwhile
-from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict, has_own_numbers, refusals
+from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict, has_own_numbers, outdated_compat, refusals
 from gpudoctor.situation.virtual_gpu import is_vgpu
 
 _LIBCUDA = "libcuda.so.1"
@@ -231,7 +231,8 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
     ## How it is judged
     The first libcuda.so.1 on the load path is cuda-compat's, and a usable GPU is a GeForce or TITAN. Certain if the
     driver itself answered 803 or 804 (804 has no other cause, wherever the library lies). NVIDIA does not publish
-    which workstation GPUs may use it, so the files decide nothing about those.
+    which workstation GPUs may use it, so the files decide nothing about those. Libraries that are older than the
+    kernel module serve no GPU: that is driver-lib-mismatch.
 
     ## Fix safety
     Removes one folder from LD_LIBRARY_PATH for this process; nothing is deleted. If the driver itself is too old for
@@ -241,6 +242,10 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
     if library is None or library.kind != "compat":
         library = _named_by_error("compat", answer, 804)
     if library is None or situation.machine.system.jetson.known:
+        return
+    if outdated_compat(situation.machine) and answer is None:
+        if situation.usable_of("nvidia"):
+            yield _outdated(situation, library)
         return
     refused = answer is not None and answer.status in (803, 804)
     gpus = tuple(gpu for gpu in situation.usable_of("nvidia") if not gpu.datacenter)
@@ -265,6 +270,25 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
         fixes=_without_compat(situation, library),
         refs=("CUDA compatibility guide, forward compatibility", "gpustack/gpustack#1254"),
         supersedes=("driver-too-old", "driver-lib-mismatch", "no-driver"),
+    )
+
+
+def _outdated(situation: Situation, library: Library) -> Finding:
+    module = situation.machine.nvidia.module
+    driver = module.value.version if module.value else ""
+    return Finding(
+        severity="error",
+        message=f"cuda-compat's libcuda {library.version} is loaded, and the driver {driver} is newer: CUDA fails "
+        "with error 803. cuda-compat is for drivers that are older than itself.",
+        saw=library.path,
+        want="the driver's own libcuda.so.1",
+        subject="libcuda.so.1",
+        slug="driver-lib-mismatch",
+        confidence="likely",
+        evidence=(*library_evidence(situation, library), Evidence("nvidia.module", driver, module.source)),
+        fixes=(_off_the_path(situation, library),),
+        refs=("CUDA compatibility guide, forward compatibility", "llm-d/llm-d#706"),
+        supersedes=("driver-too-old", "no-driver"),
     )
 
 

@@ -17,7 +17,7 @@ from gpudoctor.fleet.facts import compared
 from gpudoctor.fleet.readers import ComparedFact, computing, main_model, without_container
 from gpudoctor.machine import Machine, NvmlDevice, System, Torch
 from gpudoctor.machine.board import Board
-from gpudoctor.situation.usable_gpus import is_full
+from gpudoctor.situation.busy_gpus import is_full
 from gpudoctor.step import RunStep
 
 if TYPE_CHECKING:

@@ -166,6 +166,13 @@ class DkmsModule(Record, frozen=True):
     kernel: str
     status: Literal["added", "built", "installed", "broken"]
     source: str
+    failed: bool = False
+    """Its last build for that kernel ended with an error."""
+
+    @property
+    def text(self) -> str:
+        """ "built for 6.8.0-60-generic"."""
+        return f"{'build failed' if self.failed else self.status} for {self.kernel or 'no kernel'}"
 
 
 class BlockedModule(Record, frozen=True):

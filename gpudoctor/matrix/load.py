@@ -70,7 +70,7 @@ def to_stored(path: str) -> bytes:
 def _needed_tables() -> Tables:
     """A wheel's tables one by one on first use; all tables if the YAML may have been edited."""
     stored = _stored() if os.path.dirname(yaml_path()) == _PACKAGE else None
-    return _own_tables() if stored is None else opened(stored)
+    return _own_tables() if stored is None else opened(stored, _own_tables)
 
 
 @cache

@@ -5,6 +5,7 @@ The length of the head in four bytes, the head, the tables.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -68,24 +69,28 @@ class Stored:
 
 
 class Opened:
-    """Replaces Tables, and decodes a table on first use. A start needs few of the two thousand rows."""
+    """Replaces Tables, and decodes a table on first use. A start needs few of the two thousand rows. A table that is
+    damaged comes from `whole`."""
 
-    def __init__(self, stored: Stored) -> None:
-        self._stored = stored
+    def __init__(self, stored: Stored, whole: Callable[[], Tables]) -> None:
+        self._stored, self._whole = stored, whole
         self.version = stored.version
         self.__struct_fields__ = stored.names
 
     def __getattr__(self, name: str) -> Any:
-        if name not in self.__struct_fields__:
+        if name.startswith("_"):
             raise AttributeError(name)
-        table = self._stored.table(name)
+        try:
+            table = self._stored.table(name)
+        except (KeyError, ValueError):
+            table = getattr(self._whole(), name)
         setattr(self, name, table)
         return table
 
 
-def opened(stored: Stored) -> Tables:
+def opened(stored: Stored, whole: Callable[[], Tables]) -> Tables:
     """Its tables, each decoded on first use."""
-    return cast("Tables", Opened(stored))
+    return cast("Tables", Opened(stored, whole))
 
 
 def stored_form(tables: Tables, sha256: str) -> bytes:

@@ -42,9 +42,8 @@ def on_a_variable(environ: Mapping[str, str]) -> bool:
 
 def foreign_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk, torch: str) -> LoadPath:
     """GPU libraries from outside the environment, among the names that torch and its libraries ask for: those that a
-    load-path variable leads to, with `wins` where that is known, and those that are opened late and that no wheel
-    has."""
-    lacking = {a.name for a in walk.asked if a.late and a.path is None and re.match(_GPU_LIBRARY, a.name)}
+    load-path variable leads to, with `wins` where that is known, and those that no wheel has."""
+    lacking = {a.name for a in walk.asked if a.path is None and re.match(_GPU_LIBRARY, a.name)}
     if on_a_variable(environ):
         asked = [a.name for a in walk.asked if re.match(_GPU_LIBRARY, a.name)]
     else:

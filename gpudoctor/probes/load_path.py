@@ -51,9 +51,11 @@ _BESIDE = (
     "/opt/nvidia/current/usr/lib",
     "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
     "/run/nvidia/driver/usr/lib64",
+    "/usr/lib/aarch64-linux-gnu/nvidia",
+    "/usr/lib/aarch64-linux-gnu/tegra",
 )
-"""Where GKE, Colab, NixOS, WSL, Apptainer, Flatcar and NVIDIA's GPU operator put the driver's libraries; a variable
-or ld.so.conf has to name it."""
+"""Where GKE, Colab, NixOS, WSL, Apptainer, Flatcar, NVIDIA's GPU operator and L4T put the driver's libraries; a
+variable or ld.so.conf has to name it."""
 
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 _DRIVER_VERSION = r"\d{3,}\.\d+(?:\.\d+)?$"

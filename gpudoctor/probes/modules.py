@@ -11,6 +11,7 @@ from gpudoctor.machine import BlockedModule, DkmsModule, Fact, InstalledModule, 
 
 MODULES = ("/lib/modules", "/usr/lib/modules")
 DKMS = "/var/lib/dkms"
+_BUILD_LOG_LIMIT = 4 << 20
 
 _INDEX_LIMIT = 8 << 20
 _DEBIAN = r"nvidia_(?:current|tesla|legacy)(?:_\d+(?:xx)?)?(?:_open)?$"
@@ -161,10 +162,21 @@ def _dkms_trees(host: Host, name: str) -> list[DkmsModule]:
                 if host.names(f"{place}/module").value:
                     status = "installed" if host.resolve(place) in installed else "built"
                     trees.append(DkmsModule(name, version, kernel, status, place))  # type: ignore[arg-type]
+        if (failed := _failed_build(host, name, version)) and failed.kernel not in kernels:
+            trees.append(failed)
         if not any(tree.version == version for tree in trees):
             gone = "source" in inside and host.stat(f"{folder}/{version}/source").absent
             trees.append(DkmsModule(name, version, "", "broken" if gone else "added", f"{folder}/{version}"))
     return trees
+
+
+def _failed_build(host: Host, name: str, version: str) -> DkmsModule | None:
+    """The build that ended with an error: DKMS removes this folder after one that did not."""
+    log = f"{DKMS}/{name}/{version}/build/make.log"
+    text = host.text(log, _BUILD_LOG_LIMIT).value or ""
+    kernel = re.search(r"^.{0,80}make\.log for \S+ for kernel (\S+)", text)
+    ended = re.search(r"^make(?:\[\d+\])?: \*\*\* ", text, re.MULTILINE)
+    return DkmsModule(name, version, kernel[1], "added", log, failed=True) if kernel and ended else None
 
 
 # --- rules that block a module -----------------------------------------------------------------------
@@ -211,7 +223,8 @@ def blocked_modules(host: Host, names: tuple[str, ...]) -> Fact[tuple[BlockedMod
 
 def _rules_of_file(host: Host, path: str, names: tuple[str, ...]) -> list[BlockedModule]:
     text = host.text(path, 65536).value or ""
-    chosen = any(switch in (path + text).lower() for switch in _SWITCHES)
+    switches = [switch for switch in _SWITCHES if switch in (path + text).lower()]
+    source = f"{path} (prime-select)" if switches[:1] in (["nvidia-prime"], ["prime-select"]) else path
     rules = []
     for line in text.splitlines():
         words = line.split("#")[0].split()
@@ -221,7 +234,7 @@ def _rules_of_file(host: Host, path: str, names: tuple[str, ...]) -> list[Blocke
         refused = words[0] == "install" and len(words) > 2 and words[2] in _REFUSALS
         turned_off = words[0] == "alias" and words[2:] == ["off"]
         if words[0] == "blacklist" or refused or turned_off:
-            rules.append(BlockedModule(module, " ".join(words), path, chosen))
+            rules.append(BlockedModule(module, " ".join(words), source, bool(switches)))
     return rules
 
 

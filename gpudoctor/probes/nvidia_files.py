@@ -37,6 +37,9 @@ _BINARIES = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/nvidia/toolk
 _UNINSTALLER = "nvidia-uninstall"
 _FABRIC_MANAGER = "nv-fabricmanager"
 _UMAD = "/sys/class/infiniband_mad"
+_FABRIC_VERSION = (
+    r"(?:Fabric Manager version (?:is )?:?|fabric manager NVIDIA GPU driver interface version)\s*(\d+(?:\.\d+)+)"
+)
 _FABRIC_PACKAGE = r"nvidia-fabricmanager(?:-\d+)?"
 
 
@@ -186,7 +189,7 @@ def _manager_version(host: Host) -> Fact[str]:
         if found:
             return known(found[1], f"/usr/share/doc/{name}")
     log = host.text("/var/log/fabricmanager.log")
-    stated = re.findall(r"Fabric Manager version (?:is )?:?\s*(\d+\.\d+[.\d]*)", log.value or "")
+    stated = re.findall(_FABRIC_VERSION, log.value or "")
     if stated:
         return known(stated[-1], log.source)
     return unknown("it is installed; no file tells its version", binary)

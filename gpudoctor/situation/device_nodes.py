@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from gpudoctor.machine import DeviceNode
+from gpudoctor.machine import DeviceNode, Vendor
 from gpudoctor.situation import Situation
 
 SHARED = ("/dev/nvidiactl", "/dev/nvidia-uvm")
@@ -49,3 +49,12 @@ def owning_group(nodes: Iterable[DeviceNode]) -> int | None:
 def gpu_nodes(situation: Situation) -> tuple[DeviceNode, ...]:
     """/dev/nvidia0 and the like, as far as they are present."""
     return tuple(node for path, node in (nvidia_nodes(situation) or {}).items() if re.match(_GPU, path))
+
+
+def dead_nodes(situation: Situation, vendor: Vendor | None) -> Iterator[DeviceNode]:
+    """Nodes of the vendor that are present and fail for a reason other than the rights to open them."""
+    kfd, render = amd_nodes(situation) or (None, ())
+    of_amd = (*((kfd,) if kfd else ()), *render) if vendor != "nvidia" else ()
+    of_nvidia = (nvidia_nodes(situation) or {}).values() if vendor != "amd" else ()
+    alive = ("ok", "untried", "EACCES", "EPERM", "ENOENT")
+    return (node for node in (*of_nvidia, *of_amd) if node.opened not in alive)

@@ -235,17 +235,19 @@ def without_kfd(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu
 
 def _kfd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     target = situation.matrix.target(gpu.arch.value or "")
+    others = (one for one in situation.machine.of_vendor("amd") if one.kfd_node is not None)
+    knows_chip = any(one.arch.value == gpu.arch.value for one in others)
     if any(names_gpu(fault, gpu) for fault in lines_about(gpu, situation.log_faults("amd-pcie-atomics"))):
         yield "amd-pcie-atomics"
-    if unbuilt_dkms(situation, "amd"):
+    if not knows_chip and unbuilt_dkms(situation, "amd"):
         yield "amd-dkms-kernel-mismatch"
-    if kernel_too_old(situation, gpu) or situation.log_faults("amd-kernel-or-runtime-too-old"):
+    if not knows_chip and (kernel_too_old(situation, gpu) or situation.log_faults("amd-kernel-or-runtime-too-old")):
         yield "amd-kernel-or-runtime-too-old"
     if situation.machine.amd.kfd.absent or situation.machine.amd.topology.absent:
         yield "amd-kfd-missing"
     if target and target.atomics in ("always", "unless-firmware") and not situation.machine.kernel_log.known:
         yield "amd-pcie-atomics"
-    yield "amd-kernel-or-runtime-too-old"
+    yield "amd-kfd-missing" if knows_chip else "amd-kernel-or-runtime-too-old"
 
 
 def names_gpu(fault: LogFault, gpu: Gpu) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.finding import Evidence, ModuleFlavour
-from gpudoctor.machine import Gpu, Machine
+from gpudoctor.machine import Gpu, Library, Machine
 from gpudoctor.matrix.versions import at_least, figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.kernel_log import lines_about
@@ -48,10 +48,20 @@ def cuda_driver(machine: Machine) -> str | None:
         return None
     library = machine.load_path.first("libcuda.so.1")
     gpus = machine.of_vendor("nvidia")
-    if library and library.kind == "compat" and library.version and gpus and all(gpu.datacenter for gpu in gpus):
-        return library.version
+    compat = library if library and library.kind == "compat" and not outdated_compat(machine) else None
+    if compat and compat.version and gpus and all(gpu.datacenter for gpu in gpus):
+        return compat.version
     module = machine.nvidia.module.value
     return _answered_version(machine) or (module.version if module else machine.nvidia.userland.value)
+
+
+def outdated_compat(machine: Machine) -> Library | None:
+    """A cuda-compat that programs load and that is of an older branch than the kernel module: it serves older
+    drivers, not newer ones (error 803)."""
+    library, module = machine.load_path.first("libcuda.so.1"), machine.nvidia.module.value
+    if library is None or library.kind != "compat" or not library.version or module is None:
+        return None
+    return library if figures(library.version)[:1] < figures(module.version)[:1] else None
 
 
 def _answered_version(machine: Machine) -> str | None:

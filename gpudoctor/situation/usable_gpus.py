@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpudoctor.machine import DeviceNode, Gpu, Machine, NvmlDevice, SmokeDevice, Vendor
+from gpudoctor.machine import DeviceNode, Gpu, Machine, SmokeDevice, Vendor
 from gpudoctor.situation.visibility import select, visibility_variables
 
 Answer = Literal["yes", "no", "unknown"]
@@ -17,7 +17,6 @@ Answer = Literal["yes", "no", "unknown"]
 _NVIDIA_CONTROL = "/dev/nvidiactl"
 _NVIDIA_GPU_NODE = r"/dev/nvidia\d+$"
 _REFUSED = ("EACCES", "EPERM")
-_FULL = 0.97
 
 
 class Standing(Struct, frozen=True):
@@ -86,14 +85,22 @@ def _nvidia_bound(gpu: Gpu) -> Answer:
 def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
     if not machine.system.container.known or machine.system.wsl.known or machine.system.jetson.known:
         return "yes"
-    if machine.nvidia.nodes.value is None:
-        return "no" if machine.nvidia.nodes.absent else "unknown"
     listed = next((api.value.devices for api in machine.nvidia.answered if api.value and api.value.devices), None)
-    if listed and gpu.bdf:
+    if listed and gpu.bdf and all(device.bdf for device in listed):
         return "yes" if any(device.bdf == gpu.bdf for device in listed) else "no"
+    if machine.nvidia.nodes.value is None:
+        return "no" if machine.nvidia.nodes.absent and not awaits_nodes(machine) else "unknown"
     if not any(node.path == _NVIDIA_CONTROL and node.opened != "ENOENT" for node in machine.nvidia.nodes.value):
-        return "no"  # no GPU opens without it
+        return "unknown" if awaits_nodes(machine) else "no"  # no GPU opens without it
     return _granted_by_nodes(machine, gpu)
+
+
+def awaits_nodes(machine: Machine) -> bool:
+    """Whether libcuda makes missing nodes when it starts, as it does for root, in a container that was given the
+    driver's library. The device cgroup decides whether they open, so a start of CUDA that failed says no."""
+    library, cuda = machine.load_path.first("libcuda.so.1"), machine.nvidia.cuda.value
+    given = machine.nvidia.module.known and library is not None and library.mounted is True
+    return given and machine.system.user.uid == 0 and (cuda is None or cuda.status == 0)
 
 
 def _nvidia_openable(machine: Machine, gpu: Gpu) -> Answer:
@@ -190,23 +197,6 @@ def _opens(nodes: tuple[DeviceNode, ...], paths: tuple[str, ...]) -> Answer:
     if not all(map(_may_open, asked)):
         return "no"
     return "yes" if any(node.opened == "ok" for node in asked) else "unknown"
-
-
-def why_busy(gpu: Gpu) -> str:
-    """Why a new program cannot compute on this GPU now: its mode, or other programs; "" if nothing prevents it."""
-    state = gpu.nvml
-    if state is None:
-        return ""
-    if state.compute_mode == "prohibited":
-        return "its compute mode allows no program (prohibited)"
-    if state.compute_mode == "exclusive" and state.processes:
-        return "another program uses it in exclusive mode"
-    return "its memory is full" if is_full(state) else ""
-
-
-def is_full(state: NvmlDevice) -> bool:
-    """Whether no program finds memory on it."""
-    return bool(state.memory and state.memory_used and state.memory_used > _FULL * state.memory)
 
 
 # --- visibility variables ----------------------------------------------------------------------------

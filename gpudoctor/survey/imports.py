@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from gpudoctor.machine import Fact, Machine, ModuleImport, ProcessLimits, PythonEnvironment, Smoke, unknown
 from gpudoctor.probes.process_limits import process_limits
-from gpudoctor.situation.usable_gpus import has_usable_gpu, why_busy
+from gpudoctor.situation.busy_gpus import why_busy
+from gpudoctor.situation.usable_gpus import has_usable_gpu
 from gpudoctor.survey.files import with_torch
 
 if TYPE_CHECKING:

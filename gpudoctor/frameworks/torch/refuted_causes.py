@@ -10,8 +10,8 @@ from gpudoctor.frameworks.torch.smoke_faults import BUSY, NO_CODE
 from gpudoctor.isa import capability
 from gpudoctor.machine import ASSUMED, Gpu
 from gpudoctor.situation import Situation
+from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.nvidia_driver import driver_verdict, refusals
-from gpudoctor.situation.usable_gpus import why_busy
 
 _ASSUMED_DRIVER = re.compile(r"NVIDIA driver [\d.]+(?! \(serves)")
 _ASSUMED_BUILD = re.compile(r" build of torch |^version of torch$")

@@ -141,10 +141,9 @@ def _may_win(situation: Situation, library: Library) -> bool:
 
 
 def shadow_evidence(situation: Situation, library: Library, wanted: str | None) -> tuple[Evidence, ...]:
-    """The library, the variable that leads to it, and what torch needs."""
+    """The library, what leads to it, and what torch needs."""
     return (
-        Evidence(library.name, library.version or "no version", library.path),
-        Evidence(library.via, situation.variable(library.via) or "", "environment"),
+        *library_evidence(situation, library),
         Evidence("torch needs", wanted or "unknown", "requirements of torch"),
     )
 

@@ -16,6 +16,7 @@ from gpudoctor.dependencies import TRITONS, Required, closure, find_one, is_empt
 from gpudoctor.finding import Severity
 from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
+from gpudoctor.frameworks.torch.nvidia_wheels import opens_beside
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
@@ -195,7 +196,7 @@ def _judged(
         effect = Effect("part", effect.package, f"what uses it in {effect.package}", effect.spare)
     if not blamed or (problem != "damaged" and not any(_by_its_records(situation, one.by) for one in blamed)):
         return None
-    severity = _severity(situation, problem, effect)
+    severity = _severity(situation, problem, effect, found)
     if severity is None:
         return None
     from gpudoctor.frameworks.gpu_builds import cuda_release
@@ -248,7 +249,7 @@ def _by_its_records(situation: Situation, by: Distribution) -> bool:
     return by.installer != "conda" and torch.origin in (*FROM_AN_INDEX, "nightly", "amd")
 
 
-def _severity(situation: Situation, problem: Problem, effect: Effect) -> Severity | None:
+def _severity(situation: Situation, problem: Problem, effect: Effect, found: Distribution | None) -> Severity | None:
     torch = situation.torch
     if effect.breaks == "import":
         return "error"
@@ -264,7 +265,18 @@ def _severity(situation: Situation, problem: Problem, effect: Effect) -> Severit
         # Where none of NVIDIA's wheels is installed, the libraries come from the system, and were found there.
         return "warning" if _has_nvidia_wheels(situation) else None
     computed = bool(situation.usable) and all(situation.computed(gpu) for gpu in situation.usable)
-    return "warning" if computed else "error"
+    return "warning" if computed or (found is not None and _elsewhere(situation, found, effect)) else "error"
+
+
+def _elsewhere(situation: Situation, package: Distribution, effect: Effect) -> bool:
+    """Whether the loader finds a package's libraries outside the wheels, since those here are gone. One that is cut
+    short is still the one that is loaded."""
+    environment = situation.environment
+    outside = [library.name for library in environment.libraries.found] if environment else []
+    lost = {posixpath.basename(file.path): file.problem for file in package.lost if ".so" in file.path}
+    missed = [name for name in lost if effect.spare is None or not re.fullmatch(effect.spare, name)]
+    served = (lost[name] == "missing" and any(opens_beside(one, name) for one in outside) for name in missed)
+    return bool(missed) and all(served)
 
 
 def _of_torch(situation: Situation) -> frozenset[str]:

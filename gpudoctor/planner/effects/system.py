@@ -167,9 +167,10 @@ def _rebooted(situation: Situation) -> Machine:
     machine = situation.machine
     if machine.amd.module.known:
         machine = _amd_driven(machine, machine.amd.module.value or "in-tree")
-    waiting = [one for one in core_modules(situation) if one.version]
-    if machine.nvidia.module.absent and waiting:  # of a kernel that was installed since
-        machine = _driven(machine, waiting[0].version or "", waiting[0].flavour, situation)
+    waiting = next(iter(core_modules(situation)), None)
+    version = (waiting.version if waiting else None) or machine.nvidia.userland.value
+    if machine.nvidia.module.absent and waiting and version:  # of a kernel that was installed since
+        machine = _driven(machine, version, waiting.flavour, situation)
     nvidia = machine.nvidia
     if module := nvidia.module.value:
         file = for_running_kernel(situation, core_modules(situation))
@@ -196,7 +197,7 @@ def _served(machine: Machine, remedy: StartService) -> Machine | None:
         return None
     _, _, version = remedy.package.partition("=")
     fabric = machine.nvidia.fabric
-    manager = known(version.lstrip("=") or fabric.manager_version.value or "", _SOURCE)
+    manager = known(version.lstrip("="), _SOURCE) if version else fabric.manager_version
     fabric = replace(fabric, manager_running=known(True, _SOURCE), manager_version=manager)
     log = known(KernelLog(), _SOURCE)
     nvidia = replace(machine.nvidia, fabric=fabric, nvml=unknown(_ASKED_BEFORE), cuda=unknown(_ASKED_BEFORE))

@@ -55,8 +55,15 @@ def machine_after(situation: Situation, remedy: VariableRemedy) -> Machine:
 
 
 def _stays(name: str, folders: tuple[str, ...]) -> Callable[[str, str], bool]:
-    """Whether a file that a variable leads to is still found when the variable holds only these folders."""
-    return lambda via, path: via != name or any(path.startswith(f"{folder}/") or path == folder for folder in folders)
+    """Whether a file that a variable leads to is still found when the variable holds only these folders. Python looks
+    below them, the loader in them alone."""
+    below = name in _OF_PYTHON.values()
+
+    def stays(via: str, path: str) -> bool:
+        inside = (path.startswith(f"{folder}/") if below else posixpath.dirname(path) == folder for folder in folders)
+        return via != name or path in folders or any(inside)
+
+    return stays
 
 
 def _searched(
