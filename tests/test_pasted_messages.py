@@ -58,6 +58,21 @@ def test_a_program_that_lacks_code_is_not_mended_with_a_torch(text: str) -> None
     assert "torch" not in steps(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RTX 5070: CUDA error: no kernel image is available. ctranslate2 is compiled for sm_70-sm_90.",
+        "GTX 980 Ti: faster-whisper-xxl.exe stops with cudaErrorNoKernelImageForDevice: no kernel image is available",
+        "Failed to run llama-box on an RTX 5090 - CUDA error: no kernel image is available for execution on the device",
+        "RTX 4060: ERROR: CUDA kernel mul_mat_vec has no device code compatible",
+        "rocBLAS error: Cannot read D:\\tmp\\_MEI96962\\/library/TensileLibrary.dat: No such file for GPU arch : gfx1032",
+    ],
+)
+def test_what_a_program_brings_along_is_not_mended_with_a_torch(text: str) -> None:
+    assert problems(text)[0] in ("ext-built-without-gpu-arch", "rocblas-no-arch")
+    assert "torch" not in steps(text).lower()
+
+
 def test_torchs_own_message_asks_for_a_torch_that_has_code() -> None:
     assert problems(f"NVIDIA GeForce RTX 5090\n{TORCHS_OWN}\n") == ["torch-no-arch-for-gpu"]
     assert "Install torch" in steps(f"NVIDIA GeForce RTX 5090\n{TORCHS_OWN}\n")
@@ -673,3 +688,9 @@ def test_messages_of_faults_that_were_made_on_a_gpu(text: str, slug: str) -> Non
 def test_a_name_that_an_installed_module_lacks_is_no_file_in_its_way() -> None:
     text = "ImportError: cannot import name 'x' from 'random' (/usr/lib/python3.12/random.py)"
     assert "module-shadowed" not in problems(text)
+
+
+def test_a_module_that_stops_in_a_kernel_was_not_made_for_it() -> None:
+    stops = "[    1.760921] kernel BUG at /var/lib/dkms/amdgpu/3.8.0-19/build/amd/amdkcl/kcl_common.h:24!\n"
+    assert problems(stops) == ["amd-dkms-kernel-mismatch"]
+    assert problems(stops.replace("dkms/amdgpu", "dkms/zfs")) == []
