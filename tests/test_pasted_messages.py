@@ -63,9 +63,9 @@ def test_a_program_that_lacks_code_is_not_mended_with_a_torch(text: str) -> None
     [
         "RTX 5070: CUDA error: no kernel image is available. ctranslate2 is compiled for sm_70-sm_90.",
         "GTX 980 Ti: faster-whisper-xxl.exe stops with cudaErrorNoKernelImageForDevice: no kernel image is available",
-        "Failed to run llama-box on an RTX 5090 - CUDA error: no kernel image is available for execution on the device",
+        "Failed to run llama-box on an RTX 5090 - CUDA error: no kernel image is available for execution",
         "RTX 4060: ERROR: CUDA kernel mul_mat_vec has no device code compatible",
-        "rocBLAS error: Cannot read D:\\tmp\\_MEI96962\\/library/TensileLibrary.dat: No such file for GPU arch : gfx1032",
+        "rocBLAS error: Cannot read /tmp/_MEIx3Kd9a/library/TensileLibrary.dat: No such file for GPU arch : gfx1032",
     ],
 )
 def test_what_a_program_brings_along_is_not_mended_with_a_torch(text: str) -> None:
@@ -694,3 +694,48 @@ def test_a_module_that_stops_in_a_kernel_was_not_made_for_it() -> None:
     stops = "[    1.760921] kernel BUG at /var/lib/dkms/amdgpu/3.8.0-19/build/amd/amdkcl/kcl_common.h:24!\n"
     assert problems(stops) == ["amd-dkms-kernel-mismatch"]
     assert problems(stops.replace("dkms/amdgpu", "dkms/zfs")) == []
+
+
+INIT_FAILED = "[ 9950.112345] NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:894)"
+
+
+@pytest.mark.parametrize("lost", [XID_79, "My RTX 5080: Xid 79, GPU has fallen off the bus\n"])
+def test_a_gpu_that_has_left_the_bus_needs_no_setting_of_the_firmware(lost: str) -> None:
+    assert problems(f"{lost}\n{INIT_FAILED}\n") == ["gpu-off-bus"]
+    assert "Above 4G" not in steps(f"{lost}\n{INIT_FAILED}\n")
+    assert problems(f"{INIT_FAILED}\n") == ["driver-init-failed-bios"]
+
+
+def test_two_pieces_of_a_log_may_be_of_one_boot() -> None:
+    fell = "[   49.261458] NVRM: GPU at 0000:01:00.0 has fallen off the bus.\n"
+    asked_first = "dmesg | grep bbswitch:\n\n[   21.386307] bbswitch: version 0.8\n"
+    assert problems(f"{fell}\n{asked_first}") == ["gpu-off-bus"]
+    rebooted = "After a reboot:\n\n[    0.000000] Linux version 6.8.0-40-generic (buildd@x) #40\n"
+    assert problems(f"{fell}\n{rebooted}") == []
+
+
+def test_no_build_for_rocm_is_offered_on_windows() -> None:
+    python = "Python 3.10.9 (tags/v3.10.9:1dd9be6, Dec  6 2022, 20:01:21) [MSC v.1934 64 bit (AMD64)]"
+    text = f"Radeon RX 6600\n{python}\nAssertionError: Torch not compiled with CUDA enabled\n"
+    fixes = [fix for finding in findings(text) for fix in finding.fixes]
+    assert problems(text) == ["torch-cpu-only"]
+    assert "rocm" not in str(fixes)
+
+
+@pytest.mark.parametrize(
+    ("discrete", "slug"),
+    [
+        ("gfx1100", "amd-igpu-interferes"),
+        ("gfx1030", "amd-igpu-interferes"),
+        ("gfx1031", "torch-rocm-no-arch-for-gpu"),
+    ],
+)
+def test_of_two_gpus_the_one_that_no_build_has_code_for_is_at_fault(discrete: str, slug: str) -> None:
+    agents = "".join(
+        f"Agent {number}\n  Name:                    {name}\n  Marketing Name:          {title}\n"
+        "  Device Type:             GPU\n"
+        for number, name, title in ((2, discrete, "AMD Radeon"), (3, "gfx1036", "AMD Radeon Graphics"))
+    )
+    found = findings(f"RuntimeError: HIP error: invalid device function\n\n{agents}")[0]
+    assert found.slug == slug
+    assert found.subject == "AMD Radeon, AMD Radeon Graphics"

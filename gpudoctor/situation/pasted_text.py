@@ -27,7 +27,7 @@ _SEEN = ("error", "kernel_log")
 """Evidence that something failed, and is not only concluded."""
 _ANYWHERE = (ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
 _OF_LINUX = (
-    r"gpudoctor|/(?:dev|etc|usr|proc|opt)/|LD_(?:LIBRARY_PATH|PRELOAD)|(?i:\b(?:sudo|root|apt|dnf|dmesg|modprobe|rmmod"
+    r"gpudoctor|/(?:dev|etc|usr|proc|opt)/|LD_(?:LIBRARY_PATH|PRELOAD)|\+rocm\d|(?i:\b(?:sudo|root|apt|dnf|dmesg|modprobe|rmmod"
     r"|lsmod|dkms|systemctl|ldconfig|ulimit|kernel|linux[\w-]*|rocminfo|docker|podman|containers?|hosts?)\b)"
 )
 """What advice for Linux names."""

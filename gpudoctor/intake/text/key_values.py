@@ -137,7 +137,7 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
             heading = " ".join(found["key"].lower().split())
             continue
         if heading and text.strip():
-            if heading in _BY_KEY or heading in _GPU_KEYS:
+            if _is_key(heading) and not ((of_its_own := _LINE.match(text)) and _is_key(_key(of_its_own))):
                 _note(heading, text.strip().strip("`*"), number, block, facts)
             heading = ""
         if ":" not in text and "=" not in text and "|" not in text:
@@ -159,13 +159,21 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
         found = _LINE.match(text)
         if found is None:
             continue
-        key = " ".join(found["key"].replace("`", "").lower().split())
+        key = _key(found)
         value = found["value"].strip().strip("`'\"|").rstrip(",;").strip().strip("*`'\"")
         awaiting_gpus = key if key in _ITEM and not value else ""
         section = section if value or awaiting_gpus else key
         if key == "available" and section == "cuda":  # Lightning
             key = "cuda available"
         _note(key, value, number, block, facts)
+
+
+def _key(line: re.Match[str]) -> str:
+    return " ".join(line["key"].replace("`", "").lower().split())
+
+
+def _is_key(key: str) -> bool:
+    return key in _BY_KEY or key in _GPU_KEYS
 
 
 def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
