@@ -739,3 +739,18 @@ def test_of_two_gpus_the_one_that_no_build_has_code_for_is_at_fault(discrete: st
     found = findings(f"RuntimeError: HIP error: invalid device function\n\n{agents}")[0]
     assert found.slug == slug
     assert found.subject == "AMD Radeon, AMD Radeon Graphics"
+
+
+JAX_OF_MEDIAPIPE = f"Successfully installed jax-0.4.25 {' '.join(f'other{n}-1.0' for n in range(16))}\n"
+ON_THE_GPU = "[2024-03-04 21:20] Device: cuda:0 NVIDIA GeForce RTX 3060 : cudaMallocAsync\n"
+
+
+def test_what_another_package_brought_is_no_fault_where_torch_has_the_gpu() -> None:
+    assert problems(JAX_OF_MEDIAPIPE + ON_THE_GPU) == []
+    assert problems(JAX_OF_MEDIAPIPE + "NVIDIA GeForce RTX 3060\n") == ["framework-cpu-only"]
+
+
+def test_no_gpu_build_of_jax_is_offered_on_windows() -> None:
+    text = f"Platform: Windows\n{JAX_OF_MEDIAPIPE}NVIDIA GeForce RTX 3060\n"
+    assert steps(text) == "Use WSL2"
+    assert "jax" in str(findings(text.replace("Platform: Windows\n", ""))[0].fixes[0].title).lower()

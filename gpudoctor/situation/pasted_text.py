@@ -82,6 +82,8 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
 
 def _only_in_wsl(remedy: AnyRemedy) -> bool:
     """Whether it names a build that its framework has for Linux alone."""
+    if isinstance(remedy, ReplacePackage):
+        return re.match(_FOR_LINUX_ALONE, f"{remedy.name}[{remedy.extra}]") is not None
     return isinstance(remedy, Manual) and re.search(_FOR_LINUX_ALONE, remedy.text) is not None
 
 
@@ -110,4 +112,4 @@ def _exists_there(remedy: AnyRemedy, system: str) -> bool:
         return bool(remedy.index_url) and remedy.build.startswith("cu")
     if isinstance(remedy, Manual):
         return not re.search(_OF_LINUX, remedy.text) and ("WSL" in remedy.text or not _only_in_wsl(remedy))
-    return isinstance(remedy, _ANYWHERE)
+    return isinstance(remedy, _ANYWHERE) and not _only_in_wsl(remedy)

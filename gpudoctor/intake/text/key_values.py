@@ -194,6 +194,8 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
             index = int(inner[1]) if inner else int(device[1]) if device and device[1] else None
             by: By = "program" if key == "device" else "report"
             facts.gpus.append(NamedGpu(number, by, name=name.strip(), index=index, block=block))
+            if by == "program" and device:  # torch has asked the GPU for its name
+                facts.say("available", "True", number, by)
         return
     if package := _PACKAGE_OF.get(key):
         if version := re.match(r"[v=]{0,2}(\d[\w.+!-]{0,60})", value):

@@ -177,6 +177,7 @@ def _device(number: int, text: str, facts: Facts) -> None:
         name = found["name"] or found["other"]
         index = int(found["index"]) if found["index"] else None
         facts.gpus.append(NamedGpu(number, "program", name=name.strip(), index=index))
+        facts.say("available", "True", number, "program")  # torch has asked the GPU for its name
 
 
 def _torch(number: int, text: str, facts: Facts) -> None:
