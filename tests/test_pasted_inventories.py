@@ -81,3 +81,28 @@ def test_of_two_gpus_in_the_xml_of_nvidia_smi_the_lost_one_is_named() -> None:
     )
     (lost,) = [one for one in judgement(text).findings if one.slug == "gpu-off-bus"]
     assert [device.bdf for device in lost.devices or (lost.device,) if device] == ["0000:0b:00.0"]
+
+
+def test_a_line_with_a_key_of_its_own_is_not_the_value_of_the_heading_above() -> None:
+    for text in (
+        "**Hardware:**\n- GPU: NVIDIA GeForce RTX 5080\n- Driver: 580.97\n",
+        "### GPU\n\nNVIDIA GeForce RTX 5080\n",
+    ):
+        assert [(name, arch) for name, arch, _ in gpus(text)] == [("NVIDIA GeForce RTX 5080", "sm_120")]
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"), [("RTX-5090D", "sm_120"), ("GTX-1080 Ti", "sm_61"), ("RX-7900-XTX", "gfx1100")]
+)
+def test_a_hyphen_in_the_name_of_a_gpu(name: str, arch: str) -> None:
+    assert [(found, of) for found, of, _ in gpus(f"llama-box stops on my {name}.\n")] == [(name, arch)]
+
+
+def test_a_profile_of_apparmor_is_no_gpu_of_nvidia() -> None:
+    profile = (
+        '[    5.104927] audit: type=1400 audit(1580428483.072:4): apparmor="STATUS" operation="profile_load" '
+        'profile="unconfined" name="nvidia_modprobe" pid=1379 comm="apparmor_parser"\n'
+    )
+    hung = "[   20.104927] amdgpu 0000:03:00.0: amdgpu: MES might be in unrecoverable state, issue a GPU reset\n"
+    assert gpus(profile) == []
+    assert problems(profile + hung) == ["amd-gpu-hang"]

@@ -58,6 +58,21 @@ def test_a_program_that_lacks_code_is_not_mended_with_a_torch(text: str) -> None
     assert "torch" not in steps(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RTX 5070: CUDA error: no kernel image is available. ctranslate2 is compiled for sm_70-sm_90.",
+        "GTX 980 Ti: faster-whisper-xxl.exe stops with cudaErrorNoKernelImageForDevice: no kernel image is available",
+        "Failed to run llama-box on an RTX 5090 - CUDA error: no kernel image is available for execution",
+        "RTX 4060: ERROR: CUDA kernel mul_mat_vec has no device code compatible",
+        "rocBLAS error: Cannot read /tmp/_MEIx3Kd9a/library/TensileLibrary.dat: No such file for GPU arch : gfx1032",
+    ],
+)
+def test_what_a_program_brings_along_is_not_mended_with_a_torch(text: str) -> None:
+    assert problems(text)[0] in ("ext-built-without-gpu-arch", "rocblas-no-arch")
+    assert "torch" not in steps(text).lower()
+
+
 def test_torchs_own_message_asks_for_a_torch_that_has_code() -> None:
     assert problems(f"NVIDIA GeForce RTX 5090\n{TORCHS_OWN}\n") == ["torch-no-arch-for-gpu"]
     assert "Install torch" in steps(f"NVIDIA GeForce RTX 5090\n{TORCHS_OWN}\n")
@@ -673,3 +688,69 @@ def test_messages_of_faults_that_were_made_on_a_gpu(text: str, slug: str) -> Non
 def test_a_name_that_an_installed_module_lacks_is_no_file_in_its_way() -> None:
     text = "ImportError: cannot import name 'x' from 'random' (/usr/lib/python3.12/random.py)"
     assert "module-shadowed" not in problems(text)
+
+
+def test_a_module_that_stops_in_a_kernel_was_not_made_for_it() -> None:
+    stops = "[    1.760921] kernel BUG at /var/lib/dkms/amdgpu/3.8.0-19/build/amd/amdkcl/kcl_common.h:24!\n"
+    assert problems(stops) == ["amd-dkms-kernel-mismatch"]
+    assert problems(stops.replace("dkms/amdgpu", "dkms/zfs")) == []
+
+
+INIT_FAILED = "[ 9950.112345] NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:894)"
+
+
+@pytest.mark.parametrize("lost", [XID_79, "My RTX 5080: Xid 79, GPU has fallen off the bus\n"])
+def test_a_gpu_that_has_left_the_bus_needs_no_setting_of_the_firmware(lost: str) -> None:
+    assert problems(f"{lost}\n{INIT_FAILED}\n") == ["gpu-off-bus"]
+    assert "Above 4G" not in steps(f"{lost}\n{INIT_FAILED}\n")
+    assert problems(f"{INIT_FAILED}\n") == ["driver-init-failed-bios"]
+
+
+def test_two_pieces_of_a_log_may_be_of_one_boot() -> None:
+    fell = "[   49.261458] NVRM: GPU at 0000:01:00.0 has fallen off the bus.\n"
+    asked_first = "dmesg | grep bbswitch:\n\n[   21.386307] bbswitch: version 0.8\n"
+    assert problems(f"{fell}\n{asked_first}") == ["gpu-off-bus"]
+    rebooted = "After a reboot:\n\n[    0.000000] Linux version 6.8.0-40-generic (buildd@x) #40\n"
+    assert problems(f"{fell}\n{rebooted}") == []
+
+
+def test_no_build_for_rocm_is_offered_on_windows() -> None:
+    python = "Python 3.10.9 (tags/v3.10.9:1dd9be6, Dec  6 2022, 20:01:21) [MSC v.1934 64 bit (AMD64)]"
+    text = f"Radeon RX 6600\n{python}\nAssertionError: Torch not compiled with CUDA enabled\n"
+    fixes = [fix for finding in findings(text) for fix in finding.fixes]
+    assert problems(text) == ["torch-cpu-only"]
+    assert "rocm" not in str(fixes)
+
+
+@pytest.mark.parametrize(
+    ("discrete", "slug"),
+    [
+        ("gfx1100", "amd-igpu-interferes"),
+        ("gfx1030", "amd-igpu-interferes"),
+        ("gfx1031", "torch-rocm-no-arch-for-gpu"),
+    ],
+)
+def test_of_two_gpus_the_one_that_no_build_has_code_for_is_at_fault(discrete: str, slug: str) -> None:
+    agents = "".join(
+        f"Agent {number}\n  Name:                    {name}\n  Marketing Name:          {title}\n"
+        "  Device Type:             GPU\n"
+        for number, name, title in ((2, discrete, "AMD Radeon"), (3, "gfx1036", "AMD Radeon Graphics"))
+    )
+    found = findings(f"RuntimeError: HIP error: invalid device function\n\n{agents}")[0]
+    assert found.slug == slug
+    assert found.subject == "AMD Radeon, AMD Radeon Graphics"
+
+
+JAX_OF_MEDIAPIPE = f"Successfully installed jax-0.4.25 {' '.join(f'other{n}-1.0' for n in range(16))}\n"
+ON_THE_GPU = "[2024-03-04 21:20] Device: cuda:0 NVIDIA GeForce RTX 3060 : cudaMallocAsync\n"
+
+
+def test_what_another_package_brought_is_no_fault_where_torch_has_the_gpu() -> None:
+    assert problems(JAX_OF_MEDIAPIPE + ON_THE_GPU) == []
+    assert problems(JAX_OF_MEDIAPIPE + "NVIDIA GeForce RTX 3060\n") == ["framework-cpu-only"]
+
+
+def test_no_gpu_build_of_jax_is_offered_on_windows() -> None:
+    text = f"Platform: Windows\n{JAX_OF_MEDIAPIPE}NVIDIA GeForce RTX 3060\n"
+    assert steps(text) == "Use WSL2"
+    assert "jax" in str(findings(text.replace("Platform: Windows\n", ""))[0].fixes[0].title).lower()

@@ -113,6 +113,8 @@ def test_the_torch_of_another_machine_is_not_this_one() -> None:
         "Update: solved. dkms had not built the nvidia module for the new kernel. I ran it, and nvidia-smi is back.",
         "I had the driver/library version mismatch this morning. After a reboot the error is gone.",
         "The container could not see the GPU because I had forgotten --gpus all. It works now, closing this.",
+        "rocminfo prints ROCk module is NOT loaded, possibly no GPU devices. Is a module missing? No, it's just a "
+        "misleading error message!",
     ],
 )
 def test_a_text_that_says_that_all_works_now_has_no_problem(text: str) -> None:
@@ -131,6 +133,8 @@ def test_a_text_that_says_that_all_works_now_has_no_problem(text: str) -> None:
         f"The error is back: {NO_KERNEL} on my RTX 5090.",
         f"{NO_KERNEL}, now nothing works on my RTX 5090.",
         f"My RTX 5090 is back and torch says {NO_KERNEL}.",
+        f"{NO_KERNEL} on my RTX 5090. Is it just a misleading message?",
+        f"I thought that {NO_KERNEL} was just a wrong message on my RTX 5090, but nothing is computed.",
     ],
 )
 def test_a_text_that_complains_all_the_same_has_one(text: str) -> None:

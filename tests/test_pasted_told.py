@@ -921,6 +921,8 @@ def test_a_deed_before_which_nothing_was_amiss_is_no_remedy(text: str) -> None:
     ("place", "slug"),
     [
         ("In the distrobox vLLM fails.", "amd-device-permission"),
+        ("vLLM fails in containers: their user is not in the numeric group of /dev/kfd.", "amd-device-permission"),
+        ("In the container the GID of the render group differs from the host's.", "amd-device-permission"),
         ("The host can see the GPUs, but processes inside Docker cannot.", "container-no-gpu"),
         ("It runs on bare metal.", "cuda-visible-devices"),
     ],
@@ -1036,6 +1038,11 @@ def test_what_is_asked_in_general_or_is_long_over_is_no_fault(text: str) -> None
         ("Torch doesn't detect my RTX 3060 inside the container.", "container-no-gpu"),
         ("Torch only uses the CPU, is that intended?", "torch-cpu-only"),
         ("Why does torch not see my GPU by default?", "torch-cpu-only"),
+        ("My RTX-5090 is not detected by Ollama.", "program-on-cpu"),
+        ("The RTX 3060 isn't recognized by PyTorch.", "torch-cpu-only"),
+        ("GPU not visible to jax", "framework-cpu-only"),
+        ("[k0s] `libnvidia-ml.so.1` missing in the pod", "container-no-gpu"),
+        ("nvidia-smi is not found inside the docker container", "container-no-gpu"),
     ],
 )
 def test_people_who_know_no_message_by_heart_are_understood(text: str, slug: str) -> None:
@@ -1063,6 +1070,9 @@ def test_people_who_know_no_message_by_heart_are_understood(text: str, slug: str
         "With both GPUs the accuracy is stuck at 0.5, with one of them, too.",
         "My monitor runs on the integrated GPU instead of the RX 7900 XTX; ROCm and torch work great.",
         "How do I make the desktop use the iGPU instead of the 7900 XTX, so that ROCm has all the VRAM?",
+        "Ollama runs on my GTX 750. CUDA 13 would not work with it, so it takes CUDA 12.",
+        "If the GPU is not found by PyTorch, install the driver.",
+        "nvidia-smi is not needed inside the container, the GPU is used.",
     ],
 )
 def test_the_same_words_of_people_who_miss_nothing(text: str) -> None:

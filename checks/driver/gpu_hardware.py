@@ -11,10 +11,11 @@ from gpudoctor.finding import Device, Evidence, Finding, Fix, Reboot, by_hand, g
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import finding
-from gpudoctor.situation.gpu_reset import reset
+from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU, reset
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
 from gpudoctor.situation.no_kernel_driver import because
 from gpudoctor.situation.nvidia_driver import answers_now, refusal
+from gpudoctor.situation.seen_errors import seen_errors
 
 _NVML_LOST = 15
 _UNCONTAINED = (64, 95, 140)
@@ -70,7 +71,7 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             confidence="certain" if sure else "likely" if gone else "possible",
             evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(situation, lines)),
             fixes=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
-            supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
+            supersedes=EFFECTS_OF_A_LOST_GPU,
         )
     lost = next((api for api in (situation.machine.nvidia.nvml, situation.machine.nvidia.smi) if api.value), None)
     if (
@@ -87,7 +88,7 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             subject="NVIDIA driver",
             evidence=(Evidence.of("nvidia.nvml", lost), *log_evidence(situation, faults)),
             fixes=(_power_cycle(),),
-            supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
+            supersedes=EFFECTS_OF_A_LOST_GPU,
         )
 
 
@@ -195,6 +196,8 @@ def driver_init_failed_bios(situation: Situation) -> Verdicts:
     A person changes the firmware settings; note the old values. No file on disk changes.
     """
     for gpu, lines in _failed_starts(situation, "driver-init-failed-bios"):
+        if _has_left(situation, gpu):
+            continue
         guest = situation.machine.system.virtual_machine.known
         giver = "the hypervisor" if guest else "the firmware"
         yield _failed_start(
@@ -240,7 +243,7 @@ def driver_init_failed_hw(situation: Situation) -> Verdicts:
     A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
     """
     for gpu, lines in _failed_starts(situation, "driver-init-failed-hw"):
-        if any(
+        if _has_left(situation, gpu) or any(
             lines_about(gpu, situation.log_faults(slug))
             for slug in ("driver-init-failed-bios", "nvidia-firmware-missing")
         ):
@@ -304,6 +307,12 @@ def _firmware_present(situation: Situation, path: str) -> bool | None:
     if module is None or not folder.endswith(f"/{module.version}") or not (files.known or files.absent):
         return None
     return any(file.startswith(name) for file in files.value or ())
+
+
+def _has_left(situation: Situation, gpu: Gpu) -> bool:
+    """Whether the log or a message says that the GPU left the bus: then it does not start, whatever else is well."""
+    told = any(row is not None and row.slug == "gpu-off-bus" for _, row in seen_errors(situation))
+    return told or bool(lines_about(gpu, situation.log_faults("gpu-off-bus")))
 
 
 def _failed_starts(situation: Situation, slug: str) -> list[tuple[Gpu, tuple[LogFault, ...]]]:

@@ -14,17 +14,19 @@ from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
 from gpudoctor.machine import Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
+from gpudoctor.matrix.versions import minor
 from gpudoctor.plain_text import sentence, with_code
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.gpu_groups import called, finding
+from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU
 from gpudoctor.situation.no_kernel_driver import without_any_build
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
+    from gpudoctor.matrix.rows import ErrorPattern, GfxTarget, ToldCircumstance
 
 _SHOWN, _AROUND = 200, 60
 _QUOTES = " `\"'\u2018\u2019\u201c\u201d"
@@ -59,7 +61,9 @@ _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-ru
 _NO_GPU_GIVEN, _NO_GPU_ASKED_FOR = "container-no-gpu", "job-without-gpu"
 _CPU_BUILD, _CUDA_ON_AMD, _INTEGRATED = "torch-cpu-only", "cuda-torch-on-amd", "amd-igpu-interferes"
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
-_HIDDEN = "cuda-visible-devices"
+_OLDEST_ROCM = (6, 0)
+"""Of the builds of torch that are still in use: what AMD supported by then has code in each of them."""
+_HIDDEN, _LOST = "cuda-visible-devices", "gpu-off-bus"
 _NEWER, _OLDER, _FIRST_OF_ALL_BUILDS = "torch-no-arch-for-gpu", "torch-dropped-old-gpu", 75
 """Want of code for a GPU that is newer than the build, or older, as each before Turing (7.5) is."""
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
@@ -214,6 +218,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,
         "slug": slug,
+        "supersedes": EFFECTS_OF_A_LOST_GPU if named == _LOST else (),
     }
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
@@ -317,13 +322,22 @@ def _by_place(
 
 
 def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
-    """The cause where the messages name another target than that of the discrete GPU that is here."""
+    """The cause where the messages name the target of an integrated GPU, and the discrete one has another; or name
+    none, and of the two GPUs every build has code for the discrete one alone."""
     named = _GFX.search(" ".join(situation.machine.errors))
-    targets = {gpu.arch.value for gpu in situation.machine.of_vendor("amd") if not gpu.integrated}
-    if named is None or not targets or named[0] in targets or _INTEGRATED not in row.also:
+    gpus, target_of = situation.machine.of_vendor("amd"), situation.matrix.target
+    discrete = {gpu.arch.value or "" for gpu in gpus if not gpu.integrated}
+    if not discrete or _INTEGRATED not in row.also or (named and named[0] in discrete):
         return ()
-    target = situation.matrix.target(named[0])
-    return (_INTEGRATED,) if target is not None and target.kind == "apu" else ()
+    beside = {named[0]} if named else {gpu.arch.value or "" for gpu in gpus if gpu.integrated}
+    others = [target for gfx in beside if (target := target_of(gfx)) and target.kind == "apu"]
+    if named is None and not all((target := target_of(gfx)) and _is_in_every_build(target) for gfx in discrete):
+        return ()
+    return (_INTEGRATED,) if others and (named or not any(other.official_from for other in others)) else ()
+
+
+def _is_in_every_build(target: GfxTarget) -> bool:
+    return target.official_from is not None and minor(target.official_from) <= _OLDEST_ROCM
 
 
 def _ranked(ask: str, causes: tuple[str, ...], likeliest: str) -> str:

@@ -72,6 +72,12 @@ def this_boot(
     return tuple(entry for entry in entries if not _older(entry, uptime, started))
 
 
+def seconds_of(line: str) -> float | None:
+    """The seconds since boot that dmesg writes before a message."""
+    stamp = re.match(_SECONDS, line)
+    return float(stamp["seconds"]) if stamp else None
+
+
 def _begins(entry: Entry, clock: float | None) -> bool:
     """Whether a boot begins with that message; `clock` is the time of the previous one."""
     if entry.text.startswith("Linux version ") and (entry.seconds or 0.0) < 1.0:

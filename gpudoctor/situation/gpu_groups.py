@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
@@ -22,8 +23,9 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, tup
 
 
 def called(gpus: tuple[Gpu, ...]) -> str:
-    """The name of a group of equal GPUs in a message: "NVIDIA A100-SXM4-80GB (8 GPUs)"."""
-    return gpus[0].name if len(gpus) == 1 else f"{gpus[0].name} ({len(gpus)} GPUs)"
+    """The names of some GPUs in a message, equal ones once: "NVIDIA A100-SXM4-80GB (8 GPUs)"."""
+    counts = Counter(gpu.name for gpu in gpus)
+    return ", ".join(name if count == 1 else f"{name} ({count} GPUs)" for name, count in counts.items())
 
 
 def gpu_names(gpus: Iterable[Gpu]) -> str:

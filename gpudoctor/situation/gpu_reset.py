@@ -1,9 +1,12 @@
-"""The fix that resets a GPU."""
+"""GPUs that no longer answer: what follows from that, and the fix that resets one."""
 
 from __future__ import annotations
 
 from gpudoctor.finding import Fix, by_hand
 from gpudoctor.machine import Gpu
+
+EFFECTS_OF_A_LOST_GPU = ("driver-init-failed-hw", "driver-init-failed-bios", "no-driver")
+"""What a GPU that has left the bus looks like to the driver."""
 
 
 def reset(gpu: Gpu, *, drained: bool = False) -> Fix:

@@ -26,7 +26,7 @@ _SEEN = ("error", "kernel_log")
 """Evidence that something failed, and is not only concluded."""
 _ANYWHERE = (ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
 _OF_LINUX = (
-    r"gpudoctor|/(?:dev|etc|usr|proc|opt)/|LD_(?:LIBRARY_PATH|PRELOAD)|(?i:\b(?:sudo|root|apt|dnf|dmesg|modprobe|rmmod"
+    r"gpudoctor|/(?:dev|etc|usr|proc|opt)/|LD_(?:LIBRARY_PATH|PRELOAD)|\+rocm\d|(?i:\b(?:sudo|root|apt|dnf|dmesg|modprobe|rmmod"
     r"|lsmod|dkms|systemctl|ldconfig|ulimit|kernel|linux[\w-]*|rocminfo|docker|podman|containers?|hosts?)\b)"
 )
 """What advice for Linux names."""
@@ -81,6 +81,8 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
 
 def _only_in_wsl(remedy: AnyRemedy) -> bool:
     """Whether it names a build that its framework has for Linux alone."""
+    if isinstance(remedy, ReplacePackage):
+        return re.match(_FOR_LINUX_ALONE, f"{remedy.name}[{remedy.extra}]") is not None
     return isinstance(remedy, Manual) and re.search(_FOR_LINUX_ALONE, remedy.text) is not None
 
 
@@ -109,4 +111,4 @@ def _exists_there(remedy: AnyRemedy, system: str) -> bool:
         return bool(remedy.index_url) and remedy.build.startswith("cu")
     if isinstance(remedy, Manual):
         return not re.search(_OF_LINUX, remedy.text) and ("WSL" in remedy.text or not _only_in_wsl(remedy))
-    return isinstance(remedy, _ANYWHERE)
+    return isinstance(remedy, _ANYWHERE) and not _only_in_wsl(remedy)

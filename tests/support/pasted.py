@@ -155,7 +155,7 @@ Traceback (most recent call last):
 RuntimeError: The NVIDIA driver on your system is too old (found version 11040).
 | NVIDIA-SMI 472.12       Driver Version: 472.12       CUDA Version: 11.4     |
 pytorch version: 2.5.1+cu124
-Device: cuda:0 NVIDIA GeForce RTX 3060 : native
+GPU: NVIDIA GeForce RTX 3060
 """
 TWO_MACHINES = f"""\
 My workstation:

@@ -24,7 +24,7 @@ _ABOUT_GPUS = re.compile(
     r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|rock-dkms"
     r"|nouveau|geforce|radeon"
     r"|[rg]tx|(?:py)?torch|ollama|comfyui|to (?:the )?cpu)\b"
-    r"|onnxruntime|cublas|cudnn|cudart|tensorrt|nvinfer|\bdevice[- ]plugin\b",
+    r"|onnxruntime|cublas|cudnn|cudart|tensorrt|nvinfer|libnvidia-|libcuda\b|\bdevice[- ]plugin\b",
     re.ASCII,
 )
 _COMPLAINS = re.compile(

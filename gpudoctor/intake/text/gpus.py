@@ -30,6 +30,8 @@ _CHIP = re.compile(
 )
 """What lspci and inxi call the chip, before the products that are made of it."""
 _AMD_LOG, _NVIDIA_LOG = re.compile(r"amdgpu|kfd|radeon"), re.compile(r"NVRM|nvidia|nouveau")
+_OF_NO_DRIVER = re.compile(r"apparmor=|audit|[Cc]ommand line:")
+"""Lines of the log that name drivers on every machine: profiles of AppArmor, parameters of the kernel."""
 
 
 def identified(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Identity], ...], tuple[str, ...]]:
@@ -56,8 +58,9 @@ def identified(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Iden
 def assumed_gpu(facts: Facts, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity], ...]:
     """A GPU of which only the vendor is known, where the text is about the GPUs of one vendor and names none."""
     amd = [one for one in facts.said if one.what.startswith("variable ") and re.match(_AMD_VARIABLE, one.what[9:])]
-    amd_lines = [one.line for one in amd] or [line.number for line in facts.log if _AMD_LOG.search(line.text)]
-    nvidia = [line.number for line in facts.log if _NVIDIA_LOG.search(line.text)]
+    log = [line for line in facts.log if not _OF_NO_DRIVER.search(line.text)]
+    amd_lines = [one.line for one in amd] or [line.number for line in log if _AMD_LOG.search(line.text)]
+    nvidia = [line.number for line in log if _NVIDIA_LOG.search(line.text)]
     nvidia += [one.line for one in facts.said if one.what in ("driver", "driver cuda")]
     if facts.smi is not None:
         nvidia.append(facts.smi[1])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.machine import KernelLog
 from gpudoctor.probes.kernel_log import log_of_text
+from gpudoctor.probes.log_lines import seconds_of
 from gpudoctor.probes.pci_address import normal_address
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ _MODULE = re.compile(
 )
 
 
+_FIRST_SECONDS = 10.0
+"""In these the drivers start: where a log goes on with one of them, a boot has begun."""
 _BOOTED = re.compile(r"\bLinux version (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) \(")
 _QUOTED = re.compile(
     r"[\"'`(:] ?(?P<line>(?:NVRM|nvidia-modeset|kfd kfd|amdgpu [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): .*)"
@@ -109,4 +113,19 @@ def read_boot(line: Line, facts: Facts) -> None:
 def logged(facts: Facts, matrix: Matrix) -> KernelLog:
     """The faults in the log of a text."""
     source = f"text, line {facts.log[0].number}" if facts.log else "text"
-    return log_of_text(text_of(facts.log), matrix.tables.log_patterns, source)
+    logs = [log_of_text(text_of(piece), matrix.tables.log_patterns, source) for piece in _pieces(facts.log)]
+    return KernelLog(faults=tuple(fault for log in logs for fault in log.faults), source=source)
+
+
+def _pieces(log: list[Line]) -> list[list[Line]]:
+    """The log in the pieces that a person cites, with other words between them: one that begins earlier than the last
+    one ended may be of the same boot, if it does not begin one."""
+    pieces: list[list[Line]] = [[]]
+    for line, following in zip_longest(log, log[1:]):
+        pieces[-1].append(line)
+        if following is None or following.number == line.number + 1:
+            continue
+        seconds, later = seconds_of(line.text), seconds_of(following.text)
+        if seconds and later and _FIRST_SECONDS < later < seconds:
+            pieces.append([])
+    return pieces

@@ -137,7 +137,7 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
             heading = " ".join(found["key"].lower().split())
             continue
         if heading and text.strip():
-            if heading in _BY_KEY or heading in _GPU_KEYS:
+            if _is_key(heading) and not ((of_its_own := _LINE.match(text)) and _is_key(_key(of_its_own))):
                 _note(heading, text.strip().strip("`*"), number, block, facts)
             heading = ""
         if ":" not in text and "=" not in text and "|" not in text:
@@ -159,13 +159,21 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
         found = _LINE.match(text)
         if found is None:
             continue
-        key = " ".join(found["key"].replace("`", "").lower().split())
+        key = _key(found)
         value = found["value"].strip().strip("`'\"|").rstrip(",;").strip().strip("*`'\"")
         awaiting_gpus = key if key in _ITEM and not value else ""
         section = section if value or awaiting_gpus else key
         if key == "available" and section == "cuda":  # Lightning
             key = "cuda available"
         _note(key, value, number, block, facts)
+
+
+def _key(line: re.Match[str]) -> str:
+    return " ".join(line["key"].replace("`", "").lower().split())
+
+
+def _is_key(key: str) -> bool:
+    return key in _BY_KEY or key in _GPU_KEYS
 
 
 def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
@@ -186,6 +194,8 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
             index = int(inner[1]) if inner else int(device[1]) if device and device[1] else None
             by: By = "program" if key == "device" else "report"
             facts.gpus.append(NamedGpu(number, by, name=name.strip(), index=index, block=block))
+            if by == "program" and device:  # torch has asked the GPU for its name
+                facts.say("available", "True", number, by)
         return
     if package := _PACKAGE_OF.get(key):
         if version := re.match(r"[v=]{0,2}(\d[\w.+!-]{0,60})", value):

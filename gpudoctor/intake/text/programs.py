@@ -69,7 +69,7 @@ _WINDOWS = re.compile(
     r"(?i)\b[A-Z]:\\(?:Users|Program|Windows|AI\b|ComfyUI|\w)|microsoft windows|(?<![a-z])windows[- ]?(?:10"
     r"|11|server|7|8)(?![a-z\d])|(?<![a-z])win(?:10|11)\b|platform: (?:win32|windows)|os: windows"
     r"|\\site-packages\\|nvcuda\.dll|cudnn64_\d|\.dll\b.{0,40}(?:not found|could not|failed|error)"
-    r"|win32_videocontroller|WinError|\\AppData\\|WindowsPath|Scripts\\activate|\.pyd\b"
+    r"|win32_videocontroller|WinError|\\AppData\\|WindowsPath|Scripts\\activate|\.pyd\b|\[MSC v\.\d{4} "
 )
 _MACOS = re.compile(
     r"(?i)\bmac ?os\b|\bos x\b|darwin-?\d|macosx_|/Users/[^/\s]+/(?:Library|Documents|miniconda"
@@ -80,7 +80,11 @@ _WSL = re.compile(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/d
 
 
 _SYSTEMS = (
-    ("windows", _WINDOWS, ("\\", "win1", "Win1", "indows", "win32", ".dll", "WinError", ".pyd", "INDOWS", "Win32")),
+    (
+        "windows",
+        _WINDOWS,
+        ("\\", "win1", "Win1", "indows", "win32", ".dll", "WinError", ".pyd", "INDOWS", "Win32", "[MSC v"),
+    ),
     (
         "macos",
         _MACOS,
@@ -173,6 +177,7 @@ def _device(number: int, text: str, facts: Facts) -> None:
         name = found["name"] or found["other"]
         index = int(found["index"]) if found["index"] else None
         facts.gpus.append(NamedGpu(number, "program", name=name.strip(), index=index))
+        facts.say("available", "True", number, "program")  # torch has asked the GPU for its name
 
 
 def _torch(number: int, text: str, facts: Facts) -> None:
@@ -207,7 +212,7 @@ def _torch(number: int, text: str, facts: Facts) -> None:
 
 _NVIDIA_NAME = re.compile(
     r"(?<!Radeon )(?<!AMD )(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?"
-    r"(?:RTX|GTX|GT|rtx|gtx|gt|Gtx|Rtx) {0,2}(?:PRO |A)?\d{3,4}0?[Mm]?(?![A-Za-z]{3,})"
+    r"(?:RTX|GTX|GT|rtx|gtx|gt|Gtx|Rtx)(?: {0,2}|-)(?:PRO |A)?\d{3,4}0?[Mm]?(?![A-Za-z]{3,})"
     r"(?:[- ]?(?:Ti|TI|ti|SUPER|Super|super|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
     r"|(?:10|16|20|30|40|50)[5-9]0 (?:RTX|GTX)\b|(?:TITAN|Titan) X \(Pascal\)"
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200"
@@ -219,7 +224,7 @@ _NVIDIA_NAME = re.compile(
     r"|(?<![A-Za-z0-9_.,/])(?:16|20|30|40|50)[5-9]0(?=显卡| ?(?:GPU|gpu|graphics card|card|issue|problem|support)\b)"
 )
 _AMD_NAME = re.compile(
-    r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX ?\d{3,4}\w?(?: ?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "
+    r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX[ -]?\d{3,4}\w?(?:[ -]?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "
     r"|AI PRO )?(?:VII|\d{3}M|80[456]0S|8050S|8060S|R?\w?\d{4}(?: ?(?:XTX?|GRE)|\w)?)\b|(?:AMD )?"
     r"(?:Instinct )?\b(?i:MI)\d{2,3}[A-Za-z]?\b"
     r"|(?i:(?:\b|(?<=\b\dx))(?:[5-7][3-9][05]0|90[67]0) ?(?:XTX?|GRE)\b)"

@@ -33,6 +33,12 @@ _WORKS = re.compile(
     r"|\b(?:renders|runs|trains|computes|sees|finds|detects|lists|uses)\b[^.!?;,\n]{0,12}\b(?:gpus?|cards?)\b now\b"
     r"|\bclosing (?:this|the issue)\b|\b(?:this|it|issue) can be closed\b"
 )
+_ONLY_WORDS = re.compile(
+    r"(?i)\b(?:it|that|this|which|message|warning|error)(?:['\u2019]s| is| was)? (?:just|only|merely|simply) "
+    r"(?:an? |the )?(?:misleading|harmless|cosmetic|spurious|bogus|wrong|false) (?:error |warning )?"
+    r"(?:messages?|warnings?|errors?|alarm)\b"
+)
+"""Where a person has found out that only the message is wrong: what was asked before that is answered."""
 _OF_THE_PAST = "".join(rf"(?<!\b{word}{{}})" for word in ("had", "did", "was", "were", "could"))
 """Before a denial: what did not work then is no complaint."""
 _BUT = re.compile(
@@ -59,11 +65,13 @@ def read_solved(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     if len(whole) > _SHORT or facts.log or any(one.what == "available" and one.by != "prose" for one in facts.said):
         return
     text = _QUOTED.sub(" ", whole)
-    works = _WORKS.search(text)
+    answered = _ONLY_WORDS.search(text)
+    works = answered or _WORKS.search(text)
     # What was done to something that did not work is worth telling: it names the cause.
     if works is None or (_BY_A_DEED.search(works[0] + text[works.end() :][:6]) and _NOT.search(text)):
         return
-    if any(map(_complains, _SENTENCE.findall(text))) or _fails_after(text[works.end() :], matrix):
+    asked = text[answered.end() :] if answered else text
+    if any(map(_complains, _SENTENCE.findall(asked))) or _fails_after(text[works.end() :], matrix):
         return
     facts.errors, facts.unexplained = [], []
     facts.said = [one for one in facts.said if one.what != "available"]
