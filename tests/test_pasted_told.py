@@ -1146,3 +1146,12 @@ def test_a_foreign_complaint_is_told_as_it_stands_in_the_text() -> None:
     assert said is not None
     told = next(one for one in said.told if one.circumstance == "after-suspend")
     assert told.text in text
+
+
+def test_a_line_of_the_journal_names_a_program_and_is_no_complaint() -> None:
+    line = "Sep 24 08:12:01 host {}[1234]: {}\n"
+    told = line.format("dockerd", "nvidia-smi is not found inside the docker container")
+    assert problems(told) == []
+    assert problems(told.partition("]: ")[2]) == ["container-no-gpu"]
+    lacks = "CUDA error: no kernel image is available for execution on the device"
+    assert first(line.format("ollama", lacks)).slug == "ext-built-without-gpu-arch"

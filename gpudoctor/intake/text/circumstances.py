@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from gpudoctor.intake.text.concepts import Concepts, something_else, without_cla
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_hypothetical, is_long_ago
 from gpudoctor.intake.text.languages import in_plain_words
-from gpudoctor.intake.text.lines import Line, text_of
+from gpudoctor.intake.text.lines import Line, is_of_a_journal, text_of
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
 
@@ -166,18 +166,27 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     wish = any(_WISH.search(reading.lowered) for reading in readings)
     # The second reading has other words in a few lines only.
     changed = [place for place, (one, other) in enumerate(zip(english, plain, strict=True)) if one is not other]
-    searched = (readings[0].lowered, "\n".join(readings[-1].texts[place] for place in changed).lower())
+    of_programs = frozenset(place for place, line in enumerate(english) if is_of_a_journal(line.text))
+    searched = {
+        of_message: (
+            _lowered(readings[0].texts, range(len(lines)), left_out),
+            _lowered(readings[-1].texts, changed, left_out),
+        )
+        for of_message, left_out in ((True, frozenset()), (False, of_programs))
+    }
     others = something_else(matrix)
     concepts = Concepts(() if wish else zip(lines, readings[0].texts, strict=True), matrix, _is_aside)
-    places: dict[tuple[int, str], tuple[int, ...]] = {}
+    places: dict[tuple[bool, int, str], tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
         found = None
         for number, reading in enumerate(readings):
             for sign in row.signs:
-                if (number, sign) not in places:  # several rows have it
-                    there = tuple(islice(lines_with((sign,), searched[number]), _MOST_PLACES))
-                    places[number, sign] = (*places[0, sign], *map(changed.__getitem__, there)) if number else there
-            of_row = sorted({place for sign in row.signs for place in places[number, sign]})[:_MOST_PLACES]
+                key, first = (row.of_message, number, sign), (row.of_message, 0, sign)
+                if key not in places:  # several rows have it
+                    there = tuple(islice(lines_with((sign,), searched[row.of_message][number]), _MOST_PLACES))
+                    places[key] = (*places[first], *map(changed.__getitem__, there)) if number else there
+            of_row = sorted({place for sign in row.signs for place in places[row.of_message, number, sign]})
+            of_row = of_row[:_MOST_PLACES]
             found = (reading.told(row, lines, of_row, others) if of_row else None) or found
             if found and found.complains:
                 break
@@ -190,6 +199,10 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
         if row.unless and any(re.search(row.unless, one.lowered, re.ASCII) for one in readings):
             continue
         facts.told.append(found)
+
+
+def _lowered(texts: list[str], places: Iterable[int], left_out: frozenset[int]) -> str:
+    return "\n".join("" if place in left_out else texts[place] for place in places).lower()
 
 
 def _not_to_reproduce(lines: tuple[Line, ...], texts: list[str]) -> Iterator[str]:

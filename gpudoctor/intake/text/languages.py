@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, is_of_a_journal
 from gpudoctor.line_search import lines_with
 
 if TYPE_CHECKING:
@@ -28,8 +28,13 @@ def in_plain_words(lines: tuple[Line, ...], matrix: Matrix) -> tuple[Line, ...]:
     return _with(matrix.tables.plain_words, lines)
 
 
+def _may_tell(text: str) -> bool:
+    """Whether a person may have written the line."""
+    return len(text) <= _LONGEST and not is_of_a_journal(text)
+
+
 def _with(rows: tuple[ForeignWords, ...], lines: tuple[Line, ...]) -> tuple[Line, ...]:
-    texts = [line.text if len(line.text) <= _LONGEST else "" for line in lines[:_MOST_LINES]]
+    texts = [line.text if _may_tell(line.text) else "" for line in lines[:_MOST_LINES]]
     lowered = "\n".join(texts).lower()
     changed = dict[int, str]()
     for row in rows:

@@ -46,6 +46,7 @@ _PIECE_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{6} - ?")
 """What ComfyUI's log writes before each piece of a line."""
 _SERVICE = re.compile(r"[\w.-]{1,60}\s{1,40}\| ?")
 """What `docker compose` writes before each line: the name of the service."""
+_JOURNAL = re.compile(r"[^\W_][\w.]{1,8} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,9}\])?: ")
 _HUNK = re.compile(r"@@ -\d{1,6}(?:,(?P<before>\d{1,5}))? \+\d{1,6}(?:,(?P<after>\d{1,5}))? @@")
 
 
@@ -54,6 +55,11 @@ class Line(NamedTuple):
 
     number: int
     text: str
+
+
+def is_of_a_journal(text: str) -> bool:
+    """Whether a program wrote the line into the system's journal: it names the program, and is nobody's complaint."""
+    return text[:1].isalnum() and _JOURNAL.match(text) is not None
 
 
 def text_of(lines: Iterable[Line]) -> str:
