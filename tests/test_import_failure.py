@@ -474,6 +474,10 @@ def test_a_pythonhome_without_the_library_of_this_python_is_told_and_unset(tmp_p
         machine = with_environment(nvidia_machine(variables=variables), start_faults=environment.start_faults)
         if not starts:
             assert remedies(machine, "environment-broken") == ["unset PYTHONHOME"]
+            assert finding(machine, "environment-broken").severity == "error"
+            bare = nvidia_machine(torch=None, variables=variables)  # a program has a Python of its own
+            bare = with_environment(bare, start_faults=environment.start_faults)
+            assert finding(bare, "environment-broken").severity == "note"
 
 
 def test_an_interpreter_for_another_processor_is_told_and_the_packages_are_not_blamed(tmp_path: Path) -> None:

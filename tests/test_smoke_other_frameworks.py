@@ -12,12 +12,20 @@ import pytest
 
 from gpudoctor.frameworks.programs import run
 from gpudoctor.host import InputError, LiveHost
-from gpudoctor.machine import FrameworkFiles, Frameworks, PythonEnvironment, Smoke, SmokeDevice, SmokeKernel
+from gpudoctor.machine import (
+    FrameworkFiles,
+    Frameworks,
+    PythonEnvironment,
+    Smoke,
+    SmokeDevice,
+    SmokeKernel,
+    StartFault,
+)
 from gpudoctor.requirement import OTHER_FRAMEWORKS
 from gpudoctor.smoke.other_frameworks import PROGRAMS, compute
 from tests.support.check_cases import found
 from tests.support.judging import judged
-from tests.support.machines import change, no_gpu_machine, nvidia_machine
+from tests.support.machines import change, no_gpu_machine, nvidia_machine, with_environment
 
 STAND_IN = """
 import os, sys
@@ -235,6 +243,15 @@ def test_a_fallback_has_the_name_of_its_cause():
     cpu_build = {"jax": "0.12.0.1", "jaxlib": "0.12.0.1"}
     (finding,) = [one for one in judged(jax_machine(ON_CPU, cpu_build)).findings if one.severity == "error"]
     assert finding.slug == "framework-cpu-only"
+
+
+def test_a_python_that_does_not_start_is_the_cause_of_what_failed_in_it():
+    said = "ModuleNotFoundError: No module named 'encodings'"
+    failed = SmokeKernel("matmul", "gpu:0", "float32", status="error", message=said)
+    machine = jax_machine(change(ON_CPU, kernels=(failed,), devices=(), why=""))
+    fault = StartFault(kind="no-library", path="/opt/py", python="3.12")
+    report = judged(with_environment(machine, start_faults=(fault,)))
+    assert [one.slug for one in report.findings if one.severity == "error"] == ["environment-broken"]
 
 
 def test_torch_is_not_missed_where_another_framework_was_asked_to_compute():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, UnsetVariable, by_hand
+from gpudoctor.finding import Evidence, Finding, Fix, Severity, UnsetVariable, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import PythonEnvironment, StartFault
 from gpudoctor.situation import Situation
@@ -51,7 +51,9 @@ def environment_broken(situation: Situation) -> Verdicts:
         return
     faults = () if situation.torch_imported else environment.start_faults
     for fault in faults:
-        yield _finding(fault, environment.prefix)
+        # A program may bring a Python of its own, which PYTHONHOME is for, where this one has nothing for GPUs.
+        of_another = fault.kind == "no-library" and not (situation.frameworks or situation.required)
+        yield _finding(fault, environment.prefix, "note" if of_another else "error")
     if environment.pip_starts and not faults:
         yield _pip_of_another(environment)
 
@@ -74,9 +76,9 @@ def _pip_of_another(environment: PythonEnvironment) -> Finding:
     )
 
 
-def _finding(fault: StartFault, prefix: str) -> Finding:
+def _finding(fault: StartFault, prefix: str, severity: Severity) -> Finding:
     return Finding(
-        severity="error",
+        severity=severity,
         message=_message(fault),
         saw=fault.detail or fault.path,
         want="a UTF-8 text" if fault.kind == "pth-undecodable" else f"Python {fault.python}",

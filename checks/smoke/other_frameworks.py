@@ -8,6 +8,7 @@ from gpudoctor.machine import Smoke, SmokeKernel
 from gpudoctor.situation import Situation, needs
 
 _CAUSES = (
+    "environment-broken",
     "ort-cpu-and-gpu-both",
     "jax-plugin-mismatch",
     "framework-cpu-only",
