@@ -60,7 +60,7 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
         want="CUDA build" if (served or gpus)[0].vendor == "nvidia" else "ROCm build",
         subject=f"torch {torch.version}",
         evidence=(
-            Evidence("torch.version", torch.version, torch.source),
+            Evidence.of_torch(torch),
             Evidence("torch.build", torch.build or "no CUDA, no ROCm", torch.source),
             *(Evidence.of("gpu.arch", gpu.arch) for gpu in gpus[:2]),
         ),
@@ -76,7 +76,7 @@ def _whichever_gpu(torch: Torch) -> Finding:
         saw="CPU build",
         want="CUDA build or ROCm build, to compute on a GPU",
         subject=f"torch {torch.version}",
-        evidence=(Evidence("torch.version", torch.version, torch.source),),
+        evidence=(Evidence.of_torch(torch),),
     )
 
 
@@ -232,7 +232,7 @@ def _other_vendor(situation: Situation, torch: Torch, what: str, want: str) -> F
         want=want,
         subject=f"torch {torch.version}",
         evidence=(
-            Evidence("torch.version", torch.version, torch.source),
+            Evidence.of_torch(torch),
             *(Evidence("gpu", gpu.name, gpu.source) for gpu in gpus[:2]),
         ),
         fixes=builds.replacements(situation, gpus, keep=torch),
@@ -254,7 +254,7 @@ def _behind_windows(situation: Situation, torch: Torch, what: str, want: str) ->
         subject=f"torch {torch.version}",
         confidence="likely",
         evidence=(
-            Evidence("torch.version", torch.version, torch.source),
+            Evidence.of_torch(torch),
             Evidence.of("system.wsl", situation.machine.system.wsl),
             *(Evidence("load_path", library.path, library.via) for library in _windows_own(situation)[:1]),
             *(Evidence("amd.rocm", rocm.path, "files") for rocm in (situation.machine.amd.rocm.value or ())[:1]),
@@ -295,7 +295,7 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
     python = environment.python.value if environment else None
     if not python or f"Python {python}" in situation.machine.assumed:
         return
-    row = situation.matrix.build_of(torch, situation.platform)
+    row = situation.build_of(torch)
     if row is None or not row.pythons or python in row.pythons:
         return
     usual = [version for version in row.pythons if not version.endswith("t")] or row.pythons

@@ -60,7 +60,7 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
         confidence="certain" if installed.runtimes else "likely",
         evidence=(
             Evidence("bitsandbytes.version", installed.version, installed.path),
-            Evidence("torch.version", torch.version, torch.source),
+            Evidence.of_torch(torch),
         ),
         fixes=_fixes(situation, torch, installed, same_major),
         refs=("bitsandbytes-foundation/bitsandbytes#1848",),
@@ -78,7 +78,7 @@ def _told_wrongly(torch: Torch, installed: Distribution, named: str) -> Finding:
         evidence=(
             Evidence("BNB_CUDA_VERSION", named, "environment"),
             Evidence("bitsandbytes.version", installed.version, installed.path),
-            Evidence("torch.version", torch.version, torch.source),
+            Evidence.of_torch(torch),
         ),
         fixes=(Fix("Unset BNB_CUDA_VERSION", (UnsetVariable("BNB_CUDA_VERSION"),)),),
         refs=("bitsandbytes-foundation/bitsandbytes#778",),

@@ -146,7 +146,7 @@ def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ..
         confidence=confidence,  # type: ignore[arg-type]
         evidence=_evidence(situation, row, symptoms),
         fixes=_fixes(situation, row),
-        refs=tuple(ref.strip() for ref in row.source.split(";") if ref.strip()),
+        refs=row.refs,
     )
 
 
@@ -164,7 +164,7 @@ def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, .
     gpus = with_firmware(when, situation.machine, _concerned(situation, when))[:1]
     found = [Evidence("gpu.arch", gpu.arch.value or "", gpu.arch.source) for gpu in gpus if gpu.arch.value]
     if torch and (when.torch or when.cuda or when.rocm):
-        found.append(Evidence("torch.version", torch.version, torch.source))
+        found.append(Evidence.of_torch(torch))
     if torch is None and when.rocm and (rocm := system_rocm(situation)):
         found.append(Evidence("ROCm", rocm.rocm, rocm.path))
     if when.kernel:

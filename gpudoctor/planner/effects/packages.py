@@ -55,7 +55,7 @@ def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None
     machine = situation.machine
     if isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch":
         machine = replace(machine, smoke=None, errors=())  # of another torch
-    return replace(machine, environment=replace(machine.environment, value=after))
+    return machine.with_environment(after)
 
 
 def _hidden(environment: PythonEnvironment) -> bool:
@@ -87,7 +87,7 @@ def allowed_to_execute(situation: Situation, remedy: AllowExecution) -> Machine:
         for one in environment.distributions.value or ()
     )
     after = replace(environment, distributions=replace(environment.distributions, value=listed))
-    return replace(machine, environment=replace(machine.environment, value=after))
+    return machine.with_environment(after)
 
 
 def installed_by(specifier: str) -> str:
