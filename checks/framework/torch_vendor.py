@@ -12,6 +12,7 @@ from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, bett
 from gpudoctor.machine import Gpu, Library, Torch, Vendor
 from gpudoctor.matrix.versions import public_version
 from gpudoctor.situation import Situation
+from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.situation.wsl import of_another_vendor
 
 _SYMPTOM = "torch-wrong-build-or-cpu"
@@ -193,7 +194,7 @@ def _sees_none(torch: Torch) -> bool:
 
 def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> Finding:
     said = torch.trial.value.error if torch.trial.value else ""
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
+    names = gpu_names(gpus)
     text = "Reboot and run the program again; if torch still sees no GPU, install this torch again."
     return Finding(
         severity="error",
@@ -224,7 +225,7 @@ def _serves_any(situation: Situation) -> bool:
 
 def _other_vendor(situation: Situation, torch: Torch, what: str, want: str) -> Finding:
     gpus = builds.gpus_to_serve(situation, situation.usable)
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
+    names = gpu_names(gpus)
     return Finding(
         severity="error",
         message=f"{build_name(torch)} is {what}: it cannot use {names}.",

@@ -20,6 +20,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
+from gpudoctor.situation.kernel_log import log_evidence
 from gpudoctor.situation.known_issues import (
     about_builds,
     concerned,
@@ -188,7 +189,7 @@ def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, .
             Evidence(wanted.package, _version(situation, wanted.package) or "", installed.path if installed else "")
         )
     found += [Evidence(item.name, situation.variable(item.name) or "", "environment") for item in when.env]
-    found += [Evidence("kernel_log", fault.line, situation.machine.kernel_log.source) for fault in symptoms[-2:]]
+    found += log_evidence(situation, symptoms)
     return tuple(found)
 
 
