@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from gpudoctor.machine import Fact, Gpu, Vendor
+from gpudoctor.machine import Fact, Gpu, Torch, Vendor
 
 Severity = Literal["error", "warning", "note"]
 Verdict = Literal["ok", "warning", "error", "unknown"]
@@ -44,6 +44,10 @@ class Evidence(Struct, frozen=True):
     def of(cls, name: str, fact: Fact[Any]) -> Evidence:
         value = fact.state if fact.value is None else str(fact.value)
         return cls(fact=name, value=value if not fact.why else f"{value} ({fact.why})", source=fact.source)
+
+    @classmethod
+    def of_torch(cls, torch: Torch) -> Evidence:
+        return cls(fact="torch.version", value=torch.version, source=torch.source)
 
 
 # --- remedies --------------------------------------------------------------------------------------

@@ -334,6 +334,7 @@ def test_802_on_a_consumer_gpu_is_the_look_alike():
 def test_the_line_of_nvidia_uvm_makes_it_certain(status):
     machine = with_stack(nvidia_machine(H100, **log(HMM)), cuda=cuda(status))
     assert below_torch(machine) == [("cuda-init-hmm-kaslr", "error")]
+    assert first(machine).evidence[-1].source == "dmesg"
     remedy = first(machine).fixes[0].remedies[0]
     assert isinstance(remedy, LoadModule)
     assert remedy.options == ("uvm_disable_hmm=1",)

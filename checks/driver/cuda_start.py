@@ -6,6 +6,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, LoadModule, Manual, Reboot, StartService, by_hand
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
+from gpudoctor.situation.kernel_log import log_evidence
 from gpudoctor.situation.nvidia_driver import (
     CUDA_NOT_INITIALISED,
     CUDA_NOT_READY,
@@ -171,7 +172,7 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
         want="cuInit 0",
         subject="NVIDIA driver",
         confidence="certain" if lines else "possible",
-        evidence=(*driver_answers(situation), *(Evidence("kernel_log", f.line, "kernel log") for f in lines[-1:])),
+        evidence=(*driver_answers(situation), *log_evidence(situation, lines[-1:])),
         fixes=(
             Fix("Load nvidia_uvm without HMM", (option,)),
             by_hand("Switch address randomisation off", weaker, "reboot"),

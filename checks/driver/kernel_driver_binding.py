@@ -27,6 +27,7 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.issue_findings import firmware_in_question, of_slug
+from gpudoctor.situation.kernel_log import log_evidence
 from gpudoctor.situation.kernel_modules import (
     blocked,
     core_modules,
@@ -286,7 +287,7 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
                 Evidence.of("system.kernel", situation.machine.system.kernel),
                 *(Evidence("amd.dkms", f"{t.version} {t.text}", t.source) for t in trees[:2]),
                 Evidence.of("amd.module", situation.machine.amd.module),
-                *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
+                *log_evidence(situation, lines[-1:]),
             ),
             fixes=worthwhile(situation, gpus, fixes if hopeless else fixes[::-1]),
             refs=tuple(limit.source for limit in limits),
@@ -325,7 +326,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
                 Evidence.of("system.kernel", situation.machine.system.kernel),
                 Evidence.of("gpu.arch", gpus[0].arch),
                 Evidence.of("gpu.driver", gpus[0].driver),
-                *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
+                *log_evidence(situation, lines[-1:]),
             ),
             fixes=worthwhile(
                 situation,

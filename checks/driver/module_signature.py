@@ -7,6 +7,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, Severity, by_hand
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
+from gpudoctor.situation.kernel_log import log_evidence
 from gpudoctor.situation.kernel_modules import LOCKDOWN, SECURE_BOOT, key_rejected
 from gpudoctor.situation.no_kernel_driver import because, worthwhile
 
@@ -110,7 +111,7 @@ def _unsigned(
         confidence="certain" if lines else "likely",
         evidence=(
             fact,
-            *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
+            *log_evidence(situation, lines[-1:]),
         ),
         fixes=worthwhile(
             situation,

@@ -23,7 +23,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
-from gpudoctor.situation.kernel_log import lines_about
+from gpudoctor.situation.kernel_log import lines_about, log_evidence
 from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel
 from gpudoctor.situation.no_kernel_driver import because, unserved, worthwhile
 from gpudoctor.situation.nvidia_driver import answers_now, cuda_status, driver_answers, lists_no_gpu, nvml_status
@@ -241,7 +241,7 @@ def _not_started(situation: Situation) -> Iterator[Finding]:
             saw=lines[-1].line,
             want="a GPU that the driver can start",
             confidence="certain" if answers_now(situation, gpu) is False else "likely",
-            evidence=tuple(Evidence("kernel_log", line.line, log.source if log else "") for line in lines[-2:]),
+            evidence=log_evidence(situation, lines),
             fixes=(by_hand("Read why, and power-cycle the machine", text, "reboot"),),
             supersedes=("no-gpu",),
             fallback=True,
@@ -294,7 +294,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
         evidence=(
             Evidence.of("gpu.driver", gpus[0].driver),
             Evidence.of("amd.modules_loaded", machine.amd.modules_loaded),
-            *(Evidence("kernel_log", line.line, machine.kernel_log.source) for line in lines[-2:]),
+            *log_evidence(situation, lines),
         ),
         fixes=worthwhile(situation, gpus, fixes),
         supersedes=("amd-kfd-missing",),

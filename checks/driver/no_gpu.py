@@ -10,7 +10,7 @@ from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.device_nodes import dead_nodes
-from gpudoctor.situation.gpu_groups import group_by
+from gpudoctor.situation.gpu_groups import gpu_names, group_by
 
 
 @check("GPD101", "no-gpu", "driver")
@@ -104,7 +104,7 @@ def _kept_from_use(situation: Situation) -> Iterator[Finding]:
     """GPUs that nothing here needs and that something keeps from use, unless another check says it."""
     for why, standings in group_by(situation.standings, lambda standing: standing.why).items():
         gpus = tuple(standing.gpu for standing in standings)
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
+        names = gpu_names(gpus)
         yield Finding(
             severity="note",
             message=f"{names} cannot be used here: {why}.",

@@ -11,6 +11,7 @@ from gpudoctor.machine import Gpu, Library
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_library import baked_in, same_version
 from gpudoctor.situation.gpu_groups import called, finding
+from gpudoctor.situation.kernel_log import log_evidence
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
 from gpudoctor.situation.no_kernel_driver import Weight, because, equal_gpus, has_build, worthwhile
 from gpudoctor.situation.nvidia_driver import (
@@ -270,10 +271,7 @@ def blackwell_open_module(situation: Situation) -> Verdicts:
             evidence=(
                 Evidence("nvidia.module.flavour", flavour or "", source),
                 Evidence.of("gpu.arch", gpus[0].arch),
-                *(
-                    Evidence("kernel_log", f.line, "kernel log")
-                    for f in situation.log_faults("blackwell-open-module")[:1]
-                ),
+                *log_evidence(situation, situation.log_faults("blackwell-open-module")[:1]),
             ),
             fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
             supersedes=("no-driver", "driver-init-failed-hw", "driver-init-failed-bios"),

@@ -53,6 +53,6 @@ def circumstance_told(situation: Situation) -> Verdicts:
             confidence="possible",
             evidence=(Evidence("told", said.text, f"text, line {said.line}"),),
             fixes=(fix_of(row),),
-            refs=tuple(ref.strip() for ref in row.source.split(";")),
+            refs=row.refs,
             possible_causes=(row.slug,),
         )

@@ -68,7 +68,7 @@ def _of_framework(situation: Situation, framework: str, shadows: tuple[Shadowing
 def _trial(situation: Situation, framework: str) -> ImportTrial | None:
     """What the import of a framework did, if it was tried."""
     if framework == "torch":
-        return situation.torch.trial.value if situation.torch else None
+        return situation.torch_trial
     tried = situation.environment.frameworks.imports if situation.environment else ()
     return next((one.trial.value for one in tried if one.framework == framework), None)
 

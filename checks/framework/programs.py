@@ -117,7 +117,7 @@ def _target(situation: Situation, program: Program, gpu: Gpu) -> str:
     """The target as which the program's runtime takes the GPU: an override counts within the generation."""
     variables, real = _variables(situation, program), gpu.arch.value or ""
     value = variables.get(f"{OVERRIDE}_{gpu.kfd_node}") or variables.get(OVERRIDE)
-    named = situation.matrix.gfx_of_override(value) if value else None
+    named = situation.matrix.gfx_of_override(value)
     return named if named and within_generation(situation.matrix, real, named) else real
 
 
@@ -202,7 +202,7 @@ def _override(situation: Situation, program: Program, reason: _Reason, gpu: Gpu)
     """The value that makes the GPU run as one of its generation that the library has code for."""
     policy = situation.matrix.override(gpu.arch.value or "") if gpu.vendor == "amd" else None
     value = policy.value if policy and policy.safety in ("safe-class", "risky") else None
-    named = situation.matrix.gfx_of_override(value) if value else None
+    named = situation.matrix.gfx_of_override(value)
     backend = reason.backend
     if not named or backend is None or gfx_answer(situation.matrix, named, backend.gfx).runs != "yes":
         return ()

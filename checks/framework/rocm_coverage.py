@@ -87,8 +87,7 @@ def _without_gfx(situation: Situation, torch: Torch, group: tuple[Fit, ...], all
 def _meaningless(situation: Situation, fit: Fit) -> bool:
     """Whether an override names no target: every HIP program then fails, which is a problem of its own."""
     return any(
-        situation.variable(name) is not None
-        and situation.matrix.gfx_of_override(situation.variable(name) or "") is None
+        situation.variable(name) is not None and situation.matrix.gfx_of_override(situation.variable(name)) is None
         for name in (OVERRIDE, f"{OVERRIDE}_{fit.gpu.kfd_node}")
     )
 
@@ -156,7 +155,7 @@ def rocblas_no_arch(situation: Situation) -> Verdicts:
         if spoiled(situation, fit) or aside(situation, fit, all_fits):
             continue
         gfx = fit.gpu.arch.value or ""
-        via = situation.matrix.gfx_of_override(fit.carried.via_override) if fit.carried.via_override else None
+        via = situation.matrix.gfx_of_override(fit.carried.via_override)
         yield finding_about(
             group,
             severity="error",

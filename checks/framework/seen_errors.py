@@ -214,7 +214,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         else (_FIND_THE_LIBRARY,)
         if elsewhere
         else (*map(fix_of, better), *given, *(() if of_program else fixes(situation, fault))),
-        "refs": tuple(ref.strip() for ref in row.source.split(";")),
+        "refs": row.refs,
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,
         "slug": slug,
@@ -362,7 +362,7 @@ def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Fi
         confidence="likely",
         evidence=(Evidence("error", _line(text), situation.machine.source_of_error(text)),),
         fixes=(fix,),
-        refs=tuple(ref.strip() for ref in row.source.split(";")),
+        refs=row.refs,
     )
 
 

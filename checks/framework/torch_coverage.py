@@ -261,5 +261,5 @@ def _linalg(situation: Situation, torch: Torch) -> tuple[str, ...]:
     own = torch.archs.value
     if own and own.linalg:
         return own.linalg
-    row = situation.matrix.build_of(torch, situation.platform)
+    row = situation.build_of(torch)
     return (row.linalg or ()) if row else ()

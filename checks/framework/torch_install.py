@@ -212,7 +212,7 @@ def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Findin
         want=f"one torch, {torch.version}",
         subject=f"torch {torch.version}",
         evidence=(
-            Evidence("torch.version", torch.version, torch.source),
+            Evidence.of_torch(torch),
             Evidence("torch.copy", f"{stale.version} ({stale.via})", stale.path),
         ),
         fixes=(Fix("Install torch cleanly again", remedies),),

@@ -66,7 +66,7 @@ def _is_a_wheels(situation: Situation, torch: Torch) -> bool:
     listed = environment.distributions if environment else None
     place = posixpath.dirname(torch.path)
     ours = environment is not None and place in environment.site_packages
-    known = situation.matrix.build_of(torch, situation.platform) or situation.matrix.kin_of(torch, situation.platform)
+    known = situation.build_of(torch) or situation.matrix.kin_of(torch, situation.platform)
     return ours and bool(listed and listed.value) and known is not None and "+" in torch.version
 
 

@@ -12,6 +12,7 @@ from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, bett
 from gpudoctor.machine import Gpu, Library, Torch, Vendor
 from gpudoctor.matrix.versions import public_version
 from gpudoctor.situation import Situation
+from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.situation.wsl import of_another_vendor
 
 _SYMPTOM = "torch-wrong-build-or-cpu"
@@ -60,7 +61,7 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
         want="CUDA build" if (served or gpus)[0].vendor == "nvidia" else "ROCm build",
         subject=f"torch {torch.version}",
         evidence=(
-            Evidence("torch.version", torch.version, torch.source),
+            Evidence.of_torch(torch),
             Evidence("torch.build", torch.build or "no CUDA, no ROCm", torch.source),
             *(Evidence.of("gpu.arch", gpu.arch) for gpu in gpus[:2]),
         ),
@@ -76,7 +77,7 @@ def _whichever_gpu(torch: Torch) -> Finding:
         saw="CPU build",
         want="CUDA build or ROCm build, to compute on a GPU",
         subject=f"torch {torch.version}",
-        evidence=(Evidence("torch.version", torch.version, torch.source),),
+        evidence=(Evidence.of_torch(torch),),
     )
 
 
@@ -193,7 +194,7 @@ def _sees_none(torch: Torch) -> bool:
 
 def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> Finding:
     said = torch.trial.value.error if torch.trial.value else ""
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
+    names = gpu_names(gpus)
     text = "Reboot and run the program again; if torch still sees no GPU, install this torch again."
     return Finding(
         severity="error",
@@ -224,7 +225,7 @@ def _serves_any(situation: Situation) -> bool:
 
 def _other_vendor(situation: Situation, torch: Torch, what: str, want: str) -> Finding:
     gpus = builds.gpus_to_serve(situation, situation.usable)
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
+    names = gpu_names(gpus)
     return Finding(
         severity="error",
         message=f"{build_name(torch)} is {what}: it cannot use {names}.",
@@ -232,7 +233,7 @@ def _other_vendor(situation: Situation, torch: Torch, what: str, want: str) -> F
         want=want,
         subject=f"torch {torch.version}",
         evidence=(
-            Evidence("torch.version", torch.version, torch.source),
+            Evidence.of_torch(torch),
             *(Evidence("gpu", gpu.name, gpu.source) for gpu in gpus[:2]),
         ),
         fixes=builds.replacements(situation, gpus, keep=torch),
@@ -254,7 +255,7 @@ def _behind_windows(situation: Situation, torch: Torch, what: str, want: str) ->
         subject=f"torch {torch.version}",
         confidence="likely",
         evidence=(
-            Evidence("torch.version", torch.version, torch.source),
+            Evidence.of_torch(torch),
             Evidence.of("system.wsl", situation.machine.system.wsl),
             *(Evidence("load_path", library.path, library.via) for library in _windows_own(situation)[:1]),
             *(Evidence("amd.rocm", rocm.path, "files") for rocm in (situation.machine.amd.rocm.value or ())[:1]),
@@ -295,7 +296,7 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
     python = environment.python.value if environment else None
     if not python or f"Python {python}" in situation.machine.assumed:
         return
-    row = situation.matrix.build_of(torch, situation.platform)
+    row = situation.build_of(torch)
     if row is None or not row.pythons or python in row.pythons:
         return
     usual = [version for version in row.pythons if not version.endswith("t")] or row.pythons

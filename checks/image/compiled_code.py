@@ -151,7 +151,7 @@ def _for_amd(recipe: Recipe, image: Image, part: Image, code: GpuCode, own: str,
     """The GPU's own target, or the one that its override names if rocBLAS has nothing for its own."""
     matrix = recipe.matrix
     policy = matrix.override(own)
-    other = matrix.gfx_of_override(policy.value) if policy and policy.value else None
+    other = matrix.gfx_of_override(policy.value if policy else None)
     rocm = part.facts.rocm if part.facts else None
     blas = matrix.blas(rocm) if rocm else None
     lacks = own not in (*(blas.rocblas or ()), *blas.rocblas_open) if blas else matrix.last_rocblas(own) is not None

@@ -61,7 +61,7 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
         confidence="certain" if installed.runtimes else "likely",
         evidence=(
             Evidence("bitsandbytes.version", installed.version, installed.path),
-            Evidence("torch.version", torch.version, torch.source),
+            Evidence.of_torch(torch),
         ),
         fixes=_fixes(situation, torch, installed, same_major),
         refs=("bitsandbytes-foundation/bitsandbytes#1848",),
@@ -90,7 +90,7 @@ def _told_wrongly(torch: Torch, installed: Distribution, name: str, named: str, 
         evidence=(
             Evidence(name, named, "environment"),
             Evidence("bitsandbytes.version", installed.version, installed.path),
-            Evidence("torch.version", torch.version, torch.source),
+            Evidence.of_torch(torch),
         ),
         fixes=(Fix(f"Unset {name}", (UnsetVariable(name),)),),
         refs=("bitsandbytes-foundation/bitsandbytes#778",),

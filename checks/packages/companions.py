@@ -132,7 +132,7 @@ def _pair(situation: Situation, torch: Torch, package: CompanionName, wanted: st
     if wanted is None:
         text = f"Install the {package} that was released with torch {public_version(torch.version)}."
         return Fix(f"Install the {package} of this torch", (Manual(text, risk="replaces"),))
-    row = situation.matrix.build_of(torch, situation.platform)
+    row = situation.build_of(torch)
     local = torch.build or ""
     url = situation.matrix.index_url(row) if row else ""
     if not url:

@@ -88,7 +88,7 @@ def _runs(situation: Situation, extensions: list[Extension], gpu: Gpu) -> Runs:
     if gpu.vendor == "amd":
         fit = next((fit for fit in fits(situation) if fit.gpu.key == gpu.key), None)
         value = fit.carried.via_override if fit else situation.variable("HSA_OVERRIDE_GFX_VERSION")
-        named = situation.matrix.gfx_of_override(value) if value else None
+        named = situation.matrix.gfx_of_override(value)
         return gfx_answer(situation.matrix, named or arch, _all(extensions, "gfx")).runs
     of_torch = any(one.of_torch for one in extensions)
     cuda = situation.torch.cuda if situation.torch and of_torch else None
@@ -192,7 +192,7 @@ def extension_torch_mismatch(situation: Situation) -> Verdicts:
             subject=f"{package} {installed.version}",
             evidence=(
                 *symbol_evidence(lacking),
-                Evidence("torch.version", torch.version, torch.source),
+                Evidence.of_torch(torch),
                 *((Evidence(f"{package} was built for", f"torch {wanted}", source),) if wanted else ()),
             ),
             fixes=for_this_torch(situation, torch, package, wanted),

@@ -131,5 +131,5 @@ def _remedy(situation: Situation, one: Unmet) -> ReplacePackage | ReinstallPacka
 def _index(situation: Situation) -> str:
     """The index of this torch, which alone has the Triton of a ROCm build."""
     torch = situation.torch
-    row = situation.matrix.build_of(torch, situation.platform) if torch else None
+    row = situation.build_of(torch)
     return situation.matrix.index_url(row) if row else ""

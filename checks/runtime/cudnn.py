@@ -208,7 +208,7 @@ def _loaded(situation: Situation) -> Evidence | None:
     pin = pins(situation).get("nvidia-cudnn")
     if pin and pin[0] in ("", _cuda_major(situation)):
         return Evidence("torch needs", pin[1], "requirements of torch")
-    build = situation.matrix.build_of(situation.torch, situation.platform)
+    build = situation.build_of(situation.torch)
     version = situation.matrix.cudnn_of(build) if build else None
     return Evidence("torch needs", version, _BY_THE_MATRIX) if version else None
 

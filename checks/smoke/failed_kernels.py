@@ -230,7 +230,7 @@ def _finding(situation: Situation, fault: Fault, causes: tuple[str, ...]) -> Fin
         "confidence": sure,
         "evidence": (*_facts(situation, fault), *evidence(fault)),
         "fixes": fixes(situation, fault),
-        "refs": tuple(ref.strip() for ref in row.source.split(";")) if row else (),
+        "refs": row.refs if row else (),
         "possible_causes": causes,
         "slug": fault.slug,
     }

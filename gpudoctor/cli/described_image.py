@@ -66,7 +66,7 @@ def _with_amds_own_torch(machine: Machine) -> Machine:
     if environment is None or torch is None:
         return machine
     own = environment.with_torch(replace(environment.torch, value=replace(torch, origin="amd")))
-    return replace(machine, environment=replace(machine.environment, value=own))
+    return machine.with_environment(own)
 
 
 def findings_on(recipe: Recipe, image: Image, machine: Machine, plugins: tuple[str, ...]) -> Iterator[Finding]:

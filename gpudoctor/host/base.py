@@ -134,7 +134,7 @@ class Host(ABC):
         """A file's text: invalid UTF-8 is replaced, surrounding white space and NULs are removed."""
         content = self.data(path, limit)
         if content.value is None:
-            return Fact(state=content.state, source=content.source, why=content.why)
+            return content.unanswered()
         return known(content.value.decode("utf-8", "replace").strip("\0 \t\r\n"), path)
 
     def names(self, path: str) -> Fact[tuple[str, ...]]:

@@ -187,7 +187,7 @@ class RecordedHost(Host):
             return known(FileStat(kind="char", mode=mode, uid=node.uid or 0, gid=node.gid or 0, size=0), path)
         refused = self.refusal(posixpath.dirname(clean))
         if refused is not None:
-            return Fact(state=refused.state, source=path, why=refused.why)
+            return refused.unanswered(path)
         found = super().stat(path)
         if found.value is None and any(name.startswith(clean + "/") for name in self._nodes):
             return known(FileStat(kind="folder", mode=0o755, uid=0, gid=0, size=0), HOST_FILE)

@@ -252,7 +252,7 @@ def _with_import_elsewhere(machine: Machine) -> Machine:
     else:
         fact = replace(torch, trial=replace(torch.trial, value=replace(trial, device_count=None)))
     own = environment.with_torch(replace(environment.torch, value=fact))
-    return replace(machine, environment=replace(machine.environment, value=own))
+    return machine.with_environment(own)
 
 
 def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:

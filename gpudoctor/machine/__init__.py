@@ -84,6 +84,10 @@ class Machine(Record, frozen=True):
         environment = self.environment.value
         return environment.distribution(name) if environment else None
 
+    def with_environment(self, environment: PythonEnvironment) -> Machine:
+        """The same machine with another state of its environment."""
+        return replace(self, environment=replace(self.environment, value=environment))
+
     def source_of_error(self, text: str) -> str:
         """Where one of `errors` was read."""
         lines = self.pasted.error_lines if self.pasted else ()

@@ -52,6 +52,10 @@ class Fact(Record, Generic[T], frozen=True):
         """Neither a value nor a known absence."""
         return self.state in ("denied", "unknown")
 
+    def unanswered(self, source: str = "") -> "Fact[Any]":
+        """Why there is no value here, as the answer to a question that builds on this one."""
+        return Fact(state=self.state, source=source or self.source, why=self.why)
+
 
 def known(value: T, source: str) -> Fact[T]:
     """A fact that was read from `source`."""

@@ -27,9 +27,9 @@ class AmdQuestions(Gpus):
         row = self.target(gfx)
         return row.override if row else None
 
-    def gfx_of_override(self, value: str) -> str | None:
+    def gfx_of_override(self, value: str | None) -> str | None:
         """The target that an HSA_OVERRIDE_GFX_VERSION value names ("10.3.0" is gfx1030); None: no target."""
-        parts = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value.strip())
+        parts = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", (value or "").strip())
         if parts is None:
             return None
         major, second, third = (int(part) for part in parts.groups())

@@ -219,5 +219,5 @@ def index_of_torch(situation: Situation) -> str | None:
         return ""
     if torch.origin == "pypi":
         return ""
-    row = situation.matrix.build_of(torch, situation.platform)
+    row = situation.build_of(torch)
     return situation.matrix.index_url(row) if row else None

@@ -70,7 +70,7 @@ _HSA_ERROR, _OUT_OF_RESOURCES = 0x1000, 0x1008
 def _recorded_rocminfo(host: Host) -> Fact[HsaApi]:
     result = host.run(("rocminfo",), 0)
     if result.value is None:
-        return Fact(state=result.state, source=result.source, why=result.why)
+        return result.unanswered()
     api = parse_rocminfo(f"{result.value.stdout}\n{result.value.stderr}")
     return known(api, result.source) if api else unknown("nothing in its output is rocminfo's", result.source)
 

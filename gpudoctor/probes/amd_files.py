@@ -46,7 +46,7 @@ def _module(host: Host, loaded: Fact[tuple[str, ...]]) -> Fact[str]:
     if version.value:
         return known(version.value, version.source)
     if loaded.value is None:
-        return Fact(state=loaded.state, source=loaded.source, why=loaded.why)
+        return loaded.unanswered()
     if "amdgpu" in loaded.value:
         # The kernel's own amdgpu states no version; amdgpu-dkms does.
         return known("in-tree", "/sys/module/amdgpu")
@@ -63,7 +63,7 @@ def _kfd(host: Host) -> Fact[DeviceNode]:
 def _render_nodes(host: Host) -> Fact[tuple[DeviceNode, ...]]:
     names = host.names("/dev/dri")
     if names.value is None:
-        return Fact(state=names.state, source=names.source, why=names.why)
+        return names.unanswered()
     ours = [name for name in names.value if re.fullmatch(r"renderD\d+", name) and _may_be_amd(host, name)]
     return known(tuple(host.open_node(f"/dev/dri/{name}") for name in ours), "/dev/dri")
 
@@ -178,7 +178,7 @@ def _rocm(host: Host, here: bool) -> Fact[tuple[RocmInstall, ...]]:
         if upstream:
             return known((RocmInstall(version=upstream[0], path="/usr"),), packaged.source)
     if listing.undecided:
-        return Fact(state=listing.state, source=listing.source, why=listing.why)
+        return listing.unanswered()
     return known((), "/opt")
 
 

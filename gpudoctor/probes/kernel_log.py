@@ -30,7 +30,7 @@ def probe_kernel_log(host: Host, patterns: Sequence[LogPattern]) -> Fact[KernelL
     """Faults of this boot. Repetitions keep their first and last line."""
     entries = kernel_messages(host, [pattern.needle for pattern in patterns])
     if entries.value is None:
-        return Fact(state=entries.state, source=entries.source, why=entries.why)
+        return entries.unanswered()
     log = KernelLog(faults=_faults(entries.value, patterns), source=entries.source)
     return known(log, entries.source)
 
@@ -72,7 +72,7 @@ def _tail(host: Host, path: str) -> Fact[bytes]:
     """The end of a log; a log that was last written before this boot does not count."""
     found = host.stat(path)
     if found.value is None:
-        return Fact(state=found.state, source=found.source, why=found.why)
+        return found.unanswered()
     started = _boot_time(host)
     if started is not None and found.value.modified < started - 60:
         return absent(path, "not written since the machine was started")

@@ -252,7 +252,7 @@ class _Look:
         stat = self._host.stat(path)
         if stat.value is None:
             if stat.state == "denied" or (stat.state == "unknown" and place.via.startswith("LD_")):
-                self._gaps.append(Fact(state=stat.state, source=path, why=stat.why))
+                self._gaps.append(stat.unanswered(path))
             if place.via == "ld.so.cache" and not self._host.live:
                 self._gaps.append(unknown("named in ld.so.cache and not in this recording", path))
             return None

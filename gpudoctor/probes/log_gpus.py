@@ -35,7 +35,7 @@ def gpus_in_log(host: Host) -> Fact[tuple[PciDevice, ...]]:
     that no line tells is "". Unknown or denied if no log can be read, absent if it names none."""
     entries = kernel_messages(host, _NEEDLES)
     if entries.value is None:
-        return Fact(state=entries.state, source=entries.source, why=entries.why)
+        return entries.unanswered()
     found = tuple(_devices(entries.value, entries.source))
     if not found:
         return Fact(state="absent", source=entries.source, why="the kernel log names no GPU")

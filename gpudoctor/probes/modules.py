@@ -54,7 +54,7 @@ def installed_modules(host: Host, running: str | None, names: tuple[str, ...]) -
         if kernels.value is not None:
             break
     if kernels.value is None:
-        return Fact(state=kernels.state, source=kernels.source, why=kernels.why)
+        return kernels.unanswered()
     folders = tuple(kernel for kernel in kernels.value if kernel[:1].isdigit())
     found = tuple(
         module for kernel in folders for module in _of_kernel(host, f"{root}/{kernel}", names, kernel == running)
@@ -140,7 +140,7 @@ def dkms_modules(host: Host, family: Literal["nvidia", "amdgpu"]) -> Fact[tuple[
     status added (its last build may have failed) or broken (its source is gone)."""
     listing = host.names(DKMS)
     if listing.value is None:
-        return Fact(state=listing.state, source=listing.source, why=listing.why)
+        return listing.unanswered()
     named = [name for name in listing.value if re.fullmatch(_DKMS_NAMES[family], name) and name not in _OTHER_DKMS]
     trees = tuple(tree for name in named for tree in _dkms_trees(host, name))
     return known(trees, DKMS)

@@ -36,7 +36,7 @@ def probe_network(host: Host) -> Network:
 def _rdma(host: Host, gid_index: str) -> Fact[tuple[RdmaDevice, ...]]:
     names = host.names(INFINIBAND)
     if names.value is None:
-        return Fact(state=names.state, source=names.source, why=names.why)
+        return names.unanswered()
     if not names.value:
         return absent(INFINIBAND, "there is no RDMA device")
     from gpudoctor.probes.rdma import read_devices  # few machines have any
@@ -48,7 +48,7 @@ def read_interfaces(host: Host) -> Fact[tuple[Interface, ...]]:
     """The interfaces of this network namespace, with MTU and state."""
     names = host.names(INTERFACES)
     if names.value is None:
-        return Fact(state=names.state, source=names.source, why=names.why)
+        return names.unanswered()
     found: list[Interface] = []
     read = 0
     for name in names.value[:_MOST_INTERFACES]:

@@ -122,7 +122,7 @@ def _fullness(fact: Fact[NvidiaApi]) -> tuple[int, int]:
 
 def _parse(result: Fact[Any]) -> Fact[NvidiaApi]:
     if result.value is None:
-        return Fact(state=result.state, source=result.source, why=result.why)
+        return result.unanswered()
     api = parse_smi(result.value.stdout, result.value.stderr)
     if api is None:
         return unknown("nothing in its output is nvidia-smi's", result.source)

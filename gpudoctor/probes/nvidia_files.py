@@ -125,7 +125,7 @@ def _proc_detail(host: Host, name: str) -> ProcGpu:
 def _nodes(host: Host) -> Fact[tuple[DeviceNode, ...]]:
     names = host.names("/dev")
     if names.value is None:
-        return Fact(state=names.state, source=names.source, why=names.why)
+        return names.unanswered()
     if not names.value:
         return host.missing("/dev/nvidiactl")  # an empty /dev belongs to an image, not to a machine
     ours = [name for name in names.value if name.startswith(("nv", "dxg")) and re.fullmatch(_NODE, name)]
@@ -158,7 +158,7 @@ def _fabric(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System) -> Fab
     count = max(len(nodes), len(on_bus))
     switches: Fact[int] = known(count, pci.source if on_bus else "/dev")
     if not count and not pci.known:
-        switches = Fact(state=pci.state, source=pci.source, why=pci.why)
+        switches = pci.unanswered()
     version = _manager_version(host)
     if not count and not version.known:
         running: Fact[bool] = unknown("not looked for: no NVSwitch and no fabric manager", "/proc")

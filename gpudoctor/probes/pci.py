@@ -75,7 +75,7 @@ def probe_pci(host: Host) -> Fact[tuple[PciDevice, ...]]:
     """The GPUs and NVSwitches of NVIDIA and AMD, sorted by address."""
     listing = host.names(DEVICES)
     if listing.value is None:
-        return Fact(state=listing.state, source=listing.source, why=listing.why)
+        return listing.unanswered()
     found = (_read_device(host, bdf) for bdf in listing.value)
     return known(tuple(device for device in found if device is not None), DEVICES)
 

@@ -44,7 +44,7 @@ def probe_acs(host: Host, gpus: tuple[Gpu, ...]) -> Fact[tuple[str, ...]]:
         path = f"{DEVICES}/{bridge}/config"
         space = host.data(path, _WHOLE)
         if space.value is None:
-            return Fact(state=space.state, source=path, why=space.why)
+            return space.unanswered(path)
         if len(space.value) <= _BASIC:
             return denied(path, "only root may read it")
         control = _access_control(space.value)

@@ -57,7 +57,7 @@ def _recorded_limits(host: Host) -> Fact[ProcessLimits]:
     path = next((path for path in process_files(host, "limits") if path.startswith("/proc/self/")), "")
     text = host.text(path, 1 << 16) if path else unknown("no process of its own is recorded", "/proc/self/limits")
     if text.value is None:
-        return Fact(state=text.state, source=text.source, why=text.why)
+        return text.unanswered()
     found: dict[str, int | None] = {}
     for line in text.value.splitlines():
         match = re.match(r"(Max [a-z ]+?) {2,}(\d{1,19}|unlimited) ", line)

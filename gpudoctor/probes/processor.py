@@ -40,7 +40,7 @@ def read_cpu_flags(host: Host) -> Fact[tuple[str, ...]]:
     """Of the first processor: `flags` on x86, `Features` on Arm."""
     text = host.text(CPUINFO, _FIRST_PROCESSOR)
     if text.value is None:
-        return Fact(state=text.state, source=text.source, why=text.why)
+        return text.unanswered()
     lines = (line.partition(":") for line in text.value.splitlines() if line.startswith(("flags", "Features")))
     flags = next((value for name, colon, value in lines if colon and name.strip() in ("flags", "Features")), None)
     return absent(CPUINFO, "no line of flags") if flags is None else known(tuple(flags.split()), CPUINFO)

@@ -281,4 +281,4 @@ def _headers(host: Host, layout: Layout) -> Fact[bool]:
     found = host.stat(path)
     if found.known or found.absent:
         return known(found.known, path)
-    return Fact(state=found.state, source=path, why=found.why)
+    return found.unanswered(path)

@@ -35,7 +35,7 @@ def probe_lockdown(host: Host) -> Fact[str]:
     """The mode in brackets of "none [integrity] confidentiality" (kernel_lockdown.7)."""
     content = host.text(_LOCKDOWN, 256)
     if content.value is None:
-        return Fact(state=content.state, source=content.source, why=content.why)
+        return content.unanswered()
     mode = re.search(r"\[(none|integrity|confidentiality)\]", content.value)
     return known(mode[1], _LOCKDOWN) if mode else unknown("it names no mode", _LOCKDOWN)
 
@@ -60,7 +60,7 @@ def _flag(host: Host, names: tuple[str, ...], variable: str) -> Fact[bool]:
     path = f"{_VARIABLES}/{name}"
     content = host.data(path, 64)
     if content.value is None:
-        return Fact(state=content.state, source=path, why=content.why)
+        return content.unanswered(path)
     if len(content.value) != 5 or content.value[4] > 1:
         return unknown("not a flag of one byte", path)
     return known(content.value[4] == 1, path)

@@ -138,7 +138,7 @@ def _kernel_options(host: Host) -> Fact[tuple[str, ...]]:
     """What follows `--` is for the first process, not for the kernel."""
     text = host.text("/proc/cmdline", 1 << 16)
     if text.value is None:
-        return Fact(state=text.state, source=text.source, why=text.why)
+        return text.unanswered()
     options = []
     for option in text.value.split():
         if option == "--":
@@ -163,7 +163,7 @@ def _distribution(host: Host) -> Fact[Os]:
     unread = next((text for text in texts if not text.known), None)
     if unread is None:
         return unknown("it names no distribution", _OS_RELEASES[0])
-    return Fact(state=unread.state, source=unread.source, why=unread.why)
+    return unread.unanswered()
 
 
 def _os(fields: dict[str, str], image: str) -> Os:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from gpudoctor.machine import Gpu, LogFault, Machine, PythonEnvironment, Torch, Vendor
+from gpudoctor.machine import Gpu, ImportTrial, LogFault, Machine, PythonEnvironment, Torch, Vendor
 from gpudoctor.situation.usable_gpus import Standing, gpus_behind, standings, usable_count
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import TorchBuild
     from gpudoctor.requirement import Requirement
     from gpudoctor.situation.frameworks import InstalledFramework
 
@@ -77,11 +78,19 @@ class Situation:
         """The torch of the examined environment, if there is one."""
         return self.machine.torch
 
+    def build_of(self, torch: Torch | None) -> TorchBuild | None:
+        """The matrix's row of a torch on this platform, if it has one."""
+        return self.matrix.build_of(torch, self.platform) if torch else None
+
+    @property
+    def torch_trial(self) -> ImportTrial | None:
+        """How the import of torch went, if it was tried."""
+        return self.torch.trial.value if self.torch else None
+
     @property
     def torch_imported(self) -> bool:
         """Whether the import of torch was tried, and works."""
-        trial = self.torch.trial.value if self.torch else None
-        return trial is not None and trial.ok
+        return self.torch_trial is not None and self.torch_trial.ok
 
     def imported(self, package: str) -> bool:
         """Whether the import of what a package brings was tried, and works."""

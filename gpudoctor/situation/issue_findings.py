@@ -20,6 +20,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
+from gpudoctor.situation.kernel_log import log_evidence
 from gpudoctor.situation.known_issues import (
     about_builds,
     concerned,
@@ -146,7 +147,7 @@ def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ..
         confidence=confidence,  # type: ignore[arg-type]
         evidence=_evidence(situation, row, symptoms),
         fixes=_fixes(situation, row),
-        refs=tuple(ref.strip() for ref in row.source.split(";") if ref.strip()),
+        refs=row.refs,
     )
 
 
@@ -164,7 +165,7 @@ def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, .
     gpus = with_firmware(when, situation.machine, _concerned(situation, when))[:1]
     found = [Evidence("gpu.arch", gpu.arch.value or "", gpu.arch.source) for gpu in gpus if gpu.arch.value]
     if torch and (when.torch or when.cuda or when.rocm):
-        found.append(Evidence("torch.version", torch.version, torch.source))
+        found.append(Evidence.of_torch(torch))
     if torch is None and when.rocm and (rocm := system_rocm(situation)):
         found.append(Evidence("ROCm", rocm.rocm, rocm.path))
     if when.kernel:
@@ -188,7 +189,7 @@ def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, .
             Evidence(wanted.package, _version(situation, wanted.package) or "", installed.path if installed else "")
         )
     found += [Evidence(item.name, situation.variable(item.name) or "", "environment") for item in when.env]
-    found += [Evidence("kernel_log", fault.line, situation.machine.kernel_log.source) for fault in symptoms[-2:]]
+    found += log_evidence(situation, symptoms)
     return tuple(found)
 
 

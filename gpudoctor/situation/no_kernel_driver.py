@@ -126,7 +126,7 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
     if gpu.vendor != "amd" or gfx is None:
         return computes(situation, gpu)
     target, policy = situation.matrix.target(gfx), situation.matrix.override(gfx)
-    stands_in = situation.matrix.gfx_of_override(policy.value) if policy and policy.value else None
+    stands_in = situation.matrix.gfx_of_override(policy.value if policy else None)
     carried = {arch for build in situation.matrix.builds() if build.rocm for arch in build.archs or ()}
     return target is None or target.device_extra or not carried.isdisjoint({gfx, stands_in})
 

@@ -56,7 +56,7 @@ def behind_windows(situation: Situation) -> frozenset[Vendor]:
 def of_another_vendor(situation: Situation) -> Vendor | None:
     """The vendor whose GPUs Windows offers, if torch is built for the other vendor and nothing shows a GPU of that
     one. None if torch counts a GPU."""
-    trial = situation.torch.trial.value if situation.torch else None
+    trial = situation.torch_trial
     if not situation.machine.system.wsl.known or dxg_opens(situation) is False or (trial and trial.device_count):
         return None
     offered = behind_windows(situation)
@@ -86,7 +86,7 @@ def never_in_wsl(situation: Situation, gpu: Gpu) -> bool:
     machine, arch = situation.machine, gpu.arch.value
     if not machine.system.wsl.known or gpu.vendor != "amd" or arch is None:
         return False
-    hsa, trial = machine.amd.hsa.value, situation.torch.trial.value if situation.torch else None
+    hsa, trial = machine.amd.hsa.value, situation.torch_trial
     counted = (hsa and hsa.lists_gpu) or (trial and trial.device_count)
     return not counted and not situation.matrix.supported_in_wsl(arch)
 

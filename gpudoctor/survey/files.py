@@ -114,7 +114,7 @@ def _with_extensions(host: Host, machine: Machine, probing: Probing) -> Machine:
     )
     listing = replace(environment.distributions, value=distributions)
     found = replace(environment, extensions=extensions, distributions=listing)
-    return replace(machine, environment=replace(machine.environment, value=found))
+    return machine.with_environment(found)
 
 
 def with_torch(machine: Machine, **facts: object) -> Machine:

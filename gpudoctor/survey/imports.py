@@ -119,7 +119,7 @@ def _with_imports(
         return machine
     frameworks = replace(environment.frameworks, imports=(*environment.frameworks.imports, *whole))
     after = replace(environment, frameworks=frameworks)
-    return replace(machine, environment=replace(machine.environment, value=after))
+    return machine.with_environment(after)
 
 
 def with_emptied_files(host: Host, matrix: Matrix, machine: Machine, probing: Probing) -> Machine:
@@ -135,7 +135,7 @@ def with_emptied_files(host: Host, matrix: Matrix, machine: Machine, probing: Pr
     required = {one.what.name for one in closure(sorted(roots), environment.distribution, markers)}
     find = partial(with_emptied_files, host, environment, roots | required)
     after = probing("emptied files", find, environment)
-    return replace(machine, environment=replace(machine.environment, value=after))
+    return machine.with_environment(after)
 
 
 def _as_started(variables: dict[str, str], trial: ImportTrial) -> dict[str, str]:

@@ -15,7 +15,7 @@ def asked_glibc(situation: Situation, torch: Torch) -> str | None:
     """The glibc that a torch needs, read from its libraries, else known of its build; None: none, or unknown."""
     if not torch.needs_glibc.undecided:
         return torch.needs_glibc.value
-    row = situation.matrix.build_of(torch, situation.platform)
+    row = situation.build_of(torch)
     return situation.matrix.glibc_of(row) if row else None
 
 

@@ -65,7 +65,7 @@ def of_this_torch(situation: Situation, name: str) -> tuple[str, str] | None:
     wanted = {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(name) if row else None
     if torch is None or not wanted:
         return None
-    build = situation.matrix.build_of(torch, situation.platform)
+    build = situation.build_of(torch)
     index = situation.matrix.index_url(build) if build else ""
     return (f"{wanted}+{torch.build}" if index and torch.build else wanted), index
 

@@ -126,7 +126,7 @@ def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
     if published is not None and vendor == "nvidia":
         source = f"compat_matrix: published_archs of {published.origin} ({published.basis})"
         return Code(archs=published.archs, ptx=published.ptx, source=source)
-    row = situation.matrix.build_of(torch, situation.platform)
+    row = situation.build_of(torch)
     basis = row.basis if row else "derived"
     row = row or situation.matrix.kin_of(torch, situation.platform)
     if row is None and vendor == "amd" and torch.origin == "amd":
@@ -327,7 +327,7 @@ def blas_answer(matrix: Matrix, gfx: str, rocm: str | None, shipped: tuple[str, 
 def _carries_gfx(situation: Situation, torch: Torch, gpu: Gpu, code: Code) -> GpuCoverage:
     real = gpu.arch.value or ""
     value = override_in_force(situation, gpu)
-    named = situation.matrix.gfx_of_override(value) if value else None
+    named = situation.matrix.gfx_of_override(value)
     if named and not within_generation(situation.matrix, real, named):
         return GpuCoverage(
             runs="no",

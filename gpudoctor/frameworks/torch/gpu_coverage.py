@@ -107,7 +107,7 @@ def evidence(torch: Torch, fit: Fit) -> tuple[Evidence, ...]:
     """What a judgement about code is based on."""
     return (
         Evidence.of("gpu.arch", fit.gpu.arch),
-        Evidence("torch.version", torch.version, torch.source),
+        Evidence.of_torch(torch),
         Evidence("torch.archs", spelled(fit.carried.code), fit.carried.source),
     )
 

@@ -86,7 +86,7 @@ def _usable(matrix: Matrix, gpus: tuple[Gpu, ...]) -> dict[str, Override]:
 def _stand_in(matrix: Matrix, gpu: Gpu, usable: dict[str, Override]) -> Gpu:
     """The GPU as the runtime sees it under its override."""
     policy = usable.get(gpu.arch.value or "")
-    target = matrix.gfx_of_override(policy.value) if policy and policy.value else None
+    target = matrix.gfx_of_override(policy.value if policy else None)
     return replace(gpu, arch=known(target, "override")) if target else gpu
 
 

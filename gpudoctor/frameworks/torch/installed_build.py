@@ -36,7 +36,7 @@ def version_evidence(torch: Torch, package: Distribution) -> tuple[Evidence, ...
     """What a judgement about a package beside torch is based on."""
     return (
         Evidence(f"{package.name}.version", package.version, package.path),
-        Evidence("torch.version", torch.version, torch.source),
+        Evidence.of_torch(torch),
     )
 
 

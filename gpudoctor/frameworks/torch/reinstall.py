@@ -47,7 +47,7 @@ def index_of(situation: Situation, version: str) -> str | None:
 
 def _same_build(situation: Situation, torch: Torch, why: str) -> AnyRemedy:
     """The same build from its origin; the package index names its own builds without the local part."""
-    row = situation.matrix.build_of(torch, situation.platform)
+    row = situation.build_of(torch)
     if row is None and torch.origin != "nightly":
         row = situation.matrix.kin_of(torch, situation.platform)
     url = situation.matrix.index_url(row) if row else ""

@@ -60,7 +60,7 @@ def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> st
     """The index of a torch's own build, where that has a wheel of the package; "" where the package index has it.
     The package index's wheel goes with the package index's own build of that torch."""
     own = situation.matrix.pypi_build(public_version(torch.version), situation.platform)
-    build = situation.matrix.build_of(torch, situation.platform)
+    build = situation.build_of(torch)
     if build is None or torch.build not in row.builds or torch.build == own:
         return ""
     return situation.matrix.index_url(build)

@@ -53,7 +53,7 @@ def pins(situation: Situation) -> dict[str, tuple[str, str]]:
             pins[base] = (whole[len(f"{base}-cu") :], version.strip(" )"))
     if not pins and torch and torch.cuda:
         number = torch.cuda.partition(".")[0]
-        release, build = situation.matrix.release(torch.version), situation.matrix.build_of(torch, situation.platform)
+        release, build = situation.matrix.release(torch.version), situation.build_of(torch)
         index = release if release and release.cuda == torch.cuda else None
         cudnn = (situation.matrix.cudnn_of(build) if build else None) or (index.cudnn if index else None)
         if cudnn:

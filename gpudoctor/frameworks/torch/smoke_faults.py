@@ -58,7 +58,7 @@ def faults(situation: Situation) -> tuple[Fault, ...]:
     """Kernels that raised, crashed or hung, by cause and GPU."""
     smoke = situation.machine.smoke
     found = [fault for device in _devices(situation) for fault in _of_device(situation, device)]
-    trial = situation.torch.trial.value if situation.torch else None
+    trial = situation.torch_trial
     imported = trial is None or trial.ok  # otherwise the import check has reported it
     if smoke and imported and not any(kernel.status != "skipped" for kernel in smoke.kernels):
         row = situation.matrix.cause_of(smoke.why, situation.built_for)

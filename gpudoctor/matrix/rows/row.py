@@ -18,3 +18,8 @@ class Row(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, k
     source: str = ""
     checked: str = ""
     note: str = ""
+
+    @property
+    def refs(self) -> tuple[str, ...]:
+        """Its sources, each by itself."""
+        return tuple(ref.strip() for ref in self.source.split(";") if ref.strip())

@@ -68,7 +68,7 @@ def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None
     machine = situation.machine
     if of_torch:
         machine = replace(machine, smoke=None, errors=())  # of another torch
-    return replace(machine, environment=replace(machine.environment, value=after))
+    return machine.with_environment(after)
 
 
 def _hidden_by(environment: PythonEnvironment) -> str:
@@ -100,7 +100,7 @@ def allowed_to_execute(situation: Situation, remedy: AllowExecution) -> Machine:
         for one in environment.distributions.value or ()
     )
     after = replace(environment, distributions=replace(environment.distributions, value=listed))
-    return replace(machine, environment=replace(machine.environment, value=after))
+    return machine.with_environment(after)
 
 
 def installed_by(specifier: str) -> str:

@@ -208,7 +208,7 @@ def _with_package(machine: Machine, remedy: InstallSystemPackage) -> Machine | N
     environment = machine.environment.value
     if remedy.purpose == "python-headers" and environment is not None:
         environment = replace(environment, python_headers=known(True, _SOURCE))
-        return replace(machine, environment=replace(machine.environment, value=environment))
+        return machine.with_environment(environment)
     if remedy.purpose == "nvidia-container-toolkit":
         return replace(machine, nvidia=replace(machine.nvidia, toolkit=known("installed", _SOURCE)))
     return None  # what firmware does, only the GPU tells

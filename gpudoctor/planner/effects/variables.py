@@ -45,7 +45,7 @@ def machine_after(situation: Situation, remedy: VariableRemedy) -> Machine:
             environment = replace(environment, start_faults=starts)
         environment = imported_anew(_searched(environment, remedy.name, stays, gone))
         environment = _with_cxx_runtime(environment, situation.variable(remedy.name) or "", stays, remedy.name)
-        machine = replace(machine, environment=replace(machine.environment, value=environment))
+        machine = machine.with_environment(environment)
     path = machine.load_path
     found = tuple(one for one in path.found if stays(one.via, one.path))
     if remedy.name == "LD_LIBRARY_PATH":

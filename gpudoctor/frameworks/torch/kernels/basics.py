@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from .compare import Verdict, poison, poisoned, tolerance
 from .kernel import Outcome, Run, kernel
-from .precision import needs_bfloat16, strict, tf32_forced
+from .precision import in_tf32, needs_bfloat16, strict
 from .reference import Inputs, product
 
 _FLOATS = ("float32", "float16", "bfloat16")
@@ -111,12 +111,12 @@ def matmul(run: Run) -> Outcome:
         torch.bmm(a.to(run.device), b.to(run.device).transpose(1, 2), out=out)
         want = product(torch, a, b.transpose(1, 2))
         verdict.close("a batch of 3, the second transposed", out, want, _allowed(run, 96))
-    forced = run.dtype_name == "float32" and run.on_gpu and tf32_forced()
+    forced = in_tf32(run)
     return verdict.outcome("the variable NVIDIA_TF32_OVERRIDE forces TF32" if forced else "")
 
 
 def _allowed(run: Run, terms: int) -> float:
-    forced = run.dtype_name == "float32" and run.on_gpu and tf32_forced()
+    forced = in_tf32(run)
     return TF32_TOLERANCE if forced else tolerance(run, terms)
 
 

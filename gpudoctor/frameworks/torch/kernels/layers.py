@@ -8,7 +8,7 @@ from typing import Any
 from .basics import TF32_TOLERANCE
 from .compare import Verdict, poison, tolerance
 from .kernel import Outcome, Run, kernel
-from .precision import needs_bfloat16, strict, tf32_forced
+from .precision import in_tf32, needs_bfloat16, strict
 from .reference import Convolution, Inputs, product, softmax
 
 _FLOATS = ("float32", "float16", "bfloat16")
@@ -44,7 +44,7 @@ def convolution(run: Run) -> Outcome:
 
 def convolution_tolerance(run: Run) -> float:
     """Largest error of a convolution on a correct device."""
-    if run.dtype_name == "float32" and run.on_gpu and tf32_forced():
+    if in_tf32(run):
         return TF32_TOLERANCE
     return CONVOLUTION_TOLERANCE[run.dtype_name]
 
@@ -98,7 +98,7 @@ def linear(run: Run) -> Outcome:
     """Linear layers with a bias."""
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     needs_bfloat16(run)
-    forced = run.dtype_name == "float32" and run.on_gpu and tf32_forced()
+    forced = in_tf32(run)
     with strict(run):
         for rows, terms, columns in ((96, 256, 320), (33, 301, 77)):
             x, weight, bias = inputs.normal(rows, terms), inputs.normal(columns, terms), inputs.normal(columns)

@@ -56,6 +56,11 @@ def tf32_forced() -> bool:
     return os.environ.get("NVIDIA_TF32_OVERRIDE", "") == "1"
 
 
+def in_tf32(run: Run) -> bool:
+    """Whether float32 is rounded to TF32 here, although torch is told not to."""
+    return run.dtype_name == "float32" and run.on_gpu and tf32_forced()
+
+
 @contextlib.contextmanager
 def cpu_may_lack(run: Run) -> Iterator[None]:
     """Skip if torch's CPU code has no such operation for this type."""

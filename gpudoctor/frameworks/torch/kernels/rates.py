@@ -9,7 +9,7 @@ from typing import Any, Callable
 from .compare import Verdict, tolerance
 from .kernel import Outcome, Run, kernel
 from .low_precision import eight_bit_form, eight_bit_product
-from .precision import gpu_may_lack, needs_bfloat16, strict, tf32_forced
+from .precision import gpu_may_lack, in_tf32, needs_bfloat16, strict
 from .reference import product
 
 GIB = 1 << 30
@@ -95,7 +95,7 @@ def _check_copy(run: Run, target: Any, source: Any, measures: dict[str, float]) 
 @kernel("matmul-rate", "full", dtypes=("bfloat16", "float16", "float32"), seconds=60)
 def matmul_rate(run: Run) -> Outcome:
     """Products of the largest square matrices that are quick; TFLOPS of the fastest."""
-    if run.dtype_name == "float32" and run.on_gpu and tf32_forced():
+    if in_tf32(run):
         run.skip("NVIDIA_TF32_OVERRIDE=1 turns float32 into TF32")
     needs_bfloat16(run)
     return _rate(run, run.dtype, run.torch.matmul)

@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from .compare import Verdict, poison, tolerance
 from .kernel import Outcome, Run, kernel
-from .precision import strict, tf32_forced
+from .precision import in_tf32, strict
 from .reference import Inputs, product, softmax
 
 _STEPS = 3
@@ -37,7 +37,7 @@ def backward(run: Run) -> Outcome:
         loss.backward()
     want_loss, wanted = _gradients(torch, x, weights, labels)
     # Gradients pass three products; each adds the error of its sums.
-    allowed = 4e-3 if run.dtype_name == "float32" and run.on_gpu and tf32_forced() else 4 * tolerance(run, hidden)
+    allowed = 4e-3 if in_tf32(run) else 4 * tolerance(run, hidden)
     verdict.close("loss", loss.reshape(1), want_loss, allowed)
     names = ("first weights", "first bias", "second weights", "second bias")
     for name, leaf, want in zip(names, leaves, wanted):
