@@ -507,3 +507,10 @@ def test_one_of_two_gpus_hung_and_its_last_reset_counts(
     assert told(report) == expected
     assert report["findings"][0]["device"]["bdf"] == "0000:0a:00.0"
     assert ("Reboot" in first_fix(report)) == (expected[0][0] == "gpu-reset-needed")
+
+
+@pytest.mark.parametrize("content", ["", "nan\n", "cpu_cores_count 0\nsimd_"], ids=["empty", "garbage", "cut"])
+def test_a_node_of_which_nothing_can_be_read_is_no_old_kernel(tmp_path: Path, content: str) -> None:
+    host = Host(tmp_path).ubuntu(kernel="6.14.0-27-generic").amd_gpu("7550", 120001, revision="0xc0")
+    report = host.file("/sys/class/kfd/kfd/topology/nodes/1/properties", content).torch("2.10.0+rocm7.1").check()
+    assert [slug for slug, severity in told(report) if severity == "error"] == []

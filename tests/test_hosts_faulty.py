@@ -299,6 +299,14 @@ def a_driver_whose_build_failed_on_the_new_kernel(host: Host) -> Host:
     return failed_build(host, "nvidia/550.120").torch("2.6.0+cu124")
 
 
+@fault("nvidia-dkms-kernel-mismatch", "dkms install nvidia/580.95.05 -k 6.8.0-62-generic")
+def a_build_that_failed_for_another_kernel_than_the_running_one(host: Host) -> Host:
+    host.ubuntu(kernel="6.17.0-8-generic").nvidia_gpu("2684", driver=None).nvidia_libraries("580.95.05")
+    host.file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
+    failed_build(host, "nvidia/580.95.05").json["uname"]["release"] = "6.8.0-62-generic"
+    return host.file("/lib/modules/6.8.0-62-generic/modules.dep").torch("2.9.1+cu128")
+
+
 @fault("amd-dkms-kernel-mismatch", "apt-get remove -y amdgpu-dkms")
 def an_amdgpu_dkms_whose_build_failed_on_the_new_kernel(host: Host) -> Host:
     host.ubuntu(kernel="6.14.0-27-generic").amd_gpu("744c", 110000, driver=None, kfd=False)

@@ -91,11 +91,11 @@ def _topology(host: Host) -> Fact[tuple[KfdNode, ...]]:
 
 def _node(host: Host, folder: str, number: int) -> KfdNode:
     text = host.text(f"{folder}/properties", 65536)
-    if text.value is None:
-        # The kernel hides a GPU from processes whose device cgroup does not grant it.
+    properties = _properties(text.value or "")
+    if "simd_count" not in properties:
+        # The kernel hides a GPU from processes whose device cgroup does not grant it. A recording may have lost it.
         return KfdNode(node=number, readable=False)
-    properties = _properties(text.value)
-    gpu = properties.get("simd_count", 0) > 0
+    gpu = properties["simd_count"] > 0
     return KfdNode(
         node=number,
         gfx=gfx_of(properties["gfx_target_version"]) if gpu and "gfx_target_version" in properties else None,
@@ -103,7 +103,7 @@ def _node(host: Host, folder: str, number: int) -> KfdNode:
         pci_id=f"{properties.get('vendor_id', 0):04x}:{properties['device_id']:04x}" if _has_id(properties) else None,
         render_minor=properties.get("drm_render_minor") or None if gpu else None,
         memory=_video_memory(host, folder, properties) if gpu else None,
-        simd_count=properties.get("simd_count", 0),
+        simd_count=properties["simd_count"],
         unique_id=str(properties.get("unique_id") or ""),
         xgmi_links=_xgmi_links(host, folder) if gpu else 0,
     )
