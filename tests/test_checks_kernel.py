@@ -289,11 +289,8 @@ def test_an_option_of_the_boot_loader_is_named_and_gone_with_the_reboot():
     assert [type(remedy).__name__ for remedy in fix.remedies] == ["UnblockModule"]
 
 
-def test_a_gpu_switched_off_with_prime_select_is_a_note_unless_a_framework_needs_it():
-    machine = without_driver(None, module(), blocked=rule(chosen=True))
-    assert below_torch(machine) == [("module-blacklisted", "error")]
-    on_the_processor = with_environment(machine, torch=known(torch("2.9.1+cpu"), "/venv"))
-    assert below_torch(on_the_processor) == [("module-blacklisted", "note")]
+def test_a_gpu_switched_off_with_prime_select_is_a_note_and_nothing_else():
+    assert below_torch(without_driver(None, module(), blocked=rule(chosen=True))) == [("module-blacklisted", "note")]
 
 
 def test_a_rule_against_a_module_that_is_not_installed_is_no_cause():

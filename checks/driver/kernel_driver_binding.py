@@ -99,7 +99,7 @@ def module_blacklisted(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check reads the rules that modprobe and the kernel obey, for a GPU without a driver whose module is installed.
-    It is a note if a person chose this with a graphics switch, and no framework is here that needs the GPU.
+    It is a note if a person chose this with a graphics switch.
 
     ## Fix safety
     Needs root. A copy of the rule is kept beside its file, so that it can be put back.
@@ -120,9 +120,8 @@ def module_blacklisted(situation: Situation) -> Verdicts:
             rule, source, chosen = "nomodeset", situation.machine.system.kernel_options.source, False
             unblock_amdgpu = UnblockModule(module, source, why="amdgpu does not start under nomodeset")
             fix = Fix("Remove nomodeset from the kernel command line", (unblock_amdgpu, Reboot()))
-        needed = situation.framework_vendor == vendor and not situation.usable
         yield finding(
-            "note" if chosen and not needed else severity,
+            "note" if chosen else severity,
             gpus,
             message=f"{called(gpus)} is switched off on purpose ({rule})."
             if chosen
