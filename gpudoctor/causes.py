@@ -169,7 +169,7 @@ def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
     that refused is a fault of whatever asks that one, as NVML's is of nvidia-smi."""
     if finding.severity != "error" or not _is_answered(finding, situation):
         return finding
-    if finding.slug not in situation.matrix.stopping_causes:
+    if finding.slug not in situation.matrix.errors.stopping_causes:
         return finding
     gpus = [gpu for gpu in situation.usable if not finding.devices or Device.of(gpu) in finding.devices]
     if not gpus or not all(map(situation.computed, gpus)):

@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.accuracy.figures import share
 from benchmarks.accuracy.page import with_section
 from gpudoctor.isa import cuda_runs, gfx_runs
-from gpudoctor.matrix.questions import Identity
+from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.versions import figures
 from tests.broken_environments import ENTRIES
 from tests.cases import fresh

@@ -29,7 +29,7 @@ def rocm_wsl_dxg_env(situation: Situation) -> Verdicts:
         return
     hsa = machine.amd.hsa.value
     value = situation.variable("HSA_ENABLE_DXG_DETECTION")
-    row = situation.matrix.wsl_rocm(torch.rocm)
+    row = situation.matrix.amd.wsl_rocm(torch.rocm)
     if (hsa and hsa.lists_gpu) or row is None or looks_behind_dxg(situation):
         return
     name = "HSA_ENABLE_DXG_DETECTION"

@@ -158,7 +158,7 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     vain = {tree.kernel for tree in trees if tree.failed}
     elsewhere = sorted({other for _, other in built if other} - {kernel, *vain}, key=figures)
     updated = bool(elsewhere) and figures(elsewhere[-1]) > figures(kernel)
-    limits = situation.matrix.kernel_limits(version, kernel) if version else ()
+    limits = situation.matrix.nvidia.kernel_limits(version, kernel) if version else ()
     failed = any(tree.failed and tree.kernel == kernel for tree in trees)
     for severity, gpus in because(situation, "nvidia-dkms-kernel-mismatch"):
         build = RebuildModule("nvidia", version or "", why="needs the headers of the running kernel")
@@ -206,7 +206,7 @@ def _described_apart(situation: Situation, kernel: str) -> Iterator[Finding]:
     stated = {module.source, situation.machine.system.kernel.source} == {"description"}
     if not stated or not gpus or module.value is None or situation.machine.system.wsl.known:
         return
-    for limit in situation.matrix.kernel_limits(module.value.version or "", kernel)[:1]:
+    for limit in situation.matrix.nvidia.kernel_limits(module.value.version or "", kernel)[:1]:
         fixed = f" Fixed by: {limit.fixed_by}." if limit.fixed_by else ""
         yield finding(
             "warning",
@@ -264,7 +264,7 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     for severity, gpus in (*because(situation, slug), *without_kfd(situation, slug)):
         version = trees[0].version if trees else ""
         rocm = situation.machine.amd.rocm.value
-        limits = situation.matrix.dkms_limits(version, rocm[0].version if rocm else None, kernel)
+        limits = situation.matrix.amd.dkms_limits(version, rocm[0].version if rocm else None, kernel)
         failed = any(tree.failed and tree.kernel == kernel for tree in trees)
         build = RebuildModule("amdgpu", version, why="needs the headers of the running kernel")
         rebuild = Fix(f"Build amdgpu-dkms for kernel {kernel}", (build, Reboot()))

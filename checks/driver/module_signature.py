@@ -77,7 +77,7 @@ def _enrolment(situation: Situation, module: str) -> str:
     """The commands that make a key, sign with it and enrol it. DKMS and akmods sign what they build; what was built
     before the key is signed here."""
     os = situation.machine.system.os.value
-    row = situation.matrix.module_key(os) if os else None
+    row = situation.matrix.distributions.module_key(os) if os else None
     last = 'Then reboot, and choose "Enroll MOK" on the blue screen, with the password that you gave to mokutil.'
     if row is None:
         return (

@@ -134,7 +134,7 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     machine, torch = situation.machine, situation.torch
     if not machine.system.wsl.known or torch is None or torch.rocm is None or situation.built_for != "amd":
         return
-    row, trial = situation.matrix.wsl_rocm(torch.rocm), torch.trial.value
+    row, trial = situation.matrix.amd.wsl_rocm(torch.rocm), torch.trial.value
     if (trial and trial.device_count) or dxg_opens(situation) is False or of_another_vendor(situation):
         return
     gpus = machine.of_vendor("amd")
@@ -147,7 +147,7 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
             )
             yield _not_on_wsl(situation, gpu.name, message, NEVER_IN_WSL)
         return
-    runtime = situation.matrix.wsl_runtime(torch.rocm)
+    runtime = situation.matrix.amd.wsl_runtime(torch.rocm)
     if runtime != "wheel" and torch.own_hsa_runtime and not _runtime_replaced(torch):
         yield _blind_runtime(situation, torch, row)
         return

@@ -109,7 +109,7 @@ def _of_library(
     exact = backend.runtime if "." in backend.runtime else None  # of a major alone the PTX's age is not known
     answer = cuda_answer(situation, arch, backend.sass, backend.ptx, cuda=exact)
     if answer.rule == "ptx-too-new":
-        return _Reason("driver", backend, situation.matrix.bundled_driver(backend.runtime) or "")
+        return _Reason("driver", backend, situation.matrix.nvidia.bundled_driver(backend.runtime) or "")
     return _Reason("no-code", backend, arch) if answer.runs == "no" else None
 
 
@@ -117,7 +117,7 @@ def _target(situation: Situation, program: Program, gpu: Gpu) -> str:
     """The target as which the program's runtime takes the GPU: an override counts within the generation."""
     variables, real = _variables(situation, program), gpu.arch.value or ""
     value = variables.get(f"{OVERRIDE}_{gpu.kfd_node}") or variables.get(OVERRIDE)
-    named = situation.matrix.gfx_of_override(value)
+    named = situation.matrix.amd.gfx_of_override(value)
     return named if named and within_generation(situation.matrix, real, named) else real
 
 
@@ -126,7 +126,7 @@ def _floor(situation: Situation, row: GpuProgram, backend: ProgramBackend, arch:
     if not backend.runtime:
         return ""
     if driver_verdict(situation, backend.runtime) == "too-old":
-        return situation.matrix.floor(backend.runtime) or ""
+        return situation.matrix.nvidia.floor(backend.runtime) or ""
     here, own = cuda_driver(situation.machine), capability(arch)
     for floor in row.driver_floors if here else ():
         least = capability(floor.below)
@@ -200,9 +200,9 @@ def _fixes(
 
 def _override(situation: Situation, program: Program, reason: _Reason, gpu: Gpu) -> tuple[Fix, ...]:
     """The value that makes the GPU run as one of its generation that the library has code for."""
-    policy = situation.matrix.override(gpu.arch.value or "") if gpu.vendor == "amd" else None
+    policy = situation.matrix.amd.override(gpu.arch.value or "") if gpu.vendor == "amd" else None
     value = policy.value if policy and policy.safety in ("safe-class", "risky") else None
-    named = situation.matrix.gfx_of_override(value)
+    named = situation.matrix.amd.gfx_of_override(value)
     backend = reason.backend
     if not named or backend is None or gfx_answer(situation.matrix, named, backend.gfx).runs != "yes":
         return ()

@@ -87,7 +87,8 @@ def _without_gfx(situation: Situation, torch: Torch, group: tuple[Fit, ...], all
 def _meaningless(situation: Situation, fit: Fit) -> bool:
     """Whether an override names no target: every HIP program then fails, which is a problem of its own."""
     return any(
-        situation.variable(name) is not None and situation.matrix.gfx_of_override(situation.variable(name)) is None
+        situation.variable(name) is not None
+        and situation.matrix.amd.gfx_of_override(situation.variable(name)) is None
         for name in (OVERRIDE, f"{OVERRIDE}_{fit.gpu.kfd_node}")
     )
 
@@ -96,7 +97,7 @@ def _by_override(situation: Situation, torch: Torch, group: tuple[Fit, ...]) -> 
     fit = group[0]
     gfx, value = fit.gpu.arch.value or "", fit.carried.via_override or ""
     name = next((n for n in (f"{OVERRIDE}_{fit.gpu.kfd_node}", OVERRIDE) if situation.variable(n) == value), OVERRIDE)
-    policy = situation.matrix.override(gfx)
+    policy = situation.matrix.amd.override(gfx)
     risk = f" Known risk: {policy.note}." if policy and policy.note else ""
     lacks = "code" if native(situation, fit).carried.runs == "no" else "rocBLAS kernels"
     return finding_about(
@@ -104,7 +105,7 @@ def _by_override(situation: Situation, torch: Torch, group: tuple[Fit, ...]) -> 
         severity="warning",
         message=(
             f"{build_name(torch)} has no {lacks} for {fit.gpu.name} ({gfx}). {name}={value} makes it run as "
-            f"{situation.matrix.gfx_of_override(value)}, a workaround that AMD does "
+            f"{situation.matrix.amd.gfx_of_override(value)}, a workaround that AMD does "
             f"not support.{risk}"
         ),
         saw=f"{name}={value}",
@@ -155,7 +156,7 @@ def rocblas_no_arch(situation: Situation) -> Verdicts:
         if spoiled(situation, fit) or aside(situation, fit, all_fits):
             continue
         gfx = fit.gpu.arch.value or ""
-        via = situation.matrix.gfx_of_override(fit.carried.via_override)
+        via = situation.matrix.amd.gfx_of_override(fit.carried.via_override)
         yield finding_about(
             group,
             severity="error",
@@ -177,7 +178,7 @@ def _blas(situation: Situation, torch: Torch) -> tuple[str, str]:
     own = torch.archs.value
     if own and own.blas_gfx is not None:
         return spelled(own.blas_gfx), torch.archs.source
-    row = situation.matrix.blas(torch.rocm) if torch.rocm else None
+    row = situation.matrix.amd.blas(torch.rocm) if torch.rocm else None
     return spelled(row.rocblas or ()) if row else "unknown", f"compat_matrix: {row.source}" if row else ""
 
 
@@ -186,7 +187,7 @@ def _unlisted(situation: Situation, torch: Torch, fit: Fit) -> bool:
     gpu = fit.gpu
     return (
         gpu.chip is not None
-        and situation.matrix.listed_by_amd(gpu.arch.value or "", gpu.name, torch.rocm or "0") is False
+        and situation.matrix.amd.listed_by_amd(gpu.arch.value or "", gpu.name, torch.rocm or "0") is False
     )
 
 
@@ -243,7 +244,7 @@ def hipblaslt_unsupported_arch(situation: Situation) -> Verdicts:
         return
     for group in equal_fits(fits(situation)):
         gfx = group[0].gpu.arch.value
-        if gfx is None or situation.matrix.hipblaslt_asked(gfx, torch.rocm):
+        if gfx is None or situation.matrix.amd.hipblaslt_asked(gfx, torch.rocm):
             continue
         yield finding_about(
             group,

@@ -172,7 +172,7 @@ def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
         return False
     rocm = situation.torch.rocm if situation.torch else None
     return _BLAS not in causes or all(
-        situation.matrix.hipblaslt_asked(gpu.arch.value or "", rocm or "") for gpu in gpus
+        situation.matrix.amd.hipblaslt_asked(gpu.arch.value or "", rocm or "") for gpu in gpus
     )
 
 
@@ -325,7 +325,7 @@ def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
     """The cause where the messages name the target of an integrated GPU, and the discrete one has another; or name
     none, and of the two GPUs every build has code for the discrete one alone."""
     named = _GFX.search(" ".join(situation.machine.errors))
-    gpus, target_of = situation.machine.of_vendor("amd"), situation.matrix.target
+    gpus, target_of = situation.machine.of_vendor("amd"), situation.matrix.gpus.target
     discrete = {gpu.arch.value or "" for gpu in gpus if not gpu.integrated}
     if not discrete or _INTEGRATED not in row.also or (named and named[0] in discrete):
         return ()
@@ -382,7 +382,7 @@ def _line(text: str, situation: Situation | None = None, row: ErrorPattern | Non
     lines = [line.strip(_QUOTES) for line in text.splitlines() if line.strip(_QUOTES)] or [text.strip(_QUOTES)]
     if situation and row:
         vendor = vendor_of_messages(situation)
-        lines = [line for line in lines if situation.matrix.cause_seen(line, vendor) == row] or lines
+        lines = [line for line in lines if situation.matrix.errors.cause_seen(line, vendor) == row] or lines
     line, found = lines[-1], re.search(row.pattern, lines[-1]) if row else None
     start = 0
     if found is not None and found.end() + _AROUND >= _SHOWN:

@@ -187,7 +187,7 @@ def _lack(situation: Situation, torch: Torch, fit: Fit) -> tuple[str, str, str]:
     """What the build lacks for the GPU: the message, found and needed."""
     arch = fit.gpu.arch.value or ""
     gpu, code = f"{fit.gpu.name} ({arch})", spelled(fit.carried.code)
-    row = situation.matrix.capability(arch)
+    row = situation.matrix.gpus.capability(arch)
     if fit.carried.rule == "toolkit-dropped-gpu" and row:
         made = f"{build_name(torch)} was built with CUDA {torch.cuda}, which cannot compile for {gpu}"
         last = f"CUDA {row.last_cuda}"

@@ -66,7 +66,7 @@ def _is_a_wheels(situation: Situation, torch: Torch) -> bool:
     listed = environment.distributions if environment else None
     place = posixpath.dirname(torch.path)
     ours = environment is not None and place in environment.site_packages
-    known = situation.build_of(torch) or situation.matrix.kin_of(torch, situation.platform)
+    known = situation.build_of(torch) or situation.matrix.torch.kin_of(torch, situation.platform)
     return ours and bool(listed and listed.value) and known is not None and "+" in torch.version
 
 
@@ -93,7 +93,7 @@ def _as_its_index_names_it(situation: Situation, trace: TorchCopy) -> str:
     """The version that the remains state; "" if none. Files say "2.9.1+cu128" also of the package index's own
     build."""
     version = trace.version or ""
-    rows = situation.matrix.builds(situation.platform)
+    rows = situation.matrix.torch.builds(situation.platform)
     own = any(row.origin == "pypi" and f"{row.version}+{row.build}" == version for row in rows)
     return public_version(version) if own and not trace.path.endswith(".dist-info") else version
 

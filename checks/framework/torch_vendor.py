@@ -85,7 +85,7 @@ def _could_be_served(situation: Situation, gpu: Gpu) -> bool:
     """Whether any build supports the GPU, with this driver, Python, C library and configuration or others."""
     if not gpu.arch.value:
         return True
-    policy = situation.matrix.override(gpu.arch.value) if gpu.vendor == "amd" else None
+    policy = situation.matrix.amd.override(gpu.arch.value) if gpu.vendor == "amd" else None
     if policy and policy.value and policy.safety == "safe-class":
         return True
     choices, rejected = builds.candidates(situation, (gpu,), any_python=True)
@@ -212,8 +212,8 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
 
 def _explanations(situation: Situation, said: str) -> tuple[str, ...]:
     """Possible reasons why torch sees no GPU: those its text names, else whatever makes a GPU unusable."""
-    row = situation.matrix.cause_of(said, situation.built_for)
-    return (row.slug, *row.also) if row else tuple(sorted(situation.matrix.stopping_causes - {_SYMPTOM}))
+    row = situation.matrix.errors.cause_of(said, situation.built_for)
+    return (row.slug, *row.also) if row else tuple(sorted(situation.matrix.errors.stopping_causes - {_SYMPTOM}))
 
 
 def _serves_any(situation: Situation) -> bool:
@@ -315,7 +315,7 @@ def _never_published(situation: Situation, torch: Torch) -> Finding:
     from gpudoctor.frameworks.torch.coverage import rocm_exists
 
     version = public_version(torch.version)
-    builds_of_it = situation.matrix.published_builds(version, situation.platform)
+    builds_of_it = situation.matrix.torch.published_builds(version, situation.platform)
     alike = sorted(build for build in builds_of_it if build[:2] == (torch.build or "")[:2])
     what = f"has no build {torch.build} for {situation.platform}" if builds_of_it else "was never released"
     if torch.rocm and not rocm_exists(situation):

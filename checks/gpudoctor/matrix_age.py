@@ -25,15 +25,15 @@ def matrix_older_than_torch(situation: Situation) -> Verdicts:
     torch = situation.torch
     if torch is None:
         return
-    release, newest = figures(torch.version.partition("+")[0])[:2], figures(situation.matrix.newest_torch())[:2]
+    release, newest = figures(torch.version.partition("+")[0])[:2], figures(situation.matrix.torch.newest_torch())[:2]
     if not release or release <= newest:
         return
     yield Finding(
         severity="note",
         message=f"torch {torch.version} is newer than the newest release that this gpudoctor knows "
-        f"({situation.matrix.newest_torch()}).",
+        f"({situation.matrix.torch.newest_torch()}).",
         saw=torch.version,
-        want=f"at most {situation.matrix.newest_torch()}",
+        want=f"at most {situation.matrix.torch.newest_torch()}",
         subject=f"torch {torch.version}",
         evidence=(Evidence("matrix.version", situation.matrix.tables.version, "compat_matrix"),),
         fixes=(by_hand("Update gpudoctor", "Update gpudoctor to a version whose matrix knows this torch."),),

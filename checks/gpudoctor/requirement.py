@@ -89,9 +89,9 @@ def _drivers(situation: Situation, requirement: Requirement) -> Iterator[Fix]:
     from gpudoctor.situation.driver_choice import driver_to_install
 
     matrix, of_cuda, wanted = situation.matrix, requirement.name == "driver.cuda", requirement.values[0]
-    oldest = matrix.bundled_driver(wanted) if of_cuda else wanted
+    oldest = matrix.nvidia.bundled_driver(wanted) if of_cuda else wanted
     driver = driver_to_install(situation, at_least=oldest, why=f"{requirement.text} is required") if oldest else None
-    if driver and requirement.admits(matrix.cuda_served(driver.minimum) or "" if of_cuda else driver.minimum):
+    if driver and requirement.admits(matrix.nvidia.cuda_served(driver.minimum) or "" if of_cuda else driver.minimum):
         yield Fix(f"Install NVIDIA driver {driver.branch}", (driver,))
 
 
@@ -272,7 +272,7 @@ def _driver(situation: Situation, name: str) -> tuple[str, str, str]:
         if situation.machine.level != "static" and stack.cuda.absent:
             return "", "no CUDA driver library (libcuda.so.1)", stack.cuda.source
         if not served and version:
-            served = situation.matrix.cuda_served(version) or ""
+            served = situation.matrix.nvidia.cuda_served(version) or ""
             if not served:
                 raise _Unknown(
                     f"the CUDA that driver {version} supports is unknown (libcuda knows it: --level driver)"

@@ -26,7 +26,7 @@ def base_removed(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         for base, line in image.bases:
-            found = recipe.matrix.removed_image(base)
+            found = recipe.matrix.images.removed_image(base)
             if found is None:
                 continue
             row, name = found

@@ -76,20 +76,20 @@ def _judged(
 def _answer(recipe: Recipe, image: Image, part: Image, code: GpuCode, gpu: Gpu) -> Answer:
     own, matrix = gpu.arch.value or "", recipe.matrix
     if code.vendor == "amd":
-        given = (matrix.gfx_of_override(value) for value in recipe.overrides(image).values())
+        given = (matrix.amd.gfx_of_override(value) for value in recipe.overrides(image).values())
         answers = [_runs_on(recipe, gfx, code) for gfx in given if gfx] or [_runs_on(recipe, own, code)]
         return next((answer for answer in answers if answer.runs == "yes"), answers[0])
     cuda = part.facts.cuda if part.facts else None
     readable: bool | None = True
     if recipe.driver and cuda:
-        verdict = matrix.driver_for_cuda(recipe.driver, cuda)
+        verdict = matrix.nvidia.driver_for_cuda(recipe.driver, cuda)
         readable = None if verdict == "unknown" else verdict == "serves"
-    chip = matrix.capability(own)
+    chip = matrix.gpus.capability(own)
     return cuda_runs(own, code.sass, code.ptx, ptx_readable=readable, tegra=bool(chip and chip.tegra))
 
 
 def _runs_on(recipe: Recipe, gfx: str, code: GpuCode) -> Answer:
-    target = recipe.matrix.target(gfx)
+    target = recipe.matrix.gpus.target(gfx)
     return gfx_runs(gfx, code.gfx, target.generic if target else ())
 
 
@@ -134,7 +134,7 @@ def _fix(recipe: Recipe, image: Image, part: Image, step: Step, code: GpuCode, g
     own, place = gpu.arch.value or "", part.place(_line_of(part, step, code))
     if code.vendor == "amd":
         return _for_amd(recipe, image, part, code, own, place)
-    chip, cuda = recipe.matrix.capability(own), part.facts.cuda if part.facts else None
+    chip, cuda = recipe.matrix.gpus.capability(own), part.facts.cuda if part.facts else None
     wanted = dotted(own) if re.search(r"\d\.\d", code.written) else dotted(own).replace(".", "")
     lines = [f"{place}: {_longer(code, wanted)}"]
     needed = ""
@@ -150,11 +150,13 @@ def _fix(recipe: Recipe, image: Image, part: Image, step: Step, code: GpuCode, g
 def _for_amd(recipe: Recipe, image: Image, part: Image, code: GpuCode, own: str, place: str) -> Fix:
     """The GPU's own target, or the one that its override names if rocBLAS has nothing for its own."""
     matrix = recipe.matrix
-    policy = matrix.override(own)
-    other = matrix.gfx_of_override(policy.value if policy else None)
+    policy = matrix.amd.override(own)
+    other = matrix.amd.gfx_of_override(policy.value if policy else None)
     rocm = part.facts.rocm if part.facts else None
-    blas = matrix.blas(rocm) if rocm else None
-    lacks = own not in (*(blas.rocblas or ()), *blas.rocblas_open) if blas else matrix.last_rocblas(own) is not None
+    blas = matrix.amd.blas(rocm) if rocm else None
+    lacks = (
+        own not in (*(blas.rocblas or ()), *blas.rocblas_open) if blas else matrix.amd.last_rocblas(own) is not None
+    )
     if other is None or policy is None or not lacks:
         return change(f"Add {own}", f"{place}: {_longer(code, own)}")
     below = f"{image.place(image.base_line)}: below it: {image.written_env(_OVERRIDE, policy.value)}"

@@ -22,7 +22,7 @@ from gpudoctor.isa import Answer, cuda_runs
 from gpudoctor.machine import Gpu, Torch
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import DriverVerdict
+    from gpudoctor.matrix.nvidia import DriverVerdict
     from gpudoctor.matrix.rows import BaseImage
 
 _OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
@@ -55,10 +55,10 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
         ngc = facts.origin == "ngc" and _keeps_its_torch(recipe, image)
         if facts.has_torch and not ngc:
             continue
-        floor = recipe.matrix.floor(facts.cuda) or f"one for CUDA {facts.cuda}"
+        floor = recipe.matrix.nvidia.floor(facts.cuda) or f"one for CUDA {facts.cuda}"
         if not ngc and _refuses_geforce(recipe, image, facts.cuda):
-            floor = recipe.matrix.bundled_driver(facts.cuda) or floor
-        elif recipe.matrix.driver_for_cuda(_loaded_driver(recipe, image), facts.cuda) != "too-old":
+            floor = recipe.matrix.nvidia.bundled_driver(facts.cuda) or floor
+        elif recipe.matrix.nvidia.driver_for_cuda(_loaded_driver(recipe, image), facts.cuda) != "too-old":
             continue
         fails = "is too old for its torch" if ngc else "is too old to start its containers"
         yield Finding(
@@ -81,7 +81,7 @@ def _refuses_geforce(recipe: Recipe, image: Image, cuda: str) -> bool:
     """Whether the container toolkit refuses the image for what its NVIDIA_REQUIRE_CUDA says of GeForce GPUs."""
     asks = image.facts is not None and image.facts.compat and image.variable("NVIDIA_DISABLE_REQUIRE") is None
     consumer = any(gpu.vendor == "nvidia" and re.search("GeForce|TITAN", gpu.name) for gpu in recipe.gpus)
-    return asks and consumer and not recipe.matrix.image_admits(cuda, recipe.driver)
+    return asks and consumer and not recipe.matrix.nvidia.image_admits(cuda, recipe.driver)
 
 
 def _loaded_driver(recipe: Recipe, image: Image) -> str:
@@ -138,13 +138,13 @@ def _by_its_release(recipe: Recipe, image: Image, release: str) -> Iterator[Find
     """An NGC image: NVIDIA publishes its architectures and its CUDA."""
     cuda = image.facts.cuda if image.facts else None
     torch = Torch(version=f"0+0.nv{release}", origin="ngc", cuda=cuda, source="")
-    row = recipe.matrix.published_archs(torch)
+    row = recipe.matrix.torch.published_archs(torch)
     verdict: DriverVerdict = "serves"  # what is not described is healthy
     if recipe.driver:
-        verdict = recipe.matrix.driver_for_cuda(_loaded_driver(recipe, image), cuda) if cuda else "unknown"
+        verdict = recipe.matrix.nvidia.driver_for_cuda(_loaded_driver(recipe, image), cuda) if cuda else "unknown"
     for gpu in recipe.gpus:
         sm = gpu.arch.value or ""
-        chip = recipe.matrix.capability(sm)
+        chip = recipe.matrix.gpus.capability(sm)
         newer = toolkit_knows(recipe.matrix, torch, gpu) == "not-yet"
         answer = Answer("unknown", "no-list")
         if row is not None:
@@ -169,12 +169,12 @@ def _by_its_release(recipe: Recipe, image: Image, release: str) -> Iterator[Find
 def _by_its_targets(recipe: Recipe, image: Image, facts: BaseImage) -> Iterator[Finding | NotJudged]:
     """An image of AMD whose torch has no known version, or a program for ROCm: its ROCm tells the GPUs, or the matrix
     those that it is made for at least."""
-    known, unsure = recipe.matrix.image_targets(facts.rocm) if facts.origin == "amd" and facts.rocm else ((), ())
+    known, unsure = recipe.matrix.amd.image_targets(facts.rocm) if facts.origin == "amd" and facts.rocm else ((), ())
     values = recipe.overrides(image).values()
     for gpu in recipe.gpus:
         own = gpu.arch.value or ""
-        policy = recipe.matrix.override(own)
-        named = recipe.matrix.gfx_of_override(next(iter(values), ""))
+        policy = recipe.matrix.amd.override(own)
+        named = recipe.matrix.amd.gfx_of_override(next(iter(values), ""))
         same = policy is not None and policy.value in values
         if {own, *((named,) if same else ())} & {*known, *facts.archs}:
             continue
@@ -182,7 +182,7 @@ def _by_its_targets(recipe: Recipe, image: Image, facts: BaseImage) -> Iterator[
             yield from _unknown(recipe, f"whether {image.base} has code for {gpu.name}")
             continue
         found = _not_for(image, gpu, f"{image.base} has no code for {gpu.name} ({own}).", " ".join(known), own)
-        if policy is not None and policy.value and recipe.matrix.gfx_of_override(policy.value) in known:
+        if policy is not None and policy.value and recipe.matrix.amd.gfx_of_override(policy.value) in known:
             text = f"{image.place(image.base_line)}: below it: {image.written_env(_OVERRIDE, policy.value)}"
             found = replace(
                 found, fixes=(change(f"Work around it with {_OVERRIDE}={policy.value}", text), *found.fixes)

@@ -211,7 +211,7 @@ def compat_library(recipe: Recipe) -> Verdicts:
         if setting is None or not found or image.base is None or _JETSON.search(image.base):
             continue
         others = [gpu.name for gpu in recipe.gpus if gpu.vendor == "nvidia" and not gpu.datacenter]
-        older = recipe.matrix.bundled_driver(compat_cuda(image) or "") if recipe.driver else None
+        older = recipe.matrix.nvidia.bundled_driver(compat_cuda(image) or "") if recipe.driver else None
         outrun = older is not None and figures(recipe.driver)[:1] > figures(older)[:1]
         if recipe.gpus and not others and not outrun:
             continue

@@ -130,7 +130,7 @@ def _image_with(recipe: Recipe, cuda: str | None, cudnn: str | None) -> str:
     """NVIDIA's image with the libraries of that CUDA, and with that cuDNN; "" if no row names one."""
     for row in recipe.matrix.tables.base_images:
         name = row.example.replace("-devel", "-runtime")
-        facts = recipe.matrix.base_image(name)
+        facts = recipe.matrix.images.base_image(name)
         if facts is None or facts.vendor != "nvidia" or facts.has_torch or not facts.libraries:
             continue
         if major(facts.cuda) == major(cuda) and cudnn in (None, facts.cudnn):

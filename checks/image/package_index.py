@@ -205,7 +205,7 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
             (change("Use a base image with glibc", image.on_base(glibc)),),
         )  # fmt: skip
         return
-    wanted, of_platform = asked.local or asked.build, recipe.matrix.builds(image.platform)
+    wanted, of_platform = asked.local or asked.build, recipe.matrix.torch.builds(image.platform)
     if wanted.startswith("rocm") and asked.source != "both" and not any(row.rocm for row in of_platform):
         yield torch_finding(
             image, asked, "error", f"No release of torch has a build for ROCm on {image.platform}.",
@@ -264,5 +264,5 @@ def _nearest(recipe: Recipe, image: Image, asked: TorchRequest, rows: list[Torch
 
 
 def _use(recipe: Recipe, image: Image, asked: TorchRequest, build: TorchBuild, title: str) -> Fix:
-    url = recipe.matrix.index_url(build)
+    url = recipe.matrix.torch.index_url(build)
     return change(title, install_line(recipe, image, asked.line, build.version, build.build, url))

@@ -43,7 +43,7 @@ def package_removed(recipe: Recipe) -> Verdicts:
             for one in step.pip.requirements:
                 conda = step.pip.tool == "conda"
                 name = "pytorch" if conda and one.name == "torch" else one.name
-                row = recipe.matrix.removed_package(name, step.pip.channel if conda else "")
+                row = recipe.matrix.images.removed_package(name, step.pip.channel if conda else "")
                 if row is None or (conda and not step.pip.channel):
                     continue
                 fails = _newer(one, row.last) if conda else package_matches(one.specifier or ">=0", row.stub)
@@ -73,12 +73,12 @@ def _newer(one: Requirement, last: str) -> bool:
 def _instead(recipe: Recipe, image: Image, step: Step, one: Requirement, instead: str) -> str:
     place = one.file or image.place(step.command.line)
     if step.pip is not None and step.pip.tool == "conda":
-        rows = [row for row in recipe.matrix.builds(image.platform) if row.origin != "pypi"]
+        rows = [row for row in recipe.matrix.torch.builds(image.platform) if row.origin != "pypi"]
         fitting = [row for row in rows if package_matches(one.specifier, row.version)]
         best = next((row for row in fitting if row.build == step.pip.backend), next(iter(fitting), None))
         if best is None:
             return f"{place}: leave out pytorch and pytorch-cuda, and install torch by pip"
-        url = recipe.matrix.index_url(best)
+        url = recipe.matrix.torch.index_url(best)
         return install_line(recipe, image, step.command.line, best.version, best.build, url)
     return package_line(image, step, one, instead + _pin(recipe, image, instead))
 

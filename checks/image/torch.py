@@ -67,7 +67,7 @@ def older_cuda(recipe: Recipe) -> Verdicts:
                 f"{wheel}): a mixture of both may fail to load.",
             )  # fmt: skip
         elif majors[0] != majors[1] and not _driver_is_judged(recipe, held, wheel):
-            floor = recipe.matrix.floor(wheel)
+            floor = recipe.matrix.nvidia.floor(wheel)
             yield _older(
                 recipe, image, held, wheel, "warning",
                 f"The image is made for hosts that support CUDA {facts.cuda}, but its torch needs a driver for "
@@ -83,7 +83,7 @@ def older_cuda(recipe: Recipe) -> Verdicts:
 
 def _driver_is_judged(recipe: Recipe, held: ImageTorch, wheel: str) -> bool:
     """Whether the described driver supports the wheel, or the checks of machines say that it does not."""
-    verdict = recipe.matrix.driver_for_cuda(recipe.driver, wheel)
+    verdict = recipe.matrix.nvidia.driver_for_cuda(recipe.driver, wheel)
     return verdict in ("serves", "minor-version") or (verdict == "too-old" and held.known)
 
 
@@ -100,7 +100,7 @@ def _older(recipe: Recipe, image: Image, held: ImageTorch, wheel: str, severity:
     if facts.torch and asked.by and " " not in asked.by:
         fixes.insert(0, keep_torch(image, asked, facts.torch))
     elif build is not None:
-        url = recipe.matrix.index_url(build)
+        url = recipe.matrix.torch.index_url(build)
         fixes.insert(
             0,
             change(
@@ -169,7 +169,9 @@ def other_vendor(recipe: Recipe) -> Verdicts:
             else (
                 change(
                     f"Install the {kind[facts.vendor]} build",
-                    install_line(recipe, image, held.line, row.version, row.build, recipe.matrix.index_url(row)),
+                    install_line(
+                        recipe, image, held.line, row.version, row.build, recipe.matrix.torch.index_url(row)
+                    ),
                 ),
             )
             if row

@@ -110,7 +110,7 @@ def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
         if step.pip is None or asked is None or step.command.line <= held.line or step.command.maybe:
             continue
         own = install_request(step, step.pip, asked, image, configured)
-        rows = recipe.matrix.builds(image.platform)
+        rows = recipe.matrix.torch.builds(image.platform)
         plain = next((row.build for row in rows if row.origin == "pypi" and row.version == held.version), "")
         wanted = companion_torch(asked, recipe.matrix)
         if own.source != "package index" or step.pip.elsewhere or "+" in asked.specifier or not plain:
@@ -181,7 +181,7 @@ def _in_one_command(
 
 def _companion(recipe: Recipe, torch: str, name: str) -> str | None:
     """The release of torchvision or torchaudio that belongs to a torch."""
-    row = recipe.matrix.companion(torch)
+    row = recipe.matrix.torch.companion(torch)
     return {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(name) if row else None
 
 

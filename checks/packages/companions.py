@@ -70,7 +70,7 @@ def triton_too_old(situation: Situation) -> Verdicts:
     Replaces only Triton.
     """
     torch, installed = situation.torch, find_one("triton", situation.machine.installed)
-    release = situation.matrix.release(torch.version) if torch else None
+    release = situation.matrix.torch.release(torch.version) if torch else None
     if torch is None or installed is None or release is None or release.triton is None:
         return
     if torch.origin not in FROM_AN_INDEX or situation.built_for != "nvidia" or installed.installer == "conda":
@@ -103,7 +103,7 @@ def _companion(situation: Situation, package: CompanionName) -> Verdicts:
         return
     from gpudoctor.frameworks.torch.agreed_release import agreed_torch
 
-    row = situation.matrix.companion(torch.version)
+    row = situation.matrix.torch.companion(torch.version)
     wanted = (row.torchvision if package == "torchvision" else row.torchaudio) if row else None
     message = f"{package} {installed.version} was not built for torch {torch.version}"
     message += f": {reason}." if reason else f"; {wanted} matches it." if wanted else "."
@@ -125,7 +125,9 @@ def _build_text(torch: Torch) -> str:
 
 def _offered(situation: Situation, version: str, build: TorchBuild) -> bool:
     """Whether the index of a build has this torchaudio: it is released with the torch of its number."""
-    return any(row.version == version and row.build == build.build for row in situation.matrix.builds(build.platform))
+    return any(
+        row.version == version and row.build == build.build for row in situation.matrix.torch.builds(build.platform)
+    )
 
 
 def _pair(situation: Situation, torch: Torch, package: CompanionName, wanted: str | None) -> Fix:
@@ -134,7 +136,7 @@ def _pair(situation: Situation, torch: Torch, package: CompanionName, wanted: st
         return Fix(f"Install the {package} of this torch", (Manual(text, risk="replaces"),))
     row = situation.build_of(torch)
     local = torch.build or ""
-    url = situation.matrix.index_url(row) if row else ""
+    url = situation.matrix.torch.index_url(row) if row else ""
     if not url:
         local = ""
     if (

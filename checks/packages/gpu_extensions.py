@@ -88,7 +88,7 @@ def _runs(situation: Situation, extensions: list[Extension], gpu: Gpu) -> Runs:
     if gpu.vendor == "amd":
         fit = next((fit for fit in fits(situation) if fit.gpu.key == gpu.key), None)
         value = fit.carried.via_override if fit else situation.variable("HSA_OVERRIDE_GFX_VERSION")
-        named = situation.matrix.gfx_of_override(value)
+        named = situation.matrix.amd.gfx_of_override(value)
         return gfx_answer(situation.matrix, named or arch, _all(extensions, "gfx")).runs
     of_torch = any(one.of_torch for one in extensions)
     cuda = situation.torch.cuda if situation.torch and of_torch else None

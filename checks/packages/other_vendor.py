@@ -71,7 +71,7 @@ def triton_overwritten(situation: Situation) -> Verdicts:
 def _only(situation: Situation, own: Distribution, others: list[Distribution]) -> Fix:
     torch = situation.torch
     row = situation.build_of(torch)
-    url = situation.matrix.index_url(row) if row and own.name != "triton" else ""
+    url = situation.matrix.torch.index_url(row) if row and own.name != "triton" else ""
     removed: tuple[AnyRemedy, ...] = tuple(
         RemovePackage(one.name, why="it shares the folder triton/ with torch's own") for one in others
     )

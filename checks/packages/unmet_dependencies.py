@@ -132,4 +132,4 @@ def _index(situation: Situation) -> str:
     """The index of this torch, which alone has the Triton of a ROCm build."""
     torch = situation.torch
     row = situation.build_of(torch)
-    return situation.matrix.index_url(row) if row else ""
+    return situation.matrix.torch.index_url(row) if row else ""

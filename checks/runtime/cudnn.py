@@ -160,7 +160,9 @@ def _without_gpu(situation: Situation) -> Verdicts:
         return
     version = loaded.value
     gpus = [
-        gpu for gpu in situation.usable_of("nvidia") if situation.matrix.cudnn_lacks(version, gpu.arch.value or "")
+        gpu
+        for gpu in situation.usable_of("nvidia")
+        if situation.matrix.nvidia.cudnn_lacks(version, gpu.arch.value or "")
     ]
     if not gpus:
         return
@@ -171,7 +173,7 @@ def _without_gpu(situation: Situation) -> Verdicts:
     others = tuple(fit for fit in all_fits if fit.gpu not in gpus)
     for group in equal_fits(tuple(fit for fit in all_fits if fit.gpu in gpus and fit.carried.runs == "yes")):
         fit = group[0]
-        lowest = situation.matrix.cudnn_lacks(version, fit.gpu.arch.value or "") or ""
+        lowest = situation.matrix.nvidia.cudnn_lacks(version, fit.gpu.arch.value or "") or ""
         severity = weight(situation, fit, others)
         yield finding_about(
             group,
@@ -209,7 +211,7 @@ def _loaded(situation: Situation) -> Evidence | None:
     if pin and pin[0] in ("", _cuda_major(situation)):
         return Evidence("torch needs", pin[1], "requirements of torch")
     build = situation.build_of(situation.torch)
-    version = situation.matrix.cudnn_of(build) if build else None
+    version = situation.matrix.torch.cudnn_of(build) if build else None
     return Evidence("torch needs", version, _BY_THE_MATRIX) if version else None
 
 
@@ -241,10 +243,10 @@ def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
     if library is not None:
         return (clear_the_way(situation, library),)
     pin = pins(situation).get("nvidia-cudnn") if judged_here(situation) else None
-    if pin and not situation.matrix.cudnn_lacks(pin[1], sm):
+    if pin and not situation.matrix.nvidia.cudnn_lacks(pin[1], sm):
         return (pinned_again(situation, "nvidia-cudnn", pin[1], f"it has kernels for {sm}"),)
     if situation.torch and situation.torch.origin in ("conda", "conda-forge"):
-        newest = situation.matrix.cudnn_with(sm)
+        newest = situation.matrix.nvidia.cudnn_with(sm)
         text = f"In this environment:\nconda install -c conda-forge 'cudnn{newest}'"
         return (by_hand("Install a cuDNN that has kernels for the GPU", text, "replaces"),) if newest else ()
     return better_torch(situation)
@@ -255,7 +257,7 @@ def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
 
 def _beside_torch(situation: Situation) -> Verdicts:
     """GPUs that a framework beside torch computes on, and for which NVIDIA's wheel of its cuDNN has no kernels."""
-    ours, lacks, usable = _installed(situation), situation.matrix.cudnn_lacks, situation.usable_of("nvidia")
+    ours, lacks, usable = _installed(situation), situation.matrix.nvidia.cudnn_lacks, situation.usable_of("nvidia")
     listed = situation.machine.packages
     wheels = {one.name: one for one in listed if one.name.startswith("nvidia-cudnn-cu") and one not in ours}
     if not wheels or not usable:
@@ -275,7 +277,10 @@ def _beside_torch(situation: Situation) -> Verdicts:
         if not gpus:
             continue
         sm = min((gpu.arch.value or "" for gpu in gpus), key=figures)
-        newest, archs = situation.matrix.cudnn_with(sm), " and ".join(sorted({gpu.arch.value or "" for gpu in gpus}))
+        newest, archs = (
+            situation.matrix.nvidia.cudnn_with(sm),
+            " and ".join(sorted({gpu.arch.value or "" for gpu in gpus})),
+        )
         older = ReplacePackage(name, newest, why=f"it has kernels for {archs}")
         yield finding(
             "error" if len(gpus) == len(usable) else "warning",

@@ -93,7 +93,7 @@ def _torch_needs(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
     elif verdict == "too-old":
         yield _below_floor(situation, situation.frameworks[0])
     elif verdict == "minor-version":
-        bundled = situation.matrix.bundled_driver(torch.cuda)
+        bundled = situation.matrix.nvidia.bundled_driver(torch.cuda)
         yield Finding(
             severity="note",
             message=(
@@ -112,7 +112,7 @@ def _gpu_needs_newer(situation: Situation, severity: Weight, gpus: tuple[Gpu, ..
     from gpudoctor.situation.driver_choice import install_driver
 
     gpu = gpus[0]
-    first = situation.matrix.first_driver(gpu.arch.value or "", gpu.chip) or ""
+    first = situation.matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip) or ""
     return Finding(
         severity=severity,
         message=f"Driver {_driver_text(situation)} is too old for {gpu.name}: {first} is the first that supports it.",
@@ -131,7 +131,7 @@ def _below_floor(situation: Situation, framework: InstalledFramework) -> Finding
 
     cuda = framework.cuda or ""
     # Before CUDA 11 there is no minor-version compatibility: the driver bundled with the toolkit is the minimum.
-    floor = situation.matrix.floor(cuda) or situation.matrix.bundled_driver(cuda) or ""
+    floor = situation.matrix.nvidia.floor(cuda) or situation.matrix.nvidia.bundled_driver(cuda) or ""
     supported = next((api.value.cuda_version for api in situation.machine.nvidia.answered if api.value), None)
     needs = f"CUDA {cuda} needs driver {floor} or newer" if floor else f"CUDA {cuda} needs a newer driver"
     if has_own_numbers(situation.machine) and supported:
@@ -298,7 +298,7 @@ def _without_compat(situation: Situation, library: Library) -> tuple[Fix, ...]:
     cuda = situation.torch.cuda if situation.torch and situation.built_for == "nvidia" else None
     if cuda is None or driver_verdict(situation, cuda) != "too-old":
         return (removal,)
-    others = _fixes(situation, situation.matrix.floor(cuda) or "", _torch_builds(situation))
+    others = _fixes(situation, situation.matrix.nvidia.floor(cuda) or "", _torch_builds(situation))
     return tuple(
         Fix(f"{removal.title}, and {fix.title[0].lower()}{fix.title[1:]}", (*removal.remedies, *fix.remedies))
         for fix in others

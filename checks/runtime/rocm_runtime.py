@@ -52,7 +52,7 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
         return
     driver = too_far_apart(situation, rocm)
     if driver is not None:
-        newer = situation.matrix.rocm_driver_is_newer(rocm, driver.release)
+        newer = situation.matrix.amd.rocm_driver_is_newer(rocm, driver.release)
         gap = "later than what AMD tests with it" if newer else "too old for it"
         have = f"torch contains ROCm {rocm}" if torch else f"The system's ROCm is {rocm}"
         yield Finding(
@@ -111,7 +111,7 @@ def _torch_for(situation: Situation, driver: str) -> tuple[Fix, ...]:
 
     gpus = builds.gpus_to_serve(situation, situation.usable_of("amd"))
     choices, _ = builds.candidates(situation, gpus)
-    fitting = tuple(c for c in choices if c.rocm and situation.matrix.rocm_driver_fits(c.rocm, driver))
+    fitting = tuple(c for c in choices if c.rocm and situation.matrix.amd.rocm_driver_fits(c.rocm, driver))
     near = nearest(situation, fitting, situation.torch)
     return tuple(builds.fix_by(situation, choice, situation.torch) for choice in near)
 

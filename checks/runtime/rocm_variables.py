@@ -66,7 +66,7 @@ def hsa_override_wrong(situation: Situation) -> Verdicts:
     if situation.torch is not None and situation.built_for != "amd":
         return
     for name, value, gpus in _settings(situation):
-        named = situation.matrix.gfx_of_override(value)
+        named = situation.matrix.amd.gfx_of_override(value)
         if named is None and situation.usable_of("amd"):
             yield _meaningless(situation, name, value)
             continue

@@ -151,7 +151,7 @@ def gpu_slow(situation: Situation) -> Verdicts:
     """
     smoke = situation.machine.smoke
     for name, gpu in situation.behind.items():
-        row, slow = situation.matrix.rates_of(gpu), []
+        row, slow = situation.matrix.rates.rates_of(gpu), []
         for kernel in smoke.kernels if smoke and row else ():
             figure = _figure(kernel, row) if row and kernel.device == name and kernel.status == "pass" else None
             if figure and figure[0] < _SLOW * figure[1]:
@@ -208,7 +208,7 @@ def _causes(situation: Situation, fault: Fault) -> tuple[str, ...]:
     if all(kernel.name.startswith("linalg") for kernel in fault.kernels):
         own = (*own, "torch-linalg-no-arch")
     # If other kernels passed, nothing that stops the whole GPU can be the cause.
-    stopping = () if fault.mixed else tuple(sorted(situation.matrix.stopping_causes))
+    stopping = () if fault.mixed else tuple(sorted(situation.matrix.errors.stopping_causes))
     return tuple(dict.fromkeys((*own, *_OVERRIDES, *_DEFECTS, *stopping)))
 
 

@@ -91,7 +91,7 @@ def framework_computes_wrong(situation: Situation) -> Verdicts:
         if smoke is None or not (_failed(kernel) or kernel.status == "wrong"):
             continue
         wrong = kernel.status == "wrong"
-        row = situation.matrix.cause_of(kernel.message, situation.framework_vendor) if kernel.message else None
+        row = situation.matrix.errors.cause_of(kernel.message, situation.framework_vendor) if kernel.message else None
         what = "computed wrong values" if wrong else f"failed: {kernel.message.rpartition(' | ')[2][-400:]}"
         yield Finding(
             severity="error",

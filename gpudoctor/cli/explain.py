@@ -56,7 +56,7 @@ def explain(words: tuple[str, ...], style: str | None, overlays: tuple[str, ...]
     if name != "-" and (found := _named(name, suite)):
         return _tell_checks(found, style)
     text = _ESCAPES.sub("", _from_stdin() if name == "-" else name)
-    messages = matrix.messages_named(name) or _messages_in(text, matrix) or matrix.messages_like(text)
+    messages = matrix.errors.messages_named(name) or _messages_in(text, matrix) or matrix.errors.messages_like(text)
     messages = messages or _told_in(text, matrix)
     if not messages and name != "-" and re.fullmatch(r"[\w.-]+", name):
         if naming := [check for check in suite if re.search(rf"\b{re.escape(name)}\b", check.explanation)]:
@@ -113,9 +113,9 @@ def _tell_naming(name: str, found: list[Check[Situation]], style: str | None) ->
 
 def _messages_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
     """The known messages in the order of the text; a line of the kernel log is marked as one."""
-    logged = matrix.log_messages_in(text)
+    logged = matrix.errors.log_messages_in(text)
     numbers = {message.number for message in logged}
-    errors = (message for message in matrix.messages_in(text) if message.number not in numbers)
+    errors = (message for message in matrix.errors.messages_in(text) if message.number not in numbers)
     return tuple(sorted((*logged, *errors), key=lambda message: message.number))
 
 
@@ -125,7 +125,7 @@ def _told_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
     from gpudoctor.matrix.errors import Message
 
     machine = read_text(text.encode(), matrix)
-    if answered := matrix.messages_in("\n".join(machine.errors)):
+    if answered := matrix.errors.messages_in("\n".join(machine.errors)):
         return answered
     pasted = machine.pasted
     rows = {row.id: row for row in matrix.tables.told_circumstances}

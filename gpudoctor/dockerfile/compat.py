@@ -41,7 +41,7 @@ def compat_library(image: Image, matrix: Matrix, gpus: Iterable[Gpu], driver: st
     cuda = compat_cuda(image)
     if not (cuda and driver and ours) or not all(gpu.datacenter for gpu in ours):
         return None
-    version = matrix.compat_driver(cuda, driver)
+    version = matrix.nvidia.compat_driver(cuda, driver)
     if version is None:
         return None
     folder = next(iter(named_folders(image)), "/usr/local/cuda/compat").rstrip("/")

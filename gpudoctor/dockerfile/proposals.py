@@ -39,7 +39,7 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     requests = [one for one in image.steps if one.pip and one.command.line == line and one.pip.asks_for("torch")]
     step = requests[-1] if requests else None  # with environment.yml, that of pip comes after that of conda
     named = step.pip.asks_for("torch") if step and step.pip else None
-    row = recipe.matrix.companion(version)
+    row = recipe.matrix.torch.companion(version)
     matching = {"torchvision": row and row.torchvision, "torchaudio": row and row.torchaudio}
     beside = [name for name in matching if any(one.pip and one.pip.asks_for(name) for one in image.steps)]
     remedy = ReplaceTorch(
@@ -175,7 +175,7 @@ def index_of(recipe: Recipe, build: str) -> str:
         if row.build == build and row.origin == "download.pytorch.org"
     )
     row = next(rows, None)
-    return recipe.matrix.index_url(row) if row else ""
+    return recipe.matrix.torch.index_url(row) if row else ""
 
 
 def build_within(recipe: Recipe, image: Image, cuda: str, version: str = "") -> TorchBuild | None:
@@ -241,7 +241,7 @@ def _toolkit(row: TorchBuild) -> tuple[int, ...]:
 
 def _works(recipe: Recipe, row: TorchBuild) -> bool:
     """Whether a build has code for the described GPUs, and their driver supports it."""
-    if row.cuda and recipe.driver and recipe.matrix.driver_for_cuda(recipe.driver, row.cuda) == "too-old":
+    if row.cuda and recipe.driver and recipe.matrix.nvidia.driver_for_cuda(recipe.driver, row.cuda) == "too-old":
         return False
     return all(_has_code(recipe, row, gpu) for gpu in recipe.gpus)
 

@@ -189,7 +189,7 @@ class _Reader:
                 arguments = {**service.arguments, **self._arguments}
                 return self.image(file, context, arguments, service.target, later=later)
             return None
-        facts = self._matrix.base_image(service.image) if service.image else None
+        facts = self._matrix.images.base_image(service.image) if service.image else None
         if facts is None:
             return None
         if later is not None:

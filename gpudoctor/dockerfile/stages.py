@@ -77,7 +77,7 @@ def _image(
 ) -> Image:
     """The image of a stage whose instructions are applied."""
     base = chain[-1].image
-    facts = matrix.base_image(base) if base else None
+    facts = matrix.images.base_image(base) if base else None
     return Image(
         file=file,
         name=chain[0].name,
@@ -120,7 +120,7 @@ def _followed(
         if not whole and not any(_INTO_FOLDER.search(each.text) for each in origin.instructions):
             continue
         base = _chain(origin)[-1].image
-        facts = matrix.base_image(base) if base else None
+        facts = matrix.images.base_image(base) if base else None
         if facts is None or facts.has_torch:
             continue
         if id(origin) not in others:

@@ -149,7 +149,7 @@ class _Companions:
         if requirement.specifier or asked.source not in ("package index", "index"):
             return ""
         newest = installed_by(self._image, self._matrix, asked)
-        row = self._matrix.companion(newest.version) if python_of(self._image) and newest.known else None
+        row = self._matrix.torch.companion(newest.version) if python_of(self._image) and newest.known else None
         return (row and _requires(row, requirement.name)) or ""
 
     def after(self, step: Step) -> None:

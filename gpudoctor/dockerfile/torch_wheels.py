@@ -51,7 +51,7 @@ def installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> ImageTorc
     python = python_of(image)
     specifier = asked.requirement.specifier
     if asked.tool == "conda":
-        row = matrix.removed_package("pytorch", "pytorch")
+        row = matrix.images.removed_package("pytorch", "pytorch")
         specifier = ",".join(filter(None, (specifier, f"<={row.last}" if row else "")))
     rows = _matching(wheels_for(matrix, image.platform, python), specifier)
     if asked.source == "package index" and not asked.local:
@@ -72,7 +72,7 @@ def installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> ImageTorc
     if build:
         best = next((row for row in rows if row.build == build and row.origin != "pypi"), None)
         if best is None and not asked.requirement.specifier:
-            return ImageTorch(matrix.newest_old_release(build), build, asked.line, asked.source, asked, False)
+            return ImageTorch(matrix.torch.newest_old_release(build), build, asked.line, asked.source, asked, False)
         return _of_row(asked, best, build)
     return ImageTorch("", "", asked.line, asked.source, asked, False)
 
@@ -98,7 +98,7 @@ def outrun(image: Image, matrix: Matrix, held: ImageTorch, asked: TorchRequest) 
 @lru_cache
 def wheels_for(matrix: Matrix, platform: str, python: str | None) -> tuple[TorchBuild, ...]:
     """The builds that pip may install there, newest first."""
-    rows = (row for row in matrix.builds(platform) if row.origin in ("pypi", "download.pytorch.org"))
+    rows = (row for row in matrix.torch.builds(platform) if row.origin in ("pypi", "download.pytorch.org"))
     return tuple(row for row in rows if python is None or python in row.pythons)
 
 

@@ -38,7 +38,7 @@ def supports(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
     own, least = capability(arch), capability(build.least)
     if build.vendor == "nvidia" and own and least and own < least:
         return False
-    last = known.last_cuda if (known := situation.matrix.capability(arch)) else None
+    last = known.last_cuda if (known := situation.matrix.gpus.capability(arch)) else None
     if build.cuda and last and figures(build.cuda)[0] > figures(last)[0]:
         return False
     return not build.archs or answer(situation, build, gpu).runs != "no"
@@ -47,7 +47,7 @@ def supports(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
 def older_than_the_gpu(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
     """Whether the CUDA of a build ended before the GPU came: its cuBLAS and cuDNN have nothing for it, whatever the
     driver compiles."""
-    known = situation.matrix.capability(gpu.arch.value) if build.cuda and gpu.arch.value else None
+    known = situation.matrix.gpus.capability(gpu.arch.value) if build.cuda and gpu.arch.value else None
     return known is not None and figures(build.cuda or "")[0] < figures(known.first_cuda)[0]
 
 
@@ -232,7 +232,7 @@ def _older_cudnn(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePa
     name = cudnn_wheel(build)
     gpus = situation.usable_of("nvidia") or situation.machine.of_vendor("nvidia")
     served = [gpu for gpu in gpus if supports(situation, build, gpu)] if name else []
-    bounds = [bound for gpu in served if (bound := situation.matrix.cudnn_with(gpu.arch.value or ""))]
+    bounds = [bound for gpu in served if (bound := situation.matrix.nvidia.cudnn_with(gpu.arch.value or ""))]
     if name is None or not bounds:
         return ()
     why = "newer releases have no kernels for these GPUs"

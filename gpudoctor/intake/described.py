@@ -64,7 +64,8 @@ from gpudoctor.situation.healthy_driver import amd_stack, driver_libraries, nvid
 if TYPE_CHECKING:
     from gpudoctor.intake.description import Description
     from gpudoctor.machine import LogFault
-    from gpudoctor.matrix.questions import Identity, Matrix
+    from gpudoctor.matrix.gpu_models import Identity
+    from gpudoctor.matrix.questions import Matrix
 
 _FIRST_OPEN = (515,)
 """The driver branch with the first open kernel modules."""
@@ -140,7 +141,11 @@ def _with_assumed_kernel(machine: Machine, description: Description, matrix: Mat
 def _with_description(machine: Machine, description: Description, matrix: Matrix) -> Machine:
     machine = replace(machine, assumed=_still_assumed(machine.assumed, description))
     machine = replace(machine, system=described_system(machine.system, description, matrix))
-    if description.os and machine.system.os.value and not matrix.distribution_named(machine.system.os.value.id):
+    if (
+        description.os
+        and machine.system.os.value
+        and not matrix.images.distribution_named(machine.system.os.value.id)
+    ):
         machine = replace(machine, assumed=(*machine.assumed, f"nothing of the unknown system {description.os}"))
     if description.kernel_log:
         machine = replace(machine, kernel_log=described_log(description.kernel_log, matrix))
@@ -261,7 +266,7 @@ def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
     assumed: tuple[str, ...] = ()
     if driver:
         version = driver_version(driver, matrix)
-        if release := matrix.release_of_branch(version):
+        if release := matrix.nvidia.release_of_branch(version):
             # People name the branch alone. It stands for its releases, and is no version below all of them.
             assumed = (f"NVIDIA driver {release} (branch {version})",)
             version = release
@@ -297,7 +302,7 @@ def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
 
 
 def _still_runs(matrix: Matrix, driver: str, gpu: Gpu) -> bool:
-    last = matrix.last_branch(gpu.arch.value or "")
+    last = matrix.nvidia.last_branch(gpu.arch.value or "")
     return last is None or figures(driver)[:1] <= figures(last)[:1]
 
 

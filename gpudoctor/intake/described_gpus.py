@@ -15,7 +15,8 @@ from gpudoctor.records import in_form
 
 if TYPE_CHECKING:
     from gpudoctor.intake.description import Description
-    from gpudoctor.matrix.questions import Identity, Matrix
+    from gpudoctor.matrix.gpu_models import Identity
+    from gpudoctor.matrix.questions import Matrix
 
 SOURCE = "description"
 _WITH_GRACE = ("GH200", "GB200", "GB300")
@@ -38,7 +39,7 @@ def identified(names: Sequence[str], matrix: Matrix) -> tuple[Identity, ...]:
     found: list[Identity] = []
     for place, name in enumerate(names):
         count, one = _counted(name, matrix)
-        gpus = matrix.gpus_by_name(one) or tuple(filter(None, (matrix.gpu_of_processor(one),)))
+        gpus = matrix.gpus.gpus_by_name(one) or tuple(filter(None, (matrix.gpus.gpu_of_processor(one),)))
         gpus = tuple(gpu for gpu in gpus if not gpu.rare) or gpus
         if not gpus:
             raise InputError(f"--gpu {name!r}: {_why_unknown(one, matrix)}")
@@ -53,7 +54,7 @@ def usual_meanings(names: Sequence[str], matrix: Matrix) -> tuple[str, ...]:
     """What was taken for a name that a rare GPU has, too: "GM107 (sm_50) for 'GTX 750 Ti', not the rare GK106"."""
     told = []
     for name in names:
-        gpus = matrix.gpus_by_name(_counted(name, matrix)[1])
+        gpus = matrix.gpus.gpus_by_name(_counted(name, matrix)[1])
         usual, rare = [gpu for gpu in gpus if not gpu.rare], [gpu for gpu in gpus if gpu.rare]
         if usual and rare:
             told.append(
@@ -68,13 +69,13 @@ def _counted(name: str, matrix: Matrix) -> tuple[int, str]:
     if many is None:
         return 1, name
     count, one = int(many[1] or many[4]), many["one"] or many["name"]
-    return (count, one) if 0 < count <= _MOST and matrix.gpus_by_name(one) else (1, name)
+    return (count, one) if 0 < count <= _MOST and matrix.gpus.gpus_by_name(one) else (1, name)
 
 
 def _why_unknown(name: str, matrix: Matrix) -> str:
-    if said := matrix.other_name(name):
+    if said := matrix.gpus.other_name(name):
         return f"{said}."
-    near = matrix.names_near(name)
+    near = matrix.gpus.names_near(name)
     hint = f" Did you mean {' or '.join(near[:3])}?" if near else ""
     return f"no GPU of that name is known.{hint} A PCI id, chip, sm_NN or gfxNNNN also works."
 

@@ -56,8 +56,8 @@ def named_os(text: str, matrix: Matrix) -> Os:
         raise InputError(f"--os {text!r}: gpudoctor checks Linux and WSL2 (--kernel ...-microsoft-standard-WSL2)")
     if name.startswith("wsl"):
         raise InputError(f"--os {text!r}: WSL2 is told by its kernel: --kernel 6.6.87.2-microsoft-standard-WSL2")
-    row = matrix.distribution_named(name)
-    near = matrix.distributions_near(name) if row is None else ()
+    row = matrix.images.distribution_named(name)
+    near = matrix.images.distributions_near(name) if row is None else ()
     if near or not re.fullmatch(r"[a-z][a-z0-9_-]*", row.id if row else name):
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise InputError(f"--os {text!r}: write the distribution's id and version, such as ubuntu-22.04{hint}")
@@ -73,7 +73,7 @@ def driver_version(text: str, matrix: Matrix) -> str:
     version = plain_version("--driver", text.strip().removeprefix("v").replace(",", "."))
     if figures(version)[:1] >= (100,) or not figures(version):
         return version
-    first = matrix.first_driver_of_cuda(version)
+    first = matrix.nvidia.first_driver_of_cuda(version)
     shown = f"CUDA {version} needs driver {first} or newer; write" if first else "write"
     raise InputError(
         f"--driver {text!r}: that is a CUDA version, not a driver's; {shown} the number that nvidia-smi shows as "
@@ -86,10 +86,10 @@ def assumed_kernel(machine: Machine, os: Os, matrix: Matrix) -> tuple[Fact[str],
     that supports its GPUs. If the distribution ships none, its newest is taken for described, and so is judged."""
     module = machine.amd.module.value
     in_tree = (gpu for gpu in machine.of_vendor("amd") if module in (None, "in-tree"))
-    targets = {gpu.name: matrix.target(gpu.arch.value or "") for gpu in in_tree}
+    targets = {gpu.name: matrix.gpus.target(gpu.arch.value or "") for gpu in in_tree}
     firsts = {name: target.first_kernel for name, target in targets.items() if target and target.first_kernel}
     needed = max((_USUAL_KERNEL, *firsts.values()), key=figures)
-    rows = matrix.kernels(os)
+    rows = matrix.distributions.kernels(os)
     if not rows or machine.system.wsl.known:
         return known(_release(needed), ASSUMED), "kernel" if needed == _USUAL_KERNEL else f"kernel {needed}"
     own, name = rows[0], f"{os.id}-{os.version}" if os.version else os.id

@@ -73,11 +73,11 @@ def _origin(version: str) -> TorchOrigin:
 
 
 def _index_build(text: str, public: str, platform: str, matrix: Matrix) -> str:
-    build = matrix.pypi_build(public, platform)
+    build = matrix.torch.pypi_build(public, platform)
     if build is None:
         raise InputError(
             f"--torch {text}: the package index's build of it for {platform} is unknown (newest known release: "
-            f"{matrix.newest_torch()}); name the build, such as {public}+cu128"
+            f"{matrix.torch.newest_torch()}); name the build, such as {public}+cu128"
         )
     return build
 
@@ -85,18 +85,18 @@ def _index_build(text: str, public: str, platform: str, matrix: Matrix) -> str:
 def _check_build(text: str, public: str, build: str, platform: str, matrix: Matrix) -> None:
     """Raise InputError for a build that there cannot be: of no CUDA or ROCm release, or of another form."""
     cuda, rocm = cuda_of(build), rocm_of(build)
-    if build in ("cpu", "xpu") or (cuda and matrix.is_cuda(cuda)) or (rocm and matrix.is_rocm(rocm)):
+    if build in ("cpu", "xpu") or (cuda and matrix.torch.is_cuda(cuda)) or (rocm and matrix.torch.is_rocm(rocm)):
         return
     maker = "CUDA" if cuda else "ROCm" if rocm else ""
     what = f"{maker} {cuda or rocm} is not known" if maker else f"+{local_version(text)} is no build that is known"
-    published = matrix.published_builds(public, platform)
+    published = matrix.torch.published_builds(public, platform)
     of = f"torch {public} has" if published else "builds are named"
     raise InputError(f"--torch {text}: {what}; {of} {', '.join(published) or 'cpu, cu128, rocm6.4 ...'}")
 
 
 def _from_nvidia(version: str, image: str, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[str, ...]]:
     """A torch of NVIDIA's: of an NGC image, or for Jetson."""
-    cuda = matrix.ngc_cuda(image)
+    cuda = matrix.images.ngc_cuda(image)
     origin: TorchOrigin = "jetson" if machine.system.jetson.known else "ngc"
     return named_torch(version, origin, SOURCE, build=f"cu{cuda.replace('.', '')}" if cuda else None, cuda=cuda), ()
 
@@ -115,7 +115,7 @@ def _from_source(version: str, machine: Machine, matrix: Matrix) -> tuple[Torch,
 
 def _toolkit(gpus: tuple[Gpu, ...], machine: Machine, matrix: Matrix) -> str | None:
     """The newest CUDA that the driver runs and that compiles for the GPUs."""
-    rows = [row for gpu in gpus if (row := matrix.capability(gpu.arch.value or ""))]
+    rows = [row for gpu in gpus if (row := matrix.gpus.capability(gpu.arch.value or ""))]
     releases = {row.cuda for row in matrix.tables.cuda_toolkits if not row.update}
     able = [
         cuda
@@ -129,7 +129,7 @@ def _toolkit(gpus: tuple[Gpu, ...], machine: Machine, matrix: Matrix) -> str | N
 def device_packages(torch: Torch, machine: Machine, matrix: Matrix) -> tuple[Distribution, ...]:
     """The packages with the code for the machine's GPUs, of a build that has it in a package for each gfx target. Who
     installs such a build chooses them by an extra, torch[device-gfx1031], and --torch cannot name it."""
-    row = matrix.build_of(torch, machine.system.platform)
+    row = matrix.torch.build_of(torch, machine.system.platform)
     if row is None or not row.extra:
         return ()
     targets = sorted({gpu.arch.value.partition(":")[0] for gpu in machine.of_vendor("amd") if gpu.arch.value})
@@ -148,7 +148,7 @@ def python_of(text: str) -> str:
 
 def python_for(torch: Torch | None, matrix: Matrix, platform: str) -> str:
     """The Python to assume: the usual one, or the nearest that the torch has a wheel for."""
-    row = matrix.build_of(torch, platform) if torch else None
+    row = matrix.torch.build_of(torch, platform) if torch else None
     plain = [python for python in row.pythons if not python.endswith("t")] if row else []
     if not plain or USUAL_PYTHON in plain:
         return USUAL_PYTHON

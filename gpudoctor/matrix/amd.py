@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from gpudoctor.matrix.gpu_models import Gpus
 from gpudoctor.matrix.versions import Figures, figures, matches, minor
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import AmdgpuDkmsLimit, Override, RocmBlas, RocmRelease, WslRuntime, WslSupport
+    from gpudoctor.matrix.gpu_models import Gpus
+    from gpudoctor.matrix.rows import AmdgpuDkmsLimit, Override, RocmBlas, RocmRelease, Tables, WslRuntime, WslSupport
 
 R = TypeVar("R")
 
@@ -19,12 +19,15 @@ _SPARE_DAYS = 200
 """Patch releases appear up to half a year after the release with a known date: a span of years is this uncertain."""
 
 
-class AmdQuestions(Gpus):
+class AmdQuestions:
     """Questions that the AMD tables answer."""
+
+    def __init__(self, tables: Tables, gpus: Gpus) -> None:
+        self.tables, self._gpus = tables, gpus
 
     def override(self, gfx: str) -> Override | None:
         """Override policy of a target; None if the target is unknown."""
-        row = self.target(gfx)
+        row = self._gpus.target(gfx)
         return row.override if row else None
 
     def gfx_of_override(self, value: str | None) -> str | None:
@@ -34,7 +37,7 @@ class AmdQuestions(Gpus):
             return None
         major, second, third = (int(part) for part in parts.groups())
         gfx = f"gfx{major}{second:x}{third:x}"
-        return gfx if gfx in self._targets else None
+        return gfx if self._gpus.target(gfx) else None
 
     def blas(self, rocm: str) -> RocmBlas | None:
         """BLAS coverage of a ROCm: its own row, else the row of the same minor release."""
@@ -50,7 +53,7 @@ class AmdQuestions(Gpus):
 
     def listed_by_amd(self, gfx: str, name: str, rocm: str) -> bool | None:
         """Whether AMD's documents for that ROCm name the GPU; None: unknown (for an APU they name processors)."""
-        target = self.target(gfx)
+        target = self._gpus.target(gfx)
         releases = [row for row in self.tables.rocm_releases if row.gfx and minor(row.version) == minor(rocm)]
         if target is None or not releases:
             return None
@@ -65,7 +68,7 @@ class AmdQuestions(Gpus):
 
     def is_for_computing(self, gfx: str) -> bool:
         """Whether people buy all products with this target for computing: AMD supports every one of them."""
-        target = self.target(gfx)
+        target = self._gpus.target(gfx)
         return target is not None and target.official_from is not None and not target.official_products
 
     def last_rocblas(self, gfx: str) -> str | None:

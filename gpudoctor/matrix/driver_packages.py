@@ -7,19 +7,29 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from gpudoctor.matrix.images import ImageQuestions
-from gpudoctor.matrix.nvidia import NvidiaQuestions
 from gpudoctor.matrix.versions import at_least, figures, matches
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Os
-    from gpudoctor.matrix.rows import AmdgpuDkmsSystem, DistributionKernel, DriverPackage, FirmwarePackage, ModuleKey
+    from gpudoctor.matrix.images import ImageQuestions
+    from gpudoctor.matrix.nvidia import NvidiaQuestions
+    from gpudoctor.matrix.rows import (
+        AmdgpuDkmsSystem,
+        DistributionKernel,
+        DriverPackage,
+        FirmwarePackage,
+        ModuleKey,
+        Tables,
+    )
 
 Flavour = Literal["open", "proprietary"]
 
 
-class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
+class DriverPackageQuestions:
     """Questions that the tables of driver packages answer."""
+
+    def __init__(self, tables: Tables, nvidia: NvidiaQuestions, images: ImageQuestions) -> None:
+        self.tables, self._nvidia, self._images = tables, nvidia, images
 
     def driver_packages(self, os: Os) -> tuple[DriverPackage, ...]:
         """The NVIDIA driver packages for a release: its own first, then those of the release it is based on. None
@@ -41,7 +51,7 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
             return (), ()
         table = self.tables.driver_packages
         own, *others = (
-            tuple(row for row in table if re.fullmatch(row.distribution, name)) for name in self.releases(os)
+            tuple(row for row in table if re.fullmatch(row.distribution, name)) for name in self._images.releases(os)
         )
         return own, (others[0] if others else ())
 
@@ -52,7 +62,7 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
 
     def driver_instruction(self, os: Os, flavour: Flavour, branch: str) -> str | None:
         """What a person does for a driver where no package manager's command installs it."""
-        name = self.releases(os)[0]
+        name = self._images.releases(os)[0]
         rows = (row for row in self.tables.driver_instructions if row.flavour in (None, flavour))
         found = next((row for row in rows if re.fullmatch(row.distribution, name)), None)
         return found.text.replace("{branch}", branch) if found else None
@@ -73,7 +83,7 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
         if not own and not base:
             return None
         minimum = max(self._needed(sms, at_least), key=figures, default=None)
-        last = min((last for last in map(self.last_branch, sms) if last), key=figures, default=None)
+        last = min((last for last in map(self._nvidia.last_branch, sms) if last), key=figures, default=None)
         rows = [row for row in own + base if row.flavour in flavours and _fits(row, minimum, last)]
         own_rows = set(map(id, own))
 
@@ -100,16 +110,16 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
         return frozenset(row.branch for row in self.tables.driver_branches if row.kind == "legacy")
 
     def _needed(self, sms: tuple[str, ...], at_least: str | None) -> Iterator[str]:
-        yield from (driver for driver in (at_least, *(self.first_driver(sm) for sm in sms)) if driver)
+        yield from (driver for driver in (at_least, *(self._nvidia.first_driver(sm) for sm in sms)) if driver)
 
     def firmware_package(self, os: Os) -> FirmwarePackage | None:
         """The firmware package for AMD GPUs that a release keeps at one date."""
-        names, table = self.releases(os), self.tables.firmware_packages
+        names, table = self._images.releases(os), self.tables.firmware_packages
         return next((row for name in names for row in table if re.fullmatch(row.distribution, name)), None)
 
     def amdgpu_dkms_systems(self, os: Os) -> tuple[AmdgpuDkmsSystem, ...]:
         """The kernels of a release that AMD supports amdgpu-dkms on."""
-        names, table = self.releases(os), self.tables.amdgpu_dkms_systems
+        names, table = self._images.releases(os), self.tables.amdgpu_dkms_systems
         return tuple(row for name in names for row in table if re.fullmatch(row.distribution, name))
 
     def supports_amdgpu_dkms(self, os: Os, kernel: str) -> bool:
@@ -126,13 +136,15 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
         """The kernels that a release ships, oldest first: its own, else those of the release it is based on."""
         table = self.tables.distribution_kernels
         found = (
-            tuple(row for row in table if re.fullmatch(row.distribution, name)) for name in self.releases(os) if os.id
+            tuple(row for row in table if re.fullmatch(row.distribution, name))
+            for name in self._images.releases(os)
+            if os.id
         )
         return tuple(sorted(next(filter(None, found), ()), key=lambda row: figures(row.kernel)))
 
     def later_release(self, os: Os, kernel: str) -> DistributionKernel | None:
         """The kernel of the next release of a distribution that ships this one or a newer one."""
-        for name in self.releases(os) if os.id else ():
+        for name in self._images.releases(os) if os.id else ():
             id, _, version = name.rpartition("-")
             rows = [row for row in self.tables.distribution_kernels if row.example.rpartition("-")[0] == id]
             later = [row for row in rows if figures(_release(row)) > figures(version) and reaches(row, kernel)]

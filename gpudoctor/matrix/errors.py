@@ -92,7 +92,8 @@ class Message(Struct, frozen=True):
 class ErrorQuestions:
     """Questions that the table of error texts answers."""
 
-    tables: Tables
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
 
     def cause_of(self, text: str, vendor: Vendor | None) -> ErrorPattern | None:
         """The first row that matches a line of the text; without a vendor only rows that are for any."""

@@ -55,6 +55,10 @@ class Gpus:
         """The row of "sm_89" (or "8.9")."""
         return self._capabilities.get(dotted(sm.lower()) or sm)
 
+    def chip(self, code: str) -> NvidiaChip | None:
+        """The row of a chip ("GB202")."""
+        return self._chips.get(code.upper())
+
     def target(self, gfx: str) -> GfxTarget | None:
         """The row of a gfx target (without xnack and sramecc)."""
         return self._targets.get(gfx.partition(":")[0])

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.machine import Os
-from gpudoctor.matrix.gpu_models import Gpus
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import BaseImage, Distribution, DistributionKin, RemovedImage, RemovedPackage
+    from gpudoctor.matrix.rows import BaseImage, Distribution, DistributionKin, RemovedImage, RemovedPackage, Tables
 
 _HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/", "public.ecr.aws/docker/", "mirror.gcr.io/")
 _TOLD_BY_THE_TAG = ("cuda", "rocm", "python", "torch", "release")
 
 
-class ImageQuestions(Gpus):
+class ImageQuestions:
     """Questions that the tables of base images and distributions answer."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
 
     def base_image(self, name: str) -> BaseImage | None:
         """The content of an image, by its name and tag; None: unknown."""

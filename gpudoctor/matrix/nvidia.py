@@ -6,31 +6,34 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.isa import capability
-from gpudoctor.matrix.gpu_models import Gpus
 from gpudoctor.matrix.versions import Figures, at_least, figures, matches, minor
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import CudaToolkit, DriverBranch, NvidiaKernelLimit
+    from gpudoctor.matrix.gpu_models import Gpus
+    from gpudoctor.matrix.rows import CudaToolkit, DriverBranch, NvidiaKernelLimit, Tables
 
 DriverVerdict = Literal["serves", "minor-version", "too-old", "unknown"]
 """`serves`: at least the driver that the toolkit bundles; `minor-version`: between the major's floor and
 that (CUDA minor-version compatibility); `too-old`: below the floor."""
 
 
-class NvidiaQuestions(Gpus):
+class NvidiaQuestions:
     """Questions that the NVIDIA tables answer."""
+
+    def __init__(self, tables: Tables, gpus: Gpus) -> None:
+        self.tables, self._gpus = tables, gpus
 
     def last_branch(self, sm: str) -> str | None:
         """Last driver branch that runs a GPU of this capability ("580"); None: not dropped, or unknown."""
-        row = self.capability(sm)
+        row = self._gpus.capability(sm)
         return row.last_branch if row else None
 
     def first_driver(self, sm: str, chip: str | None = None) -> str | None:
         """Oldest driver that knows the chip. Without a row for it: any chip of the capability, else the driver that
         came with the first CUDA for it."""
-        if chip is not None and (row := self._chips.get(chip.upper())) and row.first_driver:
+        if chip is not None and (row := self._gpus.chip(chip)) and row.first_driver:
             return row.first_driver
-        known = self.capability(sm)
+        known = self._gpus.capability(sm)
         if known is None or known.tegra:
             return None
         chips = [c for c in self.tables.nvidia_chips if c.capability == known.capability]
@@ -41,12 +44,12 @@ class NvidiaQuestions(Gpus):
 
     def is_display_chip(self, chip: str | None) -> bool:
         """Whether the GPUs of a chip are too small to be meant for computing beside a larger one."""
-        row = self._chips.get(chip.upper()) if chip else None
+        row = self._gpus.chip(chip) if chip else None
         return row is not None and row.display
 
     def module_flavour(self, sm: str, name: str = "") -> Literal["refused", "supported", "required"] | None:
         """Whether the GPU works with the open kernel modules (`name` decides Grace Hopper)."""
-        known = self.capability(sm)
+        known = self._gpus.capability(sm)
         for row in self.tables.architectures:
             if known and row.architecture == known.architecture:
                 return "required" if any(product in name for product in row.open_required_on) else row.open_modules

@@ -1,35 +1,93 @@
 """The questions that the matrix answers: pure functions over its rows.
 
-`Matrix` holds the rows and a few look-up tables. The questions are grouped by subject in `gpu_models`, `nvidia`,
-`driver_packages`, `amd`, `torch_builds`, `errors`, `rates` and `images`. Nothing here reads a file. Versions are
-texts.
+`Matrix` holds the rows. The questions are grouped by subject, a module for each group, which is imported when its
+first question is asked. Nothing here reads a file. Versions are texts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import TRITONS, normalised
-from gpudoctor.matrix.amd import AmdQuestions
-from gpudoctor.matrix.driver_packages import DriverPackageQuestions
-from gpudoctor.matrix.errors import ErrorQuestions
-from gpudoctor.matrix.gpu_models import Identity
-from gpudoctor.matrix.nvidia import DriverVerdict
-from gpudoctor.matrix.rates import RateQuestions
 from gpudoctor.matrix.shared_files import group_of
-from gpudoctor.matrix.torch_builds import TorchQuestions
 from gpudoctor.matrix.versions import package_matches
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, LibraryRole, RequirementUse
+    from gpudoctor.matrix.amd import AmdQuestions
+    from gpudoctor.matrix.driver_packages import DriverPackageQuestions
+    from gpudoctor.matrix.errors import ErrorQuestions
+    from gpudoctor.matrix.gpu_models import Gpus
+    from gpudoctor.matrix.images import ImageQuestions
+    from gpudoctor.matrix.nvidia import NvidiaQuestions
+    from gpudoctor.matrix.rates import RateQuestions
+    from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, LibraryRole, RequirementUse, Tables
+    from gpudoctor.matrix.torch_builds import TorchQuestions
 
-__all__ = ["DriverVerdict", "Identity", "Matrix"]
 
-
-class Matrix(DriverPackageQuestions, AmdQuestions, TorchQuestions, ErrorQuestions, RateQuestions):
+class Matrix:
     """The loaded rows and the questions that they answer."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+
+    @cached_property
+    def gpus(self) -> Gpus:
+        """Products, compute capabilities and gfx targets."""
+        from gpudoctor.matrix.gpu_models import Gpus
+
+        return Gpus(self.tables)
+
+    @cached_property
+    def nvidia(self) -> NvidiaQuestions:
+        """NVIDIA drivers, CUDA and kernel modules."""
+        from gpudoctor.matrix.nvidia import NvidiaQuestions
+
+        return NvidiaQuestions(self.tables, self.gpus)
+
+    @cached_property
+    def amd(self) -> AmdQuestions:
+        """AMD targets, overrides, ROCm and its kernel driver."""
+        from gpudoctor.matrix.amd import AmdQuestions
+
+        return AmdQuestions(self.tables, self.gpus)
+
+    @cached_property
+    def torch(self) -> TorchQuestions:
+        """Builds of torch, their indexes and their companions."""
+        from gpudoctor.matrix.torch_builds import TorchQuestions
+
+        return TorchQuestions(self.tables)
+
+    @cached_property
+    def distributions(self) -> DriverPackageQuestions:
+        """Drivers and kernels that distributions ship."""
+        from gpudoctor.matrix.driver_packages import DriverPackageQuestions
+
+        return DriverPackageQuestions(self.tables, self.nvidia, self.images)
+
+    @cached_property
+    def images(self) -> ImageQuestions:
+        """Public container images and distributions."""
+        from gpudoctor.matrix.images import ImageQuestions
+
+        return ImageQuestions(self.tables)
+
+    @cached_property
+    def errors(self) -> ErrorQuestions:
+        """Messages of programs and of the kernel."""
+        from gpudoctor.matrix.errors import ErrorQuestions
+
+        return ErrorQuestions(self.tables)
+
+    @cached_property
+    def rates(self) -> RateQuestions:
+        """How fast a GPU is."""
+        from gpudoctor.matrix.rates import RateQuestions
+
+        return RateQuestions(self.tables)
 
     def known_issues(self) -> tuple[KnownIssue, ...]:
         """All known issues."""

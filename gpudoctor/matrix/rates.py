@@ -7,17 +7,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpudoctor.machine import Gpu
-from gpudoctor.matrix.gpu_models import Gpus
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import GpuRates, Interconnect
+    from gpudoctor.matrix.rows import GpuRates, Interconnect, Tables
 
 _WHOLE = 0.85
 """A whole GPU shows at least this share of its memory: ECC takes up to an eighth."""
 
 
-class RateQuestions(Gpus):
+class RateQuestions:
     """The questions that the tables of rates answer."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
 
     def rates_of(self, gpu: Gpu) -> GpuRates | None:
         """The rates of a GPU's product; None if no row has it, and for parts of GPUs (MIG, vGPU ...)."""

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 
 from gpudoctor.machine import Torch
 from gpudoctor.machine.torch import CompanionName
-from gpudoctor.matrix.gpu_models import Gpus
 from gpudoctor.matrix.rows.torch import TorchBuild, index_url
 from gpudoctor.matrix.versions import figures, matches, minor, package_matches
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchRelease, WheelIndex
+    from gpudoctor.matrix.rows import Companion, PublishedArchs, Tables, TorchRelease, WheelIndex
 
 _RELEASE = r"\d+(\.\d+)*(\.post\d+)?$"
 _INDEX_ORIGINS = ("pypi", "download.pytorch.org")
@@ -34,8 +33,11 @@ def rocm_of(build: str) -> str | None:
     return build.removeprefix("rocm") if build.startswith("rocm") else None
 
 
-class TorchQuestions(Gpus):
+class TorchQuestions:
     """Questions that the torch tables answer."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
 
     def build_of(self, torch: Torch, platform: str) -> TorchBuild | None:
         """The row of an installed torch: same version, build, platform, and origin if known. An unknown origin

@@ -109,7 +109,7 @@ def _reference(what: str, table: str, row: object) -> Iterator[str]:
 
 def _architectures(names: Iterable[str], matrix: Matrix) -> Iterator[str]:
     for name in names:
-        row = matrix.target(name) or (matrix.capability(name) if "_" in name else None)
+        row = matrix.gpus.target(name) or (matrix.gpus.capability(name) if "_" in name else None)
         yield from _reference(name, "capabilities or gfx_targets", row)
 
 
@@ -122,7 +122,7 @@ def _expression(field: str, pattern: str) -> Iterator[str]:
 
 def _nvidia(row: rows.NvidiaChip | rows.NvidiaSoc | rows.NvidiaGpu, matrix: Matrix) -> Iterator[str]:
     if row.capability is not None:
-        yield from _reference(f"capability {row.capability}", "capabilities", matrix.capability(row.capability))
+        yield from _reference(f"capability {row.capability}", "capabilities", matrix.gpus.capability(row.capability))
 
 
 def _nvidia_gpu(row: rows.NvidiaGpu, matrix: Matrix) -> Iterator[str]:
@@ -133,7 +133,7 @@ def _nvidia_gpu(row: rows.NvidiaGpu, matrix: Matrix) -> Iterator[str]:
 
 
 def _amd_gpu(row: rows.AmdGpu, matrix: Matrix) -> Iterator[str]:
-    yield from _reference(row.gfx, "gfx_targets", matrix.target(row.gfx))
+    yield from _reference(row.gfx, "gfx_targets", matrix.gpus.target(row.gfx))
     yield from _pci(row.pci)
     for revision in row.revisions:
         if not re.fullmatch(r"[0-9a-f]{2}", revision):
@@ -164,14 +164,14 @@ def _rates(row: rows.GpuRates, matrix: Matrix) -> Iterator[str]:
 
 
 def _interconnect(row: rows.Interconnect, matrix: Matrix) -> Iterator[str]:
-    if matrix.interconnect_of(row.example) != row or not row.gb_per_s > 0:
+    if matrix.rates.interconnect_of(row.example) != row or not row.gb_per_s > 0:
         yield "its example matches no row, or an earlier one, or its rate is not above 0"
 
 
 def _base_image(row: rows.BaseImage, matrix: Matrix) -> Iterator[str]:
     if re.fullmatch(row.image, row.example) is None:
         yield _NOT_ITS_EXAMPLE
-    elif (first := matrix.base_image(row.example)) is None or first.image != row.image:
+    elif (first := matrix.images.base_image(row.example)) is None or first.image != row.image:
         yield "an earlier row matches its example: exact names come before general ones"
 
 
@@ -180,9 +180,9 @@ def _removed_image(row: rows.RemovedImage, matrix: Matrix) -> Iterator[str]:
         yield _NOT_ITS_EXAMPLE
     elif row.version and "(?P<version>" not in row.image:
         yield "a row with a version needs the group `version`"
-    elif (found := matrix.removed_image(row.example)) is None or found[0] != row:
+    elif (found := matrix.images.removed_image(row.example)) is None or found[0] != row:
         yield "an earlier row matches its example"
-    elif matrix.removed_image(found[1]) is not None:
+    elif matrix.images.removed_image(found[1]) is not None:
         yield f"its proposal {found[1]} is removed, too"
 
 
@@ -190,10 +190,10 @@ def _other_name(row: rows.OtherName, matrix: Matrix) -> Iterator[str]:
     if wrong := tuple(_expression("name", row.name)):
         yield from wrong
         return
-    if matrix.other_name(row.example) != row.says:
+    if matrix.gpus.other_name(row.example) != row.says:
         yield "its example matches no row, or an earlier one"
     try:
-        if matrix.gpus_by_name(row.example):
+        if matrix.gpus.gpus_by_name(row.example):
             yield "a GPU has the name of its example"
     except KeyError:
         return  # a row of the GPUs names an unknown chip, which is said of that row
@@ -237,10 +237,10 @@ def _target(row: rows.GfxTarget, matrix: Matrix) -> Iterator[str]:
     value = row.override.value
     if value is None:
         return
-    named = matrix.gfx_of_override(value)
+    named = matrix.amd.gfx_of_override(value)
     if named is None:
         yield f"override {value}: no row of gfx_targets has the target that it names"
-    elif row.override.safety == "safe-class" and (other := matrix.target(named)) and other.family != row.family:
+    elif row.override.safety == "safe-class" and (other := matrix.gpus.target(named)) and other.family != row.family:
         yield f"override {value} names {named} of {other.family}: not safe-class for {row.family}"
 
 
@@ -248,7 +248,7 @@ def _build(row: rows.TorchBuild, matrix: Matrix) -> Iterator[str]:
     if not is_name(row.build) or not (is_version(row.version) or row.origin == "nightly"):
         yield f"torch {row.version} {row.build}: no command can name that build"
     if row.index is not None:
-        yield from _reference(f"index {row.index}", "wheel_indexes", matrix.wheel_index(row.index))
+        yield from _reference(f"index {row.index}", "wheel_indexes", matrix.torch.wheel_index(row.index))
     yield from _template("extra", row.extra, "gfx")
     yield from _architectures((*(row.archs or ()), *row.partial, *(row.linalg or ()), *(row.ptx or ())), matrix)
     cuda = re.fullmatch(r"cu(\d+)(\d)", row.build)
@@ -297,7 +297,7 @@ def _error(row: rows.ErrorPattern, matrix: Matrix) -> Iterator[str]:
     yield from _pattern(row, matrix)
     if re.search(r"[*+}]\)[*+{]", row.pattern):
         yield "the pattern repeats what repeats already: that may take for ever on some text"
-    if matrix.cause_of(row.example, None if row.vendor == "any" else row.vendor) != row:
+    if matrix.errors.cause_of(row.example, None if row.vendor == "any" else row.vendor) != row:
         yield "an earlier row matches its example: exact texts come before general ones"
 
 
@@ -353,9 +353,9 @@ def _issue(row: rows.KnownIssue, matrix: Matrix) -> Iterator[str]:
         if package.specifier:
             yield from _specifier(package.package, package.specifier)
     for gfx in when.gfx:
-        yield from _reference(gfx, "gfx_targets", matrix.target(gfx))
+        yield from _reference(gfx, "gfx_targets", matrix.gpus.target(gfx))
     for sm in when.sm:
-        yield from _reference(sm, "capabilities", matrix.capability(sm))
+        yield from _reference(sm, "capabilities", matrix.gpus.capability(sm))
     if row.log is not None:
         pattern = next((pattern for pattern in matrix.tables.log_patterns if pattern.id == row.log), None)
         yield from _reference(f"log {row.log!r}", "log_patterns", pattern)

@@ -43,7 +43,7 @@ def install_driver(place: Place, remedy: InstallDriver, matrix: Matrix) -> tuple
         return (ManualStep(text=text, why=remedy.why, risk="reboot"),)
     if outside := elsewhere(place, words + ", and reboot it", remedy.why):
         return outside
-    row = matrix.driver_package(place.os, remedy.branch, remedy.flavour)
+    row = matrix.distributions.driver_package(place.os, remedy.branch, remedy.flavour)
     if row is None or row.by_hand or is_fixed(place) or (keeps_newer(row, place.driver) and not place.run_file):
         text = f"{words[0].upper()}{words[1:]}.\n{_instructions(place, remedy, matrix, row)}"
         steps: tuple[Step, ...] = (ManualStep(text=text, why=remedy.why, risk="root"),)
@@ -122,7 +122,7 @@ def _signed_modules(place: Place, package: str, matrix: Matrix) -> tuple[str, ..
     built = place.secure_boot or place.prebuilt_nvidia
     if not built or flavour not in _UBUNTU_FLAVOURS or name == package:
         return ()
-    release = matrix.releases(place.os)[-1].removeprefix("ubuntu-")
+    release = matrix.images.releases(place.os)[-1].removeprefix("ubuntu-")
     first = _UBUNTU_KERNELS.get(release)
     later = flavour == "generic" and first is not None and not place.kernel.startswith(f"{first}.")
     return (f"linux-modules-nvidia-{name}-{flavour}" + (f"-hwe-{release}" if later else ""),)
@@ -171,7 +171,7 @@ def _instructions(place: Place, remedy: InstallDriver, matrix: Matrix, row: Driv
     if place.run_file and not is_fixed(place):
         lines.append(f"First remove the driver that NVIDIA's own installer put here: {place.run_file}")
     branch = remedy.branch.partition(".")[0]
-    if told := matrix.driver_instruction(place.os, remedy.flavour, branch):
+    if told := matrix.distributions.driver_instruction(place.os, remedy.flavour, branch):
         lines.append(f"{told}.")
     elif row is not None:
         lines.append(_from_repository(place, remedy, row))
@@ -244,7 +244,7 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix)
             add, remove = (*INSTALL[place.family], "amdgpu-dkms"), (*REMOVE[place.family], "amdgpu-dkms")
             step = as_root(remove, remedy.why, add)
         return (step, reboot("loads the new kernel driver"))
-    if place.os.id and not matrix.supports_amdgpu_dkms(place.os, remedy.kernel or place.kernel):
+    if place.os.id and not matrix.distributions.supports_amdgpu_dkms(place.os, remedy.kernel or place.kernel):
         return (_own_kernel_driver(place, remedy, matrix), reboot("starts the new kernel"))
     text = f"{words[0].upper()}{words[1:]}."
     if command:
@@ -259,7 +259,9 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix)
 
 def _own_kernel_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix) -> Step:
     """AMD supports its package on some releases and kernels only; elsewhere it may not even build."""
-    kernels = [row.kernel.removeprefix("==").removesuffix(".*") for row in matrix.amdgpu_dkms_systems(place.os)]
+    kernels = [
+        row.kernel.removeprefix("==").removesuffix(".*") for row in matrix.distributions.amdgpu_dkms_systems(place.os)
+    ]
     limits = f"only this distribution's kernels {' and '.join(kernels)}" if kernels else "other distributions"
     text = (
         f"AMD's driver package (amdgpu-dkms) supports {limits}: use the kernel's own amdgpu. Install the newest "

@@ -164,7 +164,7 @@ def _own_tritons(remedy: ReplaceTorch, matrix: Matrix) -> tuple[str, ...]:
 
 def rocm_triton(remedy: ReplaceTorch, matrix: Matrix) -> str:
     """The name of the triton of a ROCm build; "" if it is unknown."""
-    row = matrix.companion(remedy.version)
+    row = matrix.torch.companion(remedy.version)
     return (row.triton_rocm_package or "") if row and remedy.build.startswith("rocm") else ""
 
 
@@ -173,8 +173,10 @@ def in_a_named_index(situation: Situation, remedy: ReplaceTorch) -> ReplaceTorch
     index, where a version without local part would then be looked up."""
     if remedy.index_url or remedy.origin != "pypi":
         return remedy
-    for row in situation.matrix.builds(situation.platform):
-        if (row.version, row.build) == (remedy.version, remedy.build) and (url := situation.matrix.index_url(row)):
+    for row in situation.matrix.torch.builds(situation.platform):
+        if (row.version, row.build) == (remedy.version, remedy.build) and (
+            url := situation.matrix.torch.index_url(row)
+        ):
             return replace(remedy, origin=row.origin, index_url=url)
     return remedy
 
@@ -220,4 +222,4 @@ def index_of_torch(situation: Situation) -> str | None:
     if torch.origin == "pypi":
         return ""
     row = situation.build_of(torch)
-    return situation.matrix.index_url(row) if row else None
+    return situation.matrix.torch.index_url(row) if row else None

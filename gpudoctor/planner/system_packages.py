@@ -133,7 +133,7 @@ def install_system_package(place: Place, remedy: InstallSystemPackage, matrix: M
 def _firmware(place: Place, package: str, remedy: InstallSystemPackage, matrix: Matrix) -> Step:
     """The newest firmware of the distribution; `version` is the first release that helps. Some distributions keep
     the package at a date for as long as they live."""
-    row, first = matrix.firmware_package(place.os), remedy.version
+    row, first = matrix.distributions.firmware_package(place.os), remedy.version
     if row is not None and (not first or figures(row.version) < figures(first)):
         newer = row.newer or "the linux-firmware repository of the kernel's developers"
         needed = f"{first} or newer is needed" if first else "later GPUs need a newer one"
@@ -149,7 +149,7 @@ def _firmware(place: Place, package: str, remedy: InstallSystemPackage, matrix: 
 
 def install_kernel(place: Place, remedy: InstallKernel, matrix: Matrix) -> tuple[Step, ...]:
     """A kernel that the distribution ships. It runs after a reboot; the present one stays in the boot menu."""
-    row = next((row for row in matrix.kernels(place.os) if row.kernel == remedy.version), None)
+    row = next((row for row in matrix.distributions.kernels(place.os) if row.kernel == remedy.version), None)
     package = kernel_package(row, place.kernel) if row else ""
     words = f"install Linux {remedy.version}" + (f" ({package})" if package else "")
     if outside := elsewhere(place, f"{words}, and boot it", remedy.why):

@@ -9,7 +9,8 @@ from gpudoctor.machine import AmdStack, Fact, Gpu, HsaAgent, KfdNode, SmiGpu, Sy
 from gpudoctor.probes.pci import AMD, PciDevice
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Identity, Matrix
+    from gpudoctor.matrix.gpu_models import Identity
+    from gpudoctor.matrix.questions import Matrix
 
 
 def amd_gpus(pci: Fact[tuple[PciDevice, ...]], stack: AmdStack, system: System, matrix: Matrix) -> tuple[Gpu, ...]:
@@ -43,7 +44,7 @@ def _counts(device: PciDevice, matrix: Matrix) -> bool:
     A GPU that the matrix does not know counts if amdgpu has it, or if it is too new for both: ids from 7300 up
     and those of APUs below 2000. All others without a row are older than amdgpu.
     """
-    if matrix.gpu_by_pci(device.pci_id, device.revision) is not None or device.driver.value == "amdgpu":
+    if matrix.gpus.gpu_by_pci(device.pci_id, device.revision) is not None or device.driver.value == "amdgpu":
         return True
     if not device.device:
         return True
@@ -54,7 +55,7 @@ def _counts(device: PciDevice, matrix: Matrix) -> bool:
 def _gpu(device: PciDevice | None, node: KfdNode | None, place: int | None, stack: AmdStack, matrix: Matrix) -> Gpu:
     pci_id = (device.pci_id or None) if device else (node.pci_id if node else None)
     revision = device.revision if device else None
-    identity = matrix.gpu_by_pci(pci_id, revision) if pci_id else None
+    identity = matrix.gpus.gpu_by_pci(pci_id, revision) if pci_id else None
     bdf = (device.bdf or None) if device else (node.bdf if node else None)
     arch = _arch(node, identity, pci_id, stack)
     name = identity.name if identity else f"AMD {arch.value or 'Radeon'}" + (f" ({pci_id})" if pci_id else "")
@@ -102,12 +103,12 @@ def _arch(node: KfdNode | None, identity: Identity | None, pci_id: str | None, s
 
 
 def _family(matrix: Matrix, identity: Identity | None, arch: Fact[str]) -> str | None:
-    target = matrix.target(arch.value) if arch.value else None
+    target = matrix.gpus.target(arch.value) if arch.value else None
     return target.family if target else (identity.family if identity else None)
 
 
 def _is_apu(matrix: Matrix, gfx: str) -> bool:
-    target = matrix.target(gfx)
+    target = matrix.gpus.target(gfx)
     return bool(target and target.kind == "apu")
 
 
@@ -140,7 +141,7 @@ def _agents(stack: AmdStack, system: System, matrix: Matrix) -> tuple[Gpu, ...]:
 
 
 def _of_agent(agent: HsaAgent, place: int, stack: AmdStack, system: System, matrix: Matrix) -> Gpu:
-    identity = matrix.gpu_by_pci(agent.pci_id) if agent.pci_id else None
+    identity = matrix.gpus.gpu_by_pci(agent.pci_id) if agent.pci_id else None
     isa = agent.isa[0].partition(":")[0] if agent.isa else agent.name
     # The runtime's answer follows HSA_OVERRIDE_GFX_VERSION; the PCI id does not.
     gfx = identity.arch if identity else (isa if isa.startswith("gfx") else None)
@@ -174,9 +175,9 @@ def _listed(stack: AmdStack, matrix: Matrix) -> tuple[Gpu, ...]:
 
 
 def _of_smi(smi: SmiGpu, stack: AmdStack, matrix: Matrix) -> Gpu:
-    identity = matrix.gpu_by_pci(smi.pci_id, smi.revision) if smi.pci_id else None
+    identity = matrix.gpus.gpu_by_pci(smi.pci_id, smi.revision) if smi.pci_id else None
     if identity is None and smi.product:
-        named = matrix.gpus_by_name(smi.product)
+        named = matrix.gpus.gpus_by_name(smi.product)
         identity = named[0] if len(named) == 1 else None
     gfx = smi.gfx or (identity.arch if identity else None)
     integrated = identity.integrated if identity else bool(gfx and _is_apu(matrix, gfx))

@@ -23,7 +23,7 @@ def assemble(
     """All GPUs, NVIDIA's first, each maker's in its runtime's order; and whether GPUs could be searched for at all.
     That is absent if the machine has no PCI bus and nothing in its place."""
     if pci.value is not None:
-        classed = (device for device in pci.value if device.class_code or matrix.gpu_by_pci(device.pci_id))
+        classed = (device for device in pci.value if device.class_code or matrix.gpus.gpu_by_pci(device.pci_id))
         pci = known(tuple(classed), pci.source)
     gpus = (*nvidia_gpus(pci, nvidia, system, matrix), *amd_gpus(pci, amd, system, matrix))
     return gpus, _search_possible(pci, amd, nvidia, system)

@@ -10,7 +10,8 @@ from gpudoctor.machine import Fact, Gpu, NvidiaStack, NvmlDevice, ProcGpu, Syste
 from gpudoctor.probes.pci import NVIDIA, PciDevice
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Identity, Matrix
+    from gpudoctor.matrix.gpu_models import Identity
+    from gpudoctor.matrix.questions import Matrix
 
 _BOUND = ("nvidia", "nvidia-current", "nvgpu")
 
@@ -114,14 +115,14 @@ def _gpu(
 
 
 def _identity(matrix: Matrix, pci_id: str | None, revision: str | None, name: str) -> Identity | None:
-    found = matrix.gpu_by_pci(pci_id, revision) if pci_id else None
+    found = matrix.gpus.gpu_by_pci(pci_id, revision) if pci_id else None
     return found or identity_by_name(matrix, name)
 
 
 def identity_by_name(matrix: Matrix, name: str) -> Identity | None:
     """The one GPU that a driver's name stands for. Tables cut long names off with "...". Without the word that was
     cut, the rest must name one architecture."""
-    found = matrix.gpus_by_name(re.sub(r"\s*\S*\.\.\.$", "", name))
+    found = matrix.gpus.gpus_by_name(re.sub(r"\s*\S*\.\.\.$", "", name))
     return found[0] if len(found) == 1 else None
 
 
@@ -138,7 +139,7 @@ def _arch(nvml: NvmlDevice | None, identity: Identity | None, pci_id: str | None
 def _family(matrix: Matrix, identity: Identity | None, arch: Fact[str]) -> str | None:
     if identity is not None:
         return identity.family
-    row = matrix.capability(arch.value) if arch.value else None
+    row = matrix.gpus.capability(arch.value) if arch.value else None
     return row.architecture if row else None
 
 
@@ -181,10 +182,10 @@ def _soc(system: System, stack: NvidiaStack, matrix: Matrix, nvml: NvmlDevice | 
     jetson = system.jetson.value
     if jetson is None:
         return None
-    identity = matrix.gpu_by_device_tree(jetson.compatible) if jetson.compatible else None
+    identity = matrix.gpus.gpu_by_device_tree(jetson.compatible) if jetson.compatible else None
     identity = identity or identity_by_name(matrix, jetson.model)
     if not jetson.compatible and not jetson.model:
-        identity = matrix.gpu_by_l4t(jetson.l4t)  # a container sees little more than the release
+        identity = matrix.gpus.gpu_by_l4t(jetson.l4t)  # a container sees little more than the release
     source = system.jetson.source
     arch = _arch(nvml, identity, None, stack)
     if identity is None and arch.undecided:

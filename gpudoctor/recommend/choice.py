@@ -193,7 +193,7 @@ class _Choosing:
     def _overrides(self, needless: bool) -> list[Recommended]:
         """At most one: code for the generation's listed target, with the override that it needs; a risky one
         only if nothing is native."""
-        policies = [self.matrix.override(gpu.arch.value or "") for gpu in self.gpus]
+        policies = [self.matrix.amd.override(gpu.arch.value or "") for gpu in self.gpus]
         if needless and any(policy is None or policy.safety == "risky" for policy in policies):
             return []
         found = []
@@ -285,7 +285,7 @@ class _Choosing:
             why = f"known issue: {choice.fault}" if choice.fault else also
             reasons[(choice.version, choice.build)] = f"not installed into {owner}" if owner else why
         platform = self.situation.platform
-        for build in self.matrix.builds():
+        for build in self.matrix.torch.builds():
             if build.origin in INSTALLABLE:
                 only = f"no wheel for {platform} (only for {build.platform})"
                 reasons.setdefault((build.version, build.build), only)

@@ -122,7 +122,7 @@ class _Choosing:
             return fault
         if not runs_here(situation, row):
             self.for_the_driver.add(id(row))
-            floor = situation.matrix.floor(row.cuda or "")
+            floor = situation.matrix.nvidia.floor(row.cuda or "")
             return f"{target_of(row)} needs driver {floor} or newer, and {cuda_driver(situation.machine)} is here"
         broken = (issue for issue in self._issues(row) if issue.severity == "error")
         return next((f"known issue: {issue.symptom}" for issue in broken), "")
@@ -229,7 +229,7 @@ class _Choosing:
 
     def _otherwise(self) -> tuple[PlannedFix, ...]:
         """What must change before any build, or the driver that the least demanding one needs."""
-        here, title, floor = place(self.situation.machine), self.framework.title, self.situation.matrix.floor
+        here, title, floor = place(self.situation.machine), self.framework.title, self.situation.matrix.nvidia.floor
         if fix := change_before(self.situation, self.gpus):
             return (PlannedFix(fix.title, steps_for_all(fix.remedies, here, self.situation)),)
         needy = [row for row in self.rows if row.cuda and id(row) in self.for_the_driver]

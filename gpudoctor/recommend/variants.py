@@ -87,7 +87,7 @@ class _Asked:
     def _cuda(self) -> str | None:
         """The CUDA that the driver supports, as it says itself, else by its version."""
         said = stated_cuda(self.situation.machine)
-        return said or (self.situation.matrix.cuda_served(self.driver) if self.driver else None)
+        return said or (self.situation.matrix.nvidia.cuda_served(self.driver) if self.driver else None)
 
     def _known_to(self, installer: str) -> tuple[str, ...]:
         rows = self.situation.matrix.tables.installer_targets

@@ -49,7 +49,7 @@ def smoke_summary(smoke: Smoke, milliseconds: float | None = None) -> str:
 
 def rates_on_paper(machine: Machine, matrix: Matrix) -> dict[str, GpuRates]:
     """What the GPUs behind torch's devices ("cuda:0") reach by their data sheets, where the matrix has that."""
-    rows = {device: matrix.rates_of(gpu) for device, gpu in Situation(machine, matrix).behind.items()}
+    rows = {device: matrix.rates.rates_of(gpu) for device, gpu in Situation(machine, matrix).behind.items()}
     return {device: row for device, row in rows.items() if row is not None}
 
 

@@ -131,12 +131,12 @@ def _runs(carried: tuple[str, ...], gpu: Gpu, matrix: Matrix) -> tuple[str, str]
     """Whether it runs, and by which of the architectures in `carried`."""
     arch = gpu.arch.value or ""
     if gpu.vendor == "amd":
-        target = matrix.target(arch)
+        target = matrix.gpus.target(arch)
         answer = gfx_runs(
             arch, [item for item in carried if item.startswith("gfx")], target.generic if target else ()
         )
         return answer.runs, answer.by
-    row = matrix.capability(arch) if arch else None
+    row = matrix.gpus.capability(arch) if arch else None
     answer = cuda_runs(
         arch,
         [item for item in carried if item.startswith("sm_")],

@@ -80,7 +80,7 @@ class Situation:
 
     def build_of(self, torch: Torch | None) -> TorchBuild | None:
         """The matrix's row of a torch on this platform, if it has one."""
-        return self.matrix.build_of(torch, self.platform) if torch else None
+        return self.matrix.torch.build_of(torch, self.platform) if torch else None
 
     @property
     def torch_trial(self) -> ImportTrial | None:

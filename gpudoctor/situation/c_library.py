@@ -13,7 +13,7 @@ def c_library(situation: Situation) -> str | None:
     system = situation.machine.system
     if system.libc.value or system.os.value is None:
         return system.libc.value
-    return situation.matrix.libc_of(system.os.value)
+    return situation.matrix.images.libc_of(system.os.value)
 
 
 def too_old_for(libc: str | None, glibc: str | None) -> bool:

@@ -61,19 +61,19 @@ def driver_serving(
     if not flavours:
         return None
     sms = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
-    firsts = [first for gpu in gpus if (first := matrix.first_driver(gpu.arch.value or "", gpu.chip))]
+    firsts = [first for gpu in gpus if (first := matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip))]
     first = max(firsts, key=figures, default=None)
     cudas = [one.cuda for one in situation.frameworks if one.cuda and one.meant_for_gpu]
-    floors = [floor for one in (*cudas, cuda) if one and (floor := matrix.floor(one))]
+    floors = [floor for one in (*cudas, cuda) if one and (floor := matrix.nvidia.floor(one))]
     wanted = max((version for version in (first, at_least, *floors) if version), key=figures, default=None)
     present = cuda_driver(situation.machine)
     for oldest in (wanted, first):
-        row = matrix.driver_to_package(distribution(situation), sms, oldest, flavours, present=present)
+        row = matrix.distributions.driver_to_package(distribution(situation), sms, oldest, flavours, present=present)
         if row is not None:
             same = oldest is not None and figures(oldest)[:1] == figures(row.branch)
             minimum = oldest if same and oldest else row.branch
             return InstallDriver(branch=row.branch, minimum=minimum, flavour=row.flavour, why=why)
-        if chosen := matrix.branch_to_install(sms, oldest, present=present):
+        if chosen := matrix.nvidia.branch_to_install(sms, oldest, present=present):
             return InstallDriver(branch=chosen[0], minimum=chosen[1], flavour=flavours[0], why=why)
     return None
 
@@ -87,7 +87,7 @@ def distribution(situation: Situation) -> Os:
 
 def flavours_serving(matrix: Matrix, gpus: tuple[Gpu, ...]) -> tuple[ModuleFlavour, ...]:
     """The kernel-module flavours that support all these GPUs, the better first; none if a GPU is unknown."""
-    rules = {matrix.module_flavour(gpu.arch.value or "", gpu.name) for gpu in gpus}
+    rules = {matrix.nvidia.module_flavour(gpu.arch.value or "", gpu.name) for gpu in gpus}
     if not rules or None in rules or {"required", "refused"} <= rules:
         return ()
     if "refused" in rules:
@@ -112,7 +112,7 @@ def runs_some_build(matrix: Matrix, gpu: Gpu) -> bool:
     """Whether some torch build has code for this NVIDIA GPU, or it is too new to be known."""
     if not gpu.arch.value:
         return True
-    builds = (build for build in matrix.builds() if build.cuda and build.archs)
+    builds = (build for build in matrix.torch.builds() if build.cuda and build.archs)
     return any(cuda_runs(gpu.arch.value, build.archs or (), build.ptx or ()).runs == "yes" for build in builds)
 
 
@@ -131,8 +131,8 @@ def driver_after_fix(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
 
 def newest_release(situation: Situation, driver: InstallDriver) -> str:
     """The release that installing this driver brings, as far as it is known."""
-    package = situation.matrix.driver_package(distribution(situation), driver.branch, driver.flavour)
-    branch = situation.matrix.branch(driver.branch)
+    package = situation.matrix.distributions.driver_package(distribution(situation), driver.branch, driver.flavour)
+    branch = situation.matrix.nvidia.branch(driver.branch)
     return (package.version if package else None) or (branch.latest if branch else None) or driver.minimum
 
 
@@ -223,8 +223,8 @@ def driver_needs(matrix: Matrix, gpu: Gpu) -> str:
     """The drivers that a GPU needs: "the open kernel modules, from driver 570.86.16 on"."""
     sm = gpu.arch.value or ""
     rules = {"required": "the open kernel modules", "refused": "the proprietary kernel modules"}
-    rule = matrix.module_flavour(sm, gpu.name) or ""
-    first, last = matrix.first_driver(sm, gpu.chip), matrix.last_branch(sm)
+    rule = matrix.nvidia.module_flavour(sm, gpu.name) or ""
+    first, last = matrix.nvidia.first_driver(sm, gpu.chip), matrix.nvidia.last_branch(sm)
     span = (f"from driver {first} on" if first else "", f"up to branch {last}" if last else "")
     return ", ".join(part for part in (rules.get(rule, "kernel modules of either flavour"), *span) if part)
 
@@ -288,8 +288,8 @@ def both_parts_of_one_driver(situation: Situation, module: str, libraries: str) 
     preferred = sorted(flavours, key=lambda flavour: flavour != present)
     for branch in dict.fromkeys(version.partition(".")[0] for version in (libraries, module)):
         for flavour in preferred:
-            rows = situation.matrix.driver_packages(distribution(situation))
-            row = situation.matrix.driver_package(distribution(situation), branch, flavour)
+            rows = situation.matrix.distributions.driver_packages(distribution(situation))
+            row = situation.matrix.distributions.driver_package(distribution(situation), branch, flavour)
             if (rows and row is None) or not _runs_all(situation, branch, gpus):
                 continue
             remedy = InstallDriver(branch=branch, minimum=branch, flavour=flavour, why="both in one version")
@@ -301,8 +301,8 @@ def both_parts_of_one_driver(situation: Situation, module: str, libraries: str) 
 def _runs_all(situation: Situation, branch: str, gpus: tuple[Gpu, ...]) -> bool:
     """Whether a branch supports all these GPUs, by their first and last branches."""
     matrix, number = situation.matrix, figures(branch)[:1]
-    firsts = (matrix.first_driver(gpu.arch.value or "", gpu.chip) for gpu in gpus)
-    lasts = (matrix.last_branch(gpu.arch.value or "") for gpu in gpus)
+    firsts = (matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip) for gpu in gpus)
+    lasts = (matrix.nvidia.last_branch(gpu.arch.value or "") for gpu in gpus)
     new_enough = all(first is None or number >= figures(first)[:1] for first in firsts)
     return new_enough and all(last is None or number <= figures(last)[:1] for last in lasts)
 
@@ -314,8 +314,10 @@ def no_build_loads(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
     own = torch is None or torch.origin in ("pypi", "download.pytorch.org", "nightly", "amd")
     if libc is None or not own or situation.in_container or not gpus:
         return None
-    matrix, builds = situation.matrix, situation.matrix.builds(situation.platform)
-    needs = [matrix.glibc_of(build) for build in builds if any(_has_code(situation, build, gpu) for gpu in gpus)]
+    matrix, builds = situation.matrix, situation.matrix.torch.builds(situation.platform)
+    needs = [
+        matrix.torch.glibc_of(build) for build in builds if any(_has_code(situation, build, gpu) for gpu in gpus)
+    ]
     if not needs or not all(too_old_for(libc, needed) for needed in needs):
         return None
     needed = "glibc" if libc == MUSL else f"glibc {min((n for n in needs if n), key=figures)} or newer"
@@ -329,7 +331,7 @@ def no_build_loads(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
 def _has_code(situation: Situation, build: TorchBuild, gpu: Gpu) -> bool:
     arch = gpu.arch.value or ""
     if gpu.vendor == "amd":
-        target = situation.matrix.target(arch)
+        target = situation.matrix.gpus.target(arch)
         generic = target.generic if target else ()
         return bool(build.rocm) and gfx_runs(arch, build.archs or (), generic).runs == "yes"
     return bool(build.cuda) and cuda_runs(arch, build.archs or (), build.ptx or ()).runs == "yes"

@@ -33,7 +33,7 @@ def nvidia_stack(
 ) -> NvidiaStack:
     """The stack of a driver that is loaded and opens its nodes. Under WSL it is that of Windows."""
     if machine.system.wsl.known:  # only the driver itself tells its version
-        answer = NvidiaApi(status=0, driver_version=version, cuda_version=matrix.cuda_served(version))
+        answer = NvidiaApi(status=0, driver_version=version, cuda_version=matrix.nvidia.cuda_served(version))
         nodes = known((DeviceNode(path="/dev/dxg", opened="ok"),), source)
         return replace(machine.nvidia, nvml=known(answer, source), nodes=nodes)
     gpus = machine.of_vendor("nvidia")

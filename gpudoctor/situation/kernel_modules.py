@@ -111,7 +111,7 @@ def _is_amdgpu(name: str) -> bool:
 def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
     """The first kernel that supports the GPU, if the running one is older and no AMD driver package is installed for
     it."""
-    target = situation.matrix.target(gpu.arch.value) if gpu.arch.value else None
+    target = situation.matrix.gpus.target(gpu.arch.value) if gpu.arch.value else None
     first, running = target.first_kernel if target else None, situation.machine.system.kernel.value
     if first is None or running is None:
         return None
@@ -145,11 +145,13 @@ def amds_driver(situation: Situation, title: str) -> tuple[Fix, ...]:
     """The fix that installs AMD's own kernel driver (amdgpu-dkms), where AMD supports it: elsewhere it need not even
     build."""
     os, kernel = _os_of_the_kernel(situation), situation.machine.system.kernel.value or ""
-    if not os.id or situation.matrix.supports_amdgpu_dkms(os, kernel):
+    if not os.id or situation.matrix.distributions.supports_amdgpu_dkms(os, kernel):
         return (Fix(title, (InstallRocmDriver(), Reboot())),)
-    for row in situation.matrix.kernels(os)[::-1]:
+    for row in situation.matrix.distributions.kernels(os)[::-1]:
         shipped = row.kernel if row.kernel.count(".") > 1 else f"{row.kernel}.0"
-        if figures(row.kernel) > _numbers(kernel) and situation.matrix.supports_amdgpu_dkms(os, shipped):
+        if figures(row.kernel) > _numbers(kernel) and situation.matrix.distributions.supports_amdgpu_dkms(
+            os, shipped
+        ):
             remedies = (InstallKernel(row.kernel), InstallRocmDriver(kernel=shipped), Reboot())
             return (Fix(f"{title}, on Linux {row.kernel}", remedies),)
     return ()
@@ -164,13 +166,17 @@ def newer_kernel(situation: Situation, first: str | None, why: str = "") -> tupl
     """Ways to a kernel of this number or newer: the distribution's own, else a later release of it. Without a number,
     any newer one."""
     os, running = _os_of_the_kernel(situation), situation.machine.system.kernel.value or ""
-    rows = [row for row in situation.matrix.kernels(os) if row.rolling or figures(row.kernel) > _numbers(running)]
+    rows = [
+        row
+        for row in situation.matrix.distributions.kernels(os)
+        if row.rolling or figures(row.kernel) > _numbers(running)
+    ]
     enough = [row for row in rows if reaches(row, first)] if first else rows[-1:]
     if enough:
         row = enough[0]
         title = f"Install Linux {row.kernel}{' or newer' if row.rolling else ''} ({kernel_package(row, running)})"
         return (Fix(title, (InstallKernel(row.kernel, why), Reboot("starts the new kernel"))),)
-    shipped = situation.matrix.kernels(os)
+    shipped = situation.matrix.distributions.kernels(os)
     title = f"Boot Linux {first} or newer" if first else "Boot a newer kernel"
     if not shipped:
         return (Fix(title, (Manual("Install a newer kernel of the distribution, and boot it.", why, "reboot"),)),)
@@ -179,7 +185,7 @@ def newer_kernel(situation: Situation, first: str | None, why: str = "") -> tupl
         text = f"Install the newest {newest.package} of this release, and boot it: newer GPU drivers are added to it."
         return (Fix("Boot the newest kernel of this release", (Manual(text, why, "reboot"),)),)
     text = f"This release of the distribution ships no kernel newer than Linux {newest.kernel} ({newest.package})"
-    later = situation.matrix.later_release(os, first) if first else None
+    later = situation.matrix.distributions.later_release(os, first) if first else None
     if later is None:
         return (Fix(title, (Manual(f"{text}: install one from another source, and boot it.", why, "reboot"),)),)
     own = later.example.startswith(f"{os.id}-")
@@ -192,7 +198,7 @@ def kernel_with_the_chip(situation: Situation, first: str | None) -> tuple[Fix, 
     """A kernel that the distribution ships, AMD's own driver, or another way to a newer kernel."""
     kernel, driver = newer_kernel(situation, first), amds_driver(situation, "Install AMD's kernel driver")
     os = situation.machine.system.os.value
-    if os is not None and situation.matrix.firmware_package(os) and not situation.in_container:
+    if os is not None and situation.matrix.distributions.firmware_package(os) and not situation.in_container:
         firmware = InstallSystemPackage("linux-firmware", why="a newer GPU needs newer firmware, too")
         kernel = tuple(replace(fix, remedies=(firmware, *fix.remedies)) for fix in kernel)
     ships = any(isinstance(remedy, InstallKernel) for fix in kernel for remedy in fix.remedies)

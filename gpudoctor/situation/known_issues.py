@@ -206,7 +206,7 @@ def version_beside(situation: Situation, build: Build, name: str) -> str | None:
         return of_rocm[1] if of_rocm else None
     if not re.match(_TORCHS_OWN, name):
         return installed_version(situation, name)
-    release, major = situation.matrix.release(build.version), (build.cuda or "").partition(".")[0]
+    release, major = situation.matrix.torch.release(build.version), (build.cuda or "").partition(".")[0]
     if release is None:
         return None
     pins = {

@@ -106,13 +106,13 @@ def for_computing(situation: Situation, gpu: Gpu) -> bool:
     (Strix Halo)."""
     if gpu.vendor == "nvidia":
         return True
-    return situation.matrix.is_for_computing(gpu.arch.value or "")
+    return situation.matrix.amd.is_for_computing(gpu.arch.value or "")
 
 
 def computes(situation: Situation, gpu: Gpu) -> bool:
     """Whether some torch build supports the GPU, or it is too new to be known."""
     if gpu.vendor == "amd":
-        target = situation.matrix.target(gpu.arch.value) if gpu.arch.value else None
+        target = situation.matrix.gpus.target(gpu.arch.value) if gpu.arch.value else None
         served = target is None or target.override.value is not None or has_build(situation, gpu)
         return gpu.driver.value != "radeon" and served
     from gpudoctor.situation.driver_choice import runs_some_build
@@ -125,9 +125,9 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
     gfx = gpu.arch.value
     if gpu.vendor != "amd" or gfx is None:
         return computes(situation, gpu)
-    target, policy = situation.matrix.target(gfx), situation.matrix.override(gfx)
-    stands_in = situation.matrix.gfx_of_override(policy.value if policy else None)
-    carried = {arch for build in situation.matrix.builds() if build.rocm for arch in build.archs or ()}
+    target, policy = situation.matrix.gpus.target(gfx), situation.matrix.amd.override(gfx)
+    stands_in = situation.matrix.amd.gfx_of_override(policy.value if policy else None)
+    carried = {arch for build in situation.matrix.torch.builds() if build.rocm for arch in build.archs or ()}
     return target is None or target.device_extra or not carried.isdisjoint({gfx, stands_in})
 
 
@@ -234,7 +234,7 @@ def without_kfd(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu
 
 
 def _kfd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
-    target = situation.matrix.target(gpu.arch.value or "")
+    target = situation.matrix.gpus.target(gpu.arch.value or "")
     others = (one for one in situation.machine.of_vendor("amd") if one.kfd_node is not None)
     knows_chip = any(one.arch.value == gpu.arch.value for one in others)
     if any(names_gpu(fault, gpu) for fault in lines_about(gpu, situation.log_faults("amd-pcie-atomics"))):

@@ -12,7 +12,7 @@ from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import DriverVerdict
+    from gpudoctor.matrix.nvidia import DriverVerdict
 
 NVML_NO_PERMISSION, NVML_MISMATCH, NVML_UNKNOWN = 4, 18, 999
 CUDA_NOT_INITIALISED, CUDA_NOT_READY, CUDA_MISMATCH, CUDA_UNKNOWN = 3, 802, 803, 999
@@ -82,7 +82,7 @@ def has_own_numbers(machine: Machine) -> bool:
 
 def has_server_stack(situation: Situation, sm: str) -> bool:
     """Whether a Jetson has the CUDA of Arm servers, so that wheels for aarch64 start on it."""
-    jetson, soc = situation.machine.system.jetson.value, situation.matrix.soc(sm)
+    jetson, soc = situation.machine.system.jetson.value, situation.matrix.gpus.soc(sm)
     return bool(jetson and jetson.l4t and soc and soc.sbsa_from and at_least(jetson.l4t, soc.sbsa_from))
 
 
@@ -138,7 +138,7 @@ def stated_cuda(machine: Machine) -> str | None:
 def driver_verdict(situation: Situation, cuda: str, driver: str | None = None) -> DriverVerdict:
     """Whether the driver of this machine (or `driver`) runs a CUDA such as "12.8"."""
     version = driver or cuda_driver(situation.machine)
-    by_number: DriverVerdict = situation.matrix.driver_for_cuda(version, cuda) if version else "unknown"
+    by_number: DriverVerdict = situation.matrix.nvidia.driver_for_cuda(version, cuda) if version else "unknown"
     if by_number != "unknown" or driver:
         return by_number
     newest = stated_cuda(situation.machine)
@@ -174,7 +174,7 @@ def _is_older(situation: Situation, gpu: Gpu) -> bool:
     version, _, _ = kernel_driver(situation)
     if version is None or (gpu.nvml is not None and gpu.nvml.capability is not None):
         return False
-    first = situation.matrix.first_driver(gpu.arch.value or "", gpu.chip)
+    first = situation.matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip)
     there = figures(version)
     return first is not None and there < figures(first)[: len(there)]
 
@@ -182,7 +182,7 @@ def _is_older(situation: Situation, gpu: Gpu) -> bool:
 def _by_branch_or_flavour(situation: Situation, gpu: Gpu) -> Refusal | None:
     version, flavour, _ = kernel_driver(situation)
     sm, branch = gpu.arch.value or "", figures(version or "")[:1]
-    last, rule = situation.matrix.last_branch(sm), situation.matrix.module_flavour(sm, gpu.name)
+    last, rule = situation.matrix.nvidia.last_branch(sm), situation.matrix.nvidia.module_flavour(sm, gpu.name)
 
     def says(reason: Refusal) -> bool:
         return bool(lines_about(gpu, situation.log_faults(reason)))

@@ -99,7 +99,7 @@ def _is_refuted(finding: Finding, situation: Situation) -> bool:
     if finding.severity == "note" or any(item.fact in _SEEN for item in finding.evidence):
         return False
     starts = finding.layer in ("driver", "access") or finding.slug == "driver-too-old"
-    return starts and finding.slug in situation.matrix.stopping_causes
+    return starts and finding.slug in situation.matrix.errors.stopping_causes
 
 
 def _exists_there(remedy: AnyRemedy, system: str) -> bool:

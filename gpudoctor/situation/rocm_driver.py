@@ -30,7 +30,7 @@ def rocm_driver(situation: Situation) -> RocmDriver | None:
     version = situation.machine.amd.module.value
     if not version or not figures(version) or version == "in-tree":
         return None
-    if situation.matrix.is_number_of_a_driver(version):
+    if situation.matrix.amd.is_number_of_a_driver(version):
         return RocmDriver(version, own_number=True)
     rows = [row for row in situation.matrix.tables.rocm_releases if row.dkms]
     own = [row.version for row in rows if row.dkms == version.partition("-")[0]]
@@ -42,10 +42,10 @@ def rocm_driver(situation: Situation) -> RocmDriver | None:
 def too_far_apart(situation: Situation, rocm: str) -> RocmDriver | None:
     """The kernel driver, if AMD does not test it with this ROCm user space."""
     driver, matrix = rocm_driver(situation), situation.matrix
-    if driver is None or matrix.rocm_driver_fits(rocm, driver.release) is not False:
+    if driver is None or matrix.amd.rocm_driver_fits(rocm, driver.release) is not False:
         return None
     # A driver that is older than a later release may well fit an older user space.
-    return None if driver.older and matrix.rocm_driver_is_newer(rocm, driver.release) else driver
+    return None if driver.older and matrix.amd.rocm_driver_is_newer(rocm, driver.release) else driver
 
 
 def current_driver(situation: Situation, rocm: str) -> Fix:

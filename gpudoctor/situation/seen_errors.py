@@ -27,7 +27,7 @@ def vendor_of_messages(situation: Situation) -> Vendor | None:
 def seen_errors(situation: Situation) -> tuple[tuple[str, ErrorPattern | None], ...]:
     """Each message with its row; None: the matrix does not know it."""
     vendor = vendor_of_messages(situation)
-    return tuple((text, situation.matrix.cause_seen(text, vendor)) for text in situation.machine.errors)
+    return tuple((text, situation.matrix.errors.cause_seen(text, vendor)) for text in situation.machine.errors)
 
 
 def tells_a_fault(situation: Situation) -> bool:

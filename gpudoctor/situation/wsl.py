@@ -73,7 +73,7 @@ def dxg_opens(situation: Situation) -> bool | None:
 
 def looks_behind_dxg(situation: Situation) -> bool | None:
     """Whether torch's ROCm looks for a GPU behind /dev/dxg; None if the matrix does not know that release."""
-    row = situation.matrix.wsl_rocm(situation.torch.rocm) if situation.torch and situation.torch.rocm else None
+    row = situation.matrix.amd.wsl_rocm(situation.torch.rocm) if situation.torch and situation.torch.rocm else None
     if row is None:
         return None
     value = situation.variable(DXG_VARIABLE)
@@ -88,12 +88,12 @@ def never_in_wsl(situation: Situation, gpu: Gpu) -> bool:
         return False
     hsa, trial = machine.amd.hsa.value, situation.torch_trial
     counted = (hsa and hsa.lists_gpu) or (trial and trial.device_count)
-    return not counted and not situation.matrix.supported_in_wsl(arch)
+    return not counted and not situation.matrix.amd.supported_in_wsl(arch)
 
 
 def refused_in_wsl(situation: Situation, rocm: str, gpu: Gpu) -> bool:
     """Whether AMD's documents leave a GPU out for that ROCm release inside WSL."""
-    row = situation.matrix.wsl_rocm(rocm)
+    row = situation.matrix.amd.wsl_rocm(rocm)
     if never_in_wsl(situation, gpu):
         return True
     if row is None or gpu.arch.value is None:
@@ -111,7 +111,7 @@ def against_build_in_wsl(situation: Situation, rocm: str, gpus: tuple[Gpu, ...])
     """Why a build of torch for that ROCm finds no GPU inside WSL; "" if it does, or this is no WSL."""
     if not situation.machine.system.wsl.known:
         return ""
-    if situation.matrix.wsl_runtime(rocm) != "wheel":
+    if situation.matrix.amd.wsl_runtime(rocm) != "wheel":
         return "the ROCm runtime in it finds no GPU inside WSL (from ROCm 7.2 on it does)"
     refused = [gpu for gpu in gpus if refused_in_wsl(situation, rocm, gpu)]
     return f"ROCm {rocm} does not support {refused[0].name} inside WSL" if refused else ""
@@ -121,7 +121,7 @@ def needed_in_wsl(situation: Situation, rocm: str) -> tuple[dict[str, str], tupl
     """The variables that a build for that ROCm needs inside WSL, and in words what must be installed beside it."""
     if not situation.machine.system.wsl.known:
         return {}, ()
-    row = situation.matrix.wsl_rocm(rocm)
+    row = situation.matrix.amd.wsl_rocm(rocm)
     unset = row is not None and row.dxg_variable and situation.variable(DXG_VARIABLE) != "1"
     there = situation.machine.load_path.first(BRIDGE) or (row and row.librocdxg)
     bridge = (

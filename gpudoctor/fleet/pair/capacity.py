@@ -41,6 +41,6 @@ def between_gpus(hellos: Mapping[int, Mapping[str, Any]], matrix: Matrix) -> Cap
     """The share of each rank in the links between the GPUs of one machine, if the matrix has their model and all are
     equal."""
     names = {str(hello.get("gpu") or "") for hello in hellos.values()}
-    row = matrix.interconnect_of(names.pop()) if len(names) == 1 else None
+    row = matrix.rates.interconnect_of(names.pop()) if len(names) == 1 else None
     one_machine = len({hello["agent"] or hello["name"] for hello in hellos.values()}) == 1
     return Capacity(row.gb_per_s, row.name) if row and one_machine else None

@@ -62,7 +62,7 @@ def _judged(situation: Situation, release: str, other: str) -> Iterator[tuple[bo
     for name in COMPANIONS:
         installed = situation.machine.installed(name)
         if installed is not None:
-            fits = situation.matrix.companion_fits
+            fits = situation.matrix.torch.companion_fits
             yield (
                 fits(name, installed.version, release) is not False,
                 fits(name, installed.version, other) is not False,

@@ -16,7 +16,7 @@ def asked_glibc(situation: Situation, torch: Torch) -> str | None:
     if not torch.needs_glibc.undecided:
         return torch.needs_glibc.value
     row = situation.build_of(torch)
-    return situation.matrix.glibc_of(row) if row else None
+    return situation.matrix.torch.glibc_of(row) if row else None
 
 
 def cannot_load(situation: Situation, torch: Torch) -> bool:

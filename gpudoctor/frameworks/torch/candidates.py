@@ -105,7 +105,7 @@ def candidates(
     """
     python = None if any_python else situation.python
     bench = Bench(situation, gpus, driver or driver_after_fix(situation, gpus))
-    rows = (row for row in situation.matrix.builds(situation.platform) if row.origin in INSTALLABLE)
+    rows = (row for row in situation.matrix.torch.builds(situation.platform) if row.origin in INSTALLABLE)
     assessed = [_assess(bench, row, python) for row in rows]
     if not unconstrained:
         assessed = [_within_limits(situation, item) for item in assessed]
@@ -152,7 +152,7 @@ def _of_release(issue: KnownIssue) -> bool:
 def _assess(bench: Bench, row: TorchBuild, python: str | None) -> Choice | RejectedCandidate:
     """Evaluate one build for the GPUs of a bench, and then for its C library."""
     found = _assess_code(bench, row, python)
-    glibc = bench.matrix.glibc_of(row)
+    glibc = bench.matrix.torch.glibc_of(row)
     if isinstance(found, Choice) and too_old_for(bench.libc, glibc):
         return _rejected(row, "libc", f"needs glibc{f' {glibc}' if glibc else ''}, and this system has {bench.libc}")
     return found
@@ -215,8 +215,8 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
     if row.archs is None:
         return _rejected(row, "unknown", "the architectures it has code for are unknown")
     for gpu in bench.gpus:
-        last = matrix.last_branch(gpu.arch.value or "")
-        floor = matrix.floor(cuda)
+        last = matrix.nvidia.last_branch(gpu.arch.value or "")
+        floor = matrix.nvidia.floor(cuda)
         if last and floor and figures(floor)[:1] > figures(last)[:1]:
             return _rejected(
                 row,
@@ -225,9 +225,9 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
             )
     verdict = driver_verdict(bench.situation, cuda, bench.driver)
     if verdict == "too-old":
-        floor = matrix.floor(cuda)
+        floor = matrix.nvidia.floor(cuda)
         return _rejected(row, "driver", f"driver {bench.driver or ''} is too old for CUDA {cuda} (from {floor} on)")
-    cudnn = matrix.cudnn_of(row)
+    cudnn = matrix.torch.cudnn_of(row)
     native, linalg = True, list[Runs]()
     found: list[str] = []
     for gpu in bench.gpus:
@@ -235,7 +235,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
         answer = cuda_answer(bench.situation, sm, row.archs, row.ptx or (), cuda=cuda, driver=bench.driver)
         if answer.runs != "yes":
             return _rejected(row, "code", f"no code for {sm} ({gpu.name}); it has code for {' '.join(row.archs)}")
-        if cudnn and matrix.cudnn_lacks(cudnn, sm):
+        if cudnn and matrix.nvidia.cudnn_lacks(cudnn, sm):
             return _rejected(row, "code", f"no code for {sm} ({gpu.name}) in the cuDNN that comes with it ({cudnn})")
         native = native and answer.native
         linalg.append(cuda_runs(sm, row.linalg, ()).runs if row.linalg else "unknown")
@@ -276,7 +276,7 @@ def _assess_rocm(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
 
 
 def _device_level(matrix: Matrix, gfx: str) -> Standing:
-    target = matrix.target(gfx)
+    target = matrix.gpus.target(gfx)
     return target.device_level if target else "none"
 
 
@@ -300,7 +300,7 @@ def _chosen(
             "serves": f"the driver supports CUDA {row.cuda}",
             "minor-version": f"CUDA {row.cuda} by minor-version compatibility",
             "too-old": "",
-            "unknown": f"needs a driver from {matrix.floor(row.cuda)} on",
+            "unknown": f"needs a driver from {matrix.nvidia.floor(row.cuda)} on",
         }
         why.append(said[driver])
     if level == "ptx":
@@ -315,7 +315,7 @@ def _chosen(
         version=row.version,
         build=row.build,
         origin=row.origin,
-        index_url=matrix.index_url(row),
+        index_url=matrix.torch.index_url(row),
         cuda=row.cuda,
         rocm=row.rocm,
         level=level,
@@ -362,7 +362,7 @@ def within_version(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
     else the oldest. With an unknown driver it is the release's default CUDA; for ROCm the newest. Last, a list that
     was read or documented comes before a derived one.
     """
-    release = matrix.release(choice.version)
+    release = matrix.torch.release(choice.version)
     cuda = choice.cuda or choice.rocm or "0"
     nearness: tuple[object, ...] = _newest_first(cuda)
     if choice.driver == "minor-version":

@@ -28,7 +28,7 @@ def pairing(
     A companion of an older torch release that works with later ones (torchaudio 2.11) lies only in the indexes of its
     own release, and in AMD's. Where several versions pair, the minor release is named ("0.29.*").
     """
-    row = situation.matrix.companion(choice.version)
+    row = situation.matrix.torch.companion(choice.version)
     if row is None:
         return (), ()
     together: list[tuple[str, str]] = []
@@ -38,7 +38,9 @@ def pairing(
         if not version or (installed is None and name not in also):
             continue
         if name == "torchaudio" and not _in_its_index(situation, version, choice):
-            fits = installed and situation.matrix.companion_fits("torchaudio", installed.version, choice.version)
+            fits = installed and situation.matrix.torch.companion_fits(
+                "torchaudio", installed.version, choice.version
+            )
             if fits is not True:
                 why = f"pairs with torch {choice.version}"
                 apart.append(ReplacePackage(name=name, specifier=f"=={version}", why=why))
@@ -50,7 +52,7 @@ def pairing(
 
 def paired_versions(situation: Situation, choice: Choice) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """(name, versions, one of which is installed) of the companions that a build brings along."""
-    row = situation.matrix.companion(choice.version)
+    row = situation.matrix.torch.companion(choice.version)
     also = row.torchvision_also if row else ()
     return tuple(
         (name, (row.torchvision or version, *also) if row and version.endswith(".*") else (version,))
@@ -61,12 +63,12 @@ def paired_versions(situation: Situation, choice: Choice) -> tuple[tuple[str, tu
 def of_this_torch(situation: Situation, name: str) -> tuple[str, str] | None:
     """Version and index of the torchvision or torchaudio that belongs to the installed torch."""
     torch = situation.torch
-    row = situation.matrix.companion(torch.version) if torch else None
+    row = situation.matrix.torch.companion(torch.version) if torch else None
     wanted = {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(name) if row else None
     if torch is None or not wanted:
         return None
     build = situation.build_of(torch)
-    index = situation.matrix.index_url(build) if build else ""
+    index = situation.matrix.torch.index_url(build) if build else ""
     return (f"{wanted}+{torch.build}" if index and torch.build else wanted), index
 
 
@@ -76,7 +78,7 @@ def mismatch(situation: Situation, package: CompanionName) -> str | None:
     torch, installed = situation.torch, situation.machine.installed(package)
     if torch is None or installed is None or torch.origin not in FROM_AN_INDEX or installed.installer == "conda":
         return None
-    if situation.matrix.companion_fits(package, installed.version, torch.version) is False:
+    if situation.matrix.torch.companion_fits(package, installed.version, torch.version) is False:
         return ""
     return _other_build(situation, torch, installed)
 
@@ -106,7 +108,7 @@ def _has_stable_abi(situation: Situation, installed: Distribution) -> bool:
 
 def _index_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:
     """The build of a companion without local part: from the package index, for the index's own torch."""
-    release = situation.matrix.release(torch.version)
+    release = situation.matrix.torch.release(torch.version)
     index = installed.installer in ("pip", "uv") and not installed.direct_url
     if not index or situation.platform != "linux-x86_64" or release is None or not release.cuda:
         return None
@@ -128,5 +130,5 @@ def _in_its_index(situation: Situation, version: str, choice: Choice | ReplaceTo
     """Whether the index of a build has this torchaudio: the torch release of that number has the same build."""
     return choice.origin == "amd" or any(
         row.version == version and row.build == choice.build and row.origin == choice.origin
-        for row in situation.matrix.builds(situation.platform)
+        for row in situation.matrix.torch.builds(situation.platform)
     )

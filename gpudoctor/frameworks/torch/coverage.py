@@ -122,13 +122,13 @@ def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
             blas=own.blas_gfx if own else None,
             source="torch.cuda.get_arch_list()",
         )
-    published = situation.matrix.published_archs(torch)
+    published = situation.matrix.torch.published_archs(torch)
     if published is not None and vendor == "nvidia":
         source = f"compat_matrix: published_archs of {published.origin} ({published.basis})"
         return Code(archs=published.archs, ptx=published.ptx, source=source)
     row = situation.build_of(torch)
     basis = row.basis if row else "derived"
-    row = row or situation.matrix.kin_of(torch, situation.platform)
+    row = row or situation.matrix.torch.kin_of(torch, situation.platform)
     if row is None and vendor == "amd" and torch.origin == "amd":
         return _of_amd(situation.matrix, torch, wheels)
     if row is None or not row.archs:
@@ -164,10 +164,10 @@ def _of_amd(matrix: Matrix, torch: Torch, wheels: list[str]) -> Code | None:
         targets = matrix.tables.gfx_targets
         archs = tuple(row.gfx for row in targets if _in_family(row, prefix, bool(family[2]), kind))
         return Code(archs=archs, blas=archs, source=f"derived: {family[0]}")
-    sure, unsure = matrix.image_targets(torch.rocm) if torch.source == "description" and torch.rocm else ((), ())
+    sure, unsure = matrix.amd.image_targets(torch.rocm) if torch.source == "description" and torch.rocm else ((), ())
     if sure:
         return Code(sure, blas=(*sure, *unsure), source=f"derived: rocBLAS of ROCm {torch.rocm}", unsure=unsure)
-    release = matrix.rocm_release(torch.rocm) if torch.rocm and "git" in torch.version else None
+    release = matrix.amd.rocm_release(torch.rocm) if torch.rocm and "git" in torch.version else None
     if release is None or not release.gfx:
         return None
     blas = torch.archs.value.blas_gfx if torch.archs.value else None
@@ -194,18 +194,18 @@ def never_published(situation: Situation) -> bool:
     if torch.origin not in ("pypi", "download.pytorch.org"):
         return False
     version, build = public_version(torch.version), torch.build or ""
-    return build != "xpu" and situation.matrix.is_published(version, build, situation.platform) is False
+    return build != "xpu" and situation.matrix.torch.is_published(version, build, situation.platform) is False
 
 
 def rocm_exists(situation: Situation) -> bool:
     """Whether any release of torch has a ROCm build for this platform."""
-    return any(row.rocm for row in situation.matrix.builds(situation.platform))
+    return any(row.rocm for row in situation.matrix.torch.builds(situation.platform))
 
 
 def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not-yet", "dropped", "unknown"]:
     """Whether the CUDA that torch was built with can compile for a GPU. "not-yet" leaves PTX of an older
     architecture, which runs on the GPU; "dropped" leaves nothing."""
-    row = matrix.capability(gpu.arch.value) if gpu.vendor == "nvidia" and gpu.arch.value else None
+    row = matrix.gpus.capability(gpu.arch.value) if gpu.vendor == "nvidia" and gpu.arch.value else None
     if row is None or not torch.cuda or not figures(torch.cuda):
         return "unknown"
     if row.last_cuda is not None and minor(torch.cuda) > minor(row.last_cuda):
@@ -248,7 +248,7 @@ def cuda_answer(
 def _tegra(situation: Situation, sm: str) -> bool | None:
     """Whether code for desktop chips does not run because the GPU is a Tegra's. With the CUDA stack of servers it is
     not known: reports differ (nvidia-holoscan/holohub#1687, conda-forge/pytorch-cpu-feedstock#527)."""
-    row = situation.matrix.capability(sm)
+    row = situation.matrix.gpus.capability(sm)
     if not situation.machine.system.jetson.known and not (row and row.tegra):
         return False
     return None if has_server_stack(situation, sm) else True
@@ -299,25 +299,25 @@ def same_generation(gpu: GfxTarget | None, other: GfxTarget | None) -> bool:
 
 def within_generation(matrix: Matrix, real: str, named: str) -> bool:
     """Whether an override to `named` stays in the GPU's generation, or the matrix knows that it works."""
-    policy = matrix.override(real)
-    if policy and policy.value and matrix.gfx_of_override(policy.value) == named:
+    policy = matrix.amd.override(real)
+    if policy and policy.value and matrix.amd.gfx_of_override(policy.value) == named:
         return policy.safety in ("safe-class", "risky")
-    target = matrix.target(real)
+    target = matrix.gpus.target(real)
     if target is None:  # a GPU newer than the matrix: its number tells the generation
         return real[:-1] == named[:-1]
-    return real == named or same_generation(target, matrix.target(named))
+    return real == named or same_generation(target, matrix.gpus.target(named))
 
 
 def gfx_answer(matrix: Matrix, gfx: str, archs: tuple[str, ...]) -> Answer:
     """`isa.gfx_runs` with the generic targets that the matrix names for the GPU."""
-    target = matrix.target(gfx)
+    target = matrix.gpus.target(gfx)
     return gfx_runs(gfx, archs, target.generic if target else ())
 
 
 def blas_answer(matrix: Matrix, gfx: str, rocm: str | None, shipped: tuple[str, ...] | None) -> Runs:
     """Whether rocBLAS has kernels for a target, by the files found, else by what that ROCm ships."""
     if shipped is None:
-        row = matrix.blas(rocm) if rocm else None
+        row = matrix.amd.blas(rocm) if rocm else None
         shipped = row.rocblas if row and gfx not in row.rocblas_open else None
     if shipped is None:
         return "unknown"
@@ -327,7 +327,7 @@ def blas_answer(matrix: Matrix, gfx: str, rocm: str | None, shipped: tuple[str, 
 def _carries_gfx(situation: Situation, torch: Torch, gpu: Gpu, code: Code) -> GpuCoverage:
     real = gpu.arch.value or ""
     value = override_in_force(situation, gpu)
-    named = situation.matrix.gfx_of_override(value)
+    named = situation.matrix.amd.gfx_of_override(value)
     if named and not within_generation(situation.matrix, real, named):
         return GpuCoverage(
             runs="no",

@@ -90,7 +90,7 @@ def disturbs(situation: Situation, gpu: Gpu) -> bool:
 def _for_the_screen(situation: Situation, gpu: Gpu) -> bool:
     """Whether nothing speaks for computing on an NVIDIA GPU beside a better one."""
     matrix = situation.matrix
-    return gpu.integrated or matrix.is_display_chip(gpu.chip) or not runs_some_build(matrix, gpu)
+    return gpu.integrated or matrix.nvidia.is_display_chip(gpu.chip) or not runs_some_build(matrix, gpu)
 
 
 def equal_fits(some: tuple[Fit, ...]) -> tuple[tuple[Fit, ...], ...]:

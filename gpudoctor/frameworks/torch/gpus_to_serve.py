@@ -42,7 +42,7 @@ def _served(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
 
 
 def _can_be_served(situation: Situation, gpu: Gpu) -> bool:
-    policy = situation.matrix.override(gpu.arch.value) if gpu.vendor == "amd" and gpu.arch.value else None
+    policy = situation.matrix.amd.override(gpu.arch.value) if gpu.vendor == "amd" and gpu.arch.value else None
     if bool(policy and policy.value and policy.safety == "safe-class") or _served(situation, (gpu,)):
         return True
     choices, refused = candidates(situation, (gpu,), any_python=True, unconstrained=True)

@@ -75,7 +75,9 @@ def override_alone(situation: Situation, gpus: tuple[Gpu, ...]) -> list[Fix]:
 
 def _usable(matrix: Matrix, gpus: tuple[Gpu, ...]) -> dict[str, Override]:
     """The overrides within their generation, by target."""
-    policies = {gpu.arch.value or "": matrix.override(gpu.arch.value or "") for gpu in gpus if gpu.vendor == "amd"}
+    policies = {
+        gpu.arch.value or "": matrix.amd.override(gpu.arch.value or "") for gpu in gpus if gpu.vendor == "amd"
+    }
     return {
         gfx: policy
         for gfx, policy in policies.items()
@@ -86,7 +88,7 @@ def _usable(matrix: Matrix, gpus: tuple[Gpu, ...]) -> dict[str, Override]:
 def _stand_in(matrix: Matrix, gpu: Gpu, usable: dict[str, Override]) -> Gpu:
     """The GPU as the runtime sees it under its override."""
     policy = usable.get(gpu.arch.value or "")
-    target = matrix.gfx_of_override(policy.value if policy else None)
+    target = matrix.amd.gfx_of_override(policy.value if policy else None)
     return replace(gpu, arch=known(target, "override")) if target else gpu
 
 
@@ -102,7 +104,7 @@ def _variables(
     GPU by its KFD node."""
     matrix = situation.matrix
     values = {policy.value for policy in usable.values() if policy.value}
-    target = matrix.gfx_of_override(next(iter(values))) if len(values) == 1 else None
+    target = matrix.amd.gfx_of_override(next(iter(values))) if len(values) == 1 else None
     beside = tuple(gpu for gpu in situation.usable_of("amd") if not gpu.integrated)
     if target and all(gpu.arch.value in usable or gpu.arch.value == target for gpu in (*gpus, *beside)):
         wanted = {OVERRIDE: (next(iter(values)), next(iter(usable.items())))}
@@ -119,7 +121,7 @@ def _variables(
         SetVariable(
             name=name,
             value=value,
-            why=f"{gfx} then runs the code of {matrix.gfx_of_override(value)}, which AMD does not support"
+            why=f"{gfx} then runs the code of {matrix.amd.gfx_of_override(value)}, which AMD does not support"
             + (f"; {policy.note}" if policy.note else ""),
         )
         for name, (value, (gfx, policy)) in wanted.items()

@@ -77,7 +77,7 @@ def _wheels(situation: Situation, archs: tuple[str, ...]) -> str:
     """Where these wheels are, for the board's release of Jetson Linux, and the Python that they are for."""
     board = situation.machine.system.jetson.value
     major = (board.l4t or "").partition(".")[0] if board else ""
-    rows = [row for arch in archs if (row := situation.matrix.soc(arch))]
+    rows = [row for arch in archs if (row := situation.matrix.gpus.soc(arch))]
     found = [
         f"{url} for L4T {l4t}" + (f" and Python {python}" if (python := row.wheel_pythons.get(l4t)) else "")
         for row in rows
@@ -112,7 +112,7 @@ def _source(matrix: Matrix, gpus: tuple[Gpu, ...], archs: tuple[str, ...]) -> st
 
 def _toolkits(matrix: Matrix, archs: tuple[str, ...]) -> str:
     """Which CUDA can compile for all of these GPUs: " and CUDA 11.8 to 12.9"."""
-    rows = [row for arch in archs if (row := matrix.capability(arch))]
+    rows = [row for arch in archs if (row := matrix.gpus.capability(arch))]
     if not rows:
         return ""
     first = max((row.first_cuda for row in rows), key=figures)
@@ -141,7 +141,7 @@ def _conda(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> t
 
 def conda_cuda(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
     """The CUDA releases, in conda's spelling, that know all the GPUs and that the driver runs."""
-    rows = [situation.matrix.capability(gpu.arch.value or "") for gpu in gpus]
+    rows = [situation.matrix.gpus.capability(gpu.arch.value or "") for gpu in gpus]
     known = [row for row in rows if row is not None]
     if not known or len(known) < len(rows):
         return None

@@ -40,8 +40,8 @@ def index_of(situation: Situation, version: str) -> str | None:
     local = local_version(version)
     if not local:
         return ""
-    rows = situation.matrix.builds(situation.platform)
-    urls = (situation.matrix.index_url(row) for row in rows if row.build == local)
+    rows = situation.matrix.torch.builds(situation.platform)
+    urls = (situation.matrix.torch.index_url(row) for row in rows if row.build == local)
     return next(filter(None, urls), None)
 
 
@@ -49,8 +49,8 @@ def _same_build(situation: Situation, torch: Torch, why: str) -> AnyRemedy:
     """The same build from its origin; the package index names its own builds without the local part."""
     row = situation.build_of(torch)
     if row is None and torch.origin != "nightly":
-        row = situation.matrix.kin_of(torch, situation.platform)
-    url = situation.matrix.index_url(row) if row else ""
+        row = situation.matrix.torch.kin_of(torch, situation.platform)
+    url = situation.matrix.torch.index_url(row) if row else ""
     if not url and torch.origin != "pypi" and (row is None or row.origin != "pypi"):
         return Manual(f"Install torch {torch.version} again from the index that it came from.", risk="replaces")
     version = torch.version if url else torch.version.partition("+")[0]

@@ -59,16 +59,16 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
 def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> str:
     """The index of a torch's own build, where that has a wheel of the package; "" where the package index has it.
     The package index's wheel goes with the package index's own build of that torch."""
-    own = situation.matrix.pypi_build(public_version(torch.version), situation.platform)
+    own = situation.matrix.torch.pypi_build(public_version(torch.version), situation.platform)
     build = situation.build_of(torch)
     if build is None or torch.build not in row.builds or torch.build == own:
         return ""
-    return situation.matrix.index_url(build)
+    return situation.matrix.torch.index_url(build)
 
 
 def _same_cuda(situation: Situation, row: TorchDependent, torch: Torch) -> bool:
     """Whether a package was compiled for the CUDA of a torch, by its major release. Where that was not measured, the
     package index's wheel goes with the package index's own build of its torch."""
-    own = situation.matrix.pypi_build(row.torch.removeprefix("==").removesuffix(".*"), situation.platform)
+    own = situation.matrix.torch.pypi_build(row.torch.removeprefix("==").removesuffix(".*"), situation.platform)
     cuda = row.cuda or cuda_of(own or "")
     return cuda is None or figures(cuda)[:1] == figures(torch.cuda or "")[:1]

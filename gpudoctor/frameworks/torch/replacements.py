@@ -104,10 +104,10 @@ def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
     assumed = any(text.startswith("NVIDIA driver") for text in machine.assumed)
     if machine.pasted is None or not assumed or not all(gpu.vendor == "nvidia" for gpu in gpus):
         return None
-    firsts = (matrix.first_driver(gpu.arch.value or "", gpu.chip) for gpu in gpus)
+    firsts = (matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip) for gpu in gpus)
     cuda = situation.torch.cuda if situation.torch else None
-    serves = matrix.bundled_driver(cuda) if cuda else None
-    return max(filter(None, (*firsts, matrix.floor("12.0"), serves)), key=figures, default=None)
+    serves = matrix.nvidia.bundled_driver(cuda) if cuda else None
+    return max(filter(None, (*firsts, matrix.nvidia.floor("12.0"), serves)), key=figures, default=None)
 
 
 def without_fault(situation: Situation, has_fault: Callable[[Choice], bool]) -> tuple[Fix, ...]:
@@ -189,7 +189,7 @@ def _after_the_driver(
         choices = tuple(
             choice
             for choice in choices
-            if present and not situation.matrix.rocm_driver_is_newer(choice.rocm or "", present.release)
+            if present and not situation.matrix.amd.rocm_driver_is_newer(choice.rocm or "", present.release)
         )
         return [
             _with_driver(situation, current_driver(situation, choice.rocm or ""), choice)
@@ -222,7 +222,7 @@ def _with_driver(situation: Situation, install: Fix, choice: Choice) -> Fix:
 def _oldest_cuda(situation: Situation, rejected: Refused) -> str | None:
     """The oldest CUDA of the builds that only the driver rules out."""
     builds = {(item.torch, item.build) for item in rejected if item.because == "driver"}
-    rows = (row for row in situation.matrix.builds(situation.platform) if (row.version, row.build) in builds)
+    rows = (row for row in situation.matrix.torch.builds(situation.platform) if (row.version, row.build) in builds)
     return min((row.cuda for row in rows if row.cuda), key=figures, default=None)
 
 
@@ -290,7 +290,7 @@ def _nothing(matrix: Matrix, gpus: tuple[Gpu, ...]) -> Fix:
     names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.arch.value})" for gpu in gpus)) or "no GPU"
     text = f"No released torch build is known to run on {names} here: build torch from source, or use another GPU."
     for gfx in dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.vendor == "amd" and gpu.arch.value):
-        last = matrix.last_rocblas(gfx)
+        last = matrix.amd.last_rocblas(gfx)
         if last is not None:
             since = f" after ROCm {last}" if last else ""
             text += f" AMD's rocBLAS has no kernels for {gfx}{since} either: build it from source, too."

@@ -53,9 +53,9 @@ def pins(situation: Situation) -> dict[str, tuple[str, str]]:
             pins[base] = (whole[len(f"{base}-cu") :], version.strip(" )"))
     if not pins and torch and torch.cuda:
         number = torch.cuda.partition(".")[0]
-        release, build = situation.matrix.release(torch.version), situation.build_of(torch)
+        release, build = situation.matrix.torch.release(torch.version), situation.build_of(torch)
         index = release if release and release.cuda == torch.cuda else None
-        cudnn = (situation.matrix.cudnn_of(build) if build else None) or (index.cudnn if index else None)
+        cudnn = (situation.matrix.torch.cudnn_of(build) if build else None) or (index.cudnn if index else None)
         if cudnn:
             pins["nvidia-cudnn"] = (number, cudnn)
         if index and index.nccl:

@@ -61,7 +61,7 @@ def faults(situation: Situation) -> tuple[Fault, ...]:
     trial = situation.torch_trial
     imported = trial is None or trial.ok  # otherwise the import check has reported it
     if smoke and imported and not any(kernel.status != "skipped" for kernel in smoke.kernels):
-        row = situation.matrix.cause_of(smoke.why, situation.built_for)
+        row = situation.matrix.errors.cause_of(smoke.why, situation.built_for)
         said = SmokeKernel(name="start", device="", status="error", message=smoke.why)
         found += [Fault(row.slug, (said,), 1, (), causes=(row,))] if row and row.slug != BUSY else []
     return tuple(_merged(found))
@@ -131,7 +131,7 @@ def error_text(situation: Situation, fault: Fault) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for row in fault.causes[:1]:
         lines = [
-            line for line in lines if situation.matrix.cause_of(line, _vendor(situation, kernel.device)) == row
+            line for line in lines if situation.matrix.errors.cause_of(line, _vendor(situation, kernel.device)) == row
         ] or lines
     ended = kernel.detail if kernel.status in ("crash", "timeout") and not fault.causes else ""
     return (ended or (lines[0] if fault.causes else lines[-1]) if lines else kernel.signal or kernel.status)[
@@ -196,7 +196,7 @@ def _vendor(situation: Situation, device: str) -> Vendor | None:
 
 def _cause(situation: Situation, kernel: SmokeKernel) -> ErrorPattern | None:
     """The row that its text matches. A harmless text explains no failure."""
-    row = situation.matrix.cause_of(f"{kernel.message}\n{kernel.detail}", _vendor(situation, kernel.device))
+    row = situation.matrix.errors.cause_of(f"{kernel.message}\n{kernel.detail}", _vendor(situation, kernel.device))
     if row is None or row.severity == "note":
         return None
     if BUSY in row.also and _full(situation, kernel.device):

@@ -44,15 +44,15 @@ def lacks_kernels(situation: Situation, targets: tuple[str, ...], gpu: Gpu) -> b
     if not gpu.arch.value or for_display(situation, gpu):
         return False
     value = override_in_force(situation, gpu)
-    named = situation.matrix.gfx_of_override(value)
+    named = situation.matrix.amd.gfx_of_override(value)
     return gfx_answer(situation.matrix, named or gpu.arch.value, targets).runs == "no"
 
 
 def _run_as_another(situation: Situation, targets: tuple[str, ...], gpu: Gpu) -> Iterator[Fix]:
     """The override by which the GPU runs as one of its generation that rocBLAS has kernels for."""
-    policy = situation.matrix.override(gpu.arch.value or "")
+    policy = situation.matrix.amd.override(gpu.arch.value or "")
     value = policy.value if policy and policy.safety in ("safe-class", "risky") else None
-    named = situation.matrix.gfx_of_override(value)
+    named = situation.matrix.amd.gfx_of_override(value)
     if value and named in targets:
         why = f"the GPU then runs as {named}, which AMD does not support"
         yield Fix(f"Let the GPU run as {named}", (SetVariable(OVERRIDE, value, why=why),))

@@ -52,7 +52,7 @@ def _kernel_is_older(facts: Facts, machine: Machine, matrix: Matrix) -> bool:
     """Whether the named kernel is older than the first one that supports each of the AMD GPUs."""
     said = decided(facts, "kernel")
     version = re.match(r"\d{1,2}\.\d{1,3}", said.value) if said and not _BACKPORTS.search(said.value) else None
-    found = [matrix.target(target) for target in _targets(machine)]
+    found = [matrix.gpus.target(target) for target in _targets(machine)]
     first = [target.first_kernel for target in found if target and target.first_kernel]
     known = version is not None and len(first) == len(found) > 0
     return version is not None and known and all(figures(version[0]) < figures(one) for one in first)

@@ -81,7 +81,7 @@ def _finds_none(facts: Facts, vendor: Vendor, matrix: Matrix) -> bool:
     if (facts.smi and facts.smi[0].devices) or (facts.hsa and facts.hsa[0].lists_gpu):
         return False  # the driver's own tool lists them
     available = decided(facts, "available")
-    rows = (matrix.cause_seen(line.text, vendor) for line in facts.errors)
+    rows = (matrix.errors.cause_seen(line.text, vendor) for line in facts.errors)
     causes = {slug for row in rows if row for slug in (row.slug, *row.also)}
     return not causes.isdisjoint(_CAUSES) or bool(available and available.value == "False")
 

@@ -80,7 +80,7 @@ def with_errors(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
     facts.errors = [line for line in facts.errors if line.number not in told]
     errors = tuple(dict.fromkeys(line.text for line in facts.errors))
     for line in facts.errors:
-        row = matrix.cause_seen(line.text, None)
+        row = matrix.errors.cause_seen(line.text, None)
         exact = row is not None and row.id != _MISSING_LIBRARY
         if environment and torch and not torch.trial.known and not exact and _IMPORT_ERROR.search(line.text):
             trial = known(ImportTrial(ok=False, error=line.text), f"text, line {line.number}")

@@ -140,7 +140,9 @@ def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
             _with_packages(text, texts[place + 1 : place + 1 + _MOST_PACKAGES]) for place, text in enumerate(texts)
         ]
     first = {text: place for place, text in reversed(list(enumerate(texts)))}
-    messages = matrix.messages_in("\n".join(text if first[text] == place else "" for place, text in enumerate(texts)))
+    messages = matrix.errors.messages_in(
+        "\n".join(text if first[text] == place else "" for place, text in enumerate(texts))
+    )
     named = {message.number for message in messages if message.names_cause}
     title = next((number for number, text in enumerate(texts, 1) if text.strip()), 0)
     return tuple(

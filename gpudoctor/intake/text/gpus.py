@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.ranking import decided, gpus_of_best_source
+from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.names import alternatives, product
-from gpudoctor.matrix.questions import Identity
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Vendor
@@ -82,12 +82,12 @@ def unnamed_gpu(facts: Facts, matrix: Matrix, *, rocm: bool) -> tuple[tuple[Name
     which only the vendor is known."""
     if tegra := decided(facts, "l4t") or decided(facts, "tegra kernel"):
         board = Identity(vendor="nvidia", name="NVIDIA Jetson", arch="", integrated=True, jetson=True)
-        return ((NamedGpu(tegra.line, "tool"), matrix.gpu_by_l4t(tegra.value) or board),)
+        return ((NamedGpu(tegra.line, "tool"), matrix.gpus.gpu_by_l4t(tegra.value) or board),)
     assumed = assumed_gpu(facts, rocm=rocm)
     if all(identity.vendor == "amd" for _, identity in assumed):
         for said in (one for one in facts.said if one.what == "processor"):
-            gpu = next(iter(matrix.gpus_by_name(said.value)), None) or matrix.gpu_of_processor(said.value)
-            if gpu is not None and gpu.vendor == "amd" and matrix.is_for_computing(gpu.arch):
+            gpu = next(iter(matrix.gpus.gpus_by_name(said.value)), None) or matrix.gpus.gpu_of_processor(said.value)
+            if gpu is not None and gpu.vendor == "amd" and matrix.amd.is_for_computing(gpu.arch):
                 return ((NamedGpu(said.line, "prose"), gpu),)
     return assumed
 
@@ -120,13 +120,13 @@ def _same_name(one: str, other: str) -> bool:
 
 def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
     """What a GPU is: by its PCI id, else by its name and architecture together, else by one of them."""
-    if gpu.pci_id and (by_id := matrix.gpu_by_pci(gpu.pci_id)):
-        exact = gpu.by != "shell" and {by_id.arch} == {one.arch for one in matrix.gpus_by_name(gpu.name)}
+    if gpu.pci_id and (by_id := matrix.gpus.gpu_by_pci(gpu.pci_id)):
+        exact = gpu.by != "shell" and {by_id.arch} == {one.arch for one in matrix.gpus.gpus_by_name(gpu.name)}
         return replace(by_id, name=gpu.name) if exact and "[" not in gpu.name else by_id
     gpu = replace(gpu, name=re.sub(r"^\d{1,2} ?[x*]? (?=[A-Za-z])", "", gpu.name))
     listed, (name, by_name) = gpu.name, _by_name(gpu.name, matrix)
     if len({identity.arch for identity in by_name}) != 1 and (chip := _CHIP.search(gpu.name)):
-        by_name = matrix.gpus_by_name(chip["chip"]) or by_name
+        by_name = matrix.gpus.gpus_by_name(chip["chip"]) or by_name
     gpu = replace(gpu, name=name)
     within = _GFX_IN_NAME.search(gpu.name)
     arch = gpu.arch.partition(":")[0] or (within[0] if within else "")
@@ -134,7 +134,7 @@ def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
         same = [identity for identity in by_name if identity.arch == arch]
         if same:
             return replace(same[0], name=gpu.name)
-        plain = next(iter(matrix.gpus_by_name(arch)), None)
+        plain = next(iter(matrix.gpus.gpus_by_name(arch)), None)
         vendor: Vendor = "amd" if arch.startswith("gfx") else "nvidia"
         # A runtime tells the architecture of an override; the name tells the GPU.
         if by_name and vendor == "amd" and len({identity.arch for identity in by_name}) == 1:
@@ -164,14 +164,14 @@ def _by_name(name: str, matrix: Matrix) -> tuple[str, tuple[Identity, ...]]:
     if not name or len(name) >= _LONGEST_NAME:
         return name, ()
     parts = [_closed(part.strip()) for part in re.split(r"[,;]\s|\s[|/]\s", name)]
-    named = [(part, found) for part in parts if (found := matrix.gpus_by_name(part))]
+    named = [(part, found) for part in parts if (found := matrix.gpus.gpus_by_name(part))]
     if len(named) == 1:
         return named[0]
     within = [part.removesuffix(" OC").strip() for part in re.findall(r"\(([^()]{3,60})\)", name)]
-    if len(inner := [(part, found) for part in within if (found := matrix.gpus_by_name(part))]) == 1:
+    if len(inner := [(part, found) for part in within if (found := matrix.gpus.gpus_by_name(part))]) == 1:
         return inner[0]
     first = re.split(r"[,;(]|(?i:\s(?:gpu|card)s\b)", name)[0].strip()
-    return name, matrix.gpus_by_name(name) or matrix.gpus_by_name(first)
+    return name, matrix.gpus.gpus_by_name(name) or matrix.gpus.gpus_by_name(first)
 
 
 def _closed(part: str) -> str:

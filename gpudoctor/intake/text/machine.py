@@ -40,7 +40,8 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.wsl_jetson import is_wsl_kernel
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Identity, Matrix
+    from gpudoctor.matrix.gpu_models import Identity
+    from gpudoctor.matrix.questions import Matrix
 
 _FLAVOUR = " kernel module"
 _OF_LINUX = re.compile(rf"NVIDIA driver \d.*|.*{_FLAVOUR}")
@@ -204,11 +205,11 @@ def _driver(
     if driver is not None:
         return driver, ()
     cuda = decided(facts, "driver cuda")
-    version = matrix.bundled_driver(cuda.value) if cuda else None
+    version = matrix.nvidia.bundled_driver(cuda.value) if cuda else None
     if cuda is None or version is None:
         return None, ()
-    firsts = (matrix.first_driver(one.arch, one.chip) for one in identities if one.arch)
-    serving = (first for first in firsts if first and matrix.cuda_served(first) == cuda.value)
+    firsts = (matrix.nvidia.first_driver(one.arch, one.chip) for one in identities if one.arch)
+    serving = (first for first in firsts if first and matrix.nvidia.cuda_served(first) == cuda.value)
     version = max((version, *serving), key=figures)
     return Statement("driver", version, cuda.line, cuda.by), (f"NVIDIA driver {version} (serves CUDA {cuda.value})",)
 

@@ -93,4 +93,4 @@ def _complains(sentence: str) -> bool:
 
 def _fails_after(rest: str, matrix: Matrix) -> bool:
     """Whether a known message stands behind the words that it works, and nobody says that it is past."""
-    return any(matrix.messages_in(one) and not _PAST.search(one) for one in _SENTENCE.findall(rest))
+    return any(matrix.errors.messages_in(one) and not _PAST.search(one) for one in _SENTENCE.findall(rest))

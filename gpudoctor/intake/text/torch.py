@@ -72,7 +72,7 @@ def _torch(
         build = f"cu{cuda.replace('.', '')}" if cuda else f"rocm{'.'.join(hip.split('.')[:2])}" if hip else "cpu"
         public = public_version(text)
         public = f"{public}.0" if re.fullmatch(r"\d+\.\d+", public) else public
-        pypi = matrix.pypi_build(public, machine.system.platform)
+        pypi = matrix.torch.pypi_build(public, machine.system.platform)
         origin: TorchOrigin = "conda" if conda else "pypi" if build == pypi else "unknown"
         return _plain(public, origin, build, cuda, hip, source(said)), ()
     if not local_version(text) and decided(
@@ -118,7 +118,7 @@ def _about_amd(facts: Facts, machine: Machine) -> bool:
 
 
 def _published(version: str, machine: Machine, matrix: Matrix) -> tuple[str, ...]:
-    return matrix.published_builds(public_version(version), machine.system.platform)
+    return matrix.torch.published_builds(public_version(version), machine.system.platform)
 
 
 def _of_unlisted_build(text: str, cuda: str | None, hip: str | None, where: str) -> Torch:
@@ -184,7 +184,7 @@ def _of_index(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Torch, tu
     index = decided(facts, "torch index")
     if index is None:
         return None
-    builds = [row for row in matrix.builds(machine.system.platform) if row.build == index.value]
+    builds = [row for row in matrix.torch.builds(machine.system.platform) if row.build == index.value]
     if not builds:
         return None
     asked = decided(facts, "torch asked")

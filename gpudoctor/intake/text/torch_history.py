@@ -107,7 +107,7 @@ def _of_published_build(mention: _Mention, matrix: Matrix) -> _Mention:
     build = f"cu{numbers.replace('.', '')}"
     if not numbers:
         return mention
-    published = build in matrix.published_builds(release, _PLATFORM)
+    published = build in matrix.torch.published_builds(release, _PLATFORM)
     return mention._replace(version=f"{release}+{build}" if published else release)
 
 

@@ -142,7 +142,7 @@ def _with_build(
     ]
     devices = (extra.removeprefix("device-") for extra in remedy.extra.split(",") if extra)
     installed += [Distribution(name=f"{DEVICE_WHEEL}{gfx}", version=remedy.version) for gfx in devices]
-    row = situation.matrix.companion(remedy.version)
+    row = situation.matrix.torch.companion(remedy.version)
     if row and row.triton and remedy.build != "cpu":
         name = (row.triton_rocm_package if rocm and not remedy.extra else None) or "triton"
         installed.append(Distribution(name=name, version=row.triton.removeprefix("==")))

@@ -54,7 +54,7 @@ def machine_after(situation: Situation, remedy: AnyRemedy) -> Machine | None:
     """The machine after a remedy of the system; None where its record does not hold what that changes."""
     machine = situation.machine
     if isinstance(remedy, InstallDriver):
-        row = situation.matrix.branch(remedy.branch)
+        row = situation.matrix.nvidia.branch(remedy.branch)
         version = max(filter(None, (remedy.minimum, row.latest if row else None)), key=figures, default=remedy.branch)
         return _driven(_unblocked(machine, "nvidia"), version, remedy.flavour, situation)
     if isinstance(remedy, InstallRocmDriver):

@@ -150,7 +150,7 @@ def undefined_symbol(case: Case) -> ImportFault | None:
     """Two libraries do not go together, and no variable is to blame."""
     if "undefined symbol" not in case.text:
         return None
-    row = case.situation.matrix.cause_of(case.text, case.situation.built_for)
+    row = case.situation.matrix.errors.cause_of(case.text, case.situation.built_for)
     pins = wrong_pins(case.situation, case.torch) if case.torch else None
     if row is not None and row.slug == "torch-import-fails" and pins is None:
         return None  # the matrix knows which two libraries
