@@ -63,7 +63,7 @@ _CLAUSE_END = re.compile(r"(?<!\bago)(?<!\bpast)(?<!\bthen)(?<!\bdays)(?<!\byear
 _GENERAL_QUESTION = re.compile(
     r", (?:is|are|does|do|will|can)(?:n.t)? (?:it|that|this|they)"
     r"(?: (?:planned|possible|supported|right|true|correct))?\?$"
-    r"|(?:^\W*|: )(?:is|are|does|do|can|could|will|would|should|which|what)\b(?! ?not\b|n.t\b)"
+    r"|(?:^\W*|: )(?:is|are|does|do|can|could|will|would|should|which|what)\b(?! ?not\b|n.t\b| (?:it|this|that)(?: be)? (?:because|due|caused)\b)"
     r"(?!.*\b(?:my|me|we|our|us|(?<!can )(?<!could )(?<!should )i)\b)[^?]*\?$"
     r"|\bi (?:suppose|guess|assume)\?$|^(?!.*\b(?:my|i|me|we)\b).*\bby default\b[^?]*\?$",
     re.ASCII,

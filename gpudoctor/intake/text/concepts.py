@@ -27,7 +27,8 @@ _END = re.compile(r"(?<=[.;!?])(?<!\.\.)\s+")
 _CLAUSE = re.compile(r"(?<=[.!?,;:])\s+|\s+(?=(?:and|but|while|yet|though|although)\b)")
 _SUPPOSED = re.compile(
     r"^\W*(?:if(?! (?:the \w+|it) (?:was|is|has been|goes|went|comes)\b)|unless|in case|should|before|please(?! help)|note|reminder|make sure|remove|edit|how|which|what"
-    r"|(?:is|are|can|could|does|do|will|would)(?! ?not\b|n.t\b))"
+    r"|(?:is|are|can|could|does|do|will|would)(?! ?not\b|n.t\b"
+    r"| (?:it|this|that)(?: be)? (?:because|due|caused)\b))"
     r"\b(?!.*\b(?:i|my|we|our)\b)|\bi(?:.d| would) like to\b|\bfor sale\b|\bthinking about\b",
     re.ASCII,
 )
