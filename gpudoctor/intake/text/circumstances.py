@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from gpudoctor.intake.text.concepts import Concepts, something_else, without_clauses
+from gpudoctor.intake.text.concepts import AS_A_QUESTION, Concepts, something_else, without_clauses
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_hypothetical, is_long_ago
 from gpudoctor.intake.text.languages import in_plain_words
@@ -63,7 +63,7 @@ _CLAUSE_END = re.compile(r"(?<!\bago)(?<!\bpast)(?<!\bthen)(?<!\bdays)(?<!\byear
 _GENERAL_QUESTION = re.compile(
     r", (?:is|are|does|do|will|can)(?:n.t)? (?:it|that|this|they)"
     r"(?: (?:planned|possible|supported|right|true|correct))?\?$"
-    r"|(?:^\W*|: )(?:is|are|does|do|can|could|will|would|should|which|what)\b(?! ?not\b|n.t\b)"
+    rf"|(?:^\W*|: )(?:is|are|does|do|can|could|will|would|should|which|what)\b{AS_A_QUESTION}"
     r"(?!.*\b(?:my|me|we|our|us|(?<!can )(?<!could )(?<!should )i)\b)[^?]*\?$"
     r"|\bi (?:suppose|guess|assume)\?$|^(?!.*\b(?:my|i|me|we)\b).*\bby default\b[^?]*\?$",
     re.ASCII,

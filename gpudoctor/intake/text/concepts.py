@@ -25,10 +25,12 @@ _NEAR = 3
 """Sentences in which all concepts of a set must stand."""
 _END = re.compile(r"(?<=[.;!?])(?<!\.\.)\s+")
 _CLAUSE = re.compile(r"(?<=[.!?,;:])\s+|\s+(?=(?:and|but|while|yet|though|although)\b)")
+AS_A_QUESTION = r"(?! ?not\b|n.t\b| (?:it|this|that)(?: be)? (?:because|due|caused)\b)"
+"""Behind the word that begins a question: neither "can not find" nor a guess at the cause, "is it because"."""
 _SUPPOSED = re.compile(
-    r"^\W*(?:if(?! (?:the \w+|it) (?:was|is|has been|goes|went|comes)\b)|unless|in case|should|before"
-    r"|please(?! help)|note|reminder|make sure|remove|edit|how|which|what"
-    r"|(?:is|are|can|could|does|do|will|would)(?! ?not\b|n.t\b))"
+    r"^\W*(?:if(?! (?:the \w+|it) (?:was|is|has been|goes|went|comes)\b)|unless|in case|should|before|please(?! help)"
+    r"|note|reminder|make sure|remove|edit|how|which|what"
+    rf"|(?:is|are|can|could|does|do|will|would){AS_A_QUESTION})"
     r"\b(?!.*\b(?:i|my|we|our)\b)|\bi(?:.d| would) like to\b|\bfor sale\b|\bthinking about\b",
     re.ASCII,
 )
