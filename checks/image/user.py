@@ -20,7 +20,7 @@ _OF_PROGRAMS = re.compile(
     r"(HOME|(HF|HUGGINGFACE|TRITON|MIOPEN|VLLM|OLLAMA)_\w+|(TRANSFORMERS|NUMBA|CUPY|CUDA|TORCHINDUCTOR)_CACHE\w*|"
     r"(TORCH|SENTENCE_TRANSFORMERS|XDG_(CACHE|CONFIG|DATA))_HOME|MPLCONFIGDIR)$"
 )
-"""Variables that name folders which a program reads or writes when it runs; those of build tools are not among them."""
+"""Variables that name folders which a program uses when it runs, as those of build tools do not."""
 _WRITABLE = re.compile(r"/(home|tmp|var/tmp|dev/shm|root)(/|$)")
 
 
@@ -36,8 +36,8 @@ def user_without_access(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     By the last USER, or `user` of every service, and by the paths of environments, of copied packages and of the
-    variables that name homes and caches (HF_HOME, TRITON_CACHE_DIR, MIOPEN_USER_DB_PATH). Nothing
-    is reported where a command changes owners or permissions on the way, or where COPY has --chown.
+    variables that name homes and caches (HF_HOME, TRITON_CACHE_DIR, MIOPEN_USER_DB_PATH). Nothing is reported
+    where a command changes owners or permissions on the way, or where COPY has --chown.
 
     ## Fix safety
     A folder outside /root is open to all users; `chmod 711 /root` lets them pass, and shows them nothing of it.
