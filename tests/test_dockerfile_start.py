@@ -116,3 +116,10 @@ def test_a_service_that_passes_over_the_script_that_activates_is_reported_at_its
     (found,) = dockerfile_report(tmp_path / "compose.yaml")["findings"]
     assert (found["slug"], found["subject"]) == ("image-environment-off-path", "service a")
     assert "compose.yaml:2: /opt/venv/bin/python in place of python" in str(found["fixes"][1])
+
+
+def test_one_image_of_two_services_is_reported_once(tmp_path: Path):
+    (tmp_path / "Dockerfile").write_text(BASE + 'ENTRYPOINT gpudoctor preflight --\nCMD ["python", "app.py"]\n')
+    (tmp_path / "compose.yaml").write_text("services:\n  a: {build: .}\n  b: {build: .}\n")
+    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["image-preflight-without-command"]
