@@ -1297,3 +1297,23 @@ def test_a_wheel_that_does_not_exist_gives_way_to_one_of_its_kind(command: str, 
     (one,) = findings(f"FROM python:3.13-slim\nRUN pip install {command}", **machine)
     assert one.slug == "image-no-torch-wheel"
     assert lines(one) == f"Dockerfile:2: RUN pip install {line}"
+
+
+@pytest.mark.parametrize(
+    ("base", "torch", "reported"),
+    [
+        ("python:latest", "torch==2.3.1", True),
+        ("python", "torch==2.3.1+rocm6.0 --index-url https://download.pytorch.org/whl/rocm6.0", True),
+        ("python:3-slim", "torch==2.4.1 --index-url https://download.pytorch.org/whl/cu121", True),
+        ("python:latest", "torch==2.12.0", False),
+        ("python:latest", "torch", False),
+        ("python:3.12-slim", "torch==2.3.1", False),
+        ("nvidia/cuda:12.4.1-runtime-ubuntu22.04", "torch==2.3.1", False),
+    ],
+)
+def test_a_tag_that_moves_has_no_python_for_an_old_torch(base: str, torch: str, reported: bool):
+    found = [one for one in findings(f"FROM {base}\nRUN pip install {torch}") if one.slug == "image-no-torch-wheel"]
+    assert bool(found) is reported
+    if reported:
+        assert [lines(found[0])] == ["Dockerfile:1: FROM a base with Python 3.12"]
+        assert len(found[0].fixes) == 1

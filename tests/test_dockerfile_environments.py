@@ -187,6 +187,7 @@ CLOSED = {
 }
 OPEN = {
     "root": ROOTS + START,
+    "a folder of a build tool": SLIM + "ENV CARGO_HOME=/root/.cargo\nRUN pip install torch\n" + USER + START,
     "root again": ROOTS + USER + "RUN pip list\nUSER root\n" + START,
     "chmod": ROOTS + "RUN chmod 711 /root\n" + USER + START,
     "elsewhere": SLIM + "RUN python -m venv /v\nENV PATH=/v/bin:$PATH\nRUN pip install torch\n" + USER + START,

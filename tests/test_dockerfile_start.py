@@ -103,3 +103,23 @@ def test_an_entrypoint_of_a_service_drops_cmd_for_the_preflight(tmp_path: Path):
     found = composed(tmp_path, "    entrypoint: [gpudoctor, preflight, --]\n" + GPUS)
     assert list(found) == ["image-preflight-without-command"]
     assert json.dumps(["python", "app.py"]) in found["image-preflight-without-command"]
+
+
+def test_a_service_that_passes_over_the_script_that_activates_is_reported_at_its_own_place(tmp_path: Path):
+    (tmp_path / "start.sh").write_text('#!/bin/sh\n. /opt/venv/bin/activate\nexec "$@"\n')
+    (tmp_path / "Dockerfile").write_text(
+        "FROM python:3.12-slim\nRUN python -m venv /opt/venv && /opt/venv/bin/pip install torch\nCOPY start.sh /\n"
+        'ENTRYPOINT ["/start.sh"]\nCMD ["python", "app.py"]\n'
+    )
+    service = "{build: ., gpus: all, entrypoint: [python, app.py]}"
+    (tmp_path / "compose.yaml").write_text(f"services:\n  a: {service}\n  b: {{build: ., gpus: all}}\n")
+    (found,) = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert (found["slug"], found["subject"]) == ("image-environment-off-path", "service a")
+    assert "compose.yaml:2: /opt/venv/bin/python in place of python" in str(found["fixes"][1])
+
+
+def test_one_image_of_two_services_is_reported_once(tmp_path: Path):
+    (tmp_path / "Dockerfile").write_text(BASE + 'ENTRYPOINT gpudoctor preflight --\nCMD ["python", "app.py"]\n')
+    (tmp_path / "compose.yaml").write_text("services:\n  a: {build: .}\n  b: {build: .}\n")
+    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["image-preflight-without-command"]

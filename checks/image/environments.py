@@ -56,6 +56,7 @@ def environment_off_path(recipe: Recipe) -> Verdicts:
         filled = {step.environment for step in image.steps if step.environment and step.pip is not None}
         if any(f"{one}/bin" in folders for one in filled):
             continue  # also another one: the program may run in that, and start what needs torch
+        told = set[str]()
         for service, entrypoint, command in starts(recipe, image):
             if service is not None and "PATH" in service.environment:
                 continue
@@ -63,6 +64,11 @@ def environment_off_path(recipe: Recipe) -> Verdicts:
             start = command or entrypoint
             if found is None or start is None:
                 continue
+            own = start in (image.entrypoint, image.command)
+            at = image.place(start.line) if own or service is None else service.place
+            if at in told:
+                continue  # of another service that starts the same
+            told.add(at)
             lies = f"is not that of {environment}, where torch is installed: `import torch` fails."
             if not _PYTHON.match(posixpath.basename(found[0])):
                 lies = f"lies in {environment}/bin, which PATH does not have (exit code 127)."
@@ -72,28 +78,22 @@ def environment_off_path(recipe: Recipe) -> Verdicts:
                 message=f"The container starts {found[0]}, which {lies}",
                 saw=f"PATH without {environment}/bin",
                 want=f"{environment}/bin in front",
-                subject=f"{image.file}:{start.line}" if service is None else f"service {service.name}",
-                evidence=(
-                    Evidence("start", " ".join(found), image.place(start.line)),
-                    command_of(image, step.command),
-                ),
-                fixes=tuple(_ways_onto_path(image, environment, step, start.line, found, service is None)),
+                subject=at if own or service is None else f"service {service.name}",
+                evidence=(Evidence("start", " ".join(found), at), command_of(image, step.command)),
+                fixes=tuple(_ways_onto_path(image, environment, step, at, found)),
             )
 
 
-def _ways_onto_path(
-    image: Image, environment: str, step: Step, line: int, words: tuple[str, ...], own: bool
-) -> Iterator[Fix]:
-    copied = next((one.line for one in image.copied if one.origin and environment.startswith(one.target)), 0)
-    below = copied or max(step.command.line, image.base_line)
+def _ways_onto_path(image: Image, environment: str, step: Step, start: str, words: tuple[str, ...]) -> Iterator[Fix]:
+    copies = (one.line for one in image.copied if one.origin and environment.startswith(one.target))
+    below = next(copies, image.base_line) if step.copied else max(step.command.line, image.base_line)
     yield change(
         "Put the environment in front on PATH",
         f"{image.place(below)}: below it",
         image.written_env("PATH", f"{environment}/bin:$PATH"),
     )
-    if own:
-        name = "python" if _PYTHON.match(words[0]) else words[0]
-        yield change("Call it by its path", f"{image.place(line)}: {environment}/bin/{name} in place of {words[0]}")
+    name = "python" if _PYTHON.match(posixpath.basename(words[0])) else words[0]
+    yield change("Call it by its path", f"{start}: {environment}/bin/{name} in place of {words[0]}")
 
 
 def _place_of_torch(image: Image) -> tuple[str, Step] | None:

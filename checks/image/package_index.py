@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.image_python import python_of
+from gpudoctor.dockerfile.image_python import oldest_python, python_of
 from gpudoctor.dockerfile.proposals import (
     build_after,
     build_within,
@@ -234,10 +234,19 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
         return  # the checks of machines tell it, with a fix for GPU, driver and Python together
     if python is not None and not any(python in row.pythons for row in rows):
         yield _without_python(recipe, image, asked, rows, wanted, python)
+    oldest = oldest_python(image) if python is None else None
+    if oldest and all(figures(one) < figures(oldest) for row in rows for one in row.pythons):
+        yield _without_python(recipe, image, asked, rows, wanted, oldest, " or newer")
 
 
 def _without_python(
-    recipe: Recipe, image: Image, asked: TorchRequest, rows: list[TorchBuild], wanted: str, python: str
+    recipe: Recipe,
+    image: Image,
+    asked: TorchRequest,
+    rows: list[TorchBuild],
+    wanted: str,
+    python: str,
+    more: str = "",
 ) -> Finding:
     span = [one for one in rows[0].pythons if one.endswith("t") == python.endswith("t")]
     nearest = min(span, key=lambda one: abs(figures(one)[-1] - figures(python)[-1]), default="")
@@ -245,12 +254,12 @@ def _without_python(
     build = build_after(recipe, image, asked.pinned, wanted or (f"rocm{facts.rocm}" if facts and facts.rocm else ""))
     if build is None and facts and facts.cuda:
         build = build_within(recipe, image, facts.cuda)
-    fixes = [_use(recipe, image, asked, build, f"Use torch {build.version}")] if build else []
+    fixes = [_use(recipe, image, asked, build, f"Use torch {build.version}")] if build and not more else []
     if nearest:
         fixes.append(change("Use another Python", image.on_base(f"a base with Python {nearest}")))
     return torch_finding(
         image, asked, "error",
-        f"torch {asked.pinned} has no wheel for Python {python}, which {image.base} has.",
+        f"torch {asked.pinned} has no wheel for Python {python}{more}, which {image.base} has.",
         f"Python {python}", f"Python {span[0]} to {span[-1]}" if span else "another Python", tuple(fixes),
     )  # fmt: skip
 

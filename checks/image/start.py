@@ -30,10 +30,8 @@ def preflight_without_command(recipe: Recipe) -> Verdicts:
     The exec form starts no shell: variables in its words are not expanded.
     """
     for image in recipe.images:
-        for service, entrypoint, command in starts(recipe, image):
-            found = _dropped(image, service, entrypoint, command)
-            if found is not None:
-                yield found
+        found = (_dropped(image, *one) for one in starts(recipe, image))
+        yield from {one.subject: one for one in found if one is not None}.values()
 
 
 def _dropped(

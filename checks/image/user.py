@@ -16,6 +16,11 @@ from gpudoctor.finding import Finding, Fix
 
 _OPENING = ("chown", "chmod", "setfacl", "install", "usermod")
 """Programs that change who may enter a folder."""
+_OF_PROGRAMS = re.compile(
+    r"(HOME|(HF|HUGGINGFACE|TRITON|MIOPEN|VLLM|OLLAMA)_\w+|(TRANSFORMERS|NUMBA|CUPY|CUDA|TORCHINDUCTOR)_CACHE\w*|"
+    r"(TORCH|SENTENCE_TRANSFORMERS|XDG_(CACHE|CONFIG|DATA))_HOME|MPLCONFIGDIR)$"
+)
+"""Variables that name folders which a program uses when it runs, as those of build tools do not."""
 _WRITABLE = re.compile(r"/(home|tmp|var/tmp|dev/shm|root)(/|$)")
 
 
@@ -30,8 +35,9 @@ def user_without_access(recipe: Recipe) -> Verdicts:
     root, also after USER: an environment cannot be made in it.
 
     ## How it is judged
-    By the last USER, or `user` of every service, and by the paths of environments and variables of the file. Nothing
-    is reported where a command changes owners or permissions on the way, or where COPY has --chown.
+    By the last USER, or `user` of every service, and by the paths of environments, of copied packages and of the
+    variables that name homes and caches (HF_HOME, TRITON_CACHE_DIR, MIOPEN_USER_DB_PATH). Nothing is reported
+    where a command changes owners or permissions on the way, or where COPY has --chown.
 
     ## Fix safety
     A folder outside /root is open to all users; `chmod 711 /root` lets them pass, and shows them nothing of it.
@@ -127,7 +133,12 @@ def _variables(recipe: Recipe, image: Image) -> Iterator[Finding]:
     user, environments = _user(recipe, image), tuple({step.environment for step in image.steps if step.environment})
     for setting in image.settings.values():
         value = setting.value or ""
-        if not re.match(r"/root(/|$)", value) or ":" in value or value.startswith(environments):
+        if (
+            not _OF_PROGRAMS.match(setting.name)
+            or not re.match(r"/root(/|$)", value)
+            or ":" in value
+            or value.startswith(environments)
+        ):
             continue
         folder = posixpath.join("/opt", value.removeprefix("/root").lstrip("/").removeprefix(".cache/"))
         folder = folder.rstrip("/") if folder.rstrip("/") != "/opt" else "/opt/home"

@@ -24,11 +24,18 @@ def python_of(image: Image) -> str | None:
     named |= {(image.variable("UV_PYTHON") or "")[:4]} & set(PYTHONS)
     if named:
         return named.pop() if len(named) == 1 else None
-    facts = image.facts
-    if facts is None or facts.python is None:
-        return None
+    return _own(image, image.facts.python) if image.facts and image.facts.python else None
+
+
+def oldest_python(image: Image) -> str | None:
+    """The oldest Python that pip may install into: that of `python:latest`, where no command brings another one."""
+    return _own(image, image.facts.python_from) if image.facts and image.facts.python_from else None
+
+
+def _own(image: Image, python: str) -> str | None:
+    """The Python of the base image; None if the file may bring another one."""
     names = [name for step in image.steps for name in (*system_packages(step.command), step.command.text)]
-    if any(found[1] != facts.python for name in names for found in _OTHER_PYTHON.finditer(name)):
+    if any(found[1] != python for name in names for found in _OTHER_PYTHON.finditer(name)):
         return None
     if any(conda_packages(step.command) for step in image.steps):
         return None
@@ -36,4 +43,4 @@ def python_of(image: Image) -> str | None:
         return None
     if any(re.search(r"python3\.|venv|conda", one.value or "") for one in image.settings.values()):
         return None
-    return facts.python if not any(one.origin for one in image.copied if "python" in one.target) else None
+    return python if not any(one.origin for one in image.copied if "python" in one.target) else None

@@ -14,7 +14,7 @@ from gpudoctor.command_line.running import say
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """The exit codes that shells use."""
-_NOTHING_GIVEN = 'no command is given; ENTRYPOINT in shell form drops CMD: write ["gpudoctor", "preflight", "--"]'
+_NOTHING_GIVEN = "no command is given: CMD is dropped by an ENTRYPOINT in shell form, and by --entrypoint"
 
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _PASSING_ON = ("sh", "ash", "bash", "busybox", "dash", "ksh", "mksh", "zsh", "systemd")

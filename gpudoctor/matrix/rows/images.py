@@ -107,6 +107,8 @@ class BaseImage(Row, frozen=True, kw_only=True):
     rocm: str | None = None
     python: str | None = None
     """The Python behind `python3` or `pip`, if the image or its distribution brings one."""
+    python_from: str | None = None
+    """The oldest Python that a tag such as `latest` may have today."""
     prefix: str = ""
     """Where that Python lies: /usr for a distribution's own; "": unknown."""
     managed: bool = False
