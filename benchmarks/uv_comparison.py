@@ -67,7 +67,7 @@ class Comparison:
         return next((choice for choice in answer.choices if choice.level != "cpu"), None)
 
     def rows(self) -> list[TorchBuild]:
-        return [row for row in self.matrix.builds(PLATFORM) if PYTHON in row.pythons]
+        return [row for row in self.matrix.torch.builds(PLATFORM) if PYTHON in row.pythons]
 
     def newest(self, index: str) -> TorchBuild | None:
         """The newest torch of torch's own index of that name."""
@@ -105,7 +105,7 @@ class Comparison:
         """Whether a ROCm build runs there: in torch's list and in its BLAS."""
         if gfx not in (row.archs or ()):
             return f"no code for {gfx} ({row.basis})"
-        blas = self.matrix.blas(row.rocm or "")
+        blas = self.matrix.amd.blas(row.rocm or "")
         if not row.extra and blas and blas.rocblas is not None and gfx not in blas.rocblas:
             return f"no code for {gfx} in its rocBLAS ({blas.rocblas_basis})"
         return f"runs ({gfx}, {row.basis})"

@@ -515,7 +515,7 @@ KEPT_ROCM = ["2.0.1+rocm5.4.2", "2.6.0+rocm6.2.4", "2.9.1+rocm6.4", "2.13.0+rocm
 def row_of(remedy: ReplaceTorch):  # type: ignore[no-untyped-def]
     rows = [
         row
-        for row in MATRIX.builds(X86)
+        for row in MATRIX.torch.builds(X86)
         if (row.version, row.build, row.origin) == (remedy.version, remedy.build, remedy.origin)
     ]
     assert len(rows) == 1, f"no such build: {remedy}"
@@ -545,10 +545,10 @@ def test_each_cuda_build_that_is_proposed_runs_here(sms: list[str], driver: str,
         assert all(cuda_runs(sm, row.archs, row.ptx or ()).runs == "yes" for sm in sms)
         new = next((r for r in fix.remedies if isinstance(r, InstallDriver)), None)
         if new is None and not any(refusal(Situation(machine, MATRIX), gpu) for gpu in gpus):
-            assert MATRIX.driver_for_cuda(driver, row.cuda) in ("serves", "minor-version")
+            assert MATRIX.nvidia.driver_for_cuda(driver, row.cuda) in ("serves", "minor-version")
         for sm in sms:
-            last = MATRIX.last_branch(sm)
-            assert last is None or MATRIX.driver_for_cuda(f"{last}.999", row.cuda) != "too-old"
+            last = MATRIX.nvidia.last_branch(sm)
+            assert last is None or MATRIX.nvidia.driver_for_cuda(f"{last}.999", row.cuda) != "too-old"
 
 
 @settings(max_examples=80)
@@ -561,23 +561,23 @@ def test_each_rocm_build_that_is_proposed_runs_here(gfx: str, python: str, kept:
         override = next((r for r in fix.remedies if isinstance(r, SetVariable)), None)
         seen = gfx
         if override is not None:
-            policy = MATRIX.override(gfx)
+            policy = MATRIX.amd.override(gfx)
             assert policy is not None and policy.safety in ("safe-class", "risky")
             assert override.value == policy.value
-            seen = MATRIX.gfx_of_override(override.value) or ""
+            seen = MATRIX.amd.gfx_of_override(override.value) or ""
             assert seen[:-1] == gfx[:-1], "never across generations"
         if remedy is None or remedy.build == "cpu":
             continue
         row = row_of(remedy)
         assert python in row.pythons
         if remedy.extra:
-            target = MATRIX.target(gfx)
+            target = MATRIX.gpus.target(gfx)
             assert target is not None and target.device_extra
             assert remedy.extra == f"device-{gfx}"
         else:
-            target = MATRIX.target(seen)
+            target = MATRIX.gpus.target(seen)
             assert gfx_runs(seen, row.archs, target.generic if target else ()).runs == "yes"
-            assert seen in MATRIX.blas(row.rocm).rocblas
+            assert seen in MATRIX.amd.blas(row.rocm).rocblas
 
 
 @settings(max_examples=40)

@@ -101,7 +101,9 @@ def test_the_usual_gpu_of_a_name_is_taken_with_a_remark() -> None:
 
 
 def test_a_processor_and_a_chip_are_not_called_radeon() -> None:
-    names = {name: load_matrix().gpus_by_name(name)[0].name for name in ("Ryzen AI Max+ 395", "Strix Halo", "8060S")}
+    names = {
+        name: load_matrix().gpus.gpus_by_name(name)[0].name for name in ("Ryzen AI Max+ 395", "Strix Halo", "8060S")
+    }
     assert names["Ryzen AI Max+ 395"] == "AMD Ryzen AI Max+ 395"
     assert not names["Strix Halo"].startswith("AMD Radeon Strix")
     assert names["8060S"] == "AMD Radeon 8060S"
@@ -109,7 +111,7 @@ def test_a_processor_and_a_chip_are_not_called_radeon() -> None:
 
 @pytest.mark.parametrize("number", ["2000", "4000", "4500", "5000", "6000"])
 def test_blackwell_in_a_name_is_no_older_gpu_of_that_number(number: str) -> None:
-    (gpu,) = load_matrix().gpus_by_name(f"RTX {number} Blackwell")
+    (gpu,) = load_matrix().gpus.gpus_by_name(f"RTX {number} Blackwell")
     assert gpu.arch == "sm_120" and f"PRO {number}" in gpu.name
 
 

@@ -384,7 +384,7 @@ def test_a_proposed_line_brings_the_companions_that_the_file_installs():
     ],
 )
 def test_the_python_of_a_distribution_is_that_of_its_images(image: str, python: str | None):
-    facts = matrix().base_image(image)
+    facts = matrix().images.base_image(image)
     assert facts is not None
     assert facts.python == python
 
@@ -858,7 +858,7 @@ def test_an_image_of_cuda_starts_on_geforce_with_the_drivers_that_it_names(
 
 def test_an_image_of_nvidia_is_judged_by_its_cuda_where_the_matrix_has_it():
     image = "nvcr.io/nvidia/pytorch:25.12-py3"
-    row = change(matrix().base_image(image), image=re.escape(image), cuda="13.1")
+    row = change(matrix().images.base_image(image), image=re.escape(image), cuda="13.1")
     known = Matrix(change(matrix().tables, base_images=(row, *matrix().tables.base_images)))
 
     def judged(gpu: str, driver: str, more: str = "") -> tuple[str, list[str]]:
@@ -949,7 +949,7 @@ RESERVED = "deploy: {resources: {reservations: {devices: [{driver: nvidia, count
 def services_told(text: str) -> list[tuple[str, str]]:
     images = []
     for service in read_compose("compose.yaml", text):
-        facts = matrix().base_image(service.image or "")
+        facts = matrix().images.base_image(service.image or "")
         image = Image("compose.yaml", "", service.image, service.line, facts, "linux-x86_64") if facts else None
         images.append(RecipeService(service, image))
     case = Recipe(matrix(), (), tuple(images))

@@ -45,10 +45,10 @@ def test_an_image_that_is_older_than_the_gpu_is_an_error(tmp_path: Path):
 
 
 def test_a_target_that_is_new_in_that_rocm_is_unsure():
-    sure, unsure = matrix().image_targets("6.3.1")
+    sure, unsure = matrix().amd.image_targets("6.3.1")
     assert "gfx1201" in unsure
     assert "gfx942" in sure
-    assert matrix().image_targets("7.14") == ((), ())
+    assert matrix().amd.image_targets("7.14") == ((), ())
 
 
 def verdict(tmp_path: Path, gpu: str, base: str) -> str:

@@ -90,7 +90,7 @@ def test_every_check_exists(page: Path) -> None:
     explained = {words[1] for words in pages.command_lines(page) if words[:1] == ["explain"] and len(words) > 1}
     named = {name for check in checks for name in (check.id, check.slug)}
     others = explained - named - {"ID|SLUG|TEXT", "SLUG", "MESSAGE", "-"}
-    assert [text for text in others if not matrix().messages_in(text)] == []
+    assert [text for text in others if not matrix().errors.messages_in(text)] == []
 
 
 @every_page

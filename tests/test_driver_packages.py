@@ -203,16 +203,16 @@ def test_the_undo_of_a_driver_never_leaves_the_machine_without_one() -> None:
     ],
 )
 def test_a_point_release_is_its_release(os: Os, same: Os) -> None:
-    assert MATRIX.releases(os) == MATRIX.releases(same)
-    assert MATRIX.driver_packages(os) == MATRIX.driver_packages(same)
-    assert MATRIX.kernels(os) == MATRIX.kernels(same)
-    assert MATRIX.libc_of(os) == MATRIX.libc_of(same)
+    assert MATRIX.images.releases(os) == MATRIX.images.releases(same)
+    assert MATRIX.distributions.driver_packages(os) == MATRIX.distributions.driver_packages(same)
+    assert MATRIX.distributions.kernels(os) == MATRIX.distributions.kernels(same)
+    assert MATRIX.images.libc_of(os) == MATRIX.images.libc_of(same)
 
 
 def test_a_minor_release_of_rhel_has_a_kernel_of_its_own() -> None:
     old, new = release("rhel", "9.4", "fedora"), release("rhel", "9.6", "fedora")
-    assert MATRIX.releases(old) != MATRIX.releases(new)
-    assert MATRIX.driver_packages(old) == MATRIX.driver_packages(new)
+    assert MATRIX.images.releases(old) != MATRIX.images.releases(new)
+    assert MATRIX.distributions.driver_packages(old) == MATRIX.distributions.driver_packages(new)
 
 
 def test_the_floor_of_the_installed_torch_decides_between_the_repositories() -> None:
@@ -381,5 +381,5 @@ def test_no_driver_is_proposed_where_no_torch_loads(os: Os) -> None:
     ],
 )
 def test_no_branch_after_the_last_one_of_a_gpu_is_chosen(os: Os, sm: str, branch: str | None) -> None:
-    row = MATRIX.driver_to_package(os, (sm,), None, ("open", "proprietary"))
+    row = MATRIX.distributions.driver_to_package(os, (sm,), None, ("open", "proprietary"))
     assert (row.branch if row else None) == branch

@@ -91,7 +91,7 @@ TEXTS = [
 @pytest.mark.parametrize(("vendor", "error", "slug"), TEXTS)
 def test_a_text_names_its_cause_also_within_a_traceback(vendor, error, slug):
     for text in (error, TRACEBACK.format(error=error)):
-        row = matrix().cause_of(text, vendor)
+        row = matrix().errors.cause_of(text, vendor)
         assert (row.slug if row else None) == slug
 
 
@@ -99,7 +99,7 @@ def test_harmless_warnings_before_the_error_do_not_hide_its_cause():
     warning = (
         "MIOpen(HIP): Warning [SQLiteBase] Missing system database file: gfx1030_40.kdb Performance may degrade."
     )
-    row = matrix().cause_of(f"{warning}\nRuntimeError: HIP error: invalid device function", "amd")
+    row = matrix().errors.cause_of(f"{warning}\nRuntimeError: HIP error: invalid device function", "amd")
     assert row is not None
     assert row.slug == "torch-rocm-no-arch-for-gpu"
 
@@ -108,8 +108,8 @@ def test_harmless_warnings_before_the_error_do_not_hide_its_cause():
 def test_a_vendors_text_means_nothing_on_another_vendors_gpu_or_the_cpu(row):
     if row.vendor != "any":
         other = "amd" if row.vendor == "nvidia" else "nvidia"
-        assert matrix().cause_of(row.example, None) is None
-        found = matrix().cause_of(row.example, other)
+        assert matrix().errors.cause_of(row.example, None) is None
+        found = matrix().errors.cause_of(row.example, other)
         assert found is None or found.vendor in (other, "any")
 
 
@@ -131,14 +131,14 @@ def test_a_long_text_that_begins_as_libraries_do_keeps_no_pattern_busy(vendor):
 def seconds(text: str, vendor: str | None) -> float:
     """How long the rows take to find the cause of a text."""
     began = time.process_time()
-    matrix().cause_of(text, vendor)
+    matrix().errors.cause_of(text, vendor)
     return time.process_time() - began
 
 
 @given(st.text(max_size=300), st.sampled_from(ROWS), st.text(max_size=300))
 def test_what_stands_around_a_text_does_not_matter_line_by_line(before, row, after):
     vendor = None if row.vendor == "any" else row.vendor
-    found = matrix().cause_of(f"{before}\n{row.example}\n{after}", vendor)
+    found = matrix().errors.cause_of(f"{before}\n{row.example}\n{after}", vendor)
     assert found is not None
     assert ROWS.index(found) <= ROWS.index(row)
 
@@ -162,7 +162,7 @@ def test_there_are_many_harmless_lines():
 
 @pytest.mark.parametrize("vendor", [None, "nvidia", "amd"])
 def test_no_row_makes_a_fault_of_a_harmless_line(vendor):
-    found = [(line, matrix().cause_seen(line, vendor)) for line in HARMLESS]
+    found = [(line, matrix().errors.cause_seen(line, vendor)) for line in HARMLESS]
     assert [(line, row.id) for line, row in found if row and row.severity != "note"] == []
 
 
@@ -184,7 +184,7 @@ def test_where_several_causes_print_a_text_a_question_decides(row):
     ],
 )
 def test_a_message_of_an_unknown_gpu_may_name_the_vendor(text, vendor, id):
-    row = matrix().cause_seen(text, vendor)
+    row = matrix().errors.cause_seen(text, vendor)
     assert (row.id if row else None) == id
 
 
@@ -198,7 +198,7 @@ def test_every_known_message_of_a_text_is_found_once_and_in_order():
             "libcudart.so.12: cannot open shared object file: No such file or directory",
         ]
     )
-    messages = matrix().messages_in(text)
+    messages = matrix().errors.messages_in(text)
     assert [(message.row.id, message.number) for message in messages] == [
         ("torchvision-nms", 2),
         ("device-assert", 3),
@@ -208,7 +208,7 @@ def test_every_known_message_of_a_text_is_found_once_and_in_order():
 
 
 def test_a_message_that_names_no_vendor_may_mean_one_thing_on_each():
-    messages = matrix().messages_in("no kernel image is available for execution on the device")
+    messages = matrix().errors.messages_in("no kernel image is available for execution on the device")
     assert [message.row.id for message in messages] == ["cuda-no-kernel-image", "hip-no-code"]
 
 

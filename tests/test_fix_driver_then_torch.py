@@ -49,7 +49,7 @@ def planned(machine: Machine) -> tuple[str, list[str]]:
 def test_after_a_new_driver_comes_the_torch_for_it(gpu: str, driver: str, version: str, branch: str) -> None:
     step, wheels = planned(machine(gpu, driver, version))
     assert branch in step
-    row = MATRIX.branch(branch)
+    row = MATRIX.nvidia.branch(branch)
     assert row and row.latest
     none, later = planned(machine(gpu, row.latest, version))
     assert none == ""

@@ -101,7 +101,7 @@ def served_by(machine: Machine, row: TorchBuild, remedies: tuple[AnyRemedy, ...]
             runs = isa.cuda_runs(arch, row.archs or (), row.ptx or ()).runs
         else:
             shown = "gfx" + override.replace(".", "") if override else arch
-            target = matrix().target(shown)
+            target = matrix().gpus.target(shown)
             runs = isa.gfx_runs(shown, row.archs or (), target.generic if target else ()).runs
         if runs == "yes" and gpu.vendor == ("amd" if row.rocm else "nvidia"):
             found.append(arch)
@@ -122,12 +122,12 @@ def check_builds(machine: Machine, found: list[Finding]) -> int:
                 row = row_of(machine, remedy)
                 assert row is not None, (finding.slug, remedy)
                 assert not python or python in row.pythons, (finding.slug, python, remedy)
-                assert remedy.index_url == matrix().index_url(row)
+                assert remedy.index_url == matrix().torch.index_url(row)
                 if remedy.build != "cpu":
                     assert remedy.extra or served_by(machine, row, fix.remedies), (finding.slug, remedy)
                     wanted = {arch.partition(":")[0] for arch in row.archs or ()}
                     assert all(extra.removeprefix("device-") in wanted for extra in remedy.extra.split(",") if extra)
-                companion = matrix().companion(remedy.version)
+                companion = matrix().torch.companion(remedy.version)
                 for name, version in remedy.companions:
                     assert companion is not None
                     assert version in (getattr(companion, name), "2.11.0"), (remedy, companion)
@@ -165,7 +165,7 @@ def test_a_companion_that_is_proposed_belongs_to_the_torch_that_is_there(slug: s
     patient = MACHINES[slug].torch
     for remedy in packages(slug):
         if remedy.name in ("torchvision", "torchaudio") and patient and patient.version:
-            companion = matrix().companion(patient.version)
+            companion = matrix().torch.companion(patient.version)
             assert companion is not None
             assert remedy.specifier in (f"=={getattr(companion, remedy.name)}", "==2.11.0")
             assert not remedy.local or remedy.index_url.rstrip("/").endswith(remedy.local)

@@ -77,7 +77,7 @@ def matrix() -> Matrix:
     ],
 )
 def test_a_name_stands_for_one_architecture(matrix: Matrix, name: str, arch: str) -> None:
-    assert [gpu.arch for gpu in matrix.gpus_by_name(name)] == [arch]
+    assert [gpu.arch for gpu in matrix.gpus.gpus_by_name(name)] == [arch]
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_a_name_stands_for_one_architecture(matrix: Matrix, name: str, arch: str
     ],
 )
 def test_a_processor_names_its_integrated_gpu(matrix: Matrix, name: str, arch: str | None) -> None:
-    found = matrix.gpu_of_processor(name)
+    found = matrix.gpus.gpu_of_processor(name)
     assert (found.arch if found else None) == arch
-    assert not matrix.gpus_by_name(name)  # in a text it is the processor
+    assert not matrix.gpus.gpus_by_name(name)  # in a text it is the processor
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_processor_names_its_integrated_gpu(matrix: Matrix, name: str, arch: s
     ],
 )
 def test_ambiguous_names_give_every_architecture(matrix: Matrix, name: str, archs: set[str]) -> None:
-    assert {gpu.arch for gpu in matrix.gpus_by_name(name)} == archs
+    assert {gpu.arch for gpu in matrix.gpus.gpus_by_name(name)} == archs
 
 
 @pytest.mark.parametrize(
@@ -156,43 +156,43 @@ def test_ambiguous_names_give_every_architecture(matrix: Matrix, name: str, arch
     ],
 )
 def test_a_name_means_exactly_that_product(matrix: Matrix, name: str, pci: str) -> None:
-    assert [gpu.pci_id for gpu in matrix.gpus_by_name(name)] == [pci]
+    assert [gpu.pci_id for gpu in matrix.gpus.gpus_by_name(name)] == [pci]
 
 
 @pytest.mark.parametrize("name", ["RTX 5080 Super", "RTX 4090 Ti", "AMD Radeon Graphics", "Radeon Pro", "Arc A770"])
 def test_no_word_that_tells_a_product_is_left_out(matrix: Matrix, name: str) -> None:
-    assert matrix.gpus_by_name(name) == ()
+    assert matrix.gpus.gpus_by_name(name) == ()
 
 
 def test_a_neighbour_has_nearly_the_same_number_and_line(matrix: Matrix) -> None:
     for far_fetched in ("Arc A770", "B580", "M2"):
-        assert matrix.names_near(far_fetched) == (), far_fetched
+        assert matrix.gpus.names_near(far_fetched) == (), far_fetched
 
 
 def test_unknown_names_are_unknown_and_get_neighbours(matrix: Matrix) -> None:
-    assert matrix.gpus_by_name("RTX 5909") == ()
-    assert any("5090" in name for name in matrix.names_near("RTX 5909"))
-    assert any("6700 XT" in name for name in matrix.names_near("RX 6770 XT"))
-    assert len(matrix.names_near("RTX 50")) <= 5
+    assert matrix.gpus.gpus_by_name("RTX 5909") == ()
+    assert any("5090" in name for name in matrix.gpus.names_near("RTX 5909"))
+    assert any("6700 XT" in name for name in matrix.gpus.names_near("RX 6770 XT"))
+    assert len(matrix.gpus.names_near("RTX 50")) <= 5
     for nothing in ("", "   ", "NVIDIA", "Radeon", "GeForce RTX", "10de:ffff", "gfx9999", "sm_1", "/", "()"):
-        assert matrix.gpus_by_name(nothing) == (), nothing
+        assert matrix.gpus.gpus_by_name(nothing) == (), nothing
 
 
 def test_the_revision_names_the_product(matrix: Matrix) -> None:
-    gpu = matrix.gpu_by_pci("1002:73DF", "0xC1")
+    gpu = matrix.gpus.gpu_by_pci("1002:73DF", "0xC1")
     assert gpu is not None
     assert (gpu.name, gpu.arch, gpu.family) == ("AMD Radeon RX 6700 XT", "gfx1031", "RDNA2")
-    other = matrix.gpu_by_pci("1002:73df", "zz")
+    other = matrix.gpus.gpu_by_pci("1002:73df", "zz")
     assert other is not None and other.arch == "gfx1031"
 
 
 def test_what_a_pci_id_says(matrix: Matrix) -> None:
-    gpu = matrix.gpu_by_pci("10DE:2B85")
+    gpu = matrix.gpus.gpu_by_pci("10DE:2B85")
     assert gpu is not None
     assert (gpu.name, gpu.chip, gpu.family) == ("NVIDIA GeForce RTX 5090", "GB202", "Blackwell")
     assert not (gpu.datacenter or gpu.integrated or gpu.jetson)
-    assert matrix.gpu_by_pci("8086:4680") is None
-    assert matrix.gpu_by_pci("nonsense") is None
+    assert matrix.gpus.gpu_by_pci("8086:4680") is None
+    assert matrix.gpus.gpu_by_pci("nonsense") is None
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_what_a_pci_id_says(matrix: Matrix) -> None:
     ],
 )
 def test_forward_compatibility_is_for_data_centre_products(matrix: Matrix, name: str, datacenter: bool) -> None:
-    assert [gpu.datacenter for gpu in matrix.gpus_by_name(name)] == [datacenter]
+    assert [gpu.datacenter for gpu in matrix.gpus.gpus_by_name(name)] == [datacenter]
 
 
 @pytest.mark.parametrize(
@@ -230,15 +230,15 @@ def test_forward_compatibility_is_for_data_centre_products(matrix: Matrix, name:
     ],
 )
 def test_jetsons_by_their_device_tree(matrix: Matrix, compatible: str, arch: str, jetson: bool) -> None:
-    gpu = matrix.gpu_by_device_tree(compatible)
+    gpu = matrix.gpus.gpu_by_device_tree(compatible)
     assert gpu is not None
     assert (gpu.arch, gpu.jetson, gpu.integrated) == (arch, jetson, True)
-    assert matrix.gpu_by_device_tree("raspberrypi,5-model-b\0brcm,bcm2712") is None
-    assert matrix.gpu_by_device_tree("nvidia,tegra2345") is None
+    assert matrix.gpus.gpu_by_device_tree("raspberrypi,5-model-b\0brcm,bcm2712") is None
+    assert matrix.gpus.gpu_by_device_tree("nvidia,tegra2345") is None
 
 
 def test_the_systems_on_chip_that_are_pci_devices(matrix: Matrix) -> None:
-    spark, thor = matrix.gpu_by_pci("10de:2e12"), matrix.gpu_by_pci("10de:2b00")
+    spark, thor = matrix.gpus.gpu_by_pci("10de:2e12"), matrix.gpus.gpu_by_pci("10de:2b00")
     assert spark is not None and thor is not None
     assert (spark.arch, spark.integrated, spark.jetson) == ("sm_121", True, False)
     assert (thor.arch, thor.integrated, thor.jetson) == ("sm_110", True, True)
@@ -246,20 +246,20 @@ def test_the_systems_on_chip_that_are_pci_devices(matrix: Matrix) -> None:
 
 def test_every_gpu_is_found_by_its_own_name(matrix: Matrix) -> None:
     for row in matrix.tables.nvidia_gpus:
-        gpu = matrix.gpu_by_pci(f"10de:{row.pci}")
+        gpu = matrix.gpus.gpu_by_pci(f"10de:{row.pci}")
         assert gpu is not None
-        assert gpu.arch in {found.arch for found in matrix.gpus_by_name(gpu.name)}, gpu.name
+        assert gpu.arch in {found.arch for found in matrix.gpus.gpus_by_name(gpu.name)}, gpu.name
     for amd in matrix.tables.amd_gpus:
         for name in (*amd.revisions.values(), *amd.aliases):
-            assert amd.gfx in {found.arch for found in matrix.gpus_by_name(name)}, name
+            assert amd.gfx in {found.arch for found in matrix.gpus.gpus_by_name(name)}, name
 
 
 @given(st.text(max_size=40))
 def test_any_text_gets_an_answer(name: str) -> None:
     matrix = load_matrix_once()
-    gpus = matrix.gpus_by_name(name)
+    gpus = matrix.gpus.gpus_by_name(name)
     assert len({gpu.arch for gpu in gpus}) == len(gpus)
-    assert matrix.gpu_by_pci(name) is None or ":" in name
+    assert matrix.gpus.gpu_by_pci(name) is None or ":" in name
 
 
 _LOADED: list[Matrix] = []

@@ -127,15 +127,17 @@ def test_an_overlay_replaces_a_row_and_adds_one(overlay) -> None:  # type: ignor
         == ("2.9.1", "cu128", "download.pytorch.org", "linux-x86_64")
     ]
     assert changed == [("sm_90",)]
-    gpu = after.gpu_by_pci("10de:ffff")
+    gpu = after.gpus.gpu_by_pci("10de:ffff")
     assert gpu is not None and gpu.arch == "sm_120"
     assert after.tables.version == before.tables.version
 
 
 def test_an_overlay_names_a_mirror(overlay) -> None:  # type: ignore[no-untyped-def]
     matrix = load_matrix([overlay("wheel_index: {base: 'https://mirror.example/whl'}\n")])
-    build = next(row for row in matrix.builds() if row.build == "cu128" and row.origin == "download.pytorch.org")
-    assert matrix.index_url(build) == "https://mirror.example/whl/cu128"
+    build = next(
+        row for row in matrix.torch.builds() if row.build == "cu128" and row.origin == "download.pytorch.org"
+    )
+    assert matrix.torch.index_url(build) == "https://mirror.example/whl/cu128"
     assert matrix.tables.nvidia_gpus
 
 
@@ -152,8 +154,8 @@ def test_an_overlay_names_a_mirror(overlay) -> None:  # type: ignore[no-untyped-
 )
 def test_a_mirror_may_be_what_pip_and_uv_take(overlay, base: str, index: str) -> None:  # type: ignore[no-untyped-def]
     loaded = load_matrix([overlay(f"wheel_index: {{base: '{base}'}}\n")])
-    row = next(row for row in loaded.builds("linux-x86_64") if row.build == "cu128" and row.origin != "pypi")
-    assert loaded.index_url(row) == index and is_index(index)
+    row = next(row for row in loaded.torch.builds("linux-x86_64") if row.build == "cu128" and row.origin != "pypi")
+    assert loaded.torch.index_url(row) == index and is_index(index)
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,11 @@ X86, ARM = "linux-x86_64", "linux-aarch64"
 )
 def test_the_oldest_gpu_of_a_cudnn(cudnn, sm, oldest):
     """As read from the wheels; 8.8 was not read, and of an unknown GPU nothing is said."""
-    assert MATRIX.cudnn_lacks(cudnn, sm) == oldest
+    assert MATRIX.nvidia.cudnn_lacks(cudnn, sm) == oldest
 
 
 def test_the_cudnn_that_comes_with_a_build():
-    pinned = {(b.version, b.build): MATRIX.cudnn_of(b) for b in MATRIX.builds(X86) if b.origin != "pypi"}
+    pinned = {(b.version, b.build): MATRIX.torch.cudnn_of(b) for b in MATRIX.torch.builds(X86) if b.origin != "pypi"}
     assert pinned["2.7.1", "cu118"] == "9.1.0.70"
     assert pinned["2.9.1", "cu128"] == "9.10.2.21"
     assert pinned["2.14.1", "cu126"] is None  # not the CUDA of the package index's own build
@@ -76,7 +76,7 @@ def test_the_cudnn_that_comes_with_a_build():
     ],
 )
 def test_does_this_driver_run_this_cuda(driver: str, cuda: str, verdict: str) -> None:
-    assert MATRIX.driver_for_cuda(driver, cuda) == verdict
+    assert MATRIX.nvidia.driver_for_cuda(driver, cuda) == verdict
 
 
 @given(
@@ -85,7 +85,10 @@ def test_does_this_driver_run_this_cuda(driver: str, cuda: str, verdict: str) ->
 def test_a_newer_driver_never_runs_less(one: int, other: int, cuda: str) -> None:
     rank = {"too-old": 0, "minor-version": 1, "serves": 2}
     older, newer = sorted((one, other))
-    assert rank[MATRIX.driver_for_cuda(f"{older}.0", cuda)] <= rank[MATRIX.driver_for_cuda(f"{newer}.0", cuda)]
+    assert (
+        rank[MATRIX.nvidia.driver_for_cuda(f"{older}.0", cuda)]
+        <= rank[MATRIX.nvidia.driver_for_cuda(f"{newer}.0", cuda)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +104,7 @@ def test_a_newer_driver_never_runs_less(one: int, other: int, cuda: str) -> None
     ],
 )
 def test_the_last_branch_of_old_gpus(sm: str, branch: str | None) -> None:
-    assert MATRIX.last_branch(sm) == branch
+    assert MATRIX.nvidia.last_branch(sm) == branch
 
 
 @pytest.mark.parametrize(
@@ -124,13 +127,13 @@ def test_the_last_branch_of_old_gpus(sm: str, branch: str | None) -> None:
     ],
 )
 def test_which_branch_to_install(sms: tuple[str, ...], at_least: str | None, branch: str | None) -> None:
-    found = MATRIX.branch_to_install(sms, at_least)
+    found = MATRIX.nvidia.branch_to_install(sms, at_least)
     assert (found and found[0]) == branch
 
 
 def test_the_smallest_release_of_a_branch_is_named_where_it_matters() -> None:
-    assert MATRIX.branch_to_install(("sm_61",), "580.65.06") == ("580", "580.65.06")
-    assert MATRIX.branch_to_install(("sm_61",), "570.26") == ("580", "580")
+    assert MATRIX.nvidia.branch_to_install(("sm_61",), "580.65.06") == ("580", "580.65.06")
+    assert MATRIX.nvidia.branch_to_install(("sm_61",), "570.26") == ("580", "580")
 
 
 @given(
@@ -138,12 +141,12 @@ def test_the_smallest_release_of_a_branch_is_named_where_it_matters() -> None:
     st.sampled_from([None, "450.80.02", "525.60.13", "570.26", "580.65.06", "590.44.01", "595.45.04", "610.43.02"]),
 )
 def test_no_driver_newer_than_a_gpus_last_branch_is_ever_advised(sms: list[str], at_least: str | None) -> None:
-    found = MATRIX.branch_to_install(tuple(sms), at_least)
+    found = MATRIX.nvidia.branch_to_install(tuple(sms), at_least)
     if found is None:
         return
     branch, minimum = found
     for sm in sms:
-        last, first = MATRIX.last_branch(sm), MATRIX.first_driver(sm)
+        last, first = MATRIX.nvidia.last_branch(sm), MATRIX.nvidia.first_driver(sm)
         assert last is None or int(branch) <= int(last)
         assert first is None or int(branch) >= figures(first)[0]
     assert figures(minimum)[0] == int(branch)
@@ -164,24 +167,26 @@ def test_no_driver_newer_than_a_gpus_last_branch_is_ever_advised(sms: list[str],
     ],
 )
 def test_which_kernel_module_a_gpu_takes(sm: str, name: str, flavour: str | None) -> None:
-    assert MATRIX.module_flavour(sm, name) == flavour
+    assert MATRIX.nvidia.module_flavour(sm, name) == flavour
 
 
 def test_first_drivers() -> None:
-    assert MATRIX.first_driver("sm_120", "GB207") == "570.158.01"
-    assert MATRIX.first_driver("sm_120") == "570.86.16"
-    assert MATRIX.first_driver("sm_89", "AD102") == "520.56.06"
-    assert MATRIX.first_driver("sm_89", "AD106") == "525.47.11"
-    assert MATRIX.first_driver("sm_86", "GA107") == "455.23.04", "no row: not before the first chip of its kind"
-    assert MATRIX.first_driver("sm_75") == "410.48", "the driver of CUDA 10.0, the first for Turing"
-    assert MATRIX.first_driver("sm_61") is None
+    assert MATRIX.nvidia.first_driver("sm_120", "GB207") == "570.158.01"
+    assert MATRIX.nvidia.first_driver("sm_120") == "570.86.16"
+    assert MATRIX.nvidia.first_driver("sm_89", "AD102") == "520.56.06"
+    assert MATRIX.nvidia.first_driver("sm_89", "AD106") == "525.47.11"
+    assert MATRIX.nvidia.first_driver("sm_86", "GA107") == "455.23.04", (
+        "no row: not before the first chip of its kind"
+    )
+    assert MATRIX.nvidia.first_driver("sm_75") == "410.48", "the driver of CUDA 10.0, the first for Turing"
+    assert MATRIX.nvidia.first_driver("sm_61") is None
 
 
 def test_drivers_that_break_on_a_kernel() -> None:
-    assert MATRIX.kernel_limits("470.239.06", "6.12.5-amd64")
-    assert not MATRIX.kernel_limits("470.239.06", "6.8.0-45-generic")
-    assert MATRIX.kernel_limits("580.119.02", "7.0.0-14-generic")
-    assert not MATRIX.kernel_limits("580.126.09", "7.0.0-14-generic")
+    assert MATRIX.nvidia.kernel_limits("470.239.06", "6.12.5-amd64")
+    assert not MATRIX.nvidia.kernel_limits("470.239.06", "6.8.0-45-generic")
+    assert MATRIX.nvidia.kernel_limits("580.119.02", "7.0.0-14-generic")
+    assert not MATRIX.nvidia.kernel_limits("580.126.09", "7.0.0-14-generic")
 
 
 # --- AMD -------------------------------------------------------------------------------------------
@@ -205,7 +210,7 @@ def test_drivers_that_break_on_a_kernel() -> None:
     ],
 )
 def test_what_an_override_names(value: str, gfx: str | None) -> None:
-    assert MATRIX.gfx_of_override(value) == gfx
+    assert MATRIX.amd.gfx_of_override(value) == gfx
 
 
 @pytest.mark.parametrize(
@@ -223,21 +228,21 @@ def test_what_an_override_names(value: str, gfx: str | None) -> None:
     ],
 )
 def test_override_policy(gfx: str, value: str | None, safety: str) -> None:
-    override = MATRIX.override(gfx)
+    override = MATRIX.amd.override(gfx)
     assert override is not None
     assert (override.value, override.safety) == (value, safety)
 
 
 def test_gfx1030_is_official_for_two_workstation_gpus_only() -> None:
-    target = MATRIX.target("gfx1030")
+    target = MATRIX.gpus.target("gfx1030")
     assert target is not None
     assert "W6800" in target.official_products and "V620" in target.official_products
-    assert MATRIX.target("gfx1031").official_from is None  # type: ignore[union-attr]
+    assert MATRIX.gpus.target("gfx1031").official_from is None  # type: ignore[union-attr]
 
 
 def test_blas_coverage() -> None:
     def lacks(rocm: str, gfx: str) -> bool:
-        row = MATRIX.blas(rocm)
+        row = MATRIX.amd.blas(rocm)
         assert row is not None and row.rocblas is not None
         return gfx not in row.rocblas
 
@@ -248,14 +253,14 @@ def test_blas_coverage() -> None:
     assert lacks("6.2.4", "gfx1201")
     assert not lacks("7.14.0", "gfx1031")
     assert not lacks("7.0", "gfx942") and lacks("7.0", "gfx906")
-    assert MATRIX.blas("8.1") is None
+    assert MATRIX.amd.blas("8.1") is None
 
 
 def test_hipblaslt_is_asked_on_some_targets_only() -> None:
-    assert MATRIX.hipblaslt_asked("gfx942", "6.0")
-    assert not MATRIX.hipblaslt_asked("gfx1100", "6.2.4")
-    assert MATRIX.hipblaslt_asked("gfx1100", "6.3")
-    assert not MATRIX.hipblaslt_asked("gfx1030", "7.2")
+    assert MATRIX.amd.hipblaslt_asked("gfx942", "6.0")
+    assert not MATRIX.amd.hipblaslt_asked("gfx1100", "6.2.4")
+    assert MATRIX.amd.hipblaslt_asked("gfx1100", "6.3")
+    assert not MATRIX.amd.hipblaslt_asked("gfx1030", "7.2")
 
 
 @pytest.mark.parametrize(
@@ -277,17 +282,17 @@ def test_hipblaslt_is_asked_on_some_targets_only() -> None:
     ],
 )
 def test_user_space_and_kernel_driver_of_different_rocm(user_space: str, driver: str, fits: bool | None) -> None:
-    assert MATRIX.rocm_driver_fits(user_space, driver) is fits
+    assert MATRIX.amd.rocm_driver_fits(user_space, driver) is fits
 
 
 def test_dkms_limits() -> None:
-    assert MATRIX.dkms_limits("6.12.12", "6.4.1", "6.14.0-24-generic")
-    assert MATRIX.dkms_limits("6.12.12", None, "6.17.0-6-generic")
-    assert not MATRIX.dkms_limits("6.16.6", "7.1.1", "6.17.0-6-generic")
-    assert not MATRIX.dkms_limits("6.12.12", "6.4.1", "6.8.0-60-generic")
-    assert MATRIX.dkms_limits("6.8.5", "6.2.0", "6.8.0-45-generic")
-    assert not MATRIX.dkms_limits("6.8.5", "6.2.0", "6.8.0-41-generic")
-    assert not MATRIX.dkms_limits(None, None, "7.0.0-1-generic")
+    assert MATRIX.amd.dkms_limits("6.12.12", "6.4.1", "6.14.0-24-generic")
+    assert MATRIX.amd.dkms_limits("6.12.12", None, "6.17.0-6-generic")
+    assert not MATRIX.amd.dkms_limits("6.16.6", "7.1.1", "6.17.0-6-generic")
+    assert not MATRIX.amd.dkms_limits("6.12.12", "6.4.1", "6.8.0-60-generic")
+    assert MATRIX.amd.dkms_limits("6.8.5", "6.2.0", "6.8.0-45-generic")
+    assert not MATRIX.amd.dkms_limits("6.8.5", "6.2.0", "6.8.0-41-generic")
+    assert not MATRIX.amd.dkms_limits(None, None, "7.0.0-1-generic")
 
 
 # --- torch -----------------------------------------------------------------------------------------
@@ -296,7 +301,7 @@ def test_dkms_limits() -> None:
 def archs(
     version: str, origin: str = "unknown", platform: str = X86, build: str | None = None
 ) -> tuple[str, ...] | None:
-    row = MATRIX.build_of(Torch(version=version, build=build, origin=origin), platform)  # type: ignore[arg-type]
+    row = MATRIX.torch.build_of(Torch(version=version, build=build, origin=origin), platform)  # type: ignore[arg-type]
     return None if row is None else row.archs
 
 
@@ -309,12 +314,12 @@ def test_the_builds_of_the_six_scenarios() -> None:
 
 
 def test_a_build_is_known_by_its_origin() -> None:
-    pypi = MATRIX.build_of(Torch(version="2.9.1+cu128", build="cu128", origin="pypi"), X86)
-    index = MATRIX.build_of(Torch(version="2.9.1+cu128", build="cu128", origin="download.pytorch.org"), X86)
+    pypi = MATRIX.torch.build_of(Torch(version="2.9.1+cu128", build="cu128", origin="pypi"), X86)
+    index = MATRIX.torch.build_of(Torch(version="2.9.1+cu128", build="cu128", origin="download.pytorch.org"), X86)
     assert pypi is not None and pypi.origin == "pypi"
     assert index is not None and index.origin == "download.pytorch.org"
     for origin in ("ngc", "conda-forge", "source", "distribution"):
-        assert MATRIX.build_of(Torch(version="2.9.1", build="cu128", origin=origin), X86) is None  # type: ignore[arg-type]
+        assert MATRIX.torch.build_of(Torch(version="2.9.1", build="cu128", origin=origin), X86) is None  # type: ignore[arg-type]
 
 
 def test_platforms_differ() -> None:
@@ -324,45 +329,45 @@ def test_platforms_differ() -> None:
 
 
 def test_nightlies_match_their_pattern() -> None:
-    row = MATRIX.build_of(Torch(version="2.15.0.dev20260821+cu130", build="cu130", origin="nightly"), X86)
+    row = MATRIX.torch.build_of(Torch(version="2.15.0.dev20260821+cu130", build="cu130", origin="nightly"), X86)
     assert row is not None and row.ptx == ("compute_120",)
     assert archs("2.9.0a0+145a3a7bda.nv25.10", "ngc") is None
 
 
 def test_turing_has_no_linear_algebra_in_some_releases() -> None:
     for version in ("2.11.0", "2.12.0", "2.12.1", "2.13.0", "2.14.0", "2.14.1"):
-        row = MATRIX.build_of(Torch(version=f"{version}+cu130", build="cu130", origin="pypi"), X86)
+        row = MATRIX.torch.build_of(Torch(version=f"{version}+cu130", build="cu130", origin="pypi"), X86)
         assert row is not None and row.linalg is not None
         assert row.linalg[0] == "sm_80" and "sm_75" in (row.archs or ()), version
 
 
 def test_amds_own_index_carries_gfx1031() -> None:
-    rows = [row for row in MATRIX.builds(X86) if row.origin == "amd" and "gfx1031" in (row.archs or ())]
+    rows = [row for row in MATRIX.torch.builds(X86) if row.origin == "amd" and "gfx1031" in (row.archs or ())]
     assert {row.version for row in rows} >= {"2.12.0"}
     for row in rows:
         assert row.extra == "device-{gfx}"
-        assert MATRIX.index_url(row) == "https://repo.amd.com/rocm/whl-multi-arch"
+        assert MATRIX.torch.index_url(row) == "https://repo.amd.com/rocm/whl-multi-arch"
 
 
 def test_builds_come_newest_first_and_without_nightlies() -> None:
-    rows = MATRIX.builds()
+    rows = MATRIX.torch.builds()
     assert all(row.origin != "nightly" and "*" not in row.version for row in rows)
     versions = [figures(row.version) for row in rows]
     assert versions == sorted(versions, reverse=True)
-    assert {row.platform for row in MATRIX.builds(ARM)} == {ARM}
-    assert MATRIX.newest_torch() == rows[0].version
+    assert {row.platform for row in MATRIX.torch.builds(ARM)} == {ARM}
+    assert MATRIX.torch.newest_torch() == rows[0].version
 
 
 def test_index_urls_and_a_mirror() -> None:
-    row = MATRIX.build_of(Torch(version="2.9.1+rocm6.4", build="rocm6.4", origin="download.pytorch.org"), X86)
-    pypi = MATRIX.build_of(Torch(version="2.9.1+cu128", build="cu128", origin="pypi"), X86)
+    row = MATRIX.torch.build_of(Torch(version="2.9.1+rocm6.4", build="rocm6.4", origin="download.pytorch.org"), X86)
+    pypi = MATRIX.torch.build_of(Torch(version="2.9.1+cu128", build="cu128", origin="pypi"), X86)
     assert row is not None and pypi is not None
-    assert MATRIX.index_url(row) == "https://download.pytorch.org/whl/rocm6.4"
-    assert MATRIX.index_url(pypi) == ""
+    assert MATRIX.torch.index_url(row) == "https://download.pytorch.org/whl/rocm6.4"
+    assert MATRIX.torch.index_url(pypi) == ""
     from msgspec.structs import replace
 
     mirror = Matrix(replace(MATRIX.tables, wheel_index=WheelIndexOverride(base="https://mirror.example/torch/")))
-    assert mirror.index_url(row) == "https://mirror.example/torch/rocm6.4"
+    assert mirror.torch.index_url(row) == "https://mirror.example/torch/rocm6.4"
 
 
 @pytest.mark.parametrize(
@@ -388,14 +393,14 @@ def test_index_urls_and_a_mirror() -> None:
     ],
 )
 def test_companions(package: str, version: str, torch: str, fits: bool | None) -> None:
-    assert MATRIX.companion_fits(package, version, torch) is fits  # type: ignore[arg-type]
+    assert MATRIX.torch.companion_fits(package, version, torch) is fits  # type: ignore[arg-type]
 
 
 def test_every_release_has_its_companions() -> None:
     for row in MATRIX.tables.torch_releases:
-        companion = MATRIX.companion(row.version + "+cu128")
+        companion = MATRIX.torch.companion(row.version + "+cu128")
         assert companion is not None and companion.torchvision and companion.torchaudio
-        assert MATRIX.release(row.version + "+cpu") == row
+        assert MATRIX.torch.release(row.version + "+cpu") == row
 
 
 # --- the kernel log --------------------------------------------------------------------------------

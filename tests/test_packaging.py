@@ -120,7 +120,7 @@ def test_an_installed_wheel_finds_its_checks_and_reads_the_stored_matrix(
         "assert {check.id for check in machine_checks()} > {'GPD101', 'GPD402'}, list(machine_checks())\n"
         "assert {check.id[:4] for check in image_checks()} == {'GPD6'}\n"
         "from gpudoctor.matrix.load import load_matrix\n"
-        "assert load_matrix().gpu_by_pci('10de:2b85').arch == 'sm_120'\n"
+        "assert load_matrix().gpus.gpu_by_pci('10de:2b85').arch == 'sm_120'\n"
         "assert 'yaml' not in sys.modules\n"
         "from gpudoctor.schemas import schema_text\n"
         "assert '\"Report\"' in schema_text('check')\n"

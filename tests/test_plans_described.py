@@ -186,7 +186,7 @@ def test_two_gpus_that_no_driver_drives_together_are_told_what_each_needs() -> N
 
 def test_a_jetsons_wheels_have_an_address() -> None:
     text = shown(plan_of(described("--gpu Jetson~AGX~Orin --torch 2.9.1+cu128 --platform linux/arm64")))
-    assert all(url in text for row in [matrix().soc("sm_87")] if row for url in row.wheels.values())
+    assert all(url in text for row in [matrix().gpus.soc("sm_87")] if row for url in row.wheels.values())
 
 
 # --- what needs nothing ------------------------------------------------------------------------------------

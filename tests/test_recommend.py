@@ -160,7 +160,7 @@ def test_two_gpus_get_a_build_that_carries_both() -> None:
     machine = nvidia_machine(AMPERE, BLACKWELL, driver="580.95.05", torch=None)
     row = next(
         r
-        for r in MATRIX.builds()
+        for r in MATRIX.torch.builds()
         if (r.version, r.build) == (best(recommend(Situation(machine, MATRIX))).torch, "cu132")
     )
     assert all(cuda_runs(sm, row.archs or (), ()).runs == "yes" for sm in ("sm_86", "sm_120"))
@@ -200,7 +200,7 @@ def test_other_platforms_wheels_are_out() -> None:
 def test_every_build_is_chosen_or_has_a_reason() -> None:
     answer = recommend(Situation(nvidia_machine(AMPERE, torch=None), MATRIX))
     told = {(row.torch, row.build) for row in answer.rejected} | {(c.torch, c.build) for c in answer.choices}
-    assert told >= {(row.version, row.build) for row in MATRIX.builds("linux-x86_64")}
+    assert told >= {(row.version, row.build) for row in MATRIX.torch.builds("linux-x86_64")}
     assert len(answer.rejected) == len({(row.torch, row.build) for row in answer.rejected})
     assert all(row.why for row in answer.rejected)
 
@@ -491,7 +491,7 @@ def test_where_a_person_installs_torch_it_is_said_how_the_others_come(version: s
 
 
 def test_a_companion_that_is_not_known_for_a_release_is_said_to_be_missing() -> None:
-    release = MATRIX.newest_torch()
+    release = MATRIX.torch.newest_torch()
     rows = tuple(row for row in MATRIX.tables.companions if row.torch != release)
     answer = recommend(
         Situation(nvidia_machine(BLACKWELL), type(MATRIX)(change(MATRIX.tables, companions=rows))), companions=BOTH

@@ -13,7 +13,7 @@ from gpudoctor.recommend import Recommendation, Recommended, recommend
 from gpudoctor.situation import Situation
 
 MATRIX = load_matrix(())
-BUILDS = {(row.version, row.build, row.origin): row for row in MATRIX.builds("linux-x86_64")}
+BUILDS = {(row.version, row.build, row.origin): row for row in MATRIX.torch.builds("linux-x86_64")}
 FLOORS = {"11": "450.80.02", "12": "525.60.13", "13": "580"}
 """First driver of each CUDA generation."""
 # Capability, first driver, last branch; from NVIDIA's release notes.
@@ -102,7 +102,7 @@ def test_no_rocm_build_without_code_or_blas_for_the_gpu(gfx: str) -> None:
             continue
         row = row_of(choice)
         assert gfx in (row.archs or ())
-        blas = MATRIX.blas(row.rocm or "")
+        blas = MATRIX.amd.blas(row.rocm or "")
         assert blas is None or blas.rocblas is None or gfx in blas.rocblas
     assert found.exit_code == (1 if gfx == "gfx1250" else 0)
     levels = [choice.level for choice in found.choices]

@@ -513,7 +513,7 @@ def test_nvml_profiles(profile: str) -> None:
     assert f"device_id: 0x{pci_id[5:].upper()}10DE" in text
     name = re.search(r'^  name: "([^"]+)"', text, re.M)
     assert name
-    by_id = matrix().gpu_by_pci(pci_id)
+    by_id = matrix().gpus.gpu_by_pci(pci_id)
     by_name = identity_by_name(matrix(), name[1])
     assert by_id is not None
     assert by_name is not None
@@ -550,7 +550,7 @@ BANNER = "os-facts/NVIDIA__open-gpu-kernel-modules/issue-326/lsmod-and-proc-vers
 
 
 def test_a_device_tree_whose_separators_were_lost() -> None:
-    identity = matrix().gpu_by_device_tree(read(TREE))
+    identity = matrix().gpus.gpu_by_device_tree(read(TREE))
     assert identity is not None
     assert identity.arch == "sm_87"
 

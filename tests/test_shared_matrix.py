@@ -39,17 +39,17 @@ def test_every_torch_build_is_as_collected() -> None:
 
 def test_every_pci_id_is_as_collected() -> None:
     for fact in facts("nvidia_gpus")["gpus"]:
-        gpu = MATRIX.gpu_by_pci(fact["pci"])
+        gpu = MATRIX.gpus.gpu_by_pci(fact["pci"])
         if fact["cc"] and "bridge" not in fact["name"]:
             assert gpu is not None and gpu.arch == "sm_" + fact["cc"].replace(".", ""), fact
     for fact in facts("amd_gpus")["devices"]:
-        gpu = MATRIX.gpu_by_pci(fact["pci"])
+        gpu = MATRIX.gpus.gpu_by_pci(fact["pci"])
         assert gpu is not None and gpu.arch == fact["gfx"], fact
 
 
 def test_gaps_of_rocblas_follow_from_the_rows() -> None:
     for fact in facts("rocm_blas")["torch_gaps"]:
-        blas = MATRIX.blas(fact["rocm"])
+        blas = MATRIX.amd.blas(fact["rocm"])
         assert blas is not None
         if blas.rocblas is None or fact["basis"] == "unknown":
             continue
@@ -63,7 +63,7 @@ def test_gaps_of_rocblas_follow_from_the_rows() -> None:
 def test_companions_are_as_collected() -> None:
     for fact in facts("torch_companions")["companions"]:
         for package in ("torchvision", "torchaudio"):
-            assert MATRIX.companion_fits(package, fact[package], fact["torch"]) is True, fact  # type: ignore[arg-type]
+            assert MATRIX.torch.companion_fits(package, fact[package], fact["torch"]) is True, fact  # type: ignore[arg-type]
 
 
 # What each recording shows, from its index: the kinds of lines in it that mean something.

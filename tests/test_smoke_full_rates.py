@@ -32,7 +32,7 @@ def nvidia(pci_id: str | None, gib: float, mig: bool = False, nvml_pci: str | No
     ],
 )
 def test_a_whole_gpu_has_its_own_products_rates(gpu: Gpu, product: str) -> None:
-    rates = load_matrix().rates_of(gpu)
+    rates = load_matrix().rates.rates_of(gpu)
     assert rates is not None
     assert rates.product == product
 
@@ -52,7 +52,7 @@ def test_a_whole_gpu_has_its_own_products_rates(gpu: Gpu, product: str) -> None:
     ],
 )
 def test_a_part_of_a_gpu_or_an_unknown_one_has_none(gpu: Gpu) -> None:
-    assert load_matrix().rates_of(gpu) is None
+    assert load_matrix().rates.rates_of(gpu) is None
 
 
 def test_no_rate_counts_sparsity() -> None:

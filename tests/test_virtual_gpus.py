@@ -41,7 +41,7 @@ REFUSED = (
 )
 def test_the_name_of_a_vgpu_tells_the_series_and_the_chip(name: str, series: str, arch: str) -> None:
     assert vgpu_series(name) == series
-    assert {gpu.arch for gpu in load_matrix().gpus_by_name(name)} == {arch}
+    assert {gpu.arch for gpu in load_matrix().gpus.gpus_by_name(name)} == {arch}
 
 
 def test_no_whole_gpu_is_taken_for_a_vgpu() -> None:

@@ -141,13 +141,13 @@ def _builds(python: str) -> Iterator[str]:
 
 def _gpus(case: fresh.Case) -> list[Identity]:
     names = [value for option, value in pairwise(shlex.split(case.whatif)) if option == "--gpu"]
-    found = [next(iter(matrix().gpus_by_name(name)), None) for name in names]
+    found = [next(iter(matrix().gpus.gpus_by_name(name)), None) for name in names]
     return [gpu for gpu in found if gpu and gpu.pci_id and not gpu.jetson]
 
 
 def _has_code(build: str, arch: str) -> bool | None:
     """Whether the newest torch of this build has code for a GPU; None: nothing is known of it."""
-    rows = [row for row in matrix().builds("linux-x86_64") if row.build == build and row.archs]
+    rows = [row for row in matrix().torch.builds("linux-x86_64") if row.build == build and row.archs]
     newest = max(rows, key=lambda row: figures(row.version), default=None)
     if newest is None:
         return None

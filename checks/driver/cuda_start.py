@@ -101,9 +101,8 @@ def _needs_subnet_manager(situation: Situation) -> bool:
 
 
 def _with_subnet_manager(situation: Situation) -> list[Gpu]:
-    rows = (
-        (gpu, situation.matrix.gpus.capability(gpu.arch.value or "")) for gpu in situation.machine.of_vendor("nvidia")
-    )
+    capability = situation.matrix.gpus.capability
+    rows = ((gpu, capability(gpu.arch.value or "")) for gpu in situation.machine.of_vendor("nvidia"))
     return [gpu for gpu, row in rows if row and row.subnet_manager]
 
 

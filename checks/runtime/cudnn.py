@@ -257,8 +257,7 @@ def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
 
 def _beside_torch(situation: Situation) -> Verdicts:
     """GPUs that a framework beside torch computes on, and for which NVIDIA's wheel of its cuDNN has no kernels."""
-    ours, lacks, usable = _installed(situation), situation.matrix.nvidia.cudnn_lacks, situation.usable_of("nvidia")
-    listed = situation.machine.packages
+    ours, usable, listed = _installed(situation), situation.usable_of("nvidia"), situation.machine.packages
     wheels = {one.name: one for one in listed if one.name.startswith("nvidia-cudnn-cu") and one not in ours}
     if not wheels or not usable:
         return
@@ -273,14 +272,12 @@ def _beside_torch(situation: Situation) -> Verdicts:
             continue
         if build.version and not package_matches(build.version, package.version):
             continue
-        gpus = tuple(gpu for gpu in usable if lacks(wheel.version, gpu.arch.value or ""))
+        nvidia = situation.matrix.nvidia
+        gpus = tuple(gpu for gpu in usable if nvidia.cudnn_lacks(wheel.version, gpu.arch.value or ""))
         if not gpus:
             continue
         sm = min((gpu.arch.value or "" for gpu in gpus), key=figures)
-        newest, archs = (
-            situation.matrix.nvidia.cudnn_with(sm),
-            " and ".join(sorted({gpu.arch.value or "" for gpu in gpus})),
-        )
+        newest, archs = nvidia.cudnn_with(sm), " and ".join(sorted({gpu.arch.value or "" for gpu in gpus}))
         older = ReplacePackage(name, newest, why=f"it has kernels for {archs}")
         yield finding(
             "error" if len(gpus) == len(usable) else "warning",
@@ -293,7 +290,9 @@ def _beside_torch(situation: Situation) -> Verdicts:
             evidence=(
                 Evidence(f"{package.name}.version", package.version, package.path),
                 Evidence(wheel.name, wheel.version, wheel.path),
-                Evidence("its oldest GPU", lacks(wheel.version, sm) or "", "compat_matrix: cudnn_floors"),
+                Evidence(
+                    "its oldest GPU", nvidia.cudnn_lacks(wheel.version, sm) or "", "compat_matrix: cudnn_floors"
+                ),
             ),
             fixes=(Fix(f"Install {name} {newest}", (older,)),) if newest else (),
             refs=("pytorch/pytorch#162574",),

@@ -314,10 +314,9 @@ def no_build_loads(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
     own = torch is None or torch.origin in ("pypi", "download.pytorch.org", "nightly", "amd")
     if libc is None or not own or situation.in_container or not gpus:
         return None
-    matrix, builds = situation.matrix, situation.matrix.torch.builds(situation.platform)
-    needs = [
-        matrix.torch.glibc_of(build) for build in builds if any(_has_code(situation, build, gpu) for gpu in gpus)
-    ]
+    builds = situation.matrix.torch.builds(situation.platform)
+    serving = [build for build in builds if any(_has_code(situation, build, gpu) for gpu in gpus)]
+    needs = [situation.matrix.torch.glibc_of(build) for build in serving]
     if not needs or not all(too_old_for(libc, needed) for needed in needs):
         return None
     needed = "glibc" if libc == MUSL else f"glibc {min((n for n in needs if n), key=figures)} or newer"

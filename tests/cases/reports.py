@@ -124,7 +124,7 @@ def _system(host: Host, facts: Facts) -> None:
 def _gpu(host: Host, number: int, name: str, facts: Facts) -> None:
     spoken = re.sub(r"\s*[(\[].*", "", name)
     target = re.search(r"gfx[0-9a-f]+", name) or re.match(r"gfx[0-9a-f]+", facts.get("gfx", ""))
-    known = matrix().gpus_by_name(spoken) or (matrix().gpus_by_name(target[0]) if target else ())
+    known = matrix().gpus.gpus_by_name(spoken) or (matrix().gpus.gpus_by_name(target[0]) if target else ())
     assert known, name
     gpu = known[0]
     pci = gpu.pci_id or _pci_of(gpu)

@@ -56,7 +56,7 @@ def answer(content: bytes, styles: Collection[str] = FORMATS, *, planned: bool =
     forms = {style: report_text(report, style) for style in styles}
     text = content.decode("utf-8", "replace")
     titles = titles_of(machine_checks())
-    messages = (*matrix().log_messages_in(text), *matrix().messages_in(text))
+    messages = (*matrix().errors.log_messages_in(text), *matrix().errors.messages_in(text))
     forms["explain"] = "\n\n".join(message_explained(message, titles) for message in messages)
     if planned:
         plan = plan_of(machine)

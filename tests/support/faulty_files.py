@@ -108,7 +108,7 @@ def recipe(slug: str) -> Recipe:
             else read_compose("compose.yaml", COMPOSE_FILES[slug])
         )
         for service in of_file:
-            facts = matrix().base_image(service.image or "")
+            facts = matrix().images.base_image(service.image or "")
             named = Image("compose.yaml", "", service.image, service.line, facts, "linux-x86_64")
             started.append(RecipeService(service, built or named))
         return Recipe(matrix(), (), tuple(started))

@@ -75,9 +75,8 @@ def override_alone(situation: Situation, gpus: tuple[Gpu, ...]) -> list[Fix]:
 
 def _usable(matrix: Matrix, gpus: tuple[Gpu, ...]) -> dict[str, Override]:
     """The overrides within their generation, by target."""
-    policies = {
-        gpu.arch.value or "": matrix.amd.override(gpu.arch.value or "") for gpu in gpus if gpu.vendor == "amd"
-    }
+    targets = {gpu.arch.value or "": None for gpu in gpus if gpu.vendor == "amd"}
+    policies = {gfx: matrix.amd.override(gfx) for gfx in targets}
     return {
         gfx: policy
         for gfx, policy in policies.items()

@@ -34,7 +34,7 @@ def drivers_and_cuda() -> str:
         rows.append(
             (
                 f"{branch.branch} ({driver})",
-                *(_DRIVER[matrix().driver_for_cuda(driver, release)] for release in releases),
+                *(_DRIVER[matrix().nvidia.driver_for_cuda(driver, release)] for release in releases),
             )
         )
     return table(rows, filtered="Type the first figure of a driver, such as 570")
@@ -45,8 +45,8 @@ def drivers_and_gpus() -> str:
     rows = [("architecture", "GPUs such as", "first driver", "last branch", "open kernel modules")]
     for kind in kinds():
         if kind.nvidia:
-            first, last = matrix().first_driver(kind.arch), matrix().last_branch(kind.arch)
-            flavour = matrix().module_flavour(kind.arch) or ""
+            first, last = matrix().nvidia.first_driver(kind.arch), matrix().nvidia.last_branch(kind.arch)
+            flavour = matrix().nvidia.module_flavour(kind.arch) or ""
             rows.append(
                 (_linked(kind), escaped(", ".join(most_asked_for(kind.names)[:2])), first or "", last or "", flavour)
             )
@@ -57,7 +57,7 @@ def apus() -> str:
     """AMD's processors with a GPU, and the newest torch for each."""
     rows = [("architecture", "GPUs", "best torch today")]
     for kind in kinds():
-        target = None if kind.nvidia else matrix().target(kind.arch)
+        target = None if kind.nvidia else matrix().gpus.target(kind.arch)
         if target is not None and target.kind == "apu" and target.device_extra:
             rows.append((_linked(kind), escaped(target.chips), best(kind)))
     return table(rows)
@@ -67,7 +67,7 @@ def old_gpus() -> str:
     """The NVIDIA GPUs that new drivers have dropped."""
     rows = [("architecture", "GPUs such as", "last driver branch", "best torch today")]
     for kind in kinds():
-        last = matrix().last_branch(kind.arch) if kind.nvidia else None
+        last = matrix().nvidia.last_branch(kind.arch) if kind.nvidia else None
         if last:
             rows.append((_linked(kind), escaped(", ".join(most_asked_for(kind.names)[:2])), last, best(kind)))
     return table(rows)
@@ -78,7 +78,9 @@ def builds_and_drivers() -> str:
     builds = {row.build: row.cuda for row in matrix().tables.torch_builds if row.cuda}
     rows = [("build", "CUDA", "works from driver", "fully supported from driver")]
     for build, cuda in sorted(builds.items(), key=lambda item: figures(item[1]), reverse=True):
-        rows.append((code(build), cuda, matrix().floor(cuda) or "?", matrix().bundled_driver(cuda) or "?"))
+        rows.append(
+            (code(build), cuda, matrix().nvidia.floor(cuda) or "?", matrix().nvidia.bundled_driver(cuda) or "?")
+        )
     return table(rows)
 
 
@@ -86,7 +88,7 @@ def rocm_and_gpus() -> str:
     """AMD's GPUs: what AMD supports, what torch and rocBLAS have code for."""
     rows = [("architecture", "GPUs", "AMD's list of ROCm", "builds of torch that run", "override")]
     for kind in kinds():
-        target = None if kind.nvidia else matrix().target(kind.arch)
+        target = None if kind.nvidia else matrix().gpus.target(kind.arch)
         if target is not None:
             official = f"{target.official_from} to {target.official_to}" if target.official_from else "never"
             override = target.override.value if target.override.safety == "safe-class" else ""

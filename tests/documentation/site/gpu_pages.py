@@ -52,7 +52,7 @@ def kinds() -> tuple[Kind, ...]:
     for soc in matrix().tables.nvidia_socs:
         names.setdefault(_sm(soc.capability), []).extend((soc.name, *soc.aliases))
     for row in matrix().tables.nvidia_gpus:
-        identity = matrix().gpu_by_pci(f"10de:{row.pci}")
+        identity = matrix().gpus.gpu_by_pci(f"10de:{row.pci}")
         if identity is not None:
             names.setdefault(identity.arch, []).extend((row.name, *row.aliases))
     for gpu in matrix().tables.amd_gpus:
@@ -74,7 +74,7 @@ def overview() -> str:
     rows = [("GPU", "architecture", "best torch today", "last driver branch")]
     for kind in kinds():
         newest = best(kind)
-        last = matrix().last_branch(kind.arch) if kind.nvidia else None
+        last = matrix().nvidia.last_branch(kind.arch) if kind.nvidia else None
         first = most_asked_for(kind.names)
         for name in (*first, *sorted({*kind.names} - {*first}, key=str.lower)):
             rows.append((escaped(name), f"{code(kind.arch)} {kind.family}", newest, last or ""))
@@ -185,7 +185,7 @@ def _runs(choice: Choice) -> str:
 def _driver(kind: Kind) -> str:
     if not kind.nvidia:
         return _amd_support(kind)
-    first, last = matrix().first_driver(kind.arch), matrix().last_branch(kind.arch)
+    first, last = matrix().nvidia.first_driver(kind.arch), matrix().nvidia.last_branch(kind.arch)
     flavour = {
         "refused": "The open kernel modules refuse this GPU: it needs the proprietary ones.",
         "required": "It needs the open kernel modules.",
@@ -194,14 +194,14 @@ def _driver(kind: Kind) -> str:
     lines = [
         f"The first NVIDIA driver for it is {first}." if first else "",
         f"The last driver branch for it is {last}: newer drivers do not know it." if last else "",
-        flavour.get(matrix().module_flavour(kind.arch) or "", ""),
+        flavour.get(matrix().nvidia.module_flavour(kind.arch) or "", ""),
         "[Drivers and CUDA](drivers.md) says which CUDA each driver runs.",
     ]
     return " ".join(filter(None, lines))
 
 
 def _amd_support(kind: Kind) -> str:
-    target = matrix().target(kind.arch)
+    target = matrix().gpus.target(kind.arch)
     if target is None:
         return ""
     products = f" ({', '.join(target.official_products)} only)" if target.official_products else ""

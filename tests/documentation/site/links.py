@@ -81,11 +81,11 @@ def _page_of_name(text: str) -> str | None:
     """The page of what stands between backquotes: a check, a kind of GPU, or a message that people see."""
     if text in check_pages():
         return check_pages()[text]
-    if matrix().target(text) or matrix().capability(text):
+    if matrix().gpus.target(text) or matrix().gpus.capability(text):
         return f"builds/{text}.md"
     if len(text) < _SHORTEST_MESSAGE or " " not in text or text.startswith(("gpudoctor", "pip", "docker", "$")):
         return None
-    found = matrix().messages_in(text)
+    found = matrix().errors.messages_in(text)
     return message_page(found[0].id) if found else None
 
 
