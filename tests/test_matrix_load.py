@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.host import InputError
-from gpudoctor.matrix.load import load_matrix, to_stored, validate_matrix, yaml_path
+from gpudoctor.matrix.files import yaml_path
+from gpudoctor.matrix.load import load_matrix, to_stored, validate_matrix
 from gpudoctor.matrix.rows import Tables
 from gpudoctor.matrix.source import MatrixError, load_yaml
 from gpudoctor.matrix.stored import Stored, opened

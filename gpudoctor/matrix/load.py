@@ -11,14 +11,12 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
+from gpudoctor.matrix.files import PACKAGE, STORED, yaml_path
 from gpudoctor.matrix.stored import Stored, opened, stored_form
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import Tables
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-_STORED = os.path.join(_PACKAGE, "compat_matrix.msgpack")
 
 
 def load_matrix(overlays: Sequence[str] = ()) -> Matrix:
@@ -39,12 +37,6 @@ def load_matrix(overlays: Sequence[str] = ()) -> Matrix:
 def matrix_version() -> str:
     """The version of the matrix of this installation."""
     return _needed_tables().version
-
-
-def yaml_path() -> str:
-    """The matrix that people edit: beside the package in a checkout, inside the package in a wheel."""
-    checkout = os.path.join(os.path.dirname(_PACKAGE), "compat_matrix.yaml")
-    return checkout if os.path.isfile(checkout) else os.path.join(_PACKAGE, "compat_matrix.yaml")
 
 
 def validate_matrix(files: Sequence[str] = ()) -> Tables:
@@ -69,7 +61,7 @@ def to_stored(path: str) -> bytes:
 @cache
 def _needed_tables() -> Tables:
     """A wheel's tables one by one on first use; all tables if the YAML may have been edited."""
-    stored = _stored() if os.path.dirname(yaml_path()) == _PACKAGE else None
+    stored = _stored() if os.path.dirname(yaml_path()) == PACKAGE else None
     return _own_tables() if stored is None else opened(stored, _own_tables)
 
 
@@ -77,7 +69,7 @@ def _needed_tables() -> Tables:
 def _own_tables() -> Tables:
     path, stored = yaml_path(), _stored()
     # In a checkout the YAML may have been edited since the stored form was made.
-    if stored is not None and (os.path.dirname(path) == _PACKAGE or stored.sha256 == _hash(_content(path))):
+    if stored is not None and (os.path.dirname(path) == PACKAGE or stored.sha256 == _hash(_content(path))):
         with suppress(ValueError):
             return stored.tables()
     from gpudoctor.matrix.source import load_yaml
@@ -87,7 +79,7 @@ def _own_tables() -> Tables:
 
 def _stored() -> Stored | None:
     try:
-        return Stored(_STORED)
+        return Stored(STORED)
     except (OSError, ValueError):
         return None
 

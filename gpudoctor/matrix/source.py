@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gpudoctor.host import InputError
 from gpudoctor.host.input_file import read_given
-from gpudoctor.matrix.load import yaml_path
+from gpudoctor.matrix.files import yaml_path
 from gpudoctor.matrix.rows import KEYS, Row, Tables
 
 SIZE_LIMIT = 8 << 20
