@@ -46,6 +46,11 @@ _WISH = re.compile(
     re.ASCII,
 )
 """A text that asks for something new tells of no fault."""
+_TRIED = re.compile(
+    r"\b(?:i|we)(?:.ve| have)? (?:tried|installed|set|ran|updated|enabled)\b[^;!?]{0,240}\bbut (?:it |that )?(?:is )?still\b",
+    re.ASCII,
+)
+"""But what has it already, and does not serve, is amiss."""
 _NEGATED = re.compile(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n.t\b)[^.:;,!?\n]{0,10}$", re.ASCII)
 """What stands before a fault that is not there."""
 _CONDITION = re.compile(
@@ -163,7 +168,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     plain = in_plain_words(english, matrix)
     readings = [_Reading.of(lines, worded, sentences) for worded in dict.fromkeys((english, plain))]
     whole = text_of(in_english).lower()
-    wish = any(_WISH.search(reading.lowered) for reading in readings)
+    wish = any(_WISH.search(one.lowered) and not _TRIED.search(one.lowered) for one in readings)
     # The second reading has other words in a few lines only.
     changed = [place for place, (one, other) in enumerate(zip(english, plain, strict=True)) if one is not other]
     of_programs = frozenset(place for place, line in enumerate(english) if is_of_a_journal(line.text))
