@@ -47,7 +47,8 @@ _WISH = re.compile(
 )
 """A text that asks for something new tells of no fault."""
 _TRIED = re.compile(
-    r"\b(?:i|we)(?:.ve| have)? (?:tried|installed|set|ran|updated|enabled)\b[^;!?]{0,240}\bbut (?:it |that )?(?:is )?still\b",
+    r"\b(?:i|we)(?:.ve| have)? (?:tried|installed|set|ran|updated|enabled)\b[^;!?]{0,240}"
+    r"\bbut (?:it |that )?(?:is )?still\b",
     re.ASCII,
 )
 """But what has it already, and does not serve, is amiss."""
