@@ -260,6 +260,8 @@ def test_what_decided_in_the_words_of_a_person(text: str, slug: str) -> None:
         "Verify permissions\n\nThis adds a check. Fixes:\n\nFixes #6685\n\n> open /dev/kfd: permission denied\n",
         "Add a troubleshooting note\n\nFailed to initialize NVML: Driver/library version mismatch\n\n"
         "### Related Issue\n",
+        "nvidia: the old branch for Pascal\n\n###### Description of changes\n\nDriver 590 no longer supports my "
+        "GTX 1070.\n\n###### Things done\n",
     ],
 )
 def test_a_change_without_the_title_of_a_commit_is_no_complaint_either(text: str) -> None:

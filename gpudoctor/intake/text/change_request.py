@@ -35,7 +35,8 @@ _DOES = re.compile(
 )
 """How such a title begins."""
 _SIGNS = re.compile(
-    r"(?im)^#{1,4} {0,3}(?:summary|test plan|testing|changes|what changed|validation|motivation|related issue)\b"
+    r"(?im)^#{1,6} {0,3}(?:summary|test plan|testing|changes|what changed|validation|motivation|related issue"
+    r"|description of changes|things done)\b"
     r"|\bthis (?:pr|pull request|commit|patch)\b|^(?:closes|fixes|resolves):? (?:#|https://github\.com/)"
     r"|\b(?:before|after) this pr\b|contributor licen[cs]e agreement|^pull request #\d"
     r"|\badr-\d{3,4}\b|^#{0,4} {0,3}(?:decision|consequences|considered (?:options|alternatives))$"

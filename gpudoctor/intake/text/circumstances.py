@@ -46,6 +46,12 @@ _WISH = re.compile(
     re.ASCII,
 )
 """A text that asks for something new tells of no fault."""
+_TRIED = re.compile(
+    r"\b(?:i|we)(?:.ve| have)? (?:tried|installed|set|ran|updated|enabled)\b[^;!?]{0,240}"
+    r"\bbut (?:it |that )?(?:is )?still\b",
+    re.ASCII,
+)
+"""But what has it already, and does not serve, is amiss."""
 _NEGATED = re.compile(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n.t\b)[^.:;,!?\n]{0,10}$", re.ASCII)
 """What stands before a fault that is not there."""
 _CONDITION = re.compile(
@@ -72,6 +78,7 @@ _GENERAL_QUESTION = re.compile(
 _IN_ORDER = re.compile(
     r"\b(?:as|is|are) (?:expected|intended|designed|configured)\b|\bas it should\b|\bas (?:i|we) want\b"
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by (?:design|choice)|as planned|of course)\b"
+    r"|\bwould(?: not|n.t) work\b[^.;!?]{0,40}, so (?:it|i|we) (?:takes?|uses?|keeps?)\b(?! (?:the )?cpu)"
     r"|\buntil (?:i|we) (?:installed|updated|added|set|fixed|changed|removed)\b"
     r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b|\bwhich is (?:fine|ok(?:ay)?)\b"
     r"|\band (?:it )?(?:works|runs)(?: (?:fine|well))?(?: on (?:the|my) gpu)?\W*$"
@@ -163,7 +170,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     plain = in_plain_words(english, matrix)
     readings = [_Reading.of(lines, worded, sentences) for worded in dict.fromkeys((english, plain))]
     whole = text_of(in_english).lower()
-    wish = any(_WISH.search(reading.lowered) for reading in readings)
+    wish = any(_WISH.search(one.lowered) and not _TRIED.search(one.lowered) for one in readings)
     # The second reading has other words in a few lines only.
     changed = [place for place, (one, other) in enumerate(zip(english, plain, strict=True)) if one is not other]
     of_programs = frozenset(place for place, line in enumerate(english) if is_of_a_journal(line.text))
