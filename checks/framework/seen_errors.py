@@ -150,7 +150,7 @@ def error_seen(situation: Situation) -> Verdicts:
         else:
             found = _explained(situation, row, text)
             guessed = found.severity != "note" and len(found.possible_causes) > 1 and _is_of_elsewhere(situation)
-            yield NotJudged(why=_as_question(found.message), matters=True) if guessed else found
+            yield NotJudged(why=_as_question(found), matters=True) if guessed else found
 
 
 def _is_of_elsewhere(situation: Situation) -> bool:
@@ -159,8 +159,10 @@ def _is_of_elsewhere(situation: Situation) -> bool:
     return machine.pasted is None and not machine.gpus and machine.torch is None and not situation.frameworks
 
 
-def _as_question(message: str) -> str:
-    return f"a message does not tell its cause where neither the GPU nor torch is known. {message}".rstrip(".")
+def _as_question(found: Finding) -> str:
+    likeliest = f"; {found.slug or found.possible_causes[0]} is the most likely"
+    untold = f"a message does not tell its cause where neither the GPU nor torch is known{likeliest}"
+    return f"{untold}. {found.message}".rstrip(".")
 
 
 def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:

@@ -11,6 +11,7 @@ from gpudoctor.command_line.reading import FALSE, Given
 from gpudoctor.command_line.running import INTERNAL_FAULT, USAGE, open_streams, say
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.interrupts import Interrupted, interruptible
+from gpudoctor.host.linux import require_linux
 from gpudoctor.preflight.exit_codes import status
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
     if environ.get("GPUDOCTOR_SKIP", "").lower() not in ("", *FALSE):
         say("skipped: GPUDOCTOR_SKIP is set")
     else:
+        require_linux()
         given = _with_interpreter(given, environ)
         passed = _check_machine(given, environ)
         code = status(passed.code, given["command"])
