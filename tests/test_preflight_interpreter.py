@@ -28,8 +28,6 @@ TO_PROJECT = {
     "uv's project": "uv run --frozen python {work}/train.py",
     "uv's project by its folder": "uv run --project {work} train.py",
     "conda by prefix": "conda run -p {app} --no-capture-output python train.py",
-    "an option of the command that conda has, too": "conda run --prefix={app} torchrun -p 3 -n other",
-    "a tool that starts another Python by its place": "uv run --frozen {app}/bin/python train.py",
     "another folder, and wrappers": "env -C {work} python train.py",
     "words of the command that look like variables": "env python train.py PATH=/nowhere",
     "words that env splits": "env -S 'A=b python -u' train.py",
@@ -40,6 +38,8 @@ TO_PROJECT = {
 }
 TO_CONDA = {
     "conda by name": "conda run -n gpu python train.py",
+    "an option of the command that conda has, too": "conda run -n gpu torchrun -p 3",
+    "another Python than the project's, by its place": "uv run {conda}/envs/gpu/bin/python train.py",
     "micromamba by name": "micromamba run --name=gpu python train.py",
 }
 OPEN = {

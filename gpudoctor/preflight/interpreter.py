@@ -95,7 +95,7 @@ def _with_env(words: list[str], environ: Mapping[str, str]) -> tuple[list[str], 
         if word in ("-i", "-", "--ignore-environment"):
             environ = {}
         elif _ASSIGNMENT.match(word):
-            given.update([word.split("=", 1)])
+            name, _, given[name] = word.partition("=")
         elif word[:1] != "-":
             break
     return words, {**environ, **given}
