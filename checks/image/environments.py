@@ -78,7 +78,7 @@ def environment_off_path(recipe: Recipe) -> Verdicts:
                 message=f"The container starts {found[0]}, which {lies}",
                 saw=f"PATH without {environment}/bin",
                 want=f"{environment}/bin in front",
-                subject=at if own or service is None else f"service {service.name}",
+                subject=at if own or service is None else service.subject,
                 evidence=(Evidence("start", " ".join(found), at), command_of(image, step.command)),
                 fixes=tuple(_ways_onto_path(image, environment, step, at, found)),
             )
@@ -240,11 +240,12 @@ def _base(image: Image, copied: CopyInstruction) -> str:
 def _commands(recipe: Recipe, image: Image) -> Iterator[Finding]:
     """Commands that the container starts and that were not copied, or that name another place."""
     started = {words[0] for _, ep, cmd in starts(recipe, image) for words in programs(ep, cmd)}
+    places = {one.place for one in copied_environments(image)}
     for one in copied_environments(image):
         names = [word for word in started if posixpath.basename(word) in _scripts(one.origin)]
         names = [name for name in names if "/" not in name or _lies(image, name) == f"{one.place}/bin"]
         own = f"{one.place}/bin" in (image.variable("PATH") or "").split(":")
-        if one.made.place != one.place and names and (own or "/" in names[0]):
+        if one.made.place not in places and names and (own or "/" in names[0]):
             name = posixpath.basename(names[0])
             yield _broken(
                 image,
