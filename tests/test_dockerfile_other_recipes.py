@@ -246,6 +246,8 @@ def test_nodes_of_the_host_are_open_to_a_privileged_container_alone(
         ("{limits: {nvidia.com/gpu: 2.0}, requests: {nvidia.com/gpu: 2}}", False),
         ('{limits: {nvidia.com/gpu: "{{ .Values.gpus }}"}}', False),
         ("{limits: {nvidia.com/gpu: $GPUS}}", False),
+        ("{limits: {nvidia.com/gpu: 9999999999999999999E}}", False),
+        ('{limits: {nvidia.com/gpu: "1e99"}}', False),
     ],
 )
 def test_a_cluster_refuses_gpus_without_limits(tmp_path: Path, resources: str, fault: bool):

@@ -34,7 +34,7 @@ def gpu_request(recipe: Recipe) -> Verdicts:
             number = amounts[0]
             if not re.match(r"(nvidia|amd)\.com/", name) or number is None or None in amounts:
                 continue
-            fraction = number % 1 != 0 or number < 0
+            fraction = number != number.to_integral_value() or number < 0
             if not fraction and (limit is not None or number == 0) and amounts.count(number) == len(amounts):
                 continue
             whole = max(1, ceil(number))
