@@ -78,6 +78,29 @@ ON = {
     "another program": VENV + SLIM + COPY + 'CMD ["nginx"]\n',
     "the base image's torch": "FROM pytorch/pytorch\nRUN python -m venv /v && /v/bin/pip install torch\n" + START,
     "PYTHONPATH": VENV + SLIM + COPY + "ENV PYTHONPATH=/opt/venv/lib/python3.11/site-packages\n" + START,
+    "a folder of PATH with a slash at its end": VENV + SLIM + COPY + "ENV PATH=/opt/venv/bin/:$PATH\n" + START,
+    "a shell that conda starts": "FROM condaforge/miniforge3\nRUN conda create -y -n app python=3.12 && "
+    'conda run -n app pip install torch\nSHELL ["conda", "run", "-n", "app", "/bin/bash", "-c"]\nCMD python app.py\n',
+    "a shell as at login": VENV + SLIM + COPY + 'SHELL ["/bin/bash", "-lc"]\nCMD python app.py\n',
+    "a link to its python": VENV + SLIM + COPY + "RUN ln -sf /opt/venv/bin/python /usr/local/bin/python\n" + START,
+    "a link to its command": VENV + SLIM + COPY + "RUN ln -s /opt/venv/bin/uvicorn /usr/bin/\n" + SERVE,
+    "an alternative": VENV
+    + SLIM
+    + COPY
+    + "RUN update-alternatives --install /usr/bin/python python /opt/venv/bin/python 1\n"
+    + START,
+    "a path file": VENV + SLIM + COPY + f"RUN echo /opt/venv/lib/python3.11/site-packages > {SITE}/v.pth\n" + START,
+    "PATH of env": VENV + SLIM + COPY + 'CMD ["env", "PATH=/opt/venv/bin:/usr/bin", "python", "app.py"]\n',
+    "PATH of the command": VENV + SLIM + COPY + "CMD PATH=/opt/venv/bin:$PATH exec python app.py\n",
+    "PATH that the command exports": VENV + SLIM + COPY + "CMD export PATH=/opt/venv/bin:$PATH && python app.py\n",
+    "it is named": VENV
+    + SLIM
+    + COPY
+    + 'CMD ["python", "-c", "exec(open(\'/opt/venv/bin/activate_this.py\').read()); import app"]\n',
+    "micromamba's variable": "FROM mambaorg/micromamba\nRUN micromamba create -y -n gpu python=3.12 && "
+    "micromamba run -n gpu pip install torch\nENV ENV_NAME=gpu\n" + START,
+    "uv's project in the image's own Python": SLIM + UV + "ENV UV_PROJECT_ENVIRONMENT=/usr/local\nWORKDIR /app\n"
+    "RUN uv add torch\n" + START,
     "uv into the system": SLIM + UV + "ENV UV_SYSTEM_PYTHON=1\nRUN uv pip install torch\n" + START,
     "a venv of gpudoctor": SLIM + "RUN python -m venv /g && /g/bin/pip install gpudoctor-cli\nRUN pip install torch\n"
     + START,
@@ -146,6 +169,10 @@ COMPLETE = {
     "packages and commands": PIP + SLIM + SITE_COPY + BIN_COPY + SERVE,
     "packages and python": PIP + SLIM + SITE_COPY + START,
     "the command alone": PIP + SLIM + SITE_COPY + "COPY --from=build /usr/local/bin/uvicorn /usr/bin/\n" + SERVE,
+    "commands by a pattern": PIP + SLIM + SITE_COPY + "COPY --from=build /usr/local/bin/uv* /usr/bin/\n" + SERVE,
+    "at its own place, too": BUILD + "WORKDIR /srv\nRUN python -m venv env && env/bin/pip install torch uvicorn\n"
+    + SLIM + "COPY --from=build /srv /app\nCOPY --from=build /srv/env /srv/env\nWORKDIR /app\n"
+    + 'CMD ["env/bin/uvicorn", "app:app"]\n',
     "all of /usr/local": PIP + SLIM + "COPY --from=build /usr/local /usr/local\n" + SERVE,
     "a command as a module": PIP + SLIM + SITE_COPY + 'CMD ["python", "-m", "uvicorn", "app:app"]\n',
     "a program by its path": VENV + SLIM + COPY + "WORKDIR /opt\n" + 'CMD ["venv/bin/uvicorn", "app:app"]\n',
@@ -183,6 +210,7 @@ CLOSED = {
     + USER
     + START,
     "a folder that WORKDIR made": SLIM + "WORKDIR /app\nUSER 1000\nRUN python -m venv .venv\n",
+    "a folder that COPY made": SLIM + "COPY . /app/\n" + USER + "WORKDIR /app\nRUN python -m venv .venv\n",
     "the same, by uv": SLIM + UV + "WORKDIR /app\n" + USER + "RUN uv venv\n",
 }
 OPEN = {
@@ -201,6 +229,7 @@ OPEN = {
     "a folder of the user": SLIM
     + "RUN mkdir /app && chown 1000 /app\nWORKDIR /app\nUSER 1000\nRUN python -m venv .v\n",
     "a home": SLIM + "RUN useradd -m app\nUSER app\nWORKDIR /home/app\nRUN python -m venv .venv\n",
+    "a folder that WORKDIR made for the user": SLIM + USER + "WORKDIR /app\nRUN python -m venv .venv\n",
     "packages of the user": BUILD + "RUN pip install --user torch\n" + SLIM + "RUN useradd -m app\n"
     "COPY --from=build --chown=app /root/.local /home/app/.local\nUSER app\n" + START,
     "packages of root, and root": BUILD

@@ -239,6 +239,15 @@ def test_nodes_of_the_host_are_open_to_a_privileged_container_alone(
         ('{requests: {nvidia.com/gpu: "2"}, limits: {nvidia.com/gpu: 2}}', False),
         ("{limits: {nvidia.com/mig-1g.5gb: 1}, requests: {cpu: 500m}}", False),
         ("{requests: {nvidia.com/gpu: 0}}", False),
+        ("{requests: {nvidia.com/gpu: 0}, limits: {nvidia.com/gpu: 1}}", True),
+        ("{limits: {nvidia.com/gpu: 500m}}", True),
+        ("{limits: {nvidia.com/gpu: 1000m}}", False),
+        ("{limits: {nvidia.com/gpumem: 3k}}", False),
+        ("{limits: {nvidia.com/gpu: 2.0}, requests: {nvidia.com/gpu: 2}}", False),
+        ('{limits: {nvidia.com/gpu: "{{ .Values.gpus }}"}}', False),
+        ("{limits: {nvidia.com/gpu: $GPUS}}", False),
+        ("{limits: {nvidia.com/gpu: 9999999999999999999E}}", False),
+        ('{limits: {nvidia.com/gpu: "1e99"}}', False),
     ],
 )
 def test_a_cluster_refuses_gpus_without_limits(tmp_path: Path, resources: str, fault: bool):
@@ -246,6 +255,13 @@ def test_a_cluster_refuses_gpus_without_limits(tmp_path: Path, resources: str, f
     (tmp_path / "pod.yaml").write_text(text.replace("{limits: {nvidia.com/gpu: 1}}", resources))
     found = slugs(dockerfile_report(tmp_path / "pod.yaml"))
     assert ("manifest-gpu-request" in found) is fault
+
+
+def test_a_container_of_a_manifest_is_called_a_container(tmp_path: Path):
+    (tmp_path / "pod.yaml").write_text(POD % ("rocm/pytorch:latest", "cpu: 1", "A", "b"))
+    finding = dockerfile_report(tmp_path / "pod.yaml")["findings"][0]
+    assert finding["subject"].startswith("container ")
+    assert "service" not in str(finding).lower()
 
 
 @pytest.mark.parametrize("kind", ["CronJob", "StatefulSet"])
@@ -256,7 +272,7 @@ def test_manifests_of_a_folder_are_read_beside_its_dockerfile(tmp_path: Path, ki
     (tmp_path / "chart.yaml").write_text("apiVersion: v1\nkind: Pod\nspec: {{ .Values.spec }}\n")
     (tmp_path / "values.yaml").write_text("image: [\n")
     report = dockerfile_report(tmp_path)
-    assert [one["subject"] for one in report["findings"] if one["slug"] == "compose-no-device"] == ["service model"]
+    assert [one["subject"] for one in report["findings"] if one["slug"] == "compose-no-device"] == ["container model"]
 
 
 def test_a_variable_that_the_runtime_follows_leaves_open_whether_there_is_a_gpu(tmp_path: Path):

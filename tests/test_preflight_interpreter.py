@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.preflight.interpreter import interpreter_of
 from tests.support.environments import write_conda, write_venv
 from tests.test_preflight import PREFLIGHT
 
@@ -27,9 +28,18 @@ TO_PROJECT = {
     "uv's project": "uv run --frozen python {work}/train.py",
     "uv's project by its folder": "uv run --project {work} train.py",
     "conda by prefix": "conda run -p {app} --no-capture-output python train.py",
+    "another folder, and wrappers": "env -C {work} python train.py",
+    "words of the command that look like variables": "env python train.py PATH=/nowhere",
+    "words that env splits": "env -S 'A=b python -u' train.py",
+    "a script whose first line env splits": "split train.py",
+    "a place in the home folder": "sh -c '~/app/bin/python train.py'",
+    "a requirement file of the command, and not uv's": "uv run --with numpy python own.py",
+    "a member of a workspace": "uv run --project {work}/member train.py",
 }
 TO_CONDA = {
     "conda by name": "conda run -n gpu python train.py",
+    "an option of the command that conda has, too": "conda run -n gpu torchrun -p 3",
+    "another Python than the project's, by its place": "uv run {conda}/envs/gpu/bin/python train.py",
     "micromamba by name": "micromamba run --name=gpu python train.py",
 }
 OPEN = {
@@ -42,6 +52,11 @@ OPEN = {
     "a script with its own requirements": "uv run {work}/own.py",
     "poetry in an active environment": "poetry run python train.py",
     "an environment that uv makes": "uv run --isolated python train.py",
+    "one that uv makes, with more options": "uv run --with numpy --isolated python train.py",
+    "a tool of uv": "uv tool run --from vllm vllm serve",
+    "no PATH": "env -i python9 train.py",
+    "a pipe, which nobody writes to": "./pipe",
+    "a folder": "./",
 }
 
 
@@ -54,7 +69,10 @@ def places(tmp_path: Path) -> dict[str, Path]:
     write_conda(tmp_path / "conda" / "envs" / "gpu")
     write_conda(tmp_path / "conda")
     work.mkdir()
-    (work / "pyproject.toml").write_text("")
+    (work / "pyproject.toml").write_text("[tool.uv.workspace]\n")
+    (work / "member").mkdir()
+    (work / "member" / "pyproject.toml").write_text("")
+    os.mkfifo(work / "pipe", 0o755)
     (work / ".venv").symlink_to(tmp_path / "app")
     folder = tmp_path / "app" / "bin"
     python = folder / "python"
@@ -62,6 +80,7 @@ def places(tmp_path: Path) -> dict[str, Path]:
         "torchrun": f"#!{python}\n",
         "accelerate": f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''\n",
         "serve": "#!/usr/bin/env python3\n",
+        "split": "#!/usr/bin/env -S A=b python3 -u\n",
         "uv": "#!/bin/sh\n",
         "micromamba": "#!/bin/sh\n",
         "poetry": "#!/bin/sh\n",
@@ -86,6 +105,7 @@ def judged(places: dict[str, Path], command: str, *options: str) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUDOCTOR_", "CONDA", "UV_"))}
     path = f"{places['app']}/bin:/usr/bin:/bin"
     variables = {"PATH": path, "VIRTUAL_ENV": str(places["active"]), "MAMBA_ROOT_PREFIX": str(places["conda"])}
+    variables["HOME"] = str(places["app"].parent)
     words = shlex.split(command.format(**places))
     done = subprocess.run(
         [*PREFLIGHT, "--select", "GPD401", *options, "--", *words],
@@ -108,6 +128,25 @@ def test_the_environment_that_conda_runs_in_is_judged(places: dict[str, Path], n
 @pytest.mark.parametrize("name", OPEN)
 def test_where_nothing_tells_the_active_environment_is_judged(places: dict[str, Path], name: str):
     assert judged(places, OPEN[name]) == str(places["active"])
+
+
+@pytest.mark.parametrize("command", ["env -i python3 train.py", "sudo python3 train.py"])
+def test_behind_what_takes_path_away_the_systems_own_python_is_judged(places: dict[str, Path], command: str):
+    sudo = places["app"] / "bin" / "sudo"
+    sudo.write_text("#!/bin/sh\n")
+    sudo.chmod(0o755)
+    found = interpreter_of(command.split(), {"PATH": f"{places['app']}/bin:/usr/bin:/bin"})
+    assert found is None or not found.startswith(str(places["app"]))
+
+
+def test_without_a_project_uv_runs_in_the_nearest_environment(
+    places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+):
+    (places["work"] / "pyproject.toml").unlink()
+    monkeypatch.chdir(places["work"])
+    found = interpreter_of(["uv", "run", "train.py"], {"PATH": f"{places['app']}/bin"})
+    assert found is not None
+    assert Path(found).parent.parent.resolve() == places["app"]
 
 
 def test_an_option_overrides_what_the_command_says(places: dict[str, Path]):

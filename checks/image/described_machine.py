@@ -110,7 +110,7 @@ def for_other_gpus(recipe: Recipe) -> Verdicts:
     for started in recipe.services:
         if started.image is None and started.service.given_gpus:
             name = started.service.image or "an unknown image"
-            yield from _unknown(recipe, f"which torch {name} of service {started.service.name} contains")
+            yield from _unknown(recipe, f"which torch {name} of {started.service.subject} contains")
     for image in recipe.images:
         held = recipe.torch(image)
         if recipe.gpus and not (held is not None and held.known) and not _without_gpu(recipe, image):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from gpudoctor.check import Verdicts, check
@@ -24,7 +25,9 @@ from gpudoctor.finding import Evidence, Finding, Fix
 
 _PYTHON = re.compile(r"python[\d.]*$")
 _OF_OTHER_NAME = {"torchrun": "torch", "jupyter-lab": "jupyterlab", "accelerate-launch": "accelerate"}
-_ELSEWHERE = ("PYTHONPATH", "PYTHONHOME", "BASH_ENV", "PYTHONUSERBASE")
+_ELSEWHERE = ("PYTHONPATH", "PYTHONHOME", "BASH_ENV", "PYTHONUSERBASE", "ENV_NAME")
+"""Variables that may put another Python or its packages in front; micromamba's ENTRYPOINT activates ENV_NAME."""
+_LINKING = ("ln", "cp", "mv", "update-alternatives")
 
 
 @check("GPD626", "image-environment-off-path", "image")
@@ -52,14 +55,18 @@ def environment_off_path(recipe: Recipe) -> Verdicts:
         path = image.settings.get("PATH")
         if (path is not None and path.value is None) or any(name in image.settings for name in _ELSEWHERE):
             continue
-        folders = (path.value or "" if path else "").split(":")
+        folders = [posixpath.normpath(one) for one in (path.value or "" if path else "").split(":")]
+        if _linked(image, environment):
+            continue
         filled = {step.environment for step in image.steps if step.environment and step.pip is not None}
         if any(f"{one}/bin" in folders for one in filled):
             continue  # also another one: the program may run in that, and start what needs torch
         told = set[str]()
         for service, entrypoint, command in starts(recipe, image):
-            if service is not None and "PATH" in service.environment:
+            if service is not None and any(name in service.environment for name in ("PATH", *_ELSEWHERE)):
                 continue
+            if any(f"{environment}/" in word for one in (entrypoint, command) if one for word in one.words):
+                continue  # it names what lies there
             found = next((one for one in programs(entrypoint, command) if _needs(image, one[0], environment)), None)
             start = command or entrypoint
             if found is None or start is None:
@@ -78,7 +85,7 @@ def environment_off_path(recipe: Recipe) -> Verdicts:
                 message=f"The container starts {found[0]}, which {lies}",
                 saw=f"PATH without {environment}/bin",
                 want=f"{environment}/bin in front",
-                subject=at if own or service is None else f"service {service.name}",
+                subject=at if own or service is None else service.subject,
                 evidence=(Evidence("start", " ".join(found), at), command_of(image, step.command)),
                 fixes=tuple(_ways_onto_path(image, environment, step, at, found)),
             )
@@ -108,6 +115,15 @@ def _place_of_torch(image: Image) -> tuple[str, Step] | None:
     made = any(makes_one(step.command.argv) and step.environment == environment for step in image.steps)
     moved = any(one.place == environment for one in copied_environments(image))
     return (environment, steps[-1]) if environment and (made or moved) else None
+
+
+def _linked(image: Image, environment: str) -> bool:
+    """Whether a command brings a part of an environment to a place that is looked at."""
+    named = [one.command for one in image.steps if f"{environment}/" in one.command.text]
+    return any(
+        posixpath.basename(one.argv[0]) in _LINKING or (one.argv[0] in ("echo", "printf") and "-packages" in one.text)
+        for one in named
+    )
 
 
 def _needs(image: Image, program: str, environment: str) -> bool:
@@ -240,11 +256,12 @@ def _base(image: Image, copied: CopyInstruction) -> str:
 def _commands(recipe: Recipe, image: Image) -> Iterator[Finding]:
     """Commands that the container starts and that were not copied, or that name another place."""
     started = {words[0] for _, ep, cmd in starts(recipe, image) for words in programs(ep, cmd)}
+    places = {one.place for one in copied_environments(image)}
     for one in copied_environments(image):
         names = [word for word in started if posixpath.basename(word) in _scripts(one.origin)]
         names = [name for name in names if "/" not in name or _lies(image, name) == f"{one.place}/bin"]
         own = f"{one.place}/bin" in (image.variable("PATH") or "").split(":")
-        if one.made.place != one.place and names and (own or "/" in names[0]):
+        if one.made.place not in places and names and (own or "/" in names[0]):
             name = posixpath.basename(names[0])
             yield _broken(
                 image,
@@ -264,14 +281,14 @@ def _commands(recipe: Recipe, image: Image) -> Iterator[Finding]:
     copies = [each for each in image.copied if each.origin]
     if any(each.moved("/usr/local/bin") for each in copies) or _other_installs(image):
         return
-    listed = {posixpath.basename(source) for each in copies for source in each.sources}
+    listed = [posixpath.basename(source) for each in copies for source in each.sources]
     for copied in copies:
         origin = origin_of(image, copied)
         python = origin.facts.python if origin is not None and origin.facts is not None else None
         if origin is None or not copied.moved(f"/usr/local/lib/python{python}/site-packages"):
             continue
         names = [name for name in started if "/" not in name and name in _scripts(origin)]
-        if names and names[0] not in listed:
+        if names and not any(fnmatchcase(names[0], pattern) for pattern in listed):
             yield _broken(
                 image,
                 copied,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from math import ceil
 
 from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.kubernetes import quantity
 from gpudoctor.dockerfile.recipe import Recipe, about_service, change
 
 
@@ -18,7 +20,8 @@ def gpu_request(recipe: Recipe) -> Verdicts:
     non overcommitable resources"). A Deployment or a Job then waits for Pods that never come.
 
     ## How it is judged
-    By `resources` of the container, for names of NVIDIA's and AMD's device plugins. `requests` may be left out.
+    By `resources` of the container, for names of NVIDIA's and AMD's device plugins. `requests` may be left out. A
+    placeholder, such as `{{ .Values.gpus }}`, is no number and is not judged.
 
     ## Fix safety
     The scheduler reserves what `limits` says.
@@ -27,13 +30,17 @@ def gpu_request(recipe: Recipe) -> Verdicts:
         service = started.service
         for name in sorted({*service.limits, *service.requests}):
             limit, request = service.limits.get(name), service.requests.get(name)
-            number = limit or request or ""
-            if not re.match(r"(nvidia|amd)\.com/", name) or (request in (None, limit) and number.isdecimal()):
+            amounts = [quantity(written) for written in (limit, request) if written is not None]
+            number = amounts[0]
+            if not re.match(r"(nvidia|amd)\.com/", name) or number is None or None in amounts:
                 continue
-            whole = number if number.isdecimal() else "1"
+            fraction = number != number.to_integral_value() or number < 0
+            if not fraction and (limit is not None or number == 0) and amounts.count(number) == len(amounts):
+                continue
+            whole = max(1, ceil(number))
             what = (
                 f"{name} under requests alone" if limit is None
-                else f"{number} of {name}" if not number.isdecimal()
+                else f"{limit} of {name}" if fraction
                 else f"{request} of {name} by requests and {limit} by limits"
             )  # fmt: skip
             yield about_service(
@@ -44,7 +51,9 @@ def gpu_request(recipe: Recipe) -> Verdicts:
                 want=f"limits {whole}",
                 fixes=(
                     change(
-                        "Write limits", service.below, f"    resources: {{limits: {{{name}: {whole}}}}}"
+                        "Write limits",
+                        f"{service.place}: in the resources of {service.name}, in place of what names {name}:",
+                        f"    limits: {{{name}: {whole}}}",
                     ),
                 ),
                 refs=("Kubernetes: Schedule GPUs; Resource Management, Extended resources",),

@@ -127,9 +127,9 @@ def drops_preflight(recipe: Recipe) -> Verdicts:
             "checked before it starts.",
             saw=" ".join(service.entrypoint),
             want="the image's ENTRYPOINT",
-            subject=f"service {service.name}",
+            subject=service.subject,
             evidence=(
-                Evidence("service", service.name, service.place),
+                Evidence(service.kind, service.name, service.place),
                 line_of(image, image.entrypoint.line, " ".join(image.entrypoint.words)),
             ),
             fixes=(

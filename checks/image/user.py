@@ -31,8 +31,8 @@ def user_without_access(recipe: Recipe) -> Verdicts:
     ## Why it matters
     /root is closed to every other user. A Python environment there is out of reach: calling it ends with "Permission
     denied" (exit code 126), and by PATH another Python is started, or none. A model there is not found, and a cache
-    there is not written. A folder that WORKDIR or COPY made belongs to
-    root, also after USER: an environment cannot be made in it.
+    there is not written. A folder that COPY made, or WORKDIR before USER, belongs to root: an environment cannot be
+    made in it.
 
     ## How it is judged
     By the last USER, or `user` of every service, and by the paths of environments, of copied packages and of the
@@ -184,6 +184,8 @@ def _while_building(image: Image) -> Iterator[Finding]:
         if step.command.maybe or _WRITABLE.match(place) or _opened(image, image.steps[:number]):
             continue
         folder = posixpath.dirname(place)
+        if any(of == step.user and f"{folder}/".startswith(f"{made}/") for made, of in image.made.items()):
+            continue
         yield Finding(
             severity="error",
             confidence="likely",

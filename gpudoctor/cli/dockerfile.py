@@ -121,7 +121,7 @@ def _table(recipe: Recipe, described: Machine | None) -> tuple[Line, ...]:
         for one in recipe.frameworks(image):
             lines.append([("    ", ""), (f"{one.row.title}  ", "dim"), (_shown(one), "")])
     for started in recipe.services:
-        lines.append([("  service ", "dim"), (started.service.name, "")])
+        lines.append([(f"  {started.service.kind} ", "dim"), (started.service.name, "")])
     for gpu in described.gpus if described else ():
         lines.append([("  for     ", "dim"), (f"{gpu.name} ({gpu.arch.value})", "")])
     for _, text in drivers(described) if described else ():

@@ -63,6 +63,8 @@ class Build:
         self.steps: list[Step] = []
         self.copied: list[CopyInstruction] = []
         self.folder, self.user, self.machine = "/", "", "x86_64"
+        self.made: dict[str, str] = {}
+        self._shell: tuple[str, ...] = ("/bin/sh", "-c")
         self._environments: set[str] = set()
         """Those that commands made so far."""
         self._locks: dict[str, str | None] = {}
@@ -125,6 +127,10 @@ class Build:
                 self.settings[name] = ImageVariable(name, self._setting(name, value), one.line)
         elif one.name == "WORKDIR":
             self.folder = path(posixpath.join(self.folder, self._expanded(one.text.strip())))
+            there = any(f"{copied.target}/".startswith(f"{self.folder}/") for copied in self.copied)
+            self.made.setdefault(self.folder, "" if there else self.user)
+        elif one.name == "SHELL":
+            self._shell = one.argv or self._shell
         elif one.name == "USER":
             self.user = one.text.strip()
         elif one.name in ("COPY", "ADD") and not one.documents:
@@ -203,7 +209,7 @@ class Build:
             self._take(commands(one, self._known, self._bounds, self._names), files, 0)
         steps = tuple(self.steps[before:])
         self.steps[before:] = [step for step in steps if step.pip is not None and not step.command.maybe]
-        return Start(one.argv or ("/bin/sh", "-c", one.text.strip()), one.line, one.argv is None, steps)
+        return Start(one.argv or (*self._shell, one.text.strip()), one.line, one.argv is None, steps)
 
     def run_later(self, later: Later, stage: Stage) -> None:
         """Commands that run in a container of the image, whose places are in another file."""

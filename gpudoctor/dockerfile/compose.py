@@ -59,7 +59,7 @@ class Service(Struct, frozen=True):
     """Whether it is a container of a Kubernetes manifest."""
     limits: dict[str, str] = {}
     requests: dict[str, str] = {}
-    """The resources that it asks a cluster for."""
+    """The resources that it asks a cluster for, as written."""
     run_args: tuple[str, ...] = ()
     """The options of `docker run` that a devcontainer.json names."""
     run_args_line: int = 0
@@ -75,6 +75,11 @@ class Service(Struct, frozen=True):
     @property
     def kind(self) -> str:
         return "development container" if self.development else "container" if self.cluster else "service"
+
+    @property
+    def subject(self) -> str:
+        """What a finding about it is about."""
+        return f"{self.kind} {self.name}"
 
     @property
     def below(self) -> str:

@@ -30,14 +30,18 @@ _WITH_VALUE = ("--python", "-p", "--prompt", "--directory", "--project")
 def environment_of(command: Command, folder: str, activated: str, known: Collection[str]) -> str | None:
     """The environment that a command makes or installs into; "" if it is none, but Python's own; None if unknown.
     `folder` is the working directory ("": unknown), `activated` the environment that was activated, `known` are
-    those made so far."""
+    are those made so far."""
+    found = _environment(command, folder, activated, known)
+    return "" if found in _OWN else found
+
+
+def _environment(command: Command, folder: str, activated: str, known: Collection[str]) -> str | None:
     made = made_by(command.argv)
     if made:
         return _whole(made, folder)
     place, name = posixpath.split(command.argv[0])
     if place.endswith("bin") and name != "uv":
-        prefix = _whole(posixpath.dirname(place), folder)
-        return "" if prefix in _OWN else prefix
+        return _whole(posixpath.dirname(place), folder)
     if name in _PROJECTS:
         return _of_project(name, command, folder, activated)
     if name == "uv":
@@ -97,8 +101,7 @@ def _of_uv(command: Command, folder: str, activated: str, known: Collection[str]
     if verb == ["pip"]:
         python = next((value for value in _values(words, "--python", "-p")), "")
         if "/" in python:
-            prefix = _whole(re.sub(r"/bin/python[\d.]*$", "", python), folder)
-            return "" if prefix in _OWN else prefix
+            return _whole(re.sub(r"/bin/python[\d.]*$", "", python), folder)
         if "--system" in words or command.variables.get("UV_SYSTEM_PYTHON", "").lower() in _YES:
             return _first_on_path(command, known)
         return None if python else activated or command.variables.get("VIRTUAL_ENV") or _whole(".venv", folder)

@@ -104,6 +104,8 @@ class Image(Struct, frozen=True, eq=False):
     folder: str = "/"
     """The working directory of its containers."""
     user: str = ""
+    made: dict[str, str] = {}
+    """The folders that WORKDIR made, each with the user at that time, whose it is for BuildKit."""
     entrypoint: Start | None = None
     """The file's own; that of the base image is not known."""
     command: Start | None = None

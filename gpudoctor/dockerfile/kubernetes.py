@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 from gpudoctor.bounded_yaml import YamlError, read_yaml
@@ -14,6 +15,17 @@ from gpudoctor.dockerfile.syntax import RecipeError
 _DOCUMENTS = 200
 _CONTAINERS = 1000
 _LISTS = ("containers", "initContainers")
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?(\d{1,19}(\.\d{0,9})?|\.\d{1,9}))(?P<suffix>[eE][+-]?\d{1,2}|[KMGTPE]i|[numkMGTPE]?)"
+)
+_SUFFIXES = {
+    **{
+        suffix: Decimal(1000) ** power
+        for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)
+    },
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
+}
+"""Of quantities, as Kubernetes writes them."""
 _NODES = re.compile(r"/dev/(nvidia|kfd|dri|dxg)")
 
 
@@ -83,7 +95,7 @@ def _lines(node: Any) -> Iterator[tuple[str, int]]:
 def _container(file: str, name: str, line: int, pod: dict[str, Any], given: dict[str, Any]) -> Service:
     resources = _dict(given.get("resources"))
     limits, requests = _quantities(resources.get("limits")), _quantities(resources.get("requests"))
-    wanted = {**requests, **limits}
+    wanted = [name for name, amount in {**requests, **limits}.items() if quantity(amount) != 0]
     nvidia = any(key.startswith("nvidia.com/") for key in wanted) or pod.get("runtimeClassName") == "nvidia"
     amd = any(key.startswith("amd.com/gpu") for key in wanted)
     others = [key for key in wanted if re.search("gpu|cuda", key, re.IGNORECASE)]
@@ -130,8 +142,17 @@ def _container(file: str, name: str, line: int, pod: dict[str, Any], given: dict
 
 
 def _quantities(resources: Any) -> dict[str, str]:
-    """How much of each resource is asked for, without those of which nothing is."""
-    return {str(key): str(value) for key, value in _dict(resources).items() if str(value) != "0"}
+    """How much of each resource is asked for, as written."""
+    return {str(key): str(value) for key, value in _dict(resources).items()}
+
+
+def quantity(text: str) -> Decimal | None:
+    """The number that a quantity stands for: "500m" is half of one. None for another text, as a placeholder is."""
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        return None
+    factor = _SUFFIXES.get(found["suffix"])
+    return Decimal(found["number"]) * factor if factor is not None else Decimal(found["number"] + found["suffix"])
 
 
 def _nodes(pod: dict[str, Any], container: dict[str, Any]) -> tuple[str, ...]:

@@ -90,5 +90,5 @@ def change(title: str, *lines: str, why: str = "") -> Fix:
 
 def about_service(service: Service, **parts: Any) -> Finding:
     """A finding about a service; `parts` are the other fields of a Finding."""
-    evidence = (Evidence("service", service.name, service.place),)
-    return Finding(subject=f"service {service.name}", evidence=evidence, **parts)
+    evidence = (Evidence(service.kind, service.name, service.place),)
+    return Finding(subject=service.subject, evidence=evidence, **parts)

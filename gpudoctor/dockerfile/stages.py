@@ -90,6 +90,7 @@ def _image(
         copied=copied,
         folder=build.folder,
         user=build.user,
+        made=build.made,
         entrypoint=build.entrypoint,
         command=build.command,
         source=source,

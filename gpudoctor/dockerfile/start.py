@@ -18,6 +18,7 @@ _FLAGS = ("-q", "-v", "-qv", "-vq", "--quiet", "--verbose", "--set-env")
 """Options of a preflight that take no value."""
 _CHANGING = (".", "source", "eval", "conda", "mamba", "micromamba", "set")
 """Commands after which another Python may be in front."""
+_AS_AT_LOGIN = re.compile(r"-[a-z]*[li]|--(login|rcfile|init-file)")
 
 
 def starts(recipe: Recipe, image: Image) -> Iterator[tuple[Service | None, Start | None, Start | None]]:
@@ -35,6 +36,8 @@ def starts(recipe: Recipe, image: Image) -> Iterator[tuple[Service | None, Start
 def programs(entrypoint: Start | None, command: Start | None) -> tuple[tuple[str, ...], ...]:
     """The programs that a container surely starts, without those in front of them; none where that is unknown, or
     where a script may choose the environment first."""
+    if any("PATH=" in word for one in (entrypoint, command) if one is not None for word in one.words):
+        return ()
     if entrypoint is not None and entrypoint.shell:
         return _of_shell(entrypoint)
     head = entrypoint.words if entrypoint is not None else ()
@@ -54,6 +57,8 @@ def _of_one_command(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _of_shell(start: Start) -> tuple[tuple[str, ...], ...]:
+    if posixpath.basename(start.words[0]) not in SHELLS or any(map(_AS_AT_LOGIN.match, start.words[1:-1])):
+        return ()  # SHELL chooses: `conda run`, or the profile of a login
     found = [unwrapped(step.command.argv) for step in start.steps if not step.command.maybe]
     if any(step.command.argv[0] in _CHANGING or step.command.script for step in start.steps):
         return ()

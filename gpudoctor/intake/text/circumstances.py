@@ -80,7 +80,10 @@ _IN_ORDER = re.compile(
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by (?:design|choice)|as planned|of course)\b"
     r"|\bwould(?: not|n.t) work\b[^.;!?]{0,40}, so (?:it|i|we) (?:takes?|uses?|keeps?)\b(?! (?:the )?cpu)"
     r"|\buntil (?:i|we) (?:installed|updated|added|set|fixed|changed|removed)\b"
-    r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b|\bwhich is (?:fine|ok(?:ay)?)\b"
+    r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b"
+    r"|\bwhich (?:is|was) (?:(?:just|exactly) )?(?:fine|ok(?:ay)?|what (?:i|we) (?:want|need)(?:ed)?)\b"
+    r"|\bbut (?:now|since then|(?:after|since|with) (?:a|the|one) (?:re-?boot|restart|update|upgrade)) (?:it|they) "
+    r"(?:is|are|do|does|works?)(?: (?:fine|again))?\W*$"
     r"|\band (?:it )?(?:works|runs)(?: (?:fine|well))?(?: on (?:the|my) gpu)?\W*$"
     r"|\bbut (?:it|i|we|mine|ours|that) (?:do|does|did|can|works?|runs?)(?: it)?(?: (?:fine|well|daily|every day))?"
     r"\W*$",
