@@ -307,6 +307,15 @@ def a_build_that_failed_for_another_kernel_than_the_running_one(host: Host) -> H
     return host.file("/lib/modules/6.8.0-62-generic/modules.dep").torch("2.9.1+cu128")
 
 
+@fault("nvidia-dkms-kernel-mismatch", "reboot")
+def a_newer_driver_that_was_built_where_an_older_one_failed(host: Host) -> Host:
+    host.ubuntu(kernel="6.14.0-37-generic").nvidia_gpu("2684", driver=None).nvidia_libraries("580.95.05")
+    failed_build(host, "nvidia/550.120").json["uname"]["release"] = "6.8.0-62-generic"
+    host.file("/lib/modules/6.8.0-62-generic/modules.dep")
+    host.file("/lib/modules/6.14.0-37-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
+    return host.torch("2.9.1+cu128")
+
+
 @fault("amd-dkms-kernel-mismatch", "apt-get remove -y amdgpu-dkms")
 def an_amdgpu_dkms_whose_build_failed_on_the_new_kernel(host: Host) -> Host:
     host.ubuntu(kernel="6.14.0-27-generic").amd_gpu("744c", 110000, driver=None, kfd=False)

@@ -155,7 +155,7 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     modules, trees = core_modules(situation), unbuilt_dkms(situation, "nvidia")
     built = [(tree.version, tree.kernel) for tree in trees] + [(module.version, module.kernel) for module in modules]
     version = next((version for version, _ in built if version), None)
-    vain = {tree.kernel for tree in trees if tree.failed}
+    vain = {tree.kernel for tree in trees if tree.failed} - {module.kernel for module in modules}
     elsewhere = sorted({other for _, other in built if other} - {kernel, *vain}, key=figures)
     updated = bool(elsewhere) and figures(elsewhere[-1]) > figures(kernel)
     limits = situation.matrix.nvidia.kernel_limits(version, kernel) if version else ()
