@@ -231,7 +231,7 @@ def test_a_proposed_build_exists_and_carries_every_judged_gpu(described: str) ->
     version, _, build = spec.partition("==")[2].partition("+")
     rows = [
         row
-        for row in matrix.builds()
+        for row in matrix.torch.builds()
         if row.version == version and (row.build == build if build else row.origin == "pypi")
     ]
     assert rows, spec
