@@ -387,6 +387,12 @@ def a_gpu_whose_node_fails_beside_one_that_a_virtual_machine_has(host: Host) -> 
     return host.node("/dev/dri/renderD128", "EIO").torch("2.9.1+rocm6.4")
 
 
+@fault("no-gpu", "reboot")
+def a_laptop_whose_nvidia_node_fails_beside_amds_graphics(host: Host) -> Host:
+    rtx_4090(host).amd_gpu("15bf", 110003, "0000:65:00.0", simds=24).node("/dev/nvidia0", "EIO")
+    return host.torch("2.9.1+cu128")
+
+
 @fault("no-gpu", "reboot the host")  # ROCm/legacy-rocm-build#4043
 def a_container_in_which_kfd_fails(host: Host) -> Host:
     host.ubuntu().amd_gpu("74a1", 90402).docker().node("/dev/kfd", "EINVAL", gid=109)

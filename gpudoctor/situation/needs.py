@@ -116,8 +116,9 @@ def several_gpus(situation: Situation) -> bool:
 
 
 def no_usable_gpu(situation: Situation) -> bool:
-    """No GPU is usable."""
-    return not situation.usable
+    """No GPU is usable, or none of the vendor that a framework is for."""
+    vendor = situation.expected_vendor
+    return not (situation.usable_of(vendor) if vendor else situation.usable)
 
 
 def unserved_gpus(situation: Situation) -> bool:
