@@ -77,6 +77,15 @@ def test_a_torch_that_pythonpath_alone_brings_is_replaced_there_by_a_person():
     assert install.startswith(".venv-gpu/bin/python -m pip install --index-url ")
 
 
+@pytest.mark.parametrize("place", [{"externally_managed": True}, {"project": "/home/me/app", "lock": "uv.lock"}])
+def test_what_goes_into_another_place_than_pythonpaths_comes_with_the_variable_unset(place):
+    only = TorchCopy(path="/srv/cpu/torch", version="2.13.0+cpu", via="PYTHONPATH")
+    machine = with_environment(with_torch(nvidia_machine(torch=torch("2.13.0+cpu")), copies=(only,)), **place)
+    situation = Situation(change(machine, variables={"PYTHONPATH": "/srv/cpu"}), matrix())
+    unset, install = fixes_for(finding(situation.machine, "torch-cpu-only"), situation)[0].steps[:2]
+    assert isinstance(unset, ManualStep) and "unset PYTHONPATH" in unset.text and isinstance(install, RunStep)
+
+
 def test_nothing_is_installed_over_sources_that_pythonpath_names():
     sources = TorchCopy(path="/home/me/pytorch/torch", version="2.13.0a0+git1234567", via="PYTHONPATH")
     own = change(torch("2.13.0+cpu"), version=sources.version, build=None, origin="source")
