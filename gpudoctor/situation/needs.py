@@ -193,8 +193,8 @@ def programs(situation: Situation) -> bool:
 
 
 def computing_packages(situation: Situation) -> bool:
-    """A package has libraries that compute on GPUs; or nobody sees them, and it was described, or the matrix tells its
-    oldest GPU."""
+    """A package has libraries that compute on GPUs; or nobody sees them, and it was described or the matrix tells
+    its oldest GPU."""
     environment, packages = situation.environment, situation.machine.packages
     if environment and environment.extensions:
         return True
