@@ -23,8 +23,8 @@ def no_gpu(situation: Situation) -> Verdicts:
     ## How it is judged
     The check reads the PCI bus and what replaces it (KFD, WSL, Jetson). Without a GPU build of a framework, a machine
     without GPUs, or with GPUs that nothing can use, is healthy: a note. With one, or if a GPU is required, it is an
-    error, unless another check knows the exact cause; so it is beside usable GPUs of another vendor if a node of those
-    that are needed fails to open. If the bus could not be read, the check reports nothing.
+    error, unless another check knows the exact cause; so it is beside usable GPUs of another vendor if a node of
+    those that are needed fails to open. If the bus could not be read, the check reports nothing.
 
     ## Fix safety
     Replacing a GPU build by a CPU build is right only if no GPU should be used. If no GPU build is installed either,
