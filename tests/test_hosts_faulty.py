@@ -316,6 +316,14 @@ def a_newer_driver_that_was_built_where_an_older_one_failed(host: Host) -> Host:
     return host.torch("2.9.1+cu128")
 
 
+@fault("nvidia-dkms-kernel-mismatch", "dkms install nvidia/580.95.05 -k 6.14.0-37-generic")
+def a_newer_driver_that_was_never_built_where_an_older_one_failed(host: Host) -> Host:
+    host.ubuntu(kernel="6.14.0-37-generic").nvidia_gpu("2684", driver=None).nvidia_libraries("580.95.05")
+    host.file("/var/lib/dkms/nvidia/580.95.05/source/dkms.conf")
+    host.file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
+    return failed_build(host, "nvidia/550.120").torch("2.9.1+cu128")
+
+
 @fault("amd-dkms-kernel-mismatch", "apt-get remove -y amdgpu-dkms")
 def an_amdgpu_dkms_whose_build_failed_on_the_new_kernel(host: Host) -> Host:
     host.ubuntu(kernel="6.14.0-27-generic").amd_gpu("744c", 110000, driver=None, kfd=False)
