@@ -175,6 +175,17 @@ def test_an_amd_container_with_one_of_two_gpus_is_healthy():
     assert below_torch(one) == []
 
 
+def test_it_is_unknown_what_a_kfd_that_says_nothing_of_its_nodes_lists():
+    silent = known((KfdNode(node=0), KfdNode(node=1, readable=False)), "kfd")
+    machine = with_stack(amd_machine(torch=torch("2.9.1+rocm6.4")), topology=silent, hsa=unknown("not asked"))
+    machine = change(machine, gpus=tuple(change(gpu, kfd_node=None) for gpu in machine.gpus))
+    assert [one.matters for one in unanswered(machine, "amd-kfd-missing")] == [True]
+    container = with_system(machine, container=known("docker", "/.dockerenv"))
+    assert unanswered(container, "amd-kfd-missing") == []  # its nodes decide
+    told = with_stack(machine, topology=known((KfdNode(node=0), KfdNode(node=1, gfx="gfx1100")), "kfd"))
+    assert unanswered(told, "amd-kfd-missing") == []
+
+
 def test_a_request_by_name_that_nobody_heard_points_at_the_hosts_toolkit():
     machine = nvidia_machine(container="kubernetes", variables={"NVIDIA_VISIBLE_DEVICES": "GPU-1f2e3d4c"})
     machine = with_stack(machine, nodes=NO_NODES)
@@ -250,7 +261,7 @@ def test_a_system_container_takes_the_libraries_of_the_hosts_version():
     "machine",
     [
         baked("580.95.05", False),
-        baked("550.54.15", False, "compat"),
+        baked("590.48.01", False, "compat"),
         with_stack(baked("550.54.15", False), cuda=cuda(0)),
     ],
     ids=["the host's version", "cuda-compat", "a driver that answers"],

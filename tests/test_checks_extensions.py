@@ -89,7 +89,9 @@ def test_no_other_torch_is_proposed_for_a_package_that_supports_none_of_the_gpus
         return [slug for slug, _ in told(with_environment(machine, extensions=extensions))]
 
     assert problems(volta) == ["vllm-torch-abi"]
-    assert problems(pascal, vllm) == [SLUG]
+    assert problems(pascal, vllm) == problems(pascal) == [SLUG]
+    own = Extension("vllm", "0.19.1", "/site/vllm/_C.abi3.so", sass=("sm_60",), of_torch=True)
+    assert problems(pascal, own) == ["vllm-torch-abi"]  # of a source that somebody changed
     machine = with_environment(nvidia_machine(pascal, torch=torch("2.9.1+cu126")), extensions=(vllm,))
     text = finding(machine, SLUG).fixes[0].remedies[0].text
     assert "needs sm_70 or newer. Serve the model with Ollama or llama.cpp" in text

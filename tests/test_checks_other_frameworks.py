@@ -6,7 +6,9 @@ import pytest
 
 from gpudoctor.finding import RemovePackage
 from gpudoctor.machine import Distribution, known
-from tests.support.check_cases import found, remedies
+from gpudoctor.planner.effects import effect
+from gpudoctor.situation import Situation
+from tests.support.check_cases import found, matrix, remedies
 from tests.support.machines import amd_machine, change, nvidia_machine, torch, with_environment
 
 
@@ -100,8 +102,28 @@ def test_a_plugin_that_jax_leaves_alone_beside_the_right_one_goes():
 def test_a_plugin_whose_cuda_came_after_jaxlibs_release_brings_its_own_jax():
     machine = nvidia_machine(packages={"jax": "0.6.2", "jaxlib": "0.6.2", "jax-cuda13-plugin": "0.7.2"})
     (problem,) = found(machine, "jax-plugin-mismatch")
-    (new,) = problem.fixes[0].remedies
+    new, jaxlib = problem.fixes[0].remedies
     assert (problem.severity, new.name, new.specifier, new.extra) == ("error", "jax", "==0.7.2", "cuda13")
+    assert (jaxlib.name, jaxlib.specifier) == ("jaxlib", "==0.7.2")
+
+
+@pytest.mark.parametrize(
+    "plugins",
+    [
+        {"jax-cuda13-plugin": "0.7.2"},
+        {"jax-cuda12-pjrt": "0.7.0", "jax-cuda13-plugin": "0.7.2"},
+        {"jax-cuda12-plugin": "0.6.2", "jax-cuda13-plugin": "0.7.2"},
+        {"jax-cuda12-plugin": "0.6.2", "jax-cuda12-pjrt": "0.6.2"},
+    ],
+)
+def test_the_fix_for_a_plugin_of_another_release_leaves_one_plugin_that_jax_takes(plugins):
+    machine = nvidia_machine(packages={"jax": "0.7.0", "jaxlib": "0.7.0", **plugins})
+    (problem,) = found(machine, "jax-plugin-mismatch")
+    assert problem.severity == "error" and "computes on the CPU" in problem.message
+    for remedy in problem.fixes[0].remedies:
+        machine = effect(remedy, Situation(machine, matrix())).machine
+    assert found(machine, "jax-plugin-mismatch") == found(machine, "jax-plugins-of-two-cudas") == []
+    assert any(one.name.endswith("-plugin") for one in machine.packages)
 
 
 _TWO = {f"jax-cuda{cuda}-{part}": "0.8.1" for cuda in (12, 13) for part in ("plugin", "pjrt")}

@@ -208,6 +208,8 @@ def test_bitsandbytes_told_to_use_another_cuda():
     for value, fails in (("64", False), ("6.4", True), ("70", True), ("61", True)):
         there = change(rocm, variables={"BNB_ROCM_VERSION": value, "BNB_CUDA_VERSION": "118"})
         assert (severity(there, "bitsandbytes-no-cuda-lib") == "error") is fails, value
+    cpu = nvidia_machine(torch=torch("2.9.1+cpu"), packages={"bitsandbytes": "0.50.2"})
+    assert severity(change(cpu, variables={"BNB_ROCM_VERSION": "64"}), "bitsandbytes-no-cuda-lib") is None
     assert severity(machine(bitsandbytes="0.48.2"), "bitsandbytes-no-cuda-lib") is None
 
 

@@ -71,6 +71,30 @@ def test_a_torch_that_pythonpath_alone_brings_is_replaced_there_by_a_person():
     fix = fixes_for(finding(situation.machine, "torch-cpu-only"), situation)[0]
     (step,) = fix.steps
     assert isinstance(step, ManualStep) and "pip install --upgrade --target /srv/cpu --index-url " in step.text
+    _, venv = step.text.split("in a venv of its own:\n")
+    make, unset, install = venv.splitlines()
+    assert make.endswith(" -m venv .venv-gpu") and unset == "unset PYTHONPATH"
+    assert install.startswith(".venv-gpu/bin/python -m pip install --index-url ")
+
+
+@pytest.mark.parametrize("place", [{"externally_managed": True}, {"project": "/home/me/app", "lock": "uv.lock"}])
+def test_what_goes_into_another_place_than_pythonpaths_comes_with_the_variable_unset(place):
+    only = TorchCopy(path="/srv/cpu/torch", version="2.13.0+cpu", via="PYTHONPATH")
+    machine = with_environment(with_torch(nvidia_machine(torch=torch("2.13.0+cpu")), copies=(only,)), **place)
+    situation = Situation(change(machine, variables={"PYTHONPATH": "/srv/cpu"}), matrix())
+    unset, install = fixes_for(finding(situation.machine, "torch-cpu-only"), situation)[0].steps[:2]
+    assert isinstance(unset, ManualStep) and "unset PYTHONPATH" in unset.text and isinstance(install, RunStep)
+
+
+def test_nothing_is_installed_over_sources_that_pythonpath_names():
+    sources = TorchCopy(path="/home/me/pytorch/torch", version="2.13.0a0+git1234567", via="PYTHONPATH")
+    own = change(torch("2.13.0+cpu"), version=sources.version, build=None, origin="source")
+    machine = with_torch(nvidia_machine(torch=own), copies=(sources,))
+    situation = Situation(change(machine, variables={"PYTHONPATH": "/home/me/pytorch"}), matrix())
+    fixes = fixes_for(finding(situation.machine, "torch-cpu-only"), situation)
+    texts = [step.text for fix in fixes for step in fix.steps if isinstance(step, ManualStep)]
+    assert any("unset PYTHONPATH\n.venv-gpu/bin/python -m pip install " in text for text in texts)
+    assert not any("--target" in text for text in texts)
 
 
 def test_without_the_users_site_folder_python_imports_the_torch_of_the_environment():

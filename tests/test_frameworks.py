@@ -469,6 +469,7 @@ def test_a_variable_that_keeps_jax_from_the_gpu(packages, value, severities):
         (JAX_12, "XLA_PYTHON_CLIENT_MEM_FRACTION", "1e+0", False),
         (JAX_12, "XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_malloc_async", True),
         (JAX_12, "XLA_PYTHON_CLIENT_ALLOCATOR", "Platform", False),
+        (JAX_12, "XLA_PYTHON_CLIENT_ALLOCATOR", "vmm", False),
         ({"jax": "0.6.2", "jaxlib": "0.6.2"}, "XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_malloc_async", False),
         (JAX_12, "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "1GB", True),
         (JAX_12, "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "512", False),

@@ -307,6 +307,23 @@ def a_build_that_failed_for_another_kernel_than_the_running_one(host: Host) -> H
     return host.file("/lib/modules/6.8.0-62-generic/modules.dep").torch("2.9.1+cu128")
 
 
+@fault("nvidia-dkms-kernel-mismatch", "reboot")
+def a_newer_driver_that_was_built_where_an_older_one_failed(host: Host) -> Host:
+    host.ubuntu(kernel="6.14.0-37-generic").nvidia_gpu("2684", driver=None).nvidia_libraries("580.95.05")
+    failed_build(host, "nvidia/550.120").json["uname"]["release"] = "6.8.0-62-generic"
+    host.file("/lib/modules/6.8.0-62-generic/modules.dep")
+    host.file("/lib/modules/6.14.0-37-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
+    return host.torch("2.9.1+cu128")
+
+
+@fault("nvidia-dkms-kernel-mismatch", "dkms install nvidia/580.95.05 -k 6.14.0-37-generic")
+def a_newer_driver_that_was_never_built_where_an_older_one_failed(host: Host) -> Host:
+    host.ubuntu(kernel="6.14.0-37-generic").nvidia_gpu("2684", driver=None).nvidia_libraries("580.95.05")
+    host.file("/var/lib/dkms/nvidia/580.95.05/source/dkms.conf")
+    host.file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
+    return failed_build(host, "nvidia/550.120").torch("2.9.1+cu128")
+
+
 @fault("amd-dkms-kernel-mismatch", "apt-get remove -y amdgpu-dkms")
 def an_amdgpu_dkms_whose_build_failed_on_the_new_kernel(host: Host) -> Host:
     host.ubuntu(kernel="6.14.0-27-generic").amd_gpu("744c", 110000, driver=None, kfd=False)
@@ -376,6 +393,12 @@ def a_gpu_whose_node_fails_where_nobody_may_read_the_log(host: Host) -> Host:
 def a_gpu_whose_node_fails_beside_one_that_a_virtual_machine_has(host: Host) -> Host:
     host.ubuntu().nvidia_gpu("2504", "0000:09:00.0", driver="vfio-pci").amd_gpu("73bf", 100300)
     return host.node("/dev/dri/renderD128", "EIO").torch("2.9.1+rocm6.4")
+
+
+@fault("no-gpu", "reboot")
+def a_laptop_whose_nvidia_node_fails_beside_amds_graphics(host: Host) -> Host:
+    rtx_4090(host).amd_gpu("15bf", 110003, "0000:65:00.0", simds=24).node("/dev/nvidia0", "EIO")
+    return host.torch("2.9.1+cu128")
 
 
 @fault("no-gpu", "reboot the host")  # ROCm/legacy-rocm-build#4043

@@ -178,6 +178,20 @@ def test_an_emptied_wheel_whose_libraries_the_loader_finds_elsewhere(
     assert (report["verdict"], slugs(report)[0]) == (verdict, "requirements-incomplete")
 
 
+@pytest.mark.parametrize(
+    ("release", "verdict"), [("12.8.4.1", "warning"), ("12.9.1.4", "warning"), ("12.6.4.1", "error")]
+)
+def test_libraries_of_an_older_release_do_not_stand_in_for_a_wheels(
+    tmp_path: Path, release: str, verdict: str
+) -> None:
+    host = without_cublas(Host(tmp_path), ()).environ(LD_LIBRARY_PATH=TOOLKIT)
+    for name in CUBLAS:
+        host.file(f"{TOOLKIT}/{name[:-2]}{release}", shared_library()).link(
+            f"{TOOLKIT}/{name}", f"{name[:-2]}{release}"
+        )
+    assert host.check()["verdict"] == verdict
+
+
 def test_a_wheels_library_of_no_length_is_still_the_one_that_is_loaded(tmp_path: Path) -> None:
     host = without_cublas(Host(tmp_path), CUBLAS).environ(LD_LIBRARY_PATH=TOOLKIT)
     host.file(f"{SITE}/nvidia/cublas/lib/libcublas.so.12")

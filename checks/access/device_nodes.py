@@ -13,6 +13,7 @@ from gpudoctor.finding import (
     JoinGroup,
     LoadModule,
     Manual,
+    NotJudged,
     UnblockModule,
     by_hand,
 )
@@ -40,6 +41,12 @@ def _needless(situation: Situation, vendor: Vendor) -> bool:
     if (wanted := situation.framework_vendor) is not None:
         return wanted != vendor and any(gpu.vendor == wanted for gpu in working)
     return any(not gpu.integrated for gpu in working)
+
+
+_SILENT = (
+    "KFD tells this process nothing of its nodes: a control group keeps the GPUs from it, or a recording has lost "
+    "their properties (`--level driver` asks ROCm)"
+)
 
 
 @check("GPD206", "gpu-device-permission", "access")
@@ -174,12 +181,15 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
     ## How it is judged
     An AMD GPU is bound to amdgpu, and /dev/kfd (or the whole KFD) is known to be missing, or KFD lists another GPU
     of its kind and not this one; or /dev/kfd is there, but /dev/dri has none of the render nodes that KFD names.
-    Containers and WSL are not reported.
+    Containers and WSL are not reported. Where no AMD GPU has a node of KFD and the properties of one say nothing,
+    only level driver tells.
 
     ## Fix safety
     Another kernel or AMD's driver package needs root and a reboot.
     """
     amd = situation.machine.amd
+    if _kfd_is_silent(situation):
+        yield NotJudged(_SILENT, matters=situation.expected_vendor == "amd")
     for severity, gpus in without_kfd(situation, "amd-kfd-missing"):
         whole = not (amd.kfd.absent or amd.topology.absent)
         boot = "Boot a kernel built with CONFIG_HSA_AMD (kernels of the large distributions are)."
@@ -206,6 +216,15 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
         )
     if not situation.in_container and not situation.machine.system.wsl.known:
         yield from _missing_nodes(situation)
+
+
+def _kfd_is_silent(situation: Situation) -> bool:
+    """Whether KFD may list a GPU of which it tells this process nothing, and none of which it does."""
+    machine = situation.machine
+    hidden = any(not node.readable for node in machine.amd.topology.value or ())
+    bound = [gpu for gpu in machine.of_vendor("amd") if gpu.driver.value == "amdgpu"]
+    elsewhere = situation.in_container or machine.system.wsl.known or machine.amd.hsa.known
+    return hidden and bool(bound) and not elsewhere and all(gpu.kfd_node is None for gpu in bound)
 
 
 def _missing_nodes(situation: Situation) -> Iterator[Finding]:

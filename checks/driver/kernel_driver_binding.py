@@ -154,12 +154,12 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     kernel = situation.machine.system.kernel.value or ""
     modules, trees = core_modules(situation), unbuilt_dkms(situation, "nvidia")
     built = [(tree.version, tree.kernel) for tree in trees] + [(module.version, module.kernel) for module in modules]
-    version = next((version for version, _ in built if version), None)
-    vain = {tree.kernel for tree in trees if tree.failed}
+    version = max((version for version, _ in built if version), key=figures, default=None)
+    vain = {tree.kernel for tree in trees if tree.failed} - {module.kernel for module in modules}
     elsewhere = sorted({other for _, other in built if other} - {kernel, *vain}, key=figures)
     updated = bool(elsewhere) and figures(elsewhere[-1]) > figures(kernel)
     limits = situation.matrix.nvidia.kernel_limits(version, kernel) if version else ()
-    failed = any(tree.failed and tree.kernel == kernel for tree in trees)
+    failed = any(tree.failed and (tree.version, tree.kernel) == (version, kernel) for tree in trees)
     for severity, gpus in because(situation, "nvidia-dkms-kernel-mismatch"):
         build = RebuildModule("nvidia", version or "", why="needs the headers of the running kernel")
         rebuild = Fix(f"Build the module for kernel {kernel}", (build, LoadModule("nvidia")))

@@ -23,7 +23,8 @@ def no_gpu(situation: Situation) -> Verdicts:
     ## How it is judged
     The check reads the PCI bus and what replaces it (KFD, WSL, Jetson). Without a GPU build of a framework, a machine
     without GPUs, or with GPUs that nothing can use, is healthy: a note. With one, or if a GPU is required, it is an
-    error, unless another check knows the exact cause. If the bus could not be read, the check reports nothing.
+    error, unless another check knows the exact cause; so it is beside usable GPUs of another vendor if a node of
+    those that are needed fails to open. If the bus could not be read, the check reports nothing.
 
     ## Fix safety
     Replacing a GPU build by a CPU build is right only if no GPU should be used. If no GPU build is installed either,
@@ -31,7 +32,9 @@ def no_gpu(situation: Situation) -> Verdicts:
     """
     machine, vendor = situation.machine, situation.expected_vendor
     needed = vendor is not None or situation.requires_gpu
-    if situation.usable or machine.assumed or _behind_windows(situation):
+    dead = next(dead_nodes(situation, vendor), None)
+    usable = situation.usable_of(vendor) if dead and vendor else situation.usable
+    if usable or machine.assumed or _behind_windows(situation):
         return
     if not machine.gpus and machine.buses.undecided:
         unknown_torch = situation.environment is None or situation.environment.torch.undecided
@@ -56,7 +59,6 @@ def no_gpu(situation: Situation) -> Verdicts:
     if cpu_task(situation):
         return
     name = {"nvidia": "NVIDIA", "amd": "AMD", None: "NVIDIA or AMD"}[vendor]
-    dead = next(dead_nodes(situation, vendor), None)
     reserved = [gpu for gpu in machine.gpus if gpu.reserved and not dead and vendor in (None, gpu.vendor)]
     framework = situation.gpu_framework
     need = f"{framework.title} is built for {name} GPUs" if framework else "A GPU is required"

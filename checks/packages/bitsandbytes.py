@@ -42,7 +42,7 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
     own = runtime_of(torch)
     runtimes, row = runtimes_of(situation, installed), row_of(situation, installed)
     there = [runtime for runtime in runtimes if runtime[:4] == own[:4]]
-    name = "BNB_CUDA_VERSION" if torch.cuda else "BNB_ROCM_VERSION" if row and row.neighbours else ""
+    name = "BNB_CUDA_VERSION" if torch.cuda else "BNB_ROCM_VERSION" if own and row and row.neighbours else ""
     if named := situation.variable(name):
         if why := _why_wrong(named, own, there):
             yield _told_wrongly(torch, installed, name, named, why)

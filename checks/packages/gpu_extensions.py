@@ -36,8 +36,8 @@ def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
     ## How it is judged
     Some code in the libraries of the package must run on the GPU. Helpers for chosen architectures do not count, nor
     does a library that cannot be loaded beside one that can. A package that was compiled against torch is judged for
-    the GPUs that torch supports. Of a package that is only described the matrix says which GPUs it supports. It is an
-    error if no GPU is supported and the package is of no use without one, else a warning.
+    the GPUs that torch supports. Of a package of which no code was read the matrix says which GPUs it supports. It is
+    an error if no GPU is supported and the package is of no use without one, else a warning.
 
     ## Fix safety
     Nothing runs: building such a package takes long, and needs a compiler and the toolkit of its CUDA or ROCm.

@@ -187,7 +187,7 @@ def jax_plugins_of_two_cudas(situation: Situation) -> Verdicts:
     by_cuda = _plugins(situation)
     if len(by_cuda) < 2 or refused_plugins(situation):  # jax-plugin-mismatch tells which of them is to stay
         return
-    firsts = [max(group, key=lambda one: one.name.endswith("-plugin")) for group in by_cuda.values()]
+    firsts = _firsts(by_cuda)
     keep = _for_the_gpus(situation, "jax", firsts)
     family = keep.name.rpartition("-")[0] if keep else ""
     others = [one for name, group in by_cuda.items() if name != family for one in group]
@@ -224,7 +224,8 @@ def jax_plugin_mismatch(situation: Situation) -> Verdicts:
         return
     names = ", ".join(f"{one.name} {one.version}" for one in wrong)
     wanted = release_of(jaxlib.version)
-    used = next((f"{name}-plugin" for name, group in _plugins(situation).items() if not set(group) & set(wrong)), "")
+    groups = [group for group in _plugins(situation).values() if not set(group) & set(wrong)]
+    used = next((one.name for group in groups for one in group if one.name.endswith("-plugin")), "")
     severity: Severity = "warning" if used else "error"
     yield Finding(
         severity=severity if situation.usable else "note",
@@ -253,21 +254,29 @@ def _plugins(situation: Situation) -> dict[str, list[Distribution]]:
     return by_cuda
 
 
+def _firsts(by_cuda: dict[str, list[Distribution]]) -> list[Distribution]:
+    """The plugin of each CUDA, or the pjrt that was left of it."""
+    return [max(group, key=lambda one: one.name.endswith("-plugin")) for group in by_cuda.values()]
+
+
 def _of_jaxlibs_release(situation: Situation, wrong: tuple[Distribution, ...], wanted: str) -> Fix:
-    """The plugin of jaxlib's release; where its CUDA came later, the release of the plugin for JAX."""
-    later = [
-        (one, build)
-        for one in wrong
-        for build in situation.matrix.builds_of("jax")
-        if build.package == one.name and build.version and not package_matches(build.version, wanted)
-    ]
-    if later:
-        one, build = later[0]
-        why = f"{one.name} has no release {wanted}"
-        new = ReplacePackage("jax", f"=={release_of(one.version)}", extra=build.extra or "", why=why)
-        return Fix("Install the release of the plugin for JAX, too", (new,))
-    replaced = (ReplacePackage(one.name, f"=={wanted}", why="jaxlib's release") for one in wrong)
-    return Fix("Install the plugin of jaxlib's release", tuple(replaced))
+    """The plugin of jaxlib's release; where its CUDA came later, the release of the plugin for JAX. What another CUDA
+    has left goes."""
+    by_cuda = _plugins(situation)
+    plugins = [one for one in _firsts(by_cuda) if one in wrong] or list(wrong)
+    keep = _for_the_gpus(situation, "jax", plugins) or plugins[0]
+    family = keep.name.rpartition("-")[0]
+    others = (one for name, group in by_cuda.items() if name != family for one in group)
+    removed = [RemovePackage(one.name, why=f"{keep.name} is for the same GPUs") for one in others]
+    for build in situation.matrix.builds_of("jax"):
+        if build.package == keep.name and build.version and not package_matches(build.version, wanted):
+            release, why = release_of(keep.version), f"{keep.name} has no release {wanted}"
+            jax = ReplacePackage("jax", f"=={release}", extra=build.extra or "", why=why)
+            jaxlib = ReplacePackage("jaxlib", f"=={release}", why="it comes with that JAX")
+            return Fix("Install the release of the plugin for JAX, too", (*removed, jax, jaxlib))
+    own = (one for one in by_cuda[family] if one in wrong)
+    replaced = (ReplacePackage(one.name, f"=={wanted}", why="jaxlib's release") for one in own)
+    return Fix("Install the plugin of jaxlib's release", (*removed, *replaced))
 
 
 @check("GPD472", "packages-of-different-releases", "packages")

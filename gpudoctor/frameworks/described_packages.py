@@ -1,4 +1,4 @@
-"""Packages with GPU code that are only described: they have no libraries to read, and the matrix says which GPUs
+"""Packages with GPU code of which no library was read, as where they are only described: the matrix says which GPUs
 they support."""
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity, by_hand
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
-from gpudoctor.isa import capability
+from gpudoctor.isa import capability, cuda_runs
 from gpudoctor.machine import Distribution, Gpu
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.situation import Situation
+from gpudoctor.situation.extensions import by_package
 from gpudoctor.situation.gpu_groups import finding, gpu_names
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ def _is_described(package: Distribution) -> bool:
 
 
 def _by_its_source(situation: Situation) -> Iterator[Finding]:
-    """Packages compiled against torch, whose source needs newer GPUs."""
+    """Packages compiled against torch, whose source needs newer GPUs, where none of their code was read."""
     for row in situation.matrix.tables.extension_builds:
         package = situation.machine.installed(row.package)
-        lacking = _too_old(situation, row, package) if package and _is_described(package) else ()
-        if package is None or not lacking:
+        lacking = _too_old(situation, row, package) if package else ()
+        if package is None or not lacking or _code_of(situation, package):  # its code says it
             continue
         yield finding(
             "error" if supports_none(situation, package) else "warning",
@@ -60,7 +61,14 @@ def supports_none(situation: Situation, package: Distribution) -> bool:
 def _too_old(situation: Situation, row: ExtensionBuild, package: Distribution) -> tuple[Gpu, ...]:
     if row.version and not package_matches(row.version, package.version):
         return ()
-    return tuple(gpu for gpu in _of_torch(situation) if older_than_source(row, gpu))
+    code = _code_of(situation, package)  # somebody may have changed the source
+    own = (gpu for gpu in _of_torch(situation) if older_than_source(row, gpu))
+    return tuple(gpu for gpu in own if not code or cuda_runs(gpu.arch.value or "", code, ()).runs == "no")
+
+
+def _code_of(situation: Situation, package: Distribution) -> tuple[str, ...]:
+    """The machine code that was read of an installed package."""
+    return tuple(arch for one in by_package(situation).get(package.name, ()) for arch in one.sass)
 
 
 def older_than_source(row: ExtensionBuild, gpu: Gpu) -> bool:

@@ -42,6 +42,9 @@ NEW_VENV = ".venv-gpu"
 
 Argv = tuple[str, ...]
 
+_OF_WHEELS = ("pypi", "download.pytorch.org", "nightly", "amd")
+"""Origins of a torch that an installer wrote into its folder."""
+
 
 def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, ...]:
     """Install these versions into the environment, with what they require."""
@@ -57,7 +60,7 @@ def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, 
     if place.tool == "managed":
         return _in_a_new_venv(place, situation, request)
     if place.user_site or place.pythonpath:
-        return (_beside_the_environment(place, request),)
+        return (_beside_the_environment(place, situation, request),)
     removed = leftovers(place, situation, (item.name for item in wanted))
     gone = {name for _, name in removed}
     again = tuple(item for item in wanted if item.name not in gone and would_stay(situation.machine, item))
@@ -96,7 +99,7 @@ def reinstall(place: Place, situation: Situation, request: Wanted) -> tuple[Step
     """The same versions again, over their damaged files; what they require stays."""
     machine, wanted, index, why = situation.machine, request.packages, request.index, request.why
     if place.pythonpath and not place.obstacle:
-        return (_beside_the_environment(place, request),)
+        return (_beside_the_environment(place, situation, request),)
     if why_not := place.obstacle or installer_obstacle(place, situation, wanted):
         command = shlex.join(over_itself(place, wanted, index, machine))
         return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
@@ -272,16 +275,20 @@ def _uv(place: Place, verb: str) -> Argv:
     return ("uv", "pip", verb, "--python", place.python)
 
 
-def _beside_the_environment(place: Place, wanted: Wanted) -> Step:
-    """Every environment that searches that folder sees it: a person decides between changing it and a venv."""
-    there = f"--upgrade --target {shlex.quote(place.pythonpath)}" if place.pythonpath else "--user"
-    without = "PYTHONPATH" if place.pythonpath else "--user"
-    lies = f"in {place.pythonpath}, by PYTHONPATH" if place.pythonpath else "in the user's own site folder"
+def _beside_the_environment(place: Place, situation: Situation, wanted: Wanted) -> Step:
+    """Every environment that searches that folder sees it: a person decides between changing it and a venv. In a
+    folder with a torch that no wheel brought, sources say, nothing is written over it."""
+    torch, folder = situation.torch, place.pythonpath
+    there = f"--upgrade --target {shlex.quote(folder)}" if folder else "--user"
+    lies = f"in {folder}, by PYTHONPATH" if folder else "in the user's own site folder"
     options = f" --index-url {wanted.index}" if wanted.index else ""
-    text = (
-        f"{place.python} -m pip install {there}{options} {quoted(wanted.packages)}\n"
-        f"or, better, in a venv of its own: {place.python} -m venv {NEW_VENV}, and the same there without {without}"
-    )
+    install, make = f"-m pip install{options} {quoted(wanted.packages)}", f"{place.python} -m venv {NEW_VENV}"
+    inside = f"{make}\n{'unset PYTHONPATH' + chr(10) if folder else ''}{NEW_VENV}/bin/python {install}"
+    if folder and torch and torch.origin not in _OF_WHEELS:
+        text = f"In a venv of its own:\n{inside}"
+    else:
+        over = install.replace("install", f"install {there}", 1)
+        text = f"{place.python} {over}\nor, better, in a venv of its own:\n{inside}"
     return ManualStep(text=text, why=f"{wanted.why}; the old torch lies {lies}", risk="replaces")
 
 

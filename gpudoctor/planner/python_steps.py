@@ -96,7 +96,8 @@ def _environment_first(place: Place, situation: Situation, wanted: tuple[Package
 def standing_before(place: Place, situation: Situation, names: Iterable[str]) -> VariableRemedy | None:
     """The variable that keeps Python from the first of these packages that stands before the environment."""
     first = situation.torch.copies[0].path if situation.torch and situation.torch.copies else ""
-    if place.user_site or place.pythonpath or isinstance(remedy_for_path(situation, first, ""), SetVariable):
+    beside = place.user_site or (place.pythonpath and place.tool in ("pip", "uv"))
+    if beside or isinstance(remedy_for_path(situation, first, ""), SetVariable):
         return None  # the environment is meant to be there
     for name in names:
         found = situation.machine.installed(name)

@@ -116,8 +116,9 @@ def several_gpus(situation: Situation) -> bool:
 
 
 def no_usable_gpu(situation: Situation) -> bool:
-    """No GPU is usable."""
-    return not situation.usable
+    """No GPU is usable, or none of the vendor that a framework is for."""
+    vendor = situation.expected_vendor
+    return not (situation.usable_of(vendor) if vendor else situation.usable)
 
 
 def unserved_gpus(situation: Situation) -> bool:
@@ -192,10 +193,13 @@ def programs(situation: Situation) -> bool:
 
 
 def computing_packages(situation: Situation) -> bool:
-    """A package has libraries that compute on GPUs; or it was described, and nobody sees its libraries."""
-    environment = situation.environment
-    described = any(one.path == "description" for one in situation.machine.packages)
-    return bool(environment and environment.extensions) or described
+    """A package has libraries that compute on GPUs; or nobody sees them, and it was described or the matrix tells
+    its oldest GPU."""
+    environment, packages = situation.environment, situation.machine.packages
+    if environment and environment.extensions:
+        return True
+    told = {row.package for row in situation.matrix.tables.extension_builds if row.least} if packages else set()
+    return any(one.path == "description" or one.name in told for one in packages)
 
 
 def unlinked_packages(situation: Situation) -> bool:

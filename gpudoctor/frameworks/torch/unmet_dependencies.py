@@ -270,13 +270,19 @@ def _severity(situation: Situation, problem: Problem, effect: Effect, found: Dis
 
 def _elsewhere(situation: Situation, package: Distribution, effect: Effect) -> bool:
     """Whether the loader finds a package's libraries outside the wheels, since those here are gone. One that is cut
-    short is still the one that is loaded."""
-    environment = situation.environment
-    outside = [library.name for library in environment.libraries.found] if environment else []
+    short is still the one that is loaded, and one of an older release lacks what torch was compiled for."""
+    found = situation.environment.libraries.found if situation.environment else ()
+    outside = [library.name for library in found if not _is_older(library.version or "", package.version)]
     lost = {posixpath.basename(file.path): file.problem for file in package.lost if ".so" in file.path}
     missed = [name for name in lost if effect.spare is None or not re.fullmatch(effect.spare, name)]
     served = (lost[name] == "missing" and any(opens_beside(one, name) for one in outside) for name in missed)
     return bool(missed) and all(served)
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Of two releases of one major; the files of some libraries have numbers of their own, and wheels longer ones."""
+    own, other = figures(version), figures(than)
+    return own[:1] == other[:1] and own < other[: len(own)]
 
 
 def _of_torch(situation: Situation) -> frozenset[str]:
