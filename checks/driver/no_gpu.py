@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Device, Evidence, Finding, NotJudged, by_hand
-from gpudoctor.machine import Gpu
+from gpudoctor.finding import Device, Evidence, Finding, Fix, NotJudged, by_hand
+from gpudoctor.machine import DeviceNode, Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.device_nodes import dead_nodes
@@ -58,47 +60,80 @@ def no_gpu(situation: Situation) -> Verdicts:
         return
     if cpu_task(situation):
         return
-    name = {"nvidia": "NVIDIA", "amd": "AMD", None: "NVIDIA or AMD"}[vendor]
-    reserved = [gpu for gpu in machine.gpus if gpu.reserved and not dead and vendor in (None, gpu.vendor)]
-    framework = situation.gpu_framework
-    need = f"{framework.title} is built for {name} GPUs" if framework else "A GPU is required"
-    message = f"{need}, but " + (
-        f"{reserved[0].name} is reserved for virtual machines ({reserved[0].driver.value})."
-        if reserved
-        else f"{dead.path} does not open ({dead.opened}): the driver does not reach the GPU."
-        if dead
-        else "none of this machine's GPUs can be used."
-        if machine.gpus
-        else "this machine has no GPU that can compute."
-    )
-    cpu_is_enough = not situation.requires_gpu and framework is not None and framework.has_cpu_build
-    release = (
-        f"Return the GPU {reserved[0].pci_id or reserved[0].name} to the host: remove its id from the vfio-pci "
-        "options (/etc/modprobe.d, kernel command line), and reboot."
-        if reserved
-        else f"Run this on a machine with an {name} GPU"
-        + (f", or install the CPU build of {framework.title} to run here." if cpu_is_enough and framework else ".")
-    )
-    title = f"Use a machine with an {name} GPU" + (", or a CPU build" if cpu_is_enough else "")
-    title = "Return the GPU to the host" if reserved else title
-    if dead:
-        read = "the kernel log (`sudo dmesg | grep -i -e nvrm -e amdgpu`) says why"
-        release = f"Reboot{' the host, then start the container again' if situation.in_container else ''}; {read}."
-        title = "Reboot, and read why the node does not open"
+    lack = _reserved(situation) or _failing(situation, dead) or _none(situation)
+    framework, wanted = situation.gpu_framework, _wanted(situation)
+    need = f"{framework.title} is built for {wanted} GPUs" if framework else "A GPU is required"
     yield Finding(
         severity="error",
-        message=message,
-        saw=reserved[0].driver.value or ""
-        if reserved
-        else f"{dead.path}: {dead.opened}"
-        if dead
-        else "no usable GPU",
-        want=f"an {name} GPU",
+        message=f"{need}, but {lack.but}",
+        saw=lack.saw,
+        want=f"an {wanted} GPU",
         subject="machine",
-        confidence="certain" if not machine.gpus or reserved else "likely",
+        confidence="certain" if lack.certain else "likely",
         evidence=evidence,
-        fixes=(by_hand(title, release, "reboot" if reserved or dead else "safe"),),
+        fixes=(lack.fix,),
         fallback=True,
+    )
+
+
+class _Lack(Struct, frozen=True):
+    """Why there is no GPU to compute on, and what a person does about it."""
+
+    but: str
+    saw: str
+    fix: Fix
+    certain: bool = False
+
+
+def _wanted(situation: Situation) -> str:
+    return {"nvidia": "NVIDIA", "amd": "AMD", None: "NVIDIA or AMD"}[situation.expected_vendor]
+
+
+def _reserved(situation: Situation) -> _Lack | None:
+    """A GPU that virtual machines have, where the node of no other one fails."""
+    vendor = situation.expected_vendor
+    reserved = [gpu for gpu in situation.machine.gpus if gpu.reserved and vendor in (None, gpu.vendor)]
+    if not reserved or next(dead_nodes(situation, vendor), None):
+        return None
+    gpu = reserved[0]
+    text = (
+        f"Return the GPU {gpu.pci_id or gpu.name} to the host: remove its id from the vfio-pci options "
+        "(/etc/modprobe.d, kernel command line), and reboot."
+    )
+    return _Lack(
+        but=f"{gpu.name} is reserved for virtual machines ({gpu.driver.value}).",
+        saw=gpu.driver.value or "",
+        fix=by_hand("Return the GPU to the host", text, "reboot"),
+        certain=True,
+    )
+
+
+def _failing(situation: Situation, node: DeviceNode | None) -> _Lack | None:
+    """A node that is there and does not open."""
+    if node is None:
+        return None
+    again = " the host, then start the container again" if situation.in_container else ""
+    text = f"Reboot{again}; the kernel log (`sudo dmesg | grep -i -e nvrm -e amdgpu`) says why."
+    return _Lack(
+        but=f"{node.path} does not open ({node.opened}): the driver does not reach the GPU.",
+        saw=f"{node.path}: {node.opened}",
+        fix=by_hand("Reboot, and read why the node does not open", text, "reboot"),
+        certain=not situation.machine.gpus,
+    )
+
+
+def _none(situation: Situation) -> _Lack:
+    """No GPU, or none of which anything is known."""
+    gpus, framework = situation.machine.gpus, situation.gpu_framework
+    cpu_is_enough = not situation.requires_gpu and framework is not None and framework.has_cpu_build
+    instead = f", or install the CPU build of {framework.title} to run here" if framework and cpu_is_enough else ""
+    other = f"a machine with an {_wanted(situation)} GPU"
+    title = f"Use {other}{', or a CPU build' if cpu_is_enough else ''}"
+    return _Lack(
+        but="none of this machine's GPUs can be used." if gpus else "this machine has no GPU that can compute.",
+        saw="no usable GPU",
+        fix=by_hand(title, f"Run this on {other}{instead}."),
+        certain=not gpus,
     )
 
 
