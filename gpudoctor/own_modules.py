@@ -19,7 +19,7 @@ from types import CodeType, ModuleType
 
 _HEAD = MAGIC_NUMBER + bytes(4)
 """Of a compiled file that is compared with its source by time and size."""
-_LONGEST = 1 << 16
+_LONGEST, _WORD = 1 << 16, 0xFFFFFFFF
 _LATE = ("msgspec.inspect", "msgspec.json")
 """What msgspec imports with itself, to describe types and to make schemas, and a check for people never uses."""
 _STAND_INS = {
@@ -120,8 +120,8 @@ def _compiled(source: str) -> CodeType | None:
         found = os.stat(source)
     except OSError:
         return None
-    stamp = b"".join((int(part) & 0xFFFFFFFF).to_bytes(4, "little") for part in (found.st_mtime, found.st_size))
-    if content[:16] != _HEAD + stamp or len(content) == _LONGEST:
+    stamp = (int(found.st_mtime) & _WORD) | (found.st_size & _WORD) << 32
+    if content[:16] != _HEAD + stamp.to_bytes(8, "little") or len(content) == _LONGEST:
         return None
     code = loads(content[16:])
     return code if isinstance(code, CodeType) and code.co_filename == source else None
