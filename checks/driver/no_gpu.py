@@ -60,7 +60,7 @@ def no_gpu(situation: Situation) -> Verdicts:
         return
     if cpu_task(situation):
         return
-    lack = _reserved(situation) or _failing(situation, dead) or _none(situation)
+    lack = _failing(situation, dead) or _reserved(situation) or _none(situation)
     framework, wanted = situation.gpu_framework, _wanted(situation)
     need = f"{framework.title} is built for {wanted} GPUs" if framework else "A GPU is required"
     yield Finding(
@@ -90,12 +90,11 @@ def _wanted(situation: Situation) -> str:
 
 
 def _reserved(situation: Situation) -> _Lack | None:
-    """A GPU that virtual machines have, where the node of no other one fails."""
+    """A GPU that virtual machines have."""
     vendor = situation.expected_vendor
-    reserved = [gpu for gpu in situation.machine.gpus if gpu.reserved and vendor in (None, gpu.vendor)]
-    if not reserved or next(dead_nodes(situation, vendor), None):
+    gpu = next((gpu for gpu in situation.machine.gpus if gpu.reserved and vendor in (None, gpu.vendor)), None)
+    if gpu is None:
         return None
-    gpu = reserved[0]
     text = (
         f"Return the GPU {gpu.pci_id or gpu.name} to the host: remove its id from the vfio-pci options "
         "(/etc/modprobe.d, kernel command line), and reboot."

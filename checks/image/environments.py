@@ -19,7 +19,7 @@ from gpudoctor.dockerfile.copied_environments import (
 )
 from gpudoctor.dockerfile.environments import makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, Image, Step
-from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
+from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
 from gpudoctor.dockerfile.start import programs, starts
 from gpudoctor.finding import Evidence, Finding, Fix
 
@@ -326,13 +326,4 @@ def _broken(
     image: Image, copied: CopyInstruction, message: str, saw: str, want: str, fixes: tuple[Fix, ...]
 ) -> Finding:
     text = f"COPY --from={copied.origin} {' '.join(copied.sources)} {copied.target}"
-    return Finding(
-        severity="error",
-        confidence="likely",
-        message=message,
-        saw=saw,
-        want=want,
-        subject=image.place(copied.line),
-        evidence=(line_of(image, copied.line, text),),
-        fixes=fixes,
-    )
+    return about_line(image, copied.line, text, severity="error", message=message, saw=saw, want=want, fixes=fixes)

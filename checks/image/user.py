@@ -10,7 +10,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.copied_environments import copied_environments, interpreter_of, made_environments
 from gpudoctor.dockerfile.environments import makes_one
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
+from gpudoctor.dockerfile.recipe import Recipe, about_line, change
 from gpudoctor.dockerfile.start import starts
 from gpudoctor.finding import Finding, Fix
 
@@ -86,15 +86,15 @@ def _environments(recipe: Recipe, image: Image) -> Iterator[Finding]:
             above = f"{image.place(made.step.command.line)}: above it"
             lines = [above, image.written_env("UV_PYTHON_INSTALL_DIR", "/opt/python"), *lines]
         what = "which lies there" if place in closed else f"whose interpreter uv put into {folder}"
-        yield Finding(
+        yield about_line(
+            image,
+            made.step.command.line,
+            made.step.command.shown,
             severity="error",
-            confidence="likely",
             message=f"The container runs as {user}, who cannot enter /root: the Python of {place}, {what}, is out of "
             "reach.",
             saw=closed[0],
             want="a folder outside /root",
-            subject=image.place(made.step.command.line),
-            evidence=(command_of(image, made.step.command),),
             fixes=(change("Put it outside /root", *lines), _passable(image)),
         )
         return
@@ -107,15 +107,15 @@ def _packages(recipe: Recipe, image: Image) -> Iterator[Finding]:
         if not copied.origin or not re.match(rf"{home}(/|$)", copied.target):
             continue
         lines = [f"COPY --from={copied.origin} {home} /usr/local"] if copied.target == home else []
-        yield Finding(
+        yield about_line(
+            image,
+            copied.line,
+            f"COPY --from={copied.origin} {home} {copied.target}",
             severity="error",
-            confidence="likely",
             message=f"The container runs as {user}, whose Python does not look in {home}: what pip installed there "
             "for root is not found.",
             saw=home,
             want="packages of all users",
-            subject=image.place(copied.line),
-            evidence=(line_of(image, copied.line, f"COPY --from={copied.origin} {home} {copied.target}"),),
             fixes=(
                 change(
                     "Copy them to where every user's Python looks",
@@ -142,14 +142,14 @@ def _variables(recipe: Recipe, image: Image) -> Iterator[Finding]:
             continue
         folder = posixpath.join("/opt", value.removeprefix("/root").lstrip("/").removeprefix(".cache/"))
         folder = folder.rstrip("/") if folder.rstrip("/") != "/opt" else "/opt/home"
-        yield Finding(
+        yield about_line(
+            image,
+            setting.line,
+            f"ENV {setting.name}={value}",
             severity="warning",
-            confidence="likely",
             message=f"The container runs as {user}, who can neither read nor write {setting.name}={value}.",
             saw=value,
             want="a folder of the user",
-            subject=image.place(setting.line),
-            evidence=(line_of(image, setting.line, f"ENV {setting.name}={value}"),),
             fixes=(
                 change(
                     "Give the user a folder outside /root",
@@ -186,14 +186,14 @@ def _while_building(image: Image) -> Iterator[Finding]:
         folder = posixpath.dirname(place)
         if any(of == step.user and f"{folder}/".startswith(f"{made}/") for made, of in image.made.items()):
             continue
-        yield Finding(
+        yield about_line(
+            image,
+            step.command.line,
+            step.command.shown,
             severity="error",
-            confidence="likely",
             message=f"{user} may not write to {folder}, which belongs to root: the build fails here.",
             saw=f"USER {step.user}",
             want=f"{folder} of {user}",
-            subject=image.place(step.command.line),
-            evidence=(command_of(image, step.command),),
             fixes=(
                 change(
                     "Give the folder to the user",

@@ -88,6 +88,12 @@ def change(title: str, *lines: str, why: str = "") -> Fix:
     return Fix(title=title, remedies=(Manual(text="\n".join(lines), why=why),))
 
 
+def about_line(image: Image, line: int, text: str, **parts: Any) -> Finding:
+    """A likely finding about an instruction or a command; `parts` are the other fields of a Finding."""
+    evidence = (line_of(image, line, text),)
+    return Finding(confidence="likely", subject=image.place(line), evidence=evidence, **parts)
+
+
 def about_service(service: Service, **parts: Any) -> Finding:
     """A finding about a service; `parts` are the other fields of a Finding."""
     evidence = (Evidence(service.kind, service.name, service.place),)
