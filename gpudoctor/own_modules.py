@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import typing
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -31,13 +32,24 @@ _STAND_INS = {
 last as long as a twentieth of a static check."""
 
 
+class _OwnModule(ModuleType):
+    """Says without an exception what it lacks. Each `from ... import` asks for `__path__`, fifteen hundred times in a
+    check, and Python 3.11 and older write a message for every module that has none."""
+
+    __getattribute__ = object.__getattribute__
+
+
 class _Loader(SourceFileLoader):
     def __init__(self, name: str, source: str, code: CodeType) -> None:
         super().__init__(name, source)
         self._code = code
 
-    def get_code(self, fullname: str) -> CodeType:
-        return self._code
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None if "__getattr__" in self._code.co_names else _OwnModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(self._code, vars(module))
+        del self._code  # what it holds beside functions and classes is never asked for again
 
 
 class OwnModules:
@@ -77,9 +89,13 @@ def _import_msgspec() -> None:
     for name, stand_in in stand_ins.items():
         vars(stand_in).update(_STAND_INS[name])
     sys.modules.update(stand_ins)
+    forward_ref = typing.ForwardRef
+    # msgspec makes one as a trial. With the first text that is compiled, Python makes all classes of `ast`.
+    vars(typing).update(ForwardRef=lambda *_, **__: None)
     try:
         import_module("msgspec")
     finally:  # whoever imports them later gets the modules themselves
+        vars(typing).update(ForwardRef=forward_ref)
         for name, stand_in in stand_ins.items():
             if sys.modules.get(name) is stand_in:
                 del sys.modules[name]
@@ -123,5 +139,5 @@ def _compiled(source: str) -> CodeType | None:
     stamp = (int(found.st_mtime) & _WORD) | (found.st_size & _WORD) << 32
     if content[:16] != _HEAD + stamp.to_bytes(8, "little") or len(content) == _LONGEST:
         return None
-    code = loads(content[16:])
+    code = loads(memoryview(content)[16:])
     return code if isinstance(code, CodeType) and code.co_filename == source else None

@@ -36,10 +36,16 @@ def sentence(text: str) -> str:
 
 def is_command(text: str) -> bool:
     """Whether a line is a command and nothing else: "sudo dmesg | grep -i xid"."""
+    first = text.partition(" ")[0]
+    if "=" not in first and not _is_program(first):  # most lines
+        return False
     quoted = re.sub(r"\[QUOTED(, QUOTED)*\]", "QUOTED", re.sub(_QUOTED, "QUOTED", text))
     words = re.sub(r"^(?:[A-Z_]+=\S+ )+", "", quoted)
-    program = words.partition(" ")[0]
-    return bool(program in _PROGRAMS or re.fullmatch(_PYTHON, program)) and not re.search(_SAID, words)
+    return _is_program(words.partition(" ")[0]) and not re.search(_SAID, words)
+
+
+def _is_program(word: str) -> bool:
+    return word in _PROGRAMS or re.fullmatch(_PYTHON, word) is not None
 
 
 def questions(text: str) -> list[str]:

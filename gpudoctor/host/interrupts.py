@@ -7,8 +7,8 @@ one that is ignored (nohup, a job in the background) stays ignored, and outside 
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found] # `signal` makes enumerations, a hundredth of a check
 import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType

@@ -3,8 +3,6 @@
 The length of the head in four bytes, the head, the tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from itertools import accumulate, pairwise
@@ -59,7 +57,7 @@ class Stored:
             file.seek(start)
             return msgpack.decode(file.read(end - start), type=tuple[row, ...] | row | None)
 
-    def tables(self) -> Tables:
+    def tables(self) -> "Tables":
         """All tables. Raises ValueError if they are not those of this gpudoctor."""
         from gpudoctor.matrix.rows import Tables
 
@@ -72,7 +70,7 @@ class Opened:
     """Replaces Tables, and decodes a table on first use. A start needs few of the two thousand rows. A table that is
     damaged comes from `whole`."""
 
-    def __init__(self, stored: Stored, whole: Callable[[], Tables]) -> None:
+    def __init__(self, stored: Stored, whole: Callable[[], "Tables"]) -> None:
         self._stored, self._whole = stored, whole
         self.version = stored.version
         self.__struct_fields__ = stored.names
@@ -88,12 +86,12 @@ class Opened:
         return table
 
 
-def opened(stored: Stored, whole: Callable[[], Tables]) -> Tables:
+def opened(stored: Stored, whole: Callable[[], "Tables"]) -> "Tables":
     """Its tables, each decoded on first use."""
     return cast("Tables", Opened(stored, whole))
 
 
-def stored_form(tables: Tables, sha256: str) -> bytes:
+def stored_form(tables: "Tables", sha256: str) -> bytes:
     """The tables of a YAML of that hash."""
     written = {name: msgpack.encode(getattr(tables, name)) for name in tables.__struct_fields__ if name != "version"}
     kinds = {name: _kind(tables.__annotations__[name]) for name in written}

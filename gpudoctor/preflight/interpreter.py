@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from gpudoctor.host import LiveHost
 from gpudoctor.preflight.handover import place_of
+from gpudoctor.probes.project_files import upward
 from gpudoctor.probes.python_layout import behind_shim, layout_of
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?$")
@@ -176,9 +177,9 @@ def _of_project(tool: str, options: list[str], started: list[str], environ: Mapp
     inner = (environ.get("UV_PROJECT_ENVIRONMENT") if tool == "uv" else "") or ".venv"
     if tool == "pixi":
         inner = f".pixi/envs/{_option(options, '-e', '--environment') or 'default'}"
-    projects = [] if "--no-project" in options else list(filter(_is_project, _upward(start)))
+    projects = [] if "--no-project" in options else list(filter(_is_project, upward(start)))
     if not projects and tool == "uv":
-        return active or next(filter(os.path.isdir, (os.path.join(one, ".venv") for one in _upward(start))), None)
+        return active or next(filter(os.path.isdir, (os.path.join(one, ".venv") for one in upward(start))), None)
     # The members of uv's workspace share its environment.
     shared = [one for one in projects[1:] if _is_workspace(one)] if tool == "uv" else []
     places = (os.path.join(one, inner) for one in (*projects[:1], *shared))
@@ -208,13 +209,6 @@ def _beginning(file: str, length: int) -> bytes:
             return opened.read(length)
     except (OSError, ValueError):
         return b""
-
-
-def _upward(folder: str) -> Iterator[str]:
-    yield folder
-    while folder != (above := os.path.dirname(folder)):
-        folder = above
-        yield folder
 
 
 def _options(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
@@ -150,11 +151,11 @@ class _Walk:
                     self.add(posixpath.join(path, line), ".pth")
 
     def _pth(self, path: str) -> str:
-        content = self._host.data(path, _PTH_LIMIT).value or b""
+        content = (self._host.data(path, _PTH_LIMIT).value or b"").removeprefix(BOM_UTF8)
         try:
-            return content.decode("utf-8-sig")
+            return content.decode()
         except UnicodeDecodeError as error:
-            if error.start < _PTH_LIMIT - 4:  # not a character that the limit cut
+            if error.start < _PTH_LIMIT - 8:  # not a character that the limit cut
                 self.undecodable.append(path)
             return content.decode("utf-8", "replace")
 

@@ -36,7 +36,6 @@ _LIMIT = 1 << 20
 _HEAD = 4096
 _MOST_MEMBERS = 200
 _MOST_ASKED = 200
-_MOST_FOLDERS = 16
 _LONGEST = 200
 
 
@@ -89,13 +88,21 @@ def _kept_elsewhere(host: Host, prefix: str, environ: Mapping[str, str]) -> Proj
     named = (host.text(posixpath.join(prefix, ".project"), _HEAD).value or "").strip()
     if named.startswith("/") and host.exists(posixpath.join(named, "Pipfile.lock")):
         return Project(named, "Pipfile.lock")
-    folder = host.working_folder() or ""
-    for _ in range(_MOST_FOLDERS if folder else 0):
+    for folder in upward(host.working_folder() or ""):
         for lock in ("uv.lock", "poetry.lock", "pdm.lock"):
             if host.exists(posixpath.join(folder, lock)) and _keeps(host, folder, lock, prefix, environ):
                 return _locked(host, folder, lock)
-        folder = posixpath.dirname(folder)
     return Project()
+
+
+def upward(folder: str) -> Iterator[str]:
+    """A folder and those above it, up to the root; none for a path that is not absolute."""
+    while folder.startswith("/"):
+        yield folder
+        above = posixpath.dirname(folder)
+        if above == folder:
+            return
+        folder = above
 
 
 def _keeps(host: Host, folder: str, lock: Lock, prefix: str, environ: Mapping[str, str]) -> bool:

@@ -5,31 +5,41 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice, pairwise
 
 from gpudoctor.codeobjects.elf import NotReadable, open_elf
 from gpudoctor.host import Host
+from gpudoctor.host.open_file import OpenFile
 from gpudoctor.machine import DamagedFile
 
 _RECORD_LIMIT = 16 << 20
+_PIECE = 1 << 16
 _BIN = b"/bin/"
-_HEADERS = b"\ntorch/include/"
 _MOST_COMPARED = 100
 _MOST_PROGRAMS = 2000
 _REST = re.compile(rb'((?:\.\d+)*)"?,?[^,\n]*,(\d{1,15})(?:\r?\n|$)')
 
 
 def read_record(host: Host, folder: str) -> bytes | None:
-    """The RECORD of a .dist-info. The headers of torch, two of its three lines, are left out: no program needs them,
-    and a folder's files stand together."""
-    content = host.data(posixpath.join(folder, "RECORD"), _RECORD_LIMIT).value
-    if content is None or not posixpath.basename(folder).startswith("torch-"):
-        return content
-    first = content.find(_HEADERS)
-    if first < 0:
-        return content
-    _, _, after = content[content.rfind(_HEADERS) + 1 :].partition(b"\n")
-    return b"\n".join((content[:first], after))
+    """The RECORD of a .dist-info."""
+    return host.data(posixpath.join(folder, "RECORD"), _RECORD_LIMIT).value
+
+
+def record_pieces(host: Host, folder: str) -> Iterator[bytes] | None:
+    """The same in pieces of whole lines, for one of a megabyte: to get its memory takes longer than to read it."""
+    handle = host.open_binary(posixpath.join(folder, "RECORD"))
+    return None if handle is None else _whole_lines(handle)
+
+
+def _whole_lines(handle: OpenFile) -> Iterator[bytes]:
+    rest, size = b"", 0
+    with handle, suppress(OSError):
+        while size < _RECORD_LIMIT and (piece := handle.read(_PIECE)):
+            size += len(piece)
+            lines, _, rest = (rest + piece).rpartition(b"\n")
+            yield lines
+    yield rest
 
 
 def listed_files(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:

@@ -11,6 +11,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import Constraint, InstallerSettings
 from gpudoctor.privacy import without_secrets
 from gpudoctor.probes.constraint_files import constraint_of, matters, read_constraints
+from gpudoctor.probes.project_files import upward
 
 _LIMIT = 256 << 10
 _LONGEST = 500
@@ -151,19 +152,16 @@ def _tables(host: Host, environ: Mapping[str, str], folder: str) -> Iterator[tup
 
 def _of_project(host: Host, folder: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """uv.toml or [tool.uv] of the nearest folder that has one, upwards from `folder`."""
-    while folder.startswith("/"):
-        if found := tuple(_table(host, posixpath.join(folder, "uv.toml"))):
+    for above in upward(folder):
+        if found := tuple(_table(host, posixpath.join(above, "uv.toml"))):
             yield from found
             return
-        for path, text, table in _table(host, posixpath.join(folder, "pyproject.toml")):
+        for path, text, table in _table(host, posixpath.join(above, "pyproject.toml")):
             tool = table.get("tool")
             own = tool.get("uv") if isinstance(tool, dict) else None
             if isinstance(own, dict):
                 yield path, text, own
                 return
-        if folder == "/":
-            return
-        folder = posixpath.dirname(folder)
 
 
 def _table(host: Host, path: str) -> Iterator[tuple[str, str, dict[str, Any]]]:

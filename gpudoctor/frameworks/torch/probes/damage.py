@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from gpudoctor.host import FileStat, Host
 from gpudoctor.machine import DamagedFile, Fact
 from gpudoctor.probes.listing import Listing
-from gpudoctor.probes.record import ends_early, locked_programs, read_record
+from gpudoctor.probes.record import ends_early, locked_programs, record_pieces
 
 _LOOKED_AT = (
     rb"\n((?:torch|functorch)/"
     rb"(?:[^/,\n]+\.(?:py|so)|[^/,\n]+/__init__\.py|lib/[^/,\n]+\.so(?:\.[\d.]+)?)),[^,\n]*,([1-9]\d{0,15})\b"
 )
+_HEADERS = b"\ntorch/include/"
 _MOST_FILES = 2000
 _MOST_REPORTED = 20
 
@@ -26,19 +29,34 @@ _MOST_REPORTED = 20
 def damaged_files(host: Host, site: str, record: str | None) -> tuple[DamagedFile, ...]:
     """Damage of the torch in `site`, whose .dist-info is `record` (None: not installed from a wheel): at most 20
     files, and the programs that nobody may execute."""
-    content = read_record(host, record) if record else None
-    if content is None:
+    pieces = record_pieces(host, record) if record else None
+    if pieces is None:
         return _cut_libraries(host, posixpath.join(site, "torch/lib"))
-    damaged: list[DamagedFile] = []
+    looked_at: list[tuple[bytes, bytes]] = []
+    locked: list[DamagedFile] = []
+    for piece in map(_without_headers, pieces):
+        looked_at += re.findall(_LOOKED_AT, piece)
+        locked += locked_programs(host, site, piece)
+    return (*islice(_damage(host, site, looked_at[:_MOST_FILES]), _MOST_REPORTED), *locked)
+
+
+def _without_headers(piece: bytes) -> bytes:
+    """The lines, each behind a line feed, without torch's headers, two of its three: no program needs them, and a
+    folder's files stand together."""
+    lines = b"\n" + piece
+    first = lines.find(_HEADERS)
+    if first < 0:
+        return lines
+    _, _, after = lines[lines.rfind(_HEADERS) + 1 :].partition(b"\n")
+    return b"\n".join((lines[:first], after))
+
+
+def _damage(host: Host, site: str, looked_at: Iterable[tuple[bytes, bytes]]) -> Iterator[DamagedFile]:
     listing = Listing(host)
-    for name, size in re.findall(_LOOKED_AT, b"\n" + content)[:_MOST_FILES]:
-        path = posixpath.join(site, name.decode("utf-8", "replace"))
-        problem = _problem(host, listing, path, int(size))
+    for name, size in looked_at:
+        problem = _problem(host, listing, posixpath.join(site, name.decode("utf-8", "replace")), int(size))
         if problem is not None:
-            damaged.append(problem)
-            if len(damaged) == _MOST_REPORTED:
-                break
-    return (*damaged, *locked_programs(host, site, content))
+            yield problem
 
 
 def _problem(host: Host, listing: Listing, path: str, size: int) -> DamagedFile | None:
