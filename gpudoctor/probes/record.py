@@ -33,13 +33,17 @@ def record_pieces(host: Host, folder: str) -> Iterator[bytes] | None:
 
 
 def _whole_lines(handle: OpenFile) -> Iterator[bytes]:
-    rest, size = b"", 0
+    rest: list[bytes] = []
+    size = 0
     with handle, suppress(OSError):
         while size < _RECORD_LIMIT and (piece := handle.read(_PIECE)):
             size += len(piece)
-            lines, _, rest = (rest + piece).rpartition(b"\n")
-            yield lines
-    yield rest
+            lines, ended, begun = piece.rpartition(b"\n")
+            if ended:
+                yield b"".join((*rest, lines))
+                rest.clear()
+            rest.append(begun)
+    yield b"".join(rest)
 
 
 def listed_files(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:
