@@ -7,7 +7,7 @@ import pytest
 
 from gpudoctor.machine import Machine, MigDevice, NvmlDevice, Smoke, SmokeDevice
 from gpudoctor.render.json import machine_data
-from gpudoctor.situation.usable_gpus import gpus_behind
+from gpudoctor.situation.smoke_devices import gpus_behind
 from tests.support.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine
 
 FAST = nvidia_gpu("NVIDIA GeForce RTX 4090", "sm_89", index=1)

@@ -7,7 +7,7 @@ from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from gpudoctor.machine import Gpu, ImportTrial, LogFault, Machine, PythonEnvironment, Torch, Vendor
-from gpudoctor.situation.usable_gpus import Standing, gpus_behind, standings, usable_count
+from gpudoctor.situation.usable_gpus import Standing, standings, usable_count
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -186,8 +186,11 @@ class Situation:
     def behind(self) -> dict[str, Gpu]:
         """The GPU behind each device of the smoke kernels ("cuda:0"), if known."""
         smoke, vendor = self.machine.smoke, self.built_for
-        of_torch = smoke is not None and smoke.framework == "torch"
-        return gpus_behind(self.machine, vendor, smoke.devices) if smoke and of_torch and vendor else {}
+        if smoke is None or smoke.framework != "torch" or vendor is None:
+            return {}
+        from gpudoctor.situation.smoke_devices import gpus_behind
+
+        return gpus_behind(self.machine, vendor, smoke.devices)
 
     def computed(self, gpu: Gpu) -> bool:
         """Whether smoke kernels ran on a GPU, including the `ESSENTIAL` ones, and all of them passed."""
