@@ -9,13 +9,6 @@ from gpudoctor.host.base import OUTPUT_LIMIT, TEXT_LIMIT, CommandResult, FileKin
 from gpudoctor.host.live import LiveHost
 
 __all__ = [
-    "OUTPUT_LIMIT",
-    "TEXT_LIMIT",
-    "CommandResult",
-    "FileKind",
-    "FileStat",
-    "Host",
-    "InputError",
-    "LiveHost",
+    "OUTPUT_LIMIT", "TEXT_LIMIT", "CommandResult", "FileKind", "FileStat", "Host", "InputError", "LiveHost",
     "Uname",
-]
+]  # fmt: skip

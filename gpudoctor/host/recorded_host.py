@@ -76,31 +76,10 @@ class HostFile(Struct, frozen=True, omit_defaults=True):
 
 # A path that is missing in a recording is known to be absent only below one of these, if the recording has that tree.
 _TREES = (
-    "/sys/bus/pci/devices",
-    "/sys/bus",
-    "/sys/class/kfd",
-    "/sys/class/drm",
-    "/sys/class",
-    "/sys/module",
-    "/sys/firmware",
-    "/sys/devices",
-    "/sys",
-    "/proc",
-    "/dev",
-    "/etc",
-    "/lib/modules",
-    "/usr/lib/modules",
-    "/usr/src",
-    "/usr",
-    "/var/lib/dkms",
-    "/var/log",
-    "/var",
-    "/run",
-    "/opt",
-    "/home",
-    "/root",
-    "/lib",
-)
+    "/sys/bus/pci/devices", "/sys/bus", "/sys/class/kfd", "/sys/class/drm", "/sys/class", "/sys/module",
+    "/sys/firmware", "/sys/devices", "/sys", "/proc", "/dev", "/etc", "/lib/modules", "/usr/lib/modules",
+    "/usr/src", "/usr", "/var/lib/dkms", "/var/log", "/var", "/run", "/opt", "/home", "/root", "/lib",
+)  # fmt: skip
 # Folders in every kernel's own /sys and every distribution's root: if all are there, the whole tree is.
 _WHOLE_SYS = frozenset(("bus", "class", "devices", "kernel", "module"))
 _WHOLE_ROOT = frozenset(("bin", "etc", "lib", "sbin", "tmp", "usr", "var"))

@@ -10,18 +10,8 @@ from gpudoctor.machine import Board, Gpu
 from gpudoctor.probes.pci import DEVICES
 
 _GENERATIONS = {
-    "2.5": 1,
-    "5.0": 2,
-    "5": 2,
-    "8.0": 3,
-    "8": 3,
-    "16.0": 4,
-    "16": 4,
-    "32.0": 5,
-    "32": 5,
-    "64.0": 6,
-    "64": 6,
-}
+    "2.5": 1, "5.0": 2, "5": 2, "8.0": 3, "8": 3, "16.0": 4, "16": 4, "32.0": 5, "32": 5, "64.0": 6, "64": 6,
+}  # fmt: skip
 """PCIe generation by transfers per second (GT/s) of a lane."""
 _MICROWATTS = 1_000_000
 _METRICS_1_3 = struct.Struct("<HBB108xQ")

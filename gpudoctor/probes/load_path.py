@@ -18,18 +18,10 @@ from gpudoctor.probes.mounts import Mount, mount_at, mount_below, read_mounts
 from gpudoctor.probes.processor import read_arch
 
 DRIVER_LIBRARIES = (
-    "libcuda.so.1",
-    "libcuda.so",
-    "libnvidia-ml.so.1",
-    "libnvidia-ptxjitcompiler.so.1",
-    "libhsa-runtime64.so.1",
-    "libamdhip64.so.7",
-    "libamdhip64.so.6",
-    "libamdhip64.so.5",
-    "libamdhip64.so",
-    "libdxcore.so",
-    "librocdxg.so",
-)
+    "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1",
+    "libhsa-runtime64.so.1", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so",
+    "libdxcore.so", "librocdxg.so",
+)  # fmt: skip
 _C_LIBRARY = "libc.so.6"
 _NIX_DRIVER_FOLDER = "/run/opengl-driver/lib"
 # The folders in /etc/ld.so.conf.d on systems that have such a folder.

@@ -26,46 +26,15 @@ _FOR_KERNELS = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 # Options of the kernel command line that affect GPUs, their modules, the bus or the IOMMU.
-_OPTION_NAMES = frozenset(
-    (
-        "efi",
-        "initcall_blacklist",
-        "intremap",
-        "iommu",
-        "kaslr",
-        "lockdown",
-        "mem_encrypt",
-        "module_blacklist",
-        "nokaslr",
-        "nomodeset",
-        "nomodule",
-        "numa_balancing",
-        "pci",
-        "pcie_acs_override",
-        "pcie_aspm",
-        "pcie_ports",
-        "rdblacklist",
-        "swiotlb",
-        "video",
-    )
-)
+_OPTION_NAMES = frozenset((
+    "efi", "initcall_blacklist", "intremap", "iommu", "kaslr", "lockdown", "mem_encrypt", "module_blacklist",
+    "nokaslr", "nomodeset", "nomodule", "numa_balancing", "pci", "pcie_acs_override", "pcie_aspm",
+    "pcie_ports", "rdblacklist", "swiotlb", "video",
+))  # fmt: skip
 _OPTION_PREFIXES = (
-    "amd_iommu",
-    "amdgpu.",
-    "amdttm.",
-    "drm.",
-    "intel_iommu",
-    "iommu.",
-    "modprobe.",
-    "module.",
-    "nouveau.",
-    "nova_core.",
-    "nvidia",
-    "radeon.",
-    "rd.driver.",
-    "ttm.",
-    "vfio",
-)
+    "amd_iommu", "amdgpu.", "amdttm.", "drm.", "intel_iommu", "iommu.", "modprobe.", "module.", "nouveau.",
+    "nova_core.", "nvidia", "radeon.", "rd.driver.", "ttm.", "vfio",
+)  # fmt: skip
 
 
 def probe_system(host: Host) -> System:

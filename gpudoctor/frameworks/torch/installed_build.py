@@ -11,16 +11,9 @@ FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
 """Origins whose versions pair as the package index says; others bring pairs of their own."""
 
 REPAIRED_WITH_TORCH = (
-    "torch-install-damaged",
-    "torch-import-fails",
-    "torchvision-mismatch",
-    "torchaudio-mismatch",
-    "numpy2-old-torch",
-    "cudnn-mismatch",
-    "nccl-shadowed",
-    "libstdcxx-too-old",
-    "ptxas-too-old",
-)
+    "torch-install-damaged", "torch-import-fails", "torchvision-mismatch", "torchaudio-mismatch",
+    "numpy2-old-torch", "cudnn-mismatch", "nccl-shadowed", "libstdcxx-too-old", "ptxas-too-old",
+)  # fmt: skip
 """Problems of the present build that vanish with another build."""
 
 
