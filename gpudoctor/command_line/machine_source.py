@@ -11,14 +11,13 @@ from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.options import REQUIRE, WHERE
 from gpudoctor.command_line.project_settings import Settings, project_settings
 from gpudoctor.command_line.reading import words
-from gpudoctor.host import InputError, LiveHost
+from gpudoctor.host import Host, InputError, LiveHost
 from gpudoctor.intake.description import Description
 from gpudoctor.report import Subject
 from gpudoctor.survey import Survey, survey
 
 if TYPE_CHECKING:
     from gpudoctor.engine import Judgement
-    from gpudoctor.host import Host
     from gpudoctor.machine import Level, Machine
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.smoke.plan import Request

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, normalised
-from gpudoctor.frameworks.torch.probes.copies import find_copies, remains
+from gpudoctor.frameworks.torch.probes.copies import Copies, find_copies, remains
 from gpudoctor.host import Host, LiveHost
 from gpudoctor.machine import (
     Distribution,
@@ -46,7 +46,6 @@ from gpudoctor.probes.tritons import triton_owner
 from gpudoctor.probes.wheel_tags import with_their_wheels
 
 if TYPE_CHECKING:
-    from gpudoctor.frameworks.torch.probes.copies import Copies
     from gpudoctor.matrix.rows import ImportedModules, LateLibrary, VersionFile
 
 

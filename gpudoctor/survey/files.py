@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
-from gpudoctor.host import LiveHost
+from gpudoctor.host import Host, LiveHost
 from gpudoctor.machine import (
     AmdStack,
     Fact,
@@ -14,10 +12,12 @@ from gpudoctor.machine import (
     Machine,
     Network,
     NvidiaStack,
+    Program,
     PythonEnvironment,
     System,
     unknown,
 )
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.probes.amd_files import probe_amd
 from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.kernel_log import probe_kernel_log
@@ -31,12 +31,7 @@ from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.system import probe_system
 from gpudoctor.probes.variables import probe_variables
 from gpudoctor.survey.gpus import with_gpus
-
-if TYPE_CHECKING:
-    from gpudoctor.host import Host
-    from gpudoctor.machine import Program
-    from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.survey.probing import Probing
+from gpudoctor.survey.probing import Probing
 
 
 def read_files(host: Host, matrix: Matrix, python: str | None, probing: Probing) -> Machine:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpudoctor.machine import Fact, Machine, ModuleImport, ProcessLimits, PythonEnvironment, Smoke, unknown
+from gpudoctor.machine import (
+    Fact,
+    ImportTrial,
+    Machine,
+    ModuleImport,
+    ProcessLimits,
+    PythonEnvironment,
+    Smoke,
+    unknown,
+)
 from gpudoctor.probes.process_limits import process_limits
 from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.usable_gpus import has_usable_gpu
@@ -16,7 +25,6 @@ from gpudoctor.survey.files import with_torch
 
 if TYPE_CHECKING:
     from gpudoctor.host import Host
-    from gpudoctor.machine import ImportTrial
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.smoke.plan import Request
     from gpudoctor.smoke.session import Progress

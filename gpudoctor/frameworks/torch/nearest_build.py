@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,11 +11,9 @@ from gpudoctor.frameworks.torch.candidates import Choice, merely_built, within_v
 from gpudoctor.frameworks.torch.companions import pairing
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.machine import Torch
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import needed_in_wsl
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
 
 def nearest(situation: Situation, choices: tuple[Choice, ...], keep: Torch | None) -> tuple[Choice, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -12,11 +12,8 @@ from gpudoctor.intake.described_log import without_module
 from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import decided, decided_with
-from gpudoctor.machine import DkmsModule, absent, known, unknown
-
-if TYPE_CHECKING:
-    from gpudoctor.machine import Machine, Vendor
-    from gpudoctor.matrix.questions import Matrix
+from gpudoctor.machine import DkmsModule, Machine, Vendor, absent, known, unknown
+from gpudoctor.matrix.questions import Matrix
 
 _TREE = re.compile(
     r"\s{0,8}(?P<name>nvidia(?:-open|-srv|-current(?:-open)?)?|amdgpu(?:-dkms)?)(?:/|, )"

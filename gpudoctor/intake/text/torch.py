@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,11 +11,9 @@ from gpudoctor.intake.described_torch import torch_of
 from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.ranking import decided
 from gpudoctor.machine import CodeArchs, ImportTrial, Machine, Torch, TorchCopy, TorchOrigin, known
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, local_version, public_version
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
 _NO = re.compile(r"(?:none|n/?a|could not collect|false|-)\.?$", re.IGNORECASE)
 
