@@ -44,7 +44,7 @@ def read_files(host: Host, matrix: Matrix, python: str | None, probing: Probing)
     limits = probing("limits", lambda: probe_limits(host, rdma=rdma, in_group=in_group), unknown("the probe crashed"))
     load_path = probing("load path", lambda: driver_libraries(host, variables), LoadPath())
     pci = probing("pci", lambda: probe_pci(host), unknown("the PCI probe crashed"))
-    nvidia = probing("nvidia", lambda: probe_nvidia(host, pci, system, load_path), NvidiaStack())
+    nvidia = probing("nvidia", lambda: probe_nvidia(host, pci, system), NvidiaStack())
     userland = probing("nvidia libraries", lambda: userland_version(host, load_path), unknown("not read"))
     amd = probing("amd", lambda: probe_amd(host, pci, system), AmdStack())
     patterns = matrix.tables.log_patterns
