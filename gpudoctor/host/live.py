@@ -6,7 +6,7 @@ import errno
 import os
 import stat as stat_bits
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from gpudoctor.host.base import CommandResult, Host, Uname
 from gpudoctor.machine import DeviceNode, Fact, Opening, User, absent, known, unknown
@@ -131,16 +131,7 @@ class LiveHost(Host):
         return run_limited(argv, seconds)
 
 
-_OPENINGS: dict[int, Opening] = {
-    errno.EACCES: "EACCES",
-    errno.EPERM: "EPERM",
-    errno.ENOENT: "ENOENT",
-    errno.ENXIO: "ENXIO",
-    errno.EIO: "EIO",
-    errno.EBUSY: "EBUSY",
-    errno.ENODEV: "ENODEV",
-    errno.EINVAL: "EINVAL",
-}
+_OPENINGS: dict[int, Opening] = {getattr(errno, name): name for name in get_args(Opening) if name.startswith("E")}
 
 
 def _opening(error: OSError) -> Opening:

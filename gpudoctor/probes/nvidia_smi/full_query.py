@@ -9,15 +9,15 @@ from gpudoctor.machine import MigDevice, NvmlDevice
 from gpudoctor.probes.nvidia_smi.board import smi_board
 from gpudoctor.probes.nvidia_smi.listing import slices_by_gpu
 from gpudoctor.probes.nvidia_smi.values import (
+    FABRIC,
     LOST,
+    VIRTUALIZATION,
     compute_mode,
-    fabric,
     licensed,
     mib,
     pci_id,
     some,
     switch,
-    virtualization,
 )
 from gpudoctor.probes.pci import normal_bdf
 
@@ -118,8 +118,8 @@ def _device(index: int, address: str, pairs: Pairs, profiles: tuple[MigDevice, .
             first.get("remapped_rows.remapping_failure_occurred") or first.get("remapped_rows.remapped_row_failure")
         ),
         remap_pending=switch(first.get("remapped_rows.pending") or first.get("remapped_rows.remapped_row_pending")),
-        fabric=fabric(first.get("fabric.state")),
-        virtualization=virtualization(first.get("gpu_virtualization_mode.virtualization_mode")),
+        fabric=FABRIC.get(first.get("fabric.state", "")),
+        virtualization=VIRTUALIZATION.get(first.get("gpu_virtualization_mode.virtualization_mode", "").lower()),
         licensed=licensed(first),
         board=smi_board(first),
         lost=bool(lost),
