@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.options import REQUIRE, WHERE
@@ -117,7 +118,6 @@ def with_installers(survey: Survey, sources: Sources, matrix: Matrix, *, command
     environment, examined, description = survey.machine.environment, sources.examined, sources.description
     if environment.value is None or description.torch or description.python_version:
         return survey
-    from msgspec.structs import replace
 
     from gpudoctor.probes.installers import probe_installers
 
@@ -141,7 +141,6 @@ def _with_requirements(survey: Survey, examined: ExaminationOptions) -> Survey:
     environment = survey.machine.environment
     if environment.value is None:
         return survey
-    from msgspec.structs import replace
 
     from gpudoctor.probes.distributions import with_all_requirements
 
@@ -175,7 +174,6 @@ def with_description(
     matters. Raises InputError."""
     if description.empty:
         return survey
-    from msgspec.structs import replace
 
     from gpudoctor.intake.described import described_machine
     from gpudoctor.intake.described_gpus import unambiguous

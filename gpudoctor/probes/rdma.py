@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from gpudoctor.host import Host
 from gpudoctor.machine import RdmaDevice, RdmaPort
 from gpudoctor.probes.pci_address import normal_address
@@ -41,8 +43,9 @@ def _device(host: Host, folder: str, name: str, nodes: dict[str, str], asked: in
     numbers = [int(port) for port in host.names(f"{folder}/ports").value or () if re.fullmatch("[0-9]{1,3}", port)]
     ports = tuple(_port(host, f"{folder}/ports/{number}", number, asked) for number in sorted(numbers)[:_MOST_PORTS])
     if len(ports) == 1 and not ports[0].interface:
-        (port,) = ports
-        ports = (_with_interface(port, host.names(f"{folder}/device/net").value or ()),)
+        interfaces = host.names(f"{folder}/device/net").value or ()
+        if len(interfaces) == 1:
+            ports = (replace(ports[0], interface=interfaces[0]),)
     return RdmaDevice(
         name=name,
         driver=event.get("DRIVER", ""),
@@ -91,12 +94,6 @@ def _gid_kinds(host: Host, folder: str, asked: int) -> dict[int, str]:
     if asked >= 0 and asked not in kinds and (kind := _line(host, f"{folder}/gid_attrs/types/{asked}")):
         kinds[asked] = kind
     return kinds
-
-
-def _with_interface(port: RdmaPort, names: tuple[str, ...]) -> RdmaPort:
-    from msgspec.structs import replace
-
-    return replace(port, interface=names[0]) if len(names) == 1 else port
 
 
 def _word(text: str) -> str:
