@@ -36,9 +36,8 @@ from gpudoctor.probes.file_owner import Program, foreign_processor, program_of
 from gpudoctor.probes.framework_settings import keras_settings, left_folders
 from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
 from gpudoctor.probes.import_path import ImportPath, import_path
-from gpudoctor.probes.pip_programs import pips_of_others
 from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of, project_packages
-from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
+from gpudoctor.probes.python_layout import Layout, find_layout, in_tool, pips_of_others, standard_folders
 from gpudoctor.probes.shadowing import shadowing_modules
 from gpudoctor.probes.start_faults import start_faults
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
@@ -261,12 +260,12 @@ def _externally_managed(host: Host, layout: Layout) -> bool:
     """PEP 668: a mark in the standard library of an interpreter that is not a venv."""
     if layout.kind == "venv" or layout.python is None:
         return False
-    folders = (posixpath.join(layout.prefix, lib, f"python{layout.python}") for lib in ("lib", "lib64"))
+    folders = standard_folders(layout.prefix, layout.python)
     return any(host.exists(posixpath.join(folder, "EXTERNALLY-MANAGED")) for folder in folders)
 
 
 def _has_standard_library(host: Host, layout: Layout) -> bool:
-    folders = (posixpath.join(layout.base_prefix, lib, f"python{layout.python}") for lib in ("lib", "lib64"))
+    folders = standard_folders(layout.base_prefix, layout.python)
     return any(host.exists(posixpath.join(folder, "os.py")) for folder in folders)
 
 

@@ -9,12 +9,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpudoctor.host import Host
+from gpudoctor.host.interrupts import deferred
+from gpudoctor.host.supervision import supervising
+from gpudoctor.host.temporary import temporary_folder
 from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, StartVariable, known, unknown
 from gpudoctor.records import in_form
 from gpudoctor.smoke.child import Child, Lost
-from gpudoctor.smoke.plan import Limits
+from gpudoctor.smoke.plan import KERNELS, Limits
 
 _ERROR_LIMIT = 600
+_LIMITS = Limits()
 _PRINTED_ERROR = r"^\w*Error: .+"
 _PROGRESS_SECONDS = 20.0
 """An import that began to load another library this recently is slow and does not hang."""
@@ -164,3 +169,26 @@ def _printed_files(said: str) -> tuple[str, ...]:
 
 def _imported(report: _Report, error: str) -> ImportTrial:
     return in_form(ImportTrial, report, ok=True, seconds=round(report.seconds, 3), error=error)
+
+
+def try_module(host: Host, interpreter: str, module: str, *, limits: Limits = _LIMITS) -> Fact[ImportTrial]:
+    """What became of an import; nothing is left behind. A signal that comes meanwhile (Ctrl-C, SIGTERM) takes effect
+    when the child is gone."""
+    source = f"import {module} in {interpreter}"
+    with deferred() as interruptions, supervising(limits.importing):
+        try:
+            with temporary_folder("import") as folder:
+                child = Child(interpreter, host.environ, folder, KERNELS, interruptions, module=module)
+                return _followed(child, interpreter, module, limits)
+        except (OSError, ValueError) as error:  # no process, no temporary folder: nothing is known of the module
+            return unknown(f"import {module} could not be tried: {error}", source)
+
+
+def _followed(child: Child, interpreter: str, module: str, limits: Limits) -> Fact[ImportTrial]:
+    patient = False
+    try:
+        trial, lost = try_import(child, interpreter, limits, module=module)
+        patient = lost is None
+        return trial
+    finally:
+        child.end(patient)

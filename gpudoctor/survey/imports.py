@@ -98,7 +98,7 @@ def import_others(
     ]
     if not installed:
         return machine
-    from gpudoctor.smoke.imports import try_module
+    from gpudoctor.smoke.trial import try_module
 
     before = probing("limits", lambda: process_limits(host), ProcessLimits())
     imports = []

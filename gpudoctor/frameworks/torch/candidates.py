@@ -15,6 +15,7 @@ from gpudoctor.isa import Runs, cuda_runs
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.versions import figures
+from gpudoctor.records import in_form
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.c_library import c_library, too_old_for
 from gpudoctor.situation.driver_choice import driver_after_fix
@@ -311,21 +312,15 @@ def _chosen(
         why.append(f"device code only {standing}, not supported")
     if row.community:
         why.append("built by the community")
-    return Choice(
-        version=row.version,
-        build=row.build,
-        origin=row.origin,
+    return in_form(
+        Choice,
+        row,
         index_url=matrix.torch.index_url(row),
-        cuda=row.cuda,
-        rocm=row.rocm,
         level=level,
         driver=driver,
-        basis=row.basis,
         standing=standing,
-        community=row.community,
         extra=extra,
         carries=carries,
-        pythons=row.pythons,
         linalg=linalg,
         why=tuple(why),
     )

@@ -158,12 +158,12 @@ def subject_of_devices(fault: Fault) -> str:
 # --- grouping --------------------------------------------------------------------------------------
 
 
+def _kernels(situation: Situation) -> tuple[SmokeKernel, ...]:
+    return situation.machine.smoke.kernels if situation.machine.smoke else ()
+
+
 def _devices(situation: Situation) -> tuple[str, ...]:
-    return (
-        tuple(dict.fromkeys(kernel.device for kernel in situation.machine.smoke.kernels))
-        if situation.machine.smoke
-        else ()
-    )
+    return tuple(dict.fromkeys(kernel.device for kernel in _kernels(situation)))
 
 
 def _ran(situation: Situation, device: str) -> tuple[SmokeKernel, ...]:
@@ -171,8 +171,7 @@ def _ran(situation: Situation, device: str) -> tuple[SmokeKernel, ...]:
 
 
 def _with_status(situation: Situation, device: str, statuses: tuple[str, ...]) -> tuple[SmokeKernel, ...]:
-    smoke = situation.machine.smoke
-    return tuple(k for k in (smoke.kernels if smoke else ()) if k.device == device and k.status in statuses)
+    return tuple(k for k in _kernels(situation) if k.device == device and k.status in statuses)
 
 
 def _gpus(situation: Situation, device: str) -> tuple[Gpu, ...]:
@@ -185,8 +184,7 @@ def _gpus(situation: Situation, device: str) -> tuple[Gpu, ...]:
 
 def _mixed(situation: Situation, device: str) -> bool:
     """Whether some kernel passed there."""
-    smoke = situation.machine.smoke
-    passed = [kernel.device for kernel in (smoke.kernels if smoke else ()) if kernel.status == "pass"]
+    passed = [kernel.device for kernel in _kernels(situation) if kernel.status == "pass"]
     return any(name == device or (device == _ALL and name.startswith(_ALL)) for name in passed)
 
 
