@@ -202,11 +202,7 @@ def _linker(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePackage
 
 
 def remedies(
-    situation: Situation,
-    title: str,
-    build: FrameworkBuild,
-    version: str,
-    installed: InstalledFramework | None = None,
+    situation: Situation, title: str, build: FrameworkBuild, version: str, installed: InstalledFramework | None = None
 ) -> tuple[RemovePackage | ReplacePackage, ...]:
     """What installs that version of a build with its libraries. What owns the same files goes first."""
     target = target_of(build)

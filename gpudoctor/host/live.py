@@ -118,11 +118,7 @@ class LiveHost(Host):
             return DeviceNode(path=path, opened="ENOENT")
         opened = _within(NODE_SECONDS, lambda: _try_open(path))
         return DeviceNode(
-            path=path,
-            opened=opened,
-            mode=stat_bits.S_IMODE(found.st_mode),
-            uid=found.st_uid,
-            gid=found.st_gid,
+            path=path, opened=opened, mode=stat_bits.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid
         )
 
     def run(self, argv: Sequence[str], seconds: float) -> Fact[CommandResult]:

@@ -78,9 +78,7 @@ def _why_unknown(name: str, matrix: Matrix) -> str:
 
 
 def unambiguous(
-    description: Description,
-    make: Callable[[Description], Machine],
-    answer: Callable[[Machine], object],
+    description: Description, make: Callable[[Description], Machine], answer: Callable[[Machine], object]
 ) -> Machine:
     """The described machine. A name may stand for several GPUs that all get one answer: then it is the machine of the
     first, and says so. Raises InputError, as `make` does."""

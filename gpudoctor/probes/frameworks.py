@@ -45,11 +45,7 @@ def with_their_requirements(
 
 
 def read_frameworks(
-    host: Host,
-    rows: FrameworkRows,
-    distributions: tuple[Distribution, ...],
-    environ: Mapping[str, str],
-    prefix: str,
+    host: Host, rows: FrameworkRows, distributions: tuple[Distribution, ...], environ: Mapping[str, str], prefix: str
 ) -> tuple[FrameworkFiles, ...]:
     """One for each framework of which a distribution is installed."""
     by_name = {one.name: one for one in distributions}

@@ -105,11 +105,7 @@ def _installed_module(host: Host, kernel: str, path: str) -> InstalledModule:
     version = info.get("version") or _version_in_path(path)
     flavour = flavour_of_license(info.get("license")) or ("open" if "-open" in path else None)
     return InstalledModule(
-        name=name,
-        kernel=kernel,
-        path=path,
-        version=version,
-        flavour=flavour or flavour_of_source(host, version),
+        name=name, kernel=kernel, path=path, version=version, flavour=flavour or flavour_of_source(host, version)
     )
 
 

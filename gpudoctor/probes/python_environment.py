@@ -11,16 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.dependencies import TRITONS, normalised
 from gpudoctor.frameworks.torch.probes.copies import Copies, find_copies, remains
 from gpudoctor.host import Host, LiveHost
-from gpudoctor.machine import (
-    Distribution,
-    Fact,
-    Frameworks,
-    PythonEnvironment,
-    Torch,
-    absent,
-    known,
-    unknown,
-)
+from gpudoctor.machine import Distribution, Fact, Frameworks, PythonEnvironment, Torch, absent, known, unknown
 from gpudoctor.probes.dependencies import Checked, required_packages
 from gpudoctor.probes.distributions import (
     JUDGED,
@@ -177,10 +168,7 @@ def _with_project(environment: PythonEnvironment, around: Surroundings) -> Pytho
 
 
 def _with_frameworks(
-    environment: PythonEnvironment,
-    around: Surroundings,
-    rows: FrameworkRows,
-    modules: tuple[ImportedModules, ...],
+    environment: PythonEnvironment, around: Surroundings, rows: FrameworkRows, modules: tuple[ImportedModules, ...]
 ) -> PythonEnvironment:
     """The environment with its packages, torch and the other frameworks among them, and what these load."""
     host, distributions = around.host, around.distributions

@@ -220,9 +220,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
         floor = matrix.nvidia.floor(cuda)
         if last and floor and figures(floor)[:1] > figures(last)[:1]:
             return _rejected(
-                row,
-                "branch",
-                f"CUDA {cuda} needs a driver from {floor} on; {last} is the last branch for {gpu.name}",
+                row, "branch", f"CUDA {cuda} needs a driver from {floor} on; {last} is the last branch for {gpu.name}"
             )
     verdict = driver_verdict(bench.situation, cuda, bench.driver)
     if verdict == "too-old":

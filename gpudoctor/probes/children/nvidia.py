@@ -142,11 +142,7 @@ def ask_nvml() -> None:
     status = nvml.call("nvmlInit_v2")
     if status == NO_FUNCTION:
         status = nvml.call("nvmlInit")
-    answer: dict[str, Any] = {
-        "status": status,
-        "message": nvml.message(status),
-        "library": mapped("libnvidia-ml.so"),
-    }
+    answer: dict[str, Any] = {"status": status, "message": nvml.message(status), "library": mapped("libnvidia-ml.so")}
     if status != SUCCESS:
         say(nvml=answer)
         return
