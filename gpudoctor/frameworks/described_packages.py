@@ -67,7 +67,6 @@ def _too_old(situation: Situation, row: ExtensionBuild, package: Distribution) -
 
 
 def _code_of(situation: Situation, package: Distribution) -> tuple[str, ...]:
-    """The machine code that was read of an installed package."""
     return tuple(arch for one in by_package(situation).get(package.name, ()) for arch in one.sass)
 
 

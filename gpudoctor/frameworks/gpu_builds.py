@@ -166,7 +166,6 @@ def install(
 
 
 def _offers(package: Distribution, extras: str) -> bool:
-    """Whether the metadata of a package names these extras."""
     named = re.findall(r"extra\s*==\s*[\"']([\w.-]+)", "\n".join(package.requires))
     return set(map(normalised, named)).issuperset(normalised(one) for one in extras.split(",") if one)
 

@@ -228,7 +228,6 @@ class _ListeningFile(OpenFile):
 
 
 def _as_dmesg(records: bytes) -> bytes:
-    """Records of /dev/kmsg as dmesg prints them."""
     lines = []
     for line in records.split(b"\n"):
         head, found, text = line.partition(b";")

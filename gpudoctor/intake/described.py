@@ -253,8 +253,7 @@ def _with_import_elsewhere(machine: Machine) -> Machine:
         machine = replace(machine, assumed=(*machine.assumed, f"import torch (with the driver's {library[1]})"))
     else:
         fact = replace(torch, trial=replace(torch.trial, value=replace(trial, device_count=None)))
-    own = environment.with_torch(replace(environment.torch, value=fact))
-    return machine.with_environment(own)
+    return machine.with_environment(environment.with_torch(replace(environment.torch, value=fact)))
 
 
 def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:

@@ -153,7 +153,6 @@ def _interpreter(around: Surroundings, program: Program) -> PythonEnvironment:
 
 
 def _with_project(environment: PythonEnvironment, around: Surroundings) -> PythonEnvironment:
-    """The environment with the project that owns it."""
     host, layout = around.host, around.layout
     project = project_of(host, layout, around.environ)
     return replace(

@@ -97,7 +97,6 @@ def _with_torch_code(host: Host, machine: Machine, probing: Probing) -> Machine:
 
 
 def _with_extensions(host: Host, machine: Machine, probing: Probing) -> Machine:
-    """The libraries of other packages that compute on GPUs."""
     environment = machine.environment.value
     if environment is None or not environment.distributions.value:
         return machine
@@ -118,4 +117,4 @@ def with_torch(machine: Machine, **facts: object) -> Machine:
     assert environment is not None
     assert environment.torch.value is not None
     torch = replace(environment.torch, value=replace(environment.torch.value, **facts))
-    return replace(machine, environment=replace(machine.environment, value=environment.with_torch(torch)))
+    return machine.with_environment(environment.with_torch(torch))

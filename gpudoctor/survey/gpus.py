@@ -31,7 +31,6 @@ def with_gpus(
 
 
 def _gpus_in_log(host: Host, matrix: Matrix, machine: Machine) -> tuple[tuple[Gpu, ...], Fact[bool]]:
-    """The GPUs that the kernel log names, and whether it names any."""
     from gpudoctor.probes.gpus import assemble
     from gpudoctor.probes.log_gpus import gpus_in_log
 

@@ -338,7 +338,6 @@ def _best_first(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
 
 
 def _newest_first(version: str) -> tuple[int, ...]:
-    """A key that sorts versions from the newest to the oldest."""
     return tuple(-n for n in (*figures(version), 0, 0, 0, 0)[:4])
 
 

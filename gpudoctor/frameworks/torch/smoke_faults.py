@@ -209,7 +209,6 @@ def _full(situation: Situation, name: str) -> bool:
 
 
 def _of_device(situation: Situation, device: str) -> Iterator[Fault]:
-    """The faults of one device, by what the kernels said."""
     ran, failed = _ran(situation, device), _with_status(situation, device, _FAILED)
     rows = [(kernel, _cause(situation, kernel)) for kernel in failed]
     mixed = _mixed(situation, device)

@@ -280,7 +280,6 @@ def _told(
 
 
 def _sentence(text: str, found: re.Match[str]) -> str:
-    """The sentence in which something was found."""
     end = _SENTENCE_END.search(text, found.end())
     return text[_start(text, found) : end.end() if end else len(text)]
 

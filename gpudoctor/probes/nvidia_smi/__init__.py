@@ -61,7 +61,6 @@ def _versions(text: str) -> tuple[str | None, str | None]:
 
 
 def _lost(text: str, known: tuple[NvmlDevice, ...]) -> tuple[NvmlDevice, ...]:
-    """GPUs that nvidia-smi could not open."""
     found = re.finditer(
         r"Unable to determine the device handle for (?:GPU ?\d{0,4}:? ?)?([0-9A-Fa-f:.]{7,16}): ([^\n]+)", text
     )

@@ -47,7 +47,6 @@ def _explained(case: Case) -> ImportFault:
 
 
 def _known_text(case: Case) -> ImportFault | None:
-    """A text that the matrix knows."""
     row = case.situation.matrix.errors.cause_of(case.text, case.situation.built_for)
     if row is None or row.about != "environment" or (case.torch is None and row.id in _OF_TORCHS_MODULES):
         return None
