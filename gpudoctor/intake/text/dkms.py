@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal
 
 from msgspec.structs import replace
 
@@ -23,12 +22,6 @@ _TREE = re.compile(
 _CAUSES = ("nvidia-dkms-kernel-mismatch", "amd-dkms-kernel-mismatch", "amd-kfd-missing", "no-driver")
 """Causes of messages that a driver which is not loaded brings about."""
 _WHY = "DKMS did not build the module for the running kernel"
-_STATUSES: dict[str, Literal["added", "built", "installed", "broken"]] = {
-    "added": "added",
-    "built": "built",
-    "installed": "installed",
-    "broken": "broken",
-}
 
 
 def is_tree(text: str) -> bool:
@@ -85,5 +78,4 @@ def _finds_none(facts: Facts, vendor: Vendor, matrix: Matrix) -> bool:
 
 def _tree(described: str, said: Statement) -> DkmsModule:
     name, version, kernel = described.split(" ")
-    status = _STATUSES[said.value]
-    return DkmsModule(name=name, version=version, kernel=kernel, status=status, source=f"text, line {said.line}")
+    return DkmsModule(name, version, kernel, said.value, f"text, line {said.line}")  # type: ignore[arg-type]
