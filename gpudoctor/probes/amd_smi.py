@@ -87,16 +87,12 @@ def _of_json(text: str) -> list[dict[str, str]]:
     try:
         document = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _of_cut_json(text)
+        return _blocks(text, r'\s*"card\d+": \{', r'\s*"([^"]{1,100})": "([^"]{0,300})"')
     if isinstance(document, dict):
         cards = [value for name, value in document.items() if re.fullmatch(r"card\d+", name)]
         document = cards or document.get("gpu_data") or [document]
     blocks = document if isinstance(document, list) else []
     return [dict(_flat(block)) for block in blocks if isinstance(block, dict)]
-
-
-def _of_cut_json(text: str) -> list[dict[str, str]]:
-    return _blocks(text, r'\s*"card\d+": \{', r'\s*"([^"]{1,100})": "([^"]{0,300})"')
 
 
 def _blocks(text: str, head: str, pair: str) -> list[dict[str, str]]:

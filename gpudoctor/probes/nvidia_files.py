@@ -19,7 +19,8 @@ from gpudoctor.machine import (
 )
 from gpudoctor.probes.cdi import probe_cdi
 from gpudoctor.probes.modules import blocked_modules, dkms_modules, installed_modules, loaded_modules
-from gpudoctor.probes.pci import PciDevice, normal_bdf
+from gpudoctor.probes.pci import PciDevice
+from gpudoctor.probes.pci_address import normal_address
 
 PROC = "/proc/driver/nvidia"
 MODULES = (
@@ -112,7 +113,7 @@ def _proc_detail(host: Host, name: str) -> ProcGpu:
     pairs = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     minor, uuid = pairs.get("Device Minor", ""), pairs.get("GPU UUID", "")
     return ProcGpu(
-        bdf=normal_bdf(name) or name,
+        bdf=normal_address(name) or name,
         model=pairs.get("Model", "") if pairs.get("Model") != "Unknown" else "",
         minor=int(minor) if re.fullmatch("[0-9]{1,9}", minor) else None,
         uuid=uuid if re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid) else "",

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.host import Host
 from gpudoctor.machine import RdmaDevice, RdmaPort
+from gpudoctor.probes.pci import read_uevent
 from gpudoctor.probes.pci_address import normal_address
 
 _VERBS = "/sys/class/infiniband_verbs"
@@ -39,7 +40,7 @@ def _nodes(host: Host) -> dict[str, str]:
 
 
 def _device(host: Host, folder: str, name: str, nodes: dict[str, str], asked: int) -> RdmaDevice:
-    event = _pairs(host.text(f"{folder}/device/uevent", 4096).value or "")
+    event = read_uevent(host.text(f"{folder}/device/uevent", 4096).value)
     numbers = [int(port) for port in host.names(f"{folder}/ports").value or () if re.fullmatch("[0-9]{1,3}", port)]
     ports = tuple(_port(host, f"{folder}/ports/{number}", number, asked) for number in sorted(numbers)[:_MOST_PORTS])
     if len(ports) == 1 and not ports[0].interface:
@@ -105,7 +106,3 @@ def _line(host: Host, path: str) -> str:
     """The first line of a small file; "" if there is none, or if it holds anything but plain text."""
     line = (host.text(path, 256).value or "").partition("\n")[0].strip()
     return line if line.isascii() and line.isprintable() else ""
-
-
-def _pairs(text: str) -> dict[str, str]:
-    return {name: value.strip() for name, _, value in (line.partition("=") for line in text.splitlines())}

@@ -19,7 +19,7 @@ from gpudoctor.probes.nvidia_smi.values import (
     some,
     switch,
 )
-from gpudoctor.probes.pci import normal_bdf
+from gpudoctor.probes.pci_address import normal_address
 
 Pairs = list[tuple[str, str]]
 """(path, value) in the order printed: ("fb_memory_usage.total", "23028 MiB")."""
@@ -103,7 +103,7 @@ def _device(index: int, address: str, pairs: Pairs, profiles: tuple[MigDevice, .
     return NvmlDevice(
         index=index,
         name=first.get("product_name", ""),
-        bdf=normal_bdf(address),
+        bdf=normal_address(address) or "",
         uuid=some(first.get("gpu_uuid") or first.get("uuid")) or "",
         pci_id=pci_id(first.get("pci.device_id") or first.get("pci.pci_device_id")),
         memory=mib(first.get("fb_memory_usage.total")),
