@@ -232,8 +232,9 @@ class _DirectUrl(Struct):
 
 def _decoded(host: Host, path: str, kind: type[S]) -> S:
     """A JSON file as a record; an empty one where it is no such file."""
+    content = host.data(path, 64 << 10).value
     try:
-        return msgspec.json.decode(host.data(path, 64 << 10).value or b"{}", type=kind)
+        return msgspec.json.decode(content, type=kind) if content else kind()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return kind()
 
