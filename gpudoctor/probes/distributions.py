@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -18,11 +18,9 @@ from msgspec.structs import replace
 from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, InterruptedInstall, PythonEnvironment
+from gpudoctor.matrix.rows.packages import VersionFile
 from gpudoctor.probes.import_path import Folder
 from gpudoctor.probes.record import share_present
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import VersionFile
 
 S = TypeVar("S", bound=Struct)
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from gpudoctor.codeobjects.bounded_file import NotReadable
 from gpudoctor.codeobjects.elf import Elf
 from gpudoctor.frameworks.variable_flags import file_of_flags, flags_in, name_of
 from gpudoctor.host import Host
 from gpudoctor.machine import RefusedFlag
+from gpudoctor.matrix.rows.packages import FrameworkFlags
 from gpudoctor.probes.elf_files import ask_elf
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import FrameworkFlags
 
 _CHUNK = 4 << 20
 _MOST_FLAGS = 64

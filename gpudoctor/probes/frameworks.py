@@ -8,19 +8,16 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, FrameworkFiles, unknown
+from gpudoctor.matrix.rows.packages import BuildRecord, Framework, FrameworkBuild, FrameworkFlags
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.distributions import with_details
 from gpudoctor.records import in_form
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import BuildRecord, Framework, FrameworkBuild, FrameworkFlags
 
 _RECORD_LIMIT = 64 << 10
 

@@ -8,13 +8,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Program, ProgramBackend
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import GpuProgram
+from gpudoctor.matrix.rows.programs import GpuProgram
 
 _USUAL_FOLDERS = ("/usr/local/bin", "/usr/bin")
 _OWN_LIBRARY = r"libggml(-base|-cpu[\w-]*)?\.so"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,6 +11,7 @@ from gpudoctor.dependencies import TRITONS, normalised
 from gpudoctor.frameworks.torch.probes.copies import Copies, find_copies, remains
 from gpudoctor.host import Host, LiveHost
 from gpudoctor.machine import Distribution, Fact, Frameworks, PythonEnvironment, Torch, absent, known, unknown
+from gpudoctor.matrix.rows.packages import ImportedModules, LateLibrary, VersionFile
 from gpudoctor.probes.dependencies import Checked, required_packages
 from gpudoctor.probes.distributions import (
     JUDGED,
@@ -34,10 +34,6 @@ from gpudoctor.probes.start_faults import start_faults
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 from gpudoctor.probes.tritons import triton_owner
 from gpudoctor.probes.wheel_tags import with_their_wheels
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import ImportedModules, LateLibrary, VersionFile
-
 
 _NOT_THERE = "no torch there"
 _NO_ROWS = FrameworkRows()

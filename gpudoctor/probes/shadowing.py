@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host
 from gpudoctor.machine import WORKING_FOLDER, Fact, FrameworkFiles, ShadowingModule, Torch
+from gpudoctor.matrix.rows.packages import ImportedModules
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.import_path import Folder
 from gpudoctor.probes.python_layout import standard_folders
 from gpudoctor.probes.surroundings import Surroundings
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import ImportedModules
 
 _MOST = 20
 

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpudoctor.finding import Evidence, Severity
 from gpudoctor.frameworks.torch.gpu_coverage import aside, fits, weight
 from gpudoctor.machine import LISTING, Gpu, SmokeDevice, SmokeKernel, Vendor
+from gpudoctor.matrix.rows.issues import ErrorPattern
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import ErrorPattern
 
 CRASH, WRONG, BUSY = "smoke-crash", "smoke-wrong-result", "gpu-busy-or-exclusive"
 NO_CODE = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "rocblas-no-arch")
