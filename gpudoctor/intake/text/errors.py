@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise, takewhile, zip_longest
-from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.errors import Message
-    from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.errors import Message
+from gpudoctor.matrix.questions import Matrix
 
 _EXCEPTION = re.compile(r"\s{0,8}(?:[\w.]{1,80}\.)?[A-Z]\w{2,60}(?:Error|Exception|Warning|Interrupt|Exit|Abort)\b:?")
 _ABOUT_GPUS = re.compile(
