@@ -30,8 +30,8 @@ from gpudoctor.machine import (
 from gpudoctor.planner.effects import effect
 from gpudoctor.planner.repair import Permissions
 from gpudoctor.situation import Situation
-from gpudoctor.smoke.imports import try_module
 from gpudoctor.smoke.plan import Limits
+from gpudoctor.smoke.trial import try_module
 from gpudoctor.step import RunStep
 from gpudoctor.survey import survey
 from gpudoctor.testing import nvidia_machine

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import Library, LoadPath, NvidiaStack, NvmlDevice, System, absent, known
+from gpudoctor.probes.load_path import userland_version
 from gpudoctor.probes.nvidia_answers import ask_nvidia
 from gpudoctor.probes.nvidia_files import parse_banner, probe_nvidia
 from gpudoctor.probes.nvidia_smi import parse_smi
 from gpudoctor.probes.pci import probe_pci
 
 BARE = System(kernel=known("6.8.0-60-generic", "uname"), container=absent("/.dockerenv"))
-NOTHING = LoadPath()
 MIB = 1 << 20
 
 
@@ -27,9 +27,9 @@ def write(root: Path, path: str, content: str = "") -> None:
     place.write_text(content)
 
 
-def stack(root: Path, system: System = BARE, load_path: LoadPath = NOTHING) -> NvidiaStack:
+def stack(root: Path, system: System = BARE) -> NvidiaStack:
     host = RecordedHost(root)
-    return probe_nvidia(host, probe_pci(host), system, load_path)
+    return probe_nvidia(host, probe_pci(host), system)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_the_drivers_own_library_tells_user_space_not_compat_or_a_stub(tmp_path:
             Library("libnvidia-ml.so.1", "/usr/lib/libnvidia-ml.so.1", "550.54.15", "driver"),
         )
     )
-    assert stack(tmp_path, load_path=found).userland.value == "550.54.15"
+    assert userland_version(RecordedHost(tmp_path), found).value == "550.54.15"
 
 
 def switch(root: Path, number: int = 1) -> None:

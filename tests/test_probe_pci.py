@@ -24,7 +24,8 @@ from gpudoctor.probes.modules import (
     module_name,
 )
 from gpudoctor.probes.os_packages import package_version
-from gpudoctor.probes.pci import normal_bdf, probe_pci
+from gpudoctor.probes.pci import probe_pci
+from gpudoctor.probes.pci_address import normal_address
 from tests.support.codeobject_files import zstd_frame
 
 BUS = "/sys/bus/pci/devices"
@@ -144,13 +145,13 @@ def test_garbage_costs_one_device(tmp_path: Path, content: str) -> None:
 @given(st.integers(0, 0xFFFF), st.integers(0, 0xFF), st.integers(0, 0x1F), st.integers(0, 7))
 def test_addresses_have_one_form(domain: int, bus: int, device: int, function: int) -> None:
     normal = f"{domain:04x}:{bus:02x}:{device:02x}.{function}"
-    assert normal_bdf(f"{domain:08X}:{bus:02X}:{device:02X}.{function}") == normal
-    assert normal_bdf(normal) == normal
+    assert normal_address(f"{domain:08X}:{bus:02X}:{device:02X}.{function}") == normal
+    assert normal_address(normal) == normal
 
 
 @given(st.text(max_size=40))
 def test_no_text_breaks_the_address_reader(text: str) -> None:
-    assert normal_bdf(text) == "" or normal_bdf(normal_bdf(text)) == normal_bdf(text)
+    assert (normal := normal_address(text)) is None or normal_address(normal) == normal
 
 
 # --- modules ---------------------------------------------------------------------------------------

@@ -75,9 +75,8 @@ def on_bus(root: Path, bdf: str, **files: str) -> None:
 def gpus(root: Path, system: System = LINUX) -> tuple[Gpu, ...]:
     host = RecordedHost(root)
     pci = probe_pci(host)
-    from gpudoctor.machine import LoadPath
 
-    nvidia = probe_nvidia(host, pci, system, LoadPath())
+    nvidia = probe_nvidia(host, pci, system)
     return assemble(pci, probe_amd(host, pci, system), nvidia, system, matrix())[0]
 
 
@@ -536,11 +535,10 @@ DRIVER_ROOTS: dict[str, tuple[list[str], int]] = {
 
 @pytest.mark.parametrize("path", DRIVER_ROOTS)
 def test_nodes_below_a_driver_root(path: str) -> None:
-    from gpudoctor.machine import LoadPath
 
     host = RecordedHost(FIXTURES / path)
     nodes, switches = DRIVER_ROOTS[path]
-    stack = probe_nvidia(host, probe_pci(host), LINUX, LoadPath())
+    stack = probe_nvidia(host, probe_pci(host), LINUX)
     assert [node.path for node in stack.nodes.value or ()] == nodes
     assert (stack.fabric.switches.value or 0) == switches
 

@@ -107,7 +107,6 @@ def test_every_framework_has_a_program():
 
 PROGRAM = """
 import os
-def version(): return "1"
 def devices(): return ["gpu:0", "cpu"]
 def product(a, b, device):
     return [[sum(x * y for x, y in zip(row, column)) for column in zip(*b)] for row in a], device

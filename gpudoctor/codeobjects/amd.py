@@ -170,7 +170,6 @@ def _next_on_page(file: Bounded, at: int, end: int) -> int:
 
 
 def _targets(file: Bounded, bundle: _Bundle) -> set[str]:
-    """The targets that a bundle has code for."""
     start, end = bundle.start, bundle.end
     if bundle.method is None:
         entries = _table(_plain(file, bundle))

@@ -164,12 +164,10 @@ class Elf:
         return self.file.read(record[4], record[5])
 
     def section(self, name: str) -> Section | None:
-        """The first section of that name."""
         return next((section for section in self.sections if section.name == name), None)
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
-        """All program headers."""
         if not self._segments_at or not self._segment_count:
             return ()
         layout = self._layout.segment

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.options import REQUIRE, WHERE
 from gpudoctor.command_line.project_settings import Settings, project_settings
 from gpudoctor.command_line.reading import words
-from gpudoctor.host import InputError, LiveHost
+from gpudoctor.host import Host, InputError, LiveHost
 from gpudoctor.intake.description import Description
 from gpudoctor.report import Subject
 from gpudoctor.survey import Survey, survey
 
 if TYPE_CHECKING:
     from gpudoctor.engine import Judgement
-    from gpudoctor.host import Host
     from gpudoctor.machine import Level, Machine
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.smoke.plan import Request
@@ -95,7 +95,11 @@ def surveyed(
     kernels = description.empty or (examined.level is not None and installed)
     asked = cast("Level | None", examined.level or default_level)
     starts_torch = asked not in ("static", "driver")
-    request = _on_the_cpu() if starts_torch and kernels and not description.empty else None
+    request: Request | None = None
+    if starts_torch and kernels and not description.empty:
+        from gpudoctor.smoke.plan import Request
+
+        request = Request(level=None, devices=("cpu",))
     # The environment is real beside described GPUs, too: it is imported, and the driver here is not asked.
     level = asked or ("static" if description.gpus and not installed else None)
     found = survey(
@@ -118,15 +122,13 @@ def with_installers(survey: Survey, sources: Sources, matrix: Matrix, *, command
     environment, examined, description = survey.machine.environment, sources.examined, sources.description
     if environment.value is None or description.torch or description.python_version:
         return survey
-    from msgspec.structs import replace
-
     from gpudoctor.probes.installers import probe_installers
 
     host = host_of(None if examined.python is not None else examined.root, sources.variables)
     commands = commands and examined.level not in ("static", "driver")
     found = probe_installers(host, environment.value, matrix.gpu_packages, commands=commands)
-    known = replace(environment, value=replace(environment.value, installers=found))
-    return replace(survey, machine=replace(survey.machine, environment=known))
+    known = replace(environment.value, installers=found)
+    return replace(survey, machine=survey.machine.with_environment(known))
 
 
 def with_questions_of_fixes(survey: Survey, sources: Sources, matrix: Matrix) -> Survey:
@@ -142,19 +144,11 @@ def _with_requirements(survey: Survey, examined: ExaminationOptions) -> Survey:
     environment = survey.machine.environment
     if environment.value is None:
         return survey
-    from msgspec.structs import replace
-
     from gpudoctor.probes.distributions import with_all_requirements
 
     host = host_of(None if examined.python is not None else examined.root, {})
-    known = replace(environment, value=with_all_requirements(host, environment.value))
-    return replace(survey, machine=replace(survey.machine, environment=known))
-
-
-def _on_the_cpu() -> Request:
-    from gpudoctor.smoke.plan import Request
-
-    return Request(level=None, devices=("cpu",))
+    known = with_all_requirements(host, environment.value)
+    return replace(survey, machine=survey.machine.with_environment(known))
 
 
 def _from_file(path: str, sources: Sources, matrix: Matrix) -> tuple[Survey, Subject]:
@@ -176,8 +170,6 @@ def with_description(
     matters. Raises InputError."""
     if description.empty:
         return survey
-    from msgspec.structs import replace
-
     from gpudoctor.intake.described import described_machine
     from gpudoctor.intake.described_gpus import unambiguous
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import can_be_foreseen
+from gpudoctor.finding import NotJudged, can_be_foreseen
 from gpudoctor.render.style import ReportStyle
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.engine import FailOn, Judgement
-    from gpudoctor.finding import NotJudged
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import GpuRates

@@ -4,19 +4,16 @@ they support."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity, by_hand
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.isa import capability, cuda_runs
 from gpudoctor.machine import Distribution, Gpu
+from gpudoctor.matrix.rows.packages import ExtensionBuild, FrameworkBuild
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.situation import Situation
 from gpudoctor.situation.extensions import by_package
 from gpudoctor.situation.gpu_groups import finding, gpu_names
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import ExtensionBuild, FrameworkBuild
 
 
 def described_without_code(situation: Situation) -> Iterator[Finding]:
@@ -67,7 +64,6 @@ def _too_old(situation: Situation, row: ExtensionBuild, package: Distribution) -
 
 
 def _code_of(situation: Situation, package: Distribution) -> tuple[str, ...]:
-    """The machine code that was read of an installed package."""
     return tuple(arch for one in by_package(situation).get(package.name, ()) for arch in one.sass)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, by_hand
@@ -17,15 +16,13 @@ from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOU
 from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch, release_for_torch
 from gpudoctor.isa import Answer, capability
 from gpudoctor.machine import Distribution, Gpu
+from gpudoctor.matrix.rows.packages import FrameworkBuild
 from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.nvidia_driver import driver_verdict
 from gpudoctor.situation.system_rocm import system_rocm
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import FrameworkBuild
 
 
 def supports(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
@@ -166,7 +163,6 @@ def install(
 
 
 def _offers(package: Distribution, extras: str) -> bool:
-    """Whether the metadata of a package names these extras."""
     named = re.findall(r"extra\s*==\s*[\"']([\w.-]+)", "\n".join(package.requires))
     return set(map(normalised, named)).issuperset(normalised(one) for one in extras.split(",") if one)
 
@@ -202,11 +198,7 @@ def _linker(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePackage
 
 
 def remedies(
-    situation: Situation,
-    title: str,
-    build: FrameworkBuild,
-    version: str,
-    installed: InstalledFramework | None = None,
+    situation: Situation, title: str, build: FrameworkBuild, version: str, installed: InstalledFramework | None = None
 ) -> tuple[RemovePackage | ReplacePackage, ...]:
     """What installs that version of a build with its libraries. What owns the same files goes first."""
     target = target_of(build)

@@ -5,17 +5,7 @@ container's /host, a recorded machine. Probes use only `Host` and cannot tell th
 Every answer is a `Fact`: nothing here raises because of the state of a machine.
 """
 
-from gpudoctor.host.base import OUTPUT_LIMIT, TEXT_LIMIT, CommandResult, FileKind, FileStat, Host, InputError, Uname
+from gpudoctor.host.base import CommandResult, FileStat, Host, InputError, Uname
 from gpudoctor.host.live import LiveHost
 
-__all__ = [
-    "OUTPUT_LIMIT",
-    "TEXT_LIMIT",
-    "CommandResult",
-    "FileKind",
-    "FileStat",
-    "Host",
-    "InputError",
-    "LiveHost",
-    "Uname",
-]
+__all__ = ["CommandResult", "FileStat", "Host", "InputError", "LiveHost", "Uname"]

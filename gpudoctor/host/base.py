@@ -17,7 +17,6 @@ from gpudoctor.host.open_file import OpenFile
 from gpudoctor.machine import DeviceNode, Fact, User, denied, known, unknown
 
 TEXT_LIMIT = 1 << 20
-OUTPUT_LIMIT = 1 << 20
 _READ = os.O_RDONLY | WITHOUT_WAITING
 _OF_THE_KERNEL = ("/proc/", "/sys/")
 
@@ -47,7 +46,7 @@ class Uname(Struct, frozen=True):
 
 
 class CommandResult(Struct, frozen=True):
-    """A command's output (cut at OUTPUT_LIMIT) and exit status; a negative rc is the signal that ended it."""
+    """A command's output (cut at `child.OUTPUT_LIMIT`) and exit status; a negative rc is the signal that ended it."""
 
     stdout: str = ""
     stderr: str = ""

@@ -75,8 +75,6 @@ def run_bound(
 
 
 class _Said:
-    """The kept output of a child."""
-
     def __init__(self) -> None:
         self._streams = {"stdout": bytearray(), "stderr": bytearray()}
         self._seen = 0

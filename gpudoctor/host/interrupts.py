@@ -52,7 +52,6 @@ class Interruptions:
         return self._readable
 
     def check(self) -> None:
-        """Raise Interrupted if a signal arrived."""
         if self.number is not None:
             raise Interrupted(self.number)
 

@@ -7,7 +7,7 @@ import os
 import stat as stat_bits
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_args
 
 from gpudoctor.host.base import CommandResult, Host, Uname
 from gpudoctor.host.open_file import closing
@@ -120,11 +120,7 @@ class LiveHost(Host):
             return DeviceNode(path=path, opened="ENOENT")
         opened = _within(NODE_SECONDS, lambda: _try_open(path))
         return DeviceNode(
-            path=path,
-            opened=opened,
-            mode=stat_bits.S_IMODE(found.st_mode),
-            uid=found.st_uid,
-            gid=found.st_gid,
+            path=path, opened=opened, mode=stat_bits.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid
         )
 
     def run(self, argv: Sequence[str], seconds: float) -> Fact[CommandResult]:
@@ -133,16 +129,7 @@ class LiveHost(Host):
         return run_limited(argv, seconds)
 
 
-_OPENINGS: dict[int, Opening] = {
-    errno.EACCES: "EACCES",
-    errno.EPERM: "EPERM",
-    errno.ENOENT: "ENOENT",
-    errno.ENXIO: "ENXIO",
-    errno.EIO: "EIO",
-    errno.EBUSY: "EBUSY",
-    errno.ENODEV: "ENODEV",
-    errno.EINVAL: "EINVAL",
-}
+_OPENINGS: dict[int, Opening] = {getattr(errno, name): name for name in get_args(Opening) if name.startswith("E")}
 
 
 def _opening(error: OSError) -> Opening:

@@ -6,7 +6,7 @@ import errno
 import os
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -76,31 +76,10 @@ class HostFile(Struct, frozen=True, omit_defaults=True):
 
 # A path that is missing in a recording is known to be absent only below one of these, if the recording has that tree.
 _TREES = (
-    "/sys/bus/pci/devices",
-    "/sys/bus",
-    "/sys/class/kfd",
-    "/sys/class/drm",
-    "/sys/class",
-    "/sys/module",
-    "/sys/firmware",
-    "/sys/devices",
-    "/sys",
-    "/proc",
-    "/dev",
-    "/etc",
-    "/lib/modules",
-    "/usr/lib/modules",
-    "/usr/src",
-    "/usr",
-    "/var/lib/dkms",
-    "/var/log",
-    "/var",
-    "/run",
-    "/opt",
-    "/home",
-    "/root",
-    "/lib",
-)
+    "/sys/bus/pci/devices", "/sys/bus", "/sys/class/kfd", "/sys/class/drm", "/sys/class", "/sys/module",
+    "/sys/firmware", "/sys/devices", "/sys", "/proc", "/dev", "/etc", "/lib/modules", "/usr/lib/modules",
+    "/usr/src", "/usr", "/var/lib/dkms", "/var/log", "/var", "/run", "/opt", "/home", "/root", "/lib",
+)  # fmt: skip
 # Folders in every kernel's own /sys and every distribution's root: if all are there, the whole tree is.
 _WHOLE_SYS = frozenset(("bus", "class", "devices", "kernel", "module"))
 _WHOLE_ROOT = frozenset(("bin", "etc", "lib", "sbin", "tmp", "usr", "var"))
@@ -125,7 +104,7 @@ class RecordedHost(Host):
         self._file = HostFile()
         self._file = self._read_host_file()
         self._environ = {**self._file.environ, **(variables or {})}
-        self._nodes = {_absolute(path): node for path, node in self._file.nodes.items()}
+        self._nodes = {absolute(path): node for path, node in self._file.nodes.items()}
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -147,7 +126,7 @@ class RecordedHost(Host):
         """The error recorded for this path, for its target, or for a folder above it."""
         if not self._nodes:
             return None
-        for start in {_absolute(path), self.resolve(path) or "/"}:
+        for start in {absolute(path), self.resolve(path) or "/"}:
             place = start
             while place != "/":
                 node = self._nodes.get(place)
@@ -166,7 +145,7 @@ class RecordedHost(Host):
         if self._file.asked_only:
             return unknown("not in this recording", path)
         found = super().names(path)
-        folder = _absolute(path).rstrip("/") + "/"
+        folder = absolute(path).rstrip("/") + "/"
         named: set[str] = set()
         hidden: set[str] = set()
         for node, state in self._nodes.items():
@@ -178,7 +157,7 @@ class RecordedHost(Host):
         return known(tuple(sorted((set(found.value or ()) | named) - hidden)), path)
 
     def stat(self, path: str) -> Fact[FileStat]:
-        clean = _absolute(path)
+        clean = absolute(path)
         node = self._nodes.get(clean)
         if node is not None and node.open == "ENOENT":
             return absent(path, "no such file or directory")
@@ -215,13 +194,13 @@ class RecordedHost(Host):
     def _pieces_of(self, path: str) -> RecordedPieces | None:
         if not self._file.pieces:
             return None
-        return self._file.pieces.get(_absolute(path)) or self._file.pieces.get(self.resolve(path) or "")
+        return self._file.pieces.get(absolute(path)) or self._file.pieces.get(self.resolve(path) or "")
 
     def _listed(self, path: str) -> tuple[str, ...] | None:
         """All names of a folder, where the recording has them."""
         if not self._file.folders:
             return None
-        listed = self._file.folders.get(_absolute(path))
+        listed = self._file.folders.get(absolute(path))
         return self._file.folders.get(self.resolve(path) or "") if listed is None else listed
 
     def place(self, path: str) -> str | None:
@@ -236,39 +215,27 @@ class RecordedHost(Host):
         return self._resolved[path]
 
     def _followed(self, path: str) -> str | None:
-        todo = [part for part in path.split("/") if part]
-        done: list[str] = []
-        links = 0
-        while todo:
-            part = todo.pop(0)
-            if part == ".":
-                continue
-            if part == "..":
-                done = done[:-1]
-                continue
-            try:
-                target = os.readlink("/".join((self._root, *done, part)))
-            except (OSError, ValueError):
-                done.append(part)
-                continue
-            links += 1
-            if links > _MAX_LINKS:
-                return None
-            if target.startswith("/"):
-                done = []
-            todo = [piece for piece in target.split("/") if piece] + todo
+        real = follow_links(path, self._target)
+        if real is None:
+            return None
         try:
-            os.lstat("/".join((self._root, *done)))
+            os.lstat(self._root + real)
         except ValueError:
             return None
         except OSError as error:
             # A path that may not be looked at may exist: reading it will say why it cannot be read.
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 return None
-        return "/" + "/".join(done)
+        return real
+
+    def _target(self, place: str) -> str | None:
+        try:
+            return os.readlink(self._root + place)
+        except (OSError, ValueError):
+            return None
 
     def missing(self, path: str) -> Fact[Any]:
-        clean = _absolute(path)
+        clean = absolute(path)
         beside = self._listed(posixpath.dirname(clean))
         if beside is not None or self._file.asked_only:
             gone = beside is not None and posixpath.basename(clean) not in beside
@@ -306,7 +273,7 @@ class RecordedHost(Host):
         return self._listings[folder]
 
     def open_node(self, path: str) -> DeviceNode:
-        node = self._nodes.get(_absolute(path))
+        node = self._nodes.get(absolute(path))
         if node is not None:
             mode = int(node.mode, 8) if node.mode else None
             return DeviceNode(path=path, opened=node.open, mode=mode, uid=node.uid, gid=node.gid)
@@ -337,7 +304,32 @@ class RecordedHost(Host):
         return file
 
 
-def _absolute(path: str) -> str:
+def follow_links(path: str, target_of: Callable[[str], str | None]) -> str | None:
+    """Where a path leads, which need not exist; None if it has more links than Linux follows.
+
+    `target_of` gives the target of a link at a place without links above it.
+    """
+    todo = [part for part in path.split("/") if part not in ("", ".")]
+    done: list[str] = []
+    links = 0
+    while todo:
+        part = todo.pop(0)
+        if part == "..":
+            done = done[:-1]
+            continue
+        target = target_of("/" + "/".join((*done, part)))
+        if target is None:
+            done.append(part)
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            return None
+        done = [] if target.startswith("/") else done
+        todo = [piece for piece in target.split("/") if piece not in ("", ".")] + todo
+    return "/" + "/".join(done)
+
+
+def absolute(path: str) -> str:
     """An absolute path, without dots and double slashes (normpath keeps two at the beginning)."""
     return "/" + posixpath.normpath(path).lstrip("/")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpudoctor.host.base import TEXT_LIMIT, CommandResult, FileStat, Host, Uname
 from gpudoctor.host.open_file import OpenFile
+from gpudoctor.host.recorded_host import absolute, follow_links
 from gpudoctor.machine import DeviceNode, Fact, Opening, User, known, unknown
 
 COMMAND_SECONDS = 20.0
@@ -22,7 +23,6 @@ _OWN_PROCESS = ("/proc/self", "/proc/thread-self")
 """Links of a running system that a recording has as folders."""
 _OF_INIT = r"/proc/1/(?:mountinfo|mounts|limits)"
 """Files of the examined process; on a running system they are read of the process itself."""
-_MOST_LINKS = 40
 
 
 class Reads:
@@ -94,7 +94,7 @@ class RecordingHost(Host):
         if node.opened == "ENOENT":
             self._note(path, self.source.stat(path))
         else:
-            self.nodes[_absolute(path)] = node
+            self.nodes[absolute(path)] = node
         return node
 
     def run(self, argv: Sequence[str], seconds: float) -> Fact[CommandResult]:
@@ -136,7 +136,7 @@ class RecordingHost(Host):
         if found.value is not None:
             self.stats[self._real(path)] = found.value
         elif found.state == "denied":  # of its folder
-            self.refused[_absolute(posixpath.dirname(path))] = "EACCES"
+            self.refused[absolute(posixpath.dirname(path))] = "EACCES"
             return found
         return self._note(path, found)
 
@@ -146,7 +146,7 @@ class RecordingHost(Host):
         return self._real(path) if self.stat(path).known else None
 
     def link(self, path: str) -> str | None:
-        folder, name = posixpath.split(_absolute(path))
+        folder, name = posixpath.split(absolute(path))
         place = posixpath.join(self._real(folder), name)
         return self._target(place)
 
@@ -175,37 +175,21 @@ class RecordingHost(Host):
     def _note(self, path: str, found: Fact[Any]) -> Fact[Any]:
         """Keep which paths are known to be missing, and which exist and refuse to be read."""
         if found.absent:
-            place = _absolute(path)
+            place = absolute(path)
             while (folder := posixpath.dirname(place)) != place and not self.source.exists(folder):
                 place = folder
             if self.source.stat(place).absent:
                 self.refused[place] = "ENOENT"
         elif found.value is None and self.source.exists(path) and found.why != "not a regular file":
             self.stat(path)
-            self.refused[_absolute(path)] = "EACCES" if found.state == "denied" else "other"
+            self.refused[absolute(path)] = "EACCES" if found.state == "denied" else "other"
         return found
 
     # --- links -----------------------------------------------------------------------------------------
 
     def _real(self, path: str) -> str:
         """Where links lead, each of which is kept; the path may not exist."""
-        todo = [part for part in path.split("/") if part not in ("", ".")]
-        done: list[str] = []
-        links = 0
-        while todo:
-            part = todo.pop(0)
-            if part == "..":
-                done = done[:-1]
-                continue
-            here = "/" + "/".join((*done, part))
-            target = self._target(here) if links < _MOST_LINKS else None
-            if target is None:
-                done.append(part)
-                continue
-            links += 1
-            done = [] if target.startswith("/") else done
-            todo = [piece for piece in target.split("/") if piece not in ("", ".")] + todo
-        return "/" + "/".join(done)
+        return follow_links(path, self._target) or absolute(path)
 
     def _target(self, place: str) -> str | None:
         """The target of a link at a place without links above it."""
@@ -243,12 +227,7 @@ class _ListeningFile(OpenFile):
         self._file.close()
 
 
-def _absolute(path: str) -> str:
-    return "/" + posixpath.normpath(path).lstrip("/")
-
-
 def _as_dmesg(records: bytes) -> bytes:
-    """Records of /dev/kmsg as dmesg prints them."""
     lines = []
     for line in records.split(b"\n"):
         head, found, text = line.partition(b";")

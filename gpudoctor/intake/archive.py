@@ -54,11 +54,7 @@ def _bzip2(file: Any) -> io.BufferedIOBase:
     return bz2.BZ2File(file)
 
 
-_OPENERS: dict[bytes, Callable[[Any], io.BufferedIOBase]] = {
-    b"\x1f\x8b": _gzip,
-    b"\xfd7zXZ": _xz,
-    b"BZh": _bzip2,
-}
+_OPENERS: dict[bytes, Callable[[Any], io.BufferedIOBase]] = {b"\x1f\x8b": _gzip, b"\xfd7zXZ": _xz, b"BZh": _bzip2}
 
 
 class _Bounded:

@@ -7,7 +7,6 @@ build). What it leaves open is taken as healthy, and said in `Machine.assumed`.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -23,6 +22,7 @@ from gpudoctor.intake.described_torch import (
     python_of,
     torch_of,
 )
+from gpudoctor.intake.description import Description
 from gpudoctor.isa import capability
 from gpudoctor.machine import (
     ASSUMED,
@@ -36,6 +36,7 @@ from gpudoctor.machine import (
     Jetson,
     KernelLog,
     LoadPath,
+    LogFault,
     Machine,
     NvidiaStack,
     Os,
@@ -47,6 +48,8 @@ from gpudoctor.machine import (
     unknown,
 )
 from gpudoctor.machine.system import JETSON_DRIVER
+from gpudoctor.matrix.gpu_models import Identity
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.probes.batch_job import job_of
 from gpudoctor.probes.load_path import DRIVER_OWN
@@ -60,12 +63,6 @@ from gpudoctor.situation.driver_choice import (
 )
 from gpudoctor.situation.frameworks import InstalledFramework, installed_frameworks
 from gpudoctor.situation.healthy_driver import amd_stack, driver_libraries, nvidia_stack
-
-if TYPE_CHECKING:
-    from gpudoctor.intake.description import Description
-    from gpudoctor.machine import LogFault
-    from gpudoctor.matrix.gpu_models import Identity
-    from gpudoctor.matrix.questions import Matrix
 
 _FIRST_OPEN = (515,)
 """The driver branch with the first open kernel modules."""
@@ -256,8 +253,7 @@ def _with_import_elsewhere(machine: Machine) -> Machine:
         machine = replace(machine, assumed=(*machine.assumed, f"import torch (with the driver's {library[1]})"))
     else:
         fact = replace(torch, trial=replace(torch.trial, value=replace(trial, device_count=None)))
-    own = environment.with_torch(replace(environment.torch, value=fact))
-    return machine.with_environment(own)
+    return machine.with_environment(environment.with_torch(replace(environment.torch, value=fact)))
 
 
 def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:

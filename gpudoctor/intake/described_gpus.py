@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpudoctor.host import InputError
+from gpudoctor.intake.description import Description
 from gpudoctor.machine import Gpu, LogFault, Machine, known
+from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.names import vgpu_series
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.records import in_form
-
-if TYPE_CHECKING:
-    from gpudoctor.intake.description import Description
-    from gpudoctor.matrix.gpu_models import Identity
-    from gpudoctor.matrix.questions import Matrix
 
 SOURCE = "description"
 _WITH_GRACE = ("GH200", "GB200", "GB300")
@@ -81,9 +78,7 @@ def _why_unknown(name: str, matrix: Matrix) -> str:
 
 
 def unambiguous(
-    description: Description,
-    make: Callable[[Description], Machine],
-    answer: Callable[[Machine], object],
+    description: Description, make: Callable[[Description], Machine], answer: Callable[[Machine], object]
 ) -> Machine:
     """The described machine. A name may stand for several GPUs that all get one answer: then it is the machine of the
     first, and says so. Raises InputError, as `make` does."""

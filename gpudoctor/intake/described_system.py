@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -11,16 +10,14 @@ from gpudoctor.host import InputError
 from gpudoctor.host.input_file import STDIN, read_given
 from gpudoctor.intake.described_gpus import SOURCE
 from gpudoctor.intake.described_torch import plain_version
+from gpudoctor.intake.description import Description
 from gpudoctor.machine import ASSUMED, Fact, KernelLog, Machine, Os, System, absent, known, unknown
 from gpudoctor.matrix.driver_packages import reaches
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.container import KINDS
 from gpudoctor.probes.kernel_log import log_of_text
 from gpudoctor.probes.wsl_jetson import is_wsl_kernel
-
-if TYPE_CHECKING:
-    from gpudoctor.intake.description import Description
-    from gpudoctor.matrix.questions import Matrix
 
 _PROCESSORS = {"amd64": "x86_64", "x86_64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
 _DISTRIBUTION = (

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
 from gpudoctor.frameworks.torch.torch_by_version import named_torch
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_gpus import SOURCE
-from gpudoctor.machine import Distribution, Gpu, Machine, Torch
+from gpudoctor.machine import Distribution, Gpu, Machine, Torch, TorchOrigin
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.matrix.versions import figures, local_version, minor, public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import driver_verdict
-
-if TYPE_CHECKING:
-    from gpudoctor.machine import TorchOrigin
-    from gpudoctor.matrix.questions import Matrix
 
 USUAL_PYTHON = "3.12"
 _VERSION = r"\d+(?:\.[0-9A-Za-z]+)*(?:[-+~_][0-9A-Za-z.+~_-]*)?"

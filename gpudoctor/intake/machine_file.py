@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 from gpudoctor.host import InputError
 from gpudoctor.host.input_file import STDIN
 from gpudoctor.intake.snapshot import is_document, machine_of_document, read_content
-
-if TYPE_CHECKING:
-    from gpudoctor.machine import Machine, SubjectKind
-    from gpudoctor.matrix.questions import Matrix
+from gpudoctor.machine import Machine, SubjectKind
+from gpudoctor.matrix.questions import Matrix
 
 _HEAD = 4096
 _PACKED = (b"\x1f\x8b", b"\xfd7zXZ", b"BZh")

@@ -51,7 +51,6 @@ class HsaApi(Record, frozen=True):
 
     @property
     def lists_gpu(self) -> bool:
-        """Whether one of the agents is a GPU."""
         return any(agent.kind == "gpu" for agent in self.agents)
 
 

@@ -179,14 +179,9 @@ class InterruptedInstall(Record, frozen=True):
 
 
 StartFaultKind = Literal[
-    "interpreter-gone",
-    "interpreter-other",
-    "interpreter-foreign",
-    "of-windows",
-    "no-pyvenv-cfg",
-    "no-library",
+    "interpreter-gone", "interpreter-other", "interpreter-foreign", "of-windows", "no-pyvenv-cfg", "no-library",
     "pth-undecodable",
-]
+]  # fmt: skip
 
 
 class StartFault(Record, frozen=True):

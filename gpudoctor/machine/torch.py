@@ -19,14 +19,9 @@ class DamagedFile(Record, frozen=True):
 
 
 _TRACES = (
-    "left-over dist-info",
-    "dist-info without files",
-    "editable without its folder",
-    "conda record",
-    "interrupted uninstall",
-    "left-over files",
-    "working folder",
-)
+    "left-over dist-info", "dist-info without files", "editable without its folder", "conda record",
+    "interrupted uninstall", "left-over files", "working folder",
+)  # fmt: skip
 
 
 class TorchCopy(Record, frozen=True):
@@ -65,17 +60,9 @@ class CodeArchs(Record, frozen=True):
 
 
 FileProblem = Literal[
-    "",
-    "missing",
-    "changed",
-    "unreadable",
-    "noexec",
-    "other-python",
-    "other-processor",
-    "not-installed",
-    "ends-python",
-    "stale",
-]
+    "", "missing", "changed", "unreadable", "noexec", "other-python", "other-processor", "not-installed",
+    "ends-python", "stale",
+]  # fmt: skip
 
 
 EMPTY = "empty"
@@ -152,18 +139,9 @@ class ImportTrial(Record, frozen=True):
 
 
 TorchOrigin = Literal[
-    "pypi",
-    "download.pytorch.org",
-    "nightly",
-    "conda-forge",
-    "conda",
-    "ngc",
-    "jetson",
-    "amd",
-    "distribution",
-    "source",
-    "unknown",
-]
+    "pypi", "download.pytorch.org", "nightly", "conda-forge", "conda", "ngc", "jetson", "amd", "distribution",
+    "source", "unknown",
+]  # fmt: skip
 
 
 class Torch(Record, frozen=True):

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, HsaAgent, HsaApi, LoadPath, Torch, absent, known, unknown
+from gpudoctor.probes.pci_address import address_of
 
 LIBRARY = "libhsa-runtime64.so.1"
 _USUAL = (f"/opt/rocm/lib/{LIBRARY}", f"/opt/rocm/lib64/{LIBRARY}", f"/opt/rocm/core/lib/{LIBRARY}")
@@ -103,7 +104,7 @@ def _agent(text: str) -> HsaAgent:
         name=top.get("Name", ""),
         kind=kind,  # type: ignore[arg-type]
         isa=tuple(re.findall(r"^\s+Name:\s+amdgcn-amd-amdhsa--(\S+)", text, re.M)),
-        bdf=_bdf(int(domain) if re.fullmatch("[0-9]{1,9}", domain) else 0, number) if number else None,
+        bdf=address_of(int(domain) if re.fullmatch("[0-9]{1,9}", domain) else 0, number) if number else None,
         product=top.get("Marketing Name", "") if kind == "gpu" else "",
         pci_id=f"1002:{chip[1]}" if kind == "gpu" and chip else None,
         memory=_largest_pool(text) if kind == "gpu" else None,
@@ -114,7 +115,3 @@ def _largest_pool(text: str) -> int | None:
     """Bytes of an agent's largest global pool: "Size: 25149440(0x17fc000) KB"."""
     sizes = re.findall(r"^\s+Segment:\s+GLOBAL;.*\n\s+Size:\s+(\d{1,15})\(0x[0-9a-f]+\) KB", text, re.M)
     return max((int(size) << 10 for size in sizes), default=None)
-
-
-def _bdf(domain: int, number: int) -> str:
-    return f"{domain:04x}:{number >> 8 & 0xFF:02x}:{number >> 3 & 0x1F:02x}.{number & 7}"

@@ -10,28 +10,14 @@ from gpudoctor.machine import Board, Gpu
 from gpudoctor.probes.pci import DEVICES
 
 _GENERATIONS = {
-    "2.5": 1,
-    "5.0": 2,
-    "5": 2,
-    "8.0": 3,
-    "8": 3,
-    "16.0": 4,
-    "16": 4,
-    "32.0": 5,
-    "32": 5,
-    "64.0": 6,
-    "64": 6,
-}
+    "2.5": 1, "5.0": 2, "5": 2, "8.0": 3, "8": 3, "16.0": 4, "16": 4, "32.0": 5, "32": 5, "64.0": 6, "64": 6,
+}  # fmt: skip
 """PCIe generation by transfers per second (GT/s) of a lane."""
 _MICROWATTS = 1_000_000
 _METRICS_1_3 = struct.Struct("<HBB108xQ")
 """gpu_metrics 1.3 of the kernel's kgd_pp_interface.h: its size and revision, then indep_throttle_status. APUs (2.x,
 3.x) and MI300 (1.4 and newer) have other forms, without these bits or at other places."""
-_THROTTLERS = (
-    ("power-cap", range(0, 32)),
-    ("thermal", range(32, 46)),
-    ("hardware-thermal", range(46, 48)),
-)
+_THROTTLERS = (("power-cap", range(0, 32)), ("thermal", range(32, 46)), ("hardware-thermal", range(46, 48)))
 """Bits of indep_throttle_status in amdgpu_smu.h: limits of power and current, temperatures, PROCHOT."""
 _UNFILLED = 2**64 - 1
 """What the kernel leaves in a field that the GPU's firmware does not know."""

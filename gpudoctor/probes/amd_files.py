@@ -8,6 +8,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import AmdStack, DeviceNode, Fact, KfdNode, RocmInstall, System, absent, denied, known, unknown
 from gpudoctor.probes.modules import blocked_modules, dkms_modules, installed_modules, loaded_modules
 from gpudoctor.probes.pci import AMD, PciDevice
+from gpudoctor.probes.pci_address import address_of
 
 _FIRMWARE = (
     r"linux-firmware-amdgpu|amd-gpu-firmware|kernel-firmware-amdgpu|firmware-amd-graphics|linux-firmware-amd-graphics"
@@ -129,11 +130,8 @@ def gfx_of(version: int) -> str | None:
 
 def _bdf(properties: dict[str, int]) -> str | None:
     location = properties.get("location_id")
-    if not location:
-        return None
     # Bits above 16 number the partitions of a GPU.
-    bus, device, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
-    return f"{properties.get('domain', 0):04x}:{bus:02x}:{device:02x}.{function}"
+    return address_of(properties.get("domain", 0), location) if location else None
 
 
 def _video_memory(host: Host, folder: str, properties: dict[str, int]) -> int | None:

@@ -87,7 +87,7 @@ def _of_json(text: str) -> list[dict[str, str]]:
     try:
         document = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _of_cut_json(text)
+        return _blocks(text, r'\s*"card\d+": \{', r'\s*"([^"]{1,100})": "([^"]{0,300})"')
     if isinstance(document, dict):
         cards = [value for name, value in document.items() if re.fullmatch(r"card\d+", name)]
         document = cards or document.get("gpu_data") or [document]
@@ -95,13 +95,14 @@ def _of_json(text: str) -> list[dict[str, str]]:
     return [dict(_flat(block)) for block in blocks if isinstance(block, dict)]
 
 
-def _of_cut_json(text: str) -> list[dict[str, str]]:
+def _blocks(text: str, head: str, pair: str) -> list[dict[str, str]]:
+    """The keys and values of lines that match `pair`, below each line that matches `head`."""
     blocks: list[dict[str, str]] = []
     for line in text.split("\n"):
-        if re.match(r'\s*"card\d+": \{', line):
+        if re.match(head, line):
             blocks.append({})
-        elif blocks and (pair := re.match(r'\s*"([^"]{1,100})": "([^"]{0,300})"', line)):
-            blocks[-1].setdefault(_key(pair[1]), pair[2])
+        elif blocks and (found := re.match(pair, line)):
+            blocks[-1].setdefault(_key(found[1]), found[2])
     return blocks
 
 
@@ -118,13 +119,8 @@ def _flat(block: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]
 
 def _of_lists(text: str) -> list[dict[str, str]]:
     """amd-smi list and static: "GPU: 0", then indented "KEY: VALUE" lines."""
-    blocks: list[dict[str, str]] = []
-    for line in text.split("\n"):
-        if re.match(r"GPU: \d+\s*$", line):
-            blocks.append({})
-        elif blocks and (pair := re.match(r"\s*([A-Z_]{2,40}): (.{0,300})", line)):
-            blocks[-1].setdefault(_key(pair[1]), pair[2].strip())
-    return blocks
+    blocks = _blocks(text, r"GPU: \d+\s*$", r"\s*([A-Z_]{2,40}): (.{0,300})")
+    return [{key: value.strip() for key, value in block.items()} for block in blocks]
 
 
 def _of_lines(text: str) -> list[dict[str, str]]:

@@ -40,10 +40,7 @@ def job_of(variables: Variables) -> BatchJob | None:
 
 def _slurm(variables: Variables) -> int | None:
     """The step's own list takes precedence over the job's, and a list over a number."""
-    if (
-        _count_listed(variables.get("CUDA_VISIBLE_DEVICES")) == 0
-        and variables["CUDA_VISIBLE_DEVICES"] == "NoDevFiles"
-    ):
+    if variables.get("CUDA_VISIBLE_DEVICES") == "NoDevFiles":
         return 0
     for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
         if variables.get(name) is not None:

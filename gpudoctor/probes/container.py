@@ -24,18 +24,10 @@ _VARIABLES = (
 )
 # Values of the variable `container` (systemd's container interface).
 _NAMED = {
-    "apptainer": "apptainer",
-    "docker": "docker",
-    "flatpak": "flatpak",
-    "lxc": "lxc",
-    "lxc-libvirt": "lxc",
-    "oci": "podman",
-    "podman": "podman",
-    "rkt": "rkt",
-    "singularity": "apptainer",
-    "systemd-nspawn": "systemd-nspawn",
-    "zone": "zone",
-}
+    "apptainer": "apptainer", "docker": "docker", "flatpak": "flatpak", "lxc": "lxc", "lxc-libvirt": "lxc",
+    "oci": "podman", "podman": "podman", "rkt": "rkt", "singularity": "apptainer",
+    "systemd-nspawn": "systemd-nspawn", "zone": "zone",
+}  # fmt: skip
 _FILES = (
     ("/.singularity.d", "apptainer"),
     ("/var/run/secrets/kubernetes.io/serviceaccount", "kubernetes"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, InterruptedInstall, PythonEnvironment
+from gpudoctor.matrix.rows.packages import VersionFile
 from gpudoctor.probes.import_path import Folder
 from gpudoctor.probes.record import share_present
 
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import VersionFile
+S = TypeVar("S", bound=Struct)
 
 JUDGED = frozenset({
     "torch", "torchvision", "torchaudio", "triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm",
@@ -188,11 +188,7 @@ def _built_for_torch(host: Host, distribution: Distribution) -> str:
     if distribution.name != "xformers":
         return ""
     path = posixpath.join(posixpath.dirname(distribution.path), "xformers", "cpp_lib.json")
-    content = host.data(path, 64 << 10).value
-    try:
-        torch = msgspec.json.decode(content, type=_BuildRecord).version.torch if content else ""
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
+    torch = _decoded(host, path, _BuildRecord).version.torch
     return torch if re.fullmatch(r"\d[\w.+-]{0,60}", torch) else ""
 
 
@@ -223,17 +219,22 @@ def metadata_head(host: Host, path: str) -> dict[str, list[str]]:
 
 def _direct_url(host: Host, path: str) -> str:
     """The URL of direct_url.json (PEP 610) without user, password, query and fragment."""
-    content = host.data(posixpath.join(path, "direct_url.json"), 64 << 10).value
-    try:
-        url = msgspec.json.decode(content, type=_DirectUrl).url if content else ""
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
+    url = _decoded(host, posixpath.join(path, "direct_url.json"), _DirectUrl).url
     place = url.partition("?")[0].partition("#")[0]
     return re.sub(r"^([a-z+]+://)[^/@]*@", r"\1", place) if "@" in place else place
 
 
 class _DirectUrl(Struct):
     url: str = ""
+
+
+def _decoded(host: Host, path: str, kind: type[S]) -> S:
+    """A JSON file as a record; an empty one where it is no such file."""
+    content = host.data(path, 64 << 10).value
+    try:
+        return msgspec.json.decode(content, type=kind) if content else kind()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return kind()
 
 
 class CondaPackage(Struct, frozen=True):

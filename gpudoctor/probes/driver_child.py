@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
+from msgspec.json import decode
 
 from gpudoctor.host.bound_child import signal_name
 from gpudoctor.host.child import run_bound
@@ -36,12 +37,10 @@ class ChildRun(Struct, frozen=True):
 
     def answers(self, kind: type[Answer]) -> list[Answer]:
         """Its lines as records of that kind; what is none was printed by a library."""
-        import msgspec
-
         found = []
         for line in self.lines:
-            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                found.append(msgspec.json.decode(line, type=kind))
+            with suppress(DecodeError, UnicodeDecodeError, RecursionError):
+                found.append(decode(line, type=kind))
         return found
 
 

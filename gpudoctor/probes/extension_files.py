@@ -6,17 +6,14 @@ import posixpath
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from gpudoctor.codeobjects import Code
 from gpudoctor.codeobjects.elf import GPU_CODE, Elf, NotReadable, open_elf
 from gpudoctor.host import Host
+from gpudoctor.host.open_file import OpenFile
 from gpudoctor.machine import Distribution, Extension
 from gpudoctor.probes.gpu_libraries import OF_TORCH, is_gpu_library
 from gpudoctor.probes.library_search import Asker
-
-if TYPE_CHECKING:
-    from gpudoctor.codeobjects import Code
-    from gpudoctor.host.open_file import OpenFile
 
 _MOST_TEXT = 4 << 20
 _MOST_CONTAINERS, _MOST_BUNDLES = 2000, 32

@@ -129,7 +129,6 @@ class Owners:
         return unusable(self._host, path, self._python, self._interpreter)
 
     def _is_changed(self, path: str, digest: str, size: str) -> bool:
-        """Whether a file is not what was installed."""
         found = self._host.stat(path).value
         if found is None or (size and found.size != int(size)):
             return found is not None

@@ -5,16 +5,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from gpudoctor.codeobjects.bounded_file import NotReadable
-from gpudoctor.codeobjects.elf import open_elf
+from gpudoctor.codeobjects.elf import Elf
 from gpudoctor.frameworks.variable_flags import file_of_flags, flags_in, name_of
 from gpudoctor.host import Host
 from gpudoctor.machine import RefusedFlag
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import FrameworkFlags
+from gpudoctor.matrix.rows.packages import FrameworkFlags
+from gpudoctor.probes.elf_files import ask_elf
 
 _CHUNK = 4 << 20
 _MOST_FLAGS = 64
@@ -41,23 +39,19 @@ def refused_flags(
 
 def _unknown(host: Host, path: str, names: Iterable[str]) -> frozenset[str]:
     """The names that do not stand in the constants of a library."""
+    return ask_elf(host, path, lambda elf: _not_in(elf, names)) or frozenset()
+
+
+def _not_in(elf: Elf, names: Iterable[str]) -> frozenset[str]:
     left = {name: re.compile(re.escape(name.encode()) + rb"(?![A-Za-z0-9_])") for name in names}
-    handle = host.open_binary(path)
-    if handle is None:
-        return frozenset()
-    with handle:
-        try:
-            for part in _constants(handle):
-                left = {name: pattern for name, pattern in left.items() if not pattern.search(part)}
-                if not left:
-                    break
-        except NotReadable:
-            return frozenset()
+    for part in _constants(elf):
+        left = {name: pattern for name, pattern in left.items() if not pattern.search(part)}
+        if not left:
+            break
     return frozenset(left)
 
 
-def _constants(handle: object) -> Iterator[bytes]:
-    elf = open_elf(handle)  # type: ignore[arg-type]
+def _constants(elf: Elf) -> Iterator[bytes]:
     section = elf.section(".rodata")
     if section is None or not section.size:
         raise NotReadable("no constants")

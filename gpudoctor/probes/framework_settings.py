@@ -5,16 +5,13 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from gpudoctor.host import Host
 from gpudoctor.machine import FileSetting, InterruptedInstall
+from gpudoctor.matrix.rows.packages import Framework
 from gpudoctor.probes.import_path import ImportPath
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import Framework
 
 _LIMIT = 16 << 10
 

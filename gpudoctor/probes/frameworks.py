@@ -8,18 +8,16 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, FrameworkFiles, unknown
+from gpudoctor.matrix.rows.packages import BuildRecord, Framework, FrameworkBuild, FrameworkFlags
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.distributions import with_details
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import BuildRecord, Framework, FrameworkBuild, FrameworkFlags
+from gpudoctor.records import in_form
 
 _RECORD_LIMIT = 64 << 10
 
@@ -44,11 +42,7 @@ def with_their_requirements(
 
 
 def read_frameworks(
-    host: Host,
-    rows: FrameworkRows,
-    distributions: tuple[Distribution, ...],
-    environ: Mapping[str, str],
-    prefix: str,
+    host: Host, rows: FrameworkRows, distributions: tuple[Distribution, ...], environ: Mapping[str, str], prefix: str
 ) -> tuple[FrameworkFiles, ...]:
     """One for each framework of which a distribution is installed."""
     by_name = {one.name: one for one in distributions}
@@ -92,17 +86,15 @@ def _files(
     looked = [(build, opened_libraries(host, build, site, environ, prefix, by_name.values())) for build in builds]
     looked.sort(key=lambda one: bool(one[1].not_found.value))  # of two, the one that has its libraries
     build, opened = looked[0] if looked else (None, OpenedLibraries(unknown("a CPU build")))
-    return FrameworkFiles(
+    return in_form(
+        FrameworkFiles,
+        opened,
         name=row.framework,
         version=there.version,
         build=build.package if build else "",
         owner=owner,
         cuda=stated.get("cuda"),
         blas_gfx=rocblas_of_wheels(host, site) if build and build.vendor == "amd" else None,
-        not_found=opened.not_found,
-        beside=opened.beside,
-        misfits=opened.misfits,
-        overruled=opened.overruled,
         requested=_requested(host, there),
         source=site,
     )

@@ -6,15 +6,13 @@ The matrix tells the rest by PCI id; what nothing tells is unknown.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpudoctor.machine import AmdStack, Fact, Gpu, NvidiaStack, System, absent, known, unknown
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.probes.amd_gpus import amd_gpus
 from gpudoctor.probes.nvidia_gpus import nvidia_gpus
 from gpudoctor.probes.pci import PciDevice
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
 
 def assemble(

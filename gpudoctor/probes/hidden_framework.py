@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from gpudoctor.probes.import_path import site_folders
-from gpudoctor.probes.pip_programs import pips_of_others
-from gpudoctor.probes.python_layout import layout_of, lib_folders
+from gpudoctor.probes.python_layout import layout_of, lib_folders, pips_of_others
 from gpudoctor.probes.surroundings import Surroundings
 
 _NO_USER_SITE = "PYTHONNOUSERSITE"

@@ -17,7 +17,7 @@ from gpudoctor.machine import Fact, Installers, InstallerSettings, PythonEnviron
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.probes.distributions import JUDGED
 from gpudoctor.probes.pip_settings import pip_settings
-from gpudoctor.probes.python_layout import layout_of
+from gpudoctor.probes.python_layout import layout_of, standard_folders
 from gpudoctor.probes.search_path import on_path
 from gpudoctor.probes.uv_settings import uv_settings
 
@@ -110,7 +110,7 @@ def _ensurepip(host: Host, environment: PythonEnvironment) -> Fact[bool]:
     layout = layout_of(host, environment.interpreter) if environment.interpreter else None
     if layout is None or layout.python is None:
         return unknown("the interpreter's library was not found")
-    folders = (posixpath.join(layout.base_prefix, lib, f"python{layout.python}") for lib in ("lib", "lib64"))
+    folders = standard_folders(layout.base_prefix, layout.python)
     path = next((folder for folder in folders if host.exists(posixpath.join(folder, "os.py"))), None)
     if path is None:
         return unknown("the interpreter's library was not found", layout.base_prefix)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gpudoctor.host import Host
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Fact, KernelLog, LogFault, absent, denied, known, unknown
+from gpudoctor.matrix.rows.issues import LogPattern
 from gpudoctor.probes.log_lines import Entry, this_boot
 from gpudoctor.probes.pci_address import find_address, normal_address
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import LogPattern
 
 # The first messages of the boot, and the one file of the system's logging that keeps the rest.
 _FILES = (("/var/log/dmesg",), ("/var/log/kern.log", "/var/log/messages", "/var/log/syslog"))

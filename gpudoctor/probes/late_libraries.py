@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpudoctor.dependencies import parsed
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
 from gpudoctor.machine import Distribution
+from gpudoctor.matrix.rows.packages import LateLibrary
 from gpudoctor.matrix.versions import package_matches
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import LateLibrary
 
 _PINNING = ("torch", "cuda-toolkit")
 

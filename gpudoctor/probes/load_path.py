@@ -18,42 +18,24 @@ from gpudoctor.probes.mounts import Mount, mount_at, mount_below, read_mounts
 from gpudoctor.probes.processor import read_arch
 
 DRIVER_LIBRARIES = (
-    "libcuda.so.1",
-    "libcuda.so",
-    "libnvidia-ml.so.1",
-    "libnvidia-ptxjitcompiler.so.1",
-    "libhsa-runtime64.so.1",
-    "libamdhip64.so.7",
-    "libamdhip64.so.6",
-    "libamdhip64.so.5",
-    "libamdhip64.so",
-    "libdxcore.so",
-    "librocdxg.so",
-)
+    "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1",
+    "libhsa-runtime64.so.1", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so",
+    "libdxcore.so", "librocdxg.so",
+)  # fmt: skip
 _C_LIBRARY = "libc.so.6"
 _NIX_DRIVER_FOLDER = "/run/opengl-driver/lib"
 # The folders in /etc/ld.so.conf.d on systems that have such a folder.
 _USUAL_FOLDERS = (
-    "/usr/lib/wsl/lib",
-    "/usr/lib/aarch64-linux-gnu/nvidia",
-    "/usr/lib/aarch64-linux-gnu/tegra",
-    "/usr/local/nvidia/lib64",
-    "/opt/rocm/lib",
-)
+    "/usr/lib/wsl/lib", "/usr/lib/aarch64-linux-gnu/nvidia", "/usr/lib/aarch64-linux-gnu/tegra",
+    "/usr/local/nvidia/lib64", "/opt/rocm/lib",
+)  # fmt: skip
 
 _BESIDE = (
-    "/usr/local/nvidia/lib64",
-    "/usr/lib64-nvidia",
-    _NIX_DRIVER_FOLDER,
-    "/usr/lib/wsl/lib",
-    "/.singularity.d/libs",
-    "/home/kubernetes/bin/nvidia/lib64",
-    "/opt/nvidia/current/usr/lib",
-    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
-    "/run/nvidia/driver/usr/lib64",
-    "/usr/lib/aarch64-linux-gnu/nvidia",
-    "/usr/lib/aarch64-linux-gnu/tegra",
-)
+    "/usr/local/nvidia/lib64", "/usr/lib64-nvidia", _NIX_DRIVER_FOLDER, "/usr/lib/wsl/lib", "/.singularity.d/libs",
+    "/home/kubernetes/bin/nvidia/lib64", "/opt/nvidia/current/usr/lib",
+    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu", "/run/nvidia/driver/usr/lib64",
+    "/usr/lib/aarch64-linux-gnu/nvidia", "/usr/lib/aarch64-linux-gnu/tegra",
+)  # fmt: skip
 """Where GKE, Colab, NixOS, WSL, Apptainer, Flatcar, NVIDIA's GPU operator and L4T put the driver's libraries; a
 variable or ld.so.conf has to name it."""
 

@@ -20,16 +20,9 @@ _SUFFIXES = (".ko", ".ko.xz", ".ko.zst", ".ko.gz")
 # Folders of these drivers' modules below /lib/modules/<kernel>: DKMS's, those of distributions' own packages,
 # of NVIDIA's installer, and of the kernel itself.
 _PLACES = (
-    "updates/dkms",
-    "updates",
-    "extra",
-    "extramodules",
-    "misc",
-    "kernel/drivers/video",
-    "kernel/drivers/gpu/drm/amd/amdgpu",
-    "kernel/drivers/gpu/drm/nouveau",
-    "kernel/drivers/gpu/nova-core",
-)
+    "updates/dkms", "updates", "extra", "extramodules", "misc", "kernel/drivers/video",
+    "kernel/drivers/gpu/drm/amd/amdgpu", "kernel/drivers/gpu/drm/nouveau", "kernel/drivers/gpu/nova-core",
+)  # fmt: skip
 _PARENTS = ("extra", "weak-updates", "weak-updates/updates", "kernel")
 """Folders with a sub-folder per driver: extra/nvidia, weak-updates/nvidia-580, kernel/nvidia-580-open."""
 
@@ -112,11 +105,7 @@ def _installed_module(host: Host, kernel: str, path: str) -> InstalledModule:
     version = info.get("version") or _version_in_path(path)
     flavour = flavour_of_license(info.get("license")) or ("open" if "-open" in path else None)
     return InstalledModule(
-        name=name,
-        kernel=kernel,
-        path=path,
-        version=version,
-        flavour=flavour or flavour_of_source(host, version),
+        name=name, kernel=kernel, path=path, version=version, flavour=flavour or flavour_of_source(host, version)
     )
 
 
@@ -182,22 +171,14 @@ def _failed_build(host: Host, name: str, version: str) -> DkmsModule | None:
 # --- rules that block a module -----------------------------------------------------------------------
 
 _RULE_FOLDERS = (
-    "/etc/modprobe.d",
-    "/run/modprobe.d",
-    "/usr/local/lib/modprobe.d",
-    "/usr/lib/modprobe.d",
+    "/etc/modprobe.d", "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d",
     "/lib/modprobe.d",
-)
+)  # fmt: skip
 # Programs that people switch graphics with: their rules are chosen on purpose.
 _SWITCHES = (
-    "nvidia-prime",
-    "prime-select",
-    "envycontrol",
-    "system76-power",
-    "supergfx",
-    "optimus-manager",
+    "nvidia-prime", "prime-select", "envycontrol", "system76-power", "supergfx", "optimus-manager",
     "bumblebee",
-)
+)  # fmt: skip
 _REFUSALS = ("/bin/false", "/bin/true", "/usr/bin/false", "/usr/bin/true", ":")
 
 

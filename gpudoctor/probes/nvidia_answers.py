@@ -48,7 +48,7 @@ def ask_nvidia(host: Host, seconds: float = 20.0) -> Answers:
         cuda = _answer("cuda", lines, run.failure)
     if silent or _hung(run):
         return nvml, cuda, unknown("not asked: the driver does not answer")
-    return nvml, cuda, _smi(host)
+    return nvml, cuda, _parse(host.run(("nvidia-smi", "-q"), _SMI_SECONDS))
 
 
 def _ask(interfaces: tuple[str, ...], host: Host, seconds: float) -> tuple[list[_Line], ChildRun]:
@@ -85,11 +85,6 @@ def _answer(api: str, lines: list[_Line], failure: str) -> Fact[NvidiaApi]:
 def _step(lines: list[_Line]) -> str:
     steps = [line.doing for line in lines if line.doing]
     return steps[-1] if steps else "starting"
-
-
-def _smi(host: Host) -> Fact[NvidiaApi]:
-    result = host.run(("nvidia-smi", "-q"), _SMI_SECONDS)
-    return _parse(result)
 
 
 def _recorded_smi(host: Host) -> Fact[NvidiaApi]:

@@ -9,7 +9,6 @@ from gpudoctor.machine import (
     DeviceNode,
     Fabric,
     Fact,
-    LoadPath,
     NvidiaModule,
     NvidiaStack,
     ProcGpu,
@@ -20,7 +19,8 @@ from gpudoctor.machine import (
 )
 from gpudoctor.probes.cdi import probe_cdi
 from gpudoctor.probes.modules import blocked_modules, dkms_modules, installed_modules, loaded_modules
-from gpudoctor.probes.pci import PciDevice, normal_bdf
+from gpudoctor.probes.pci import PciDevice
+from gpudoctor.probes.pci_address import normal_address
 
 PROC = "/proc/driver/nvidia"
 MODULES = (
@@ -43,8 +43,8 @@ _FABRIC_VERSION = (
 _FABRIC_PACKAGE = r"nvidia-fabricmanager(?:-\d+)?"
 
 
-def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, load_path: LoadPath) -> NvidiaStack:
-    """Everything that files tell; level driver fills in `nvml`, `cuda` and `smi`."""
+def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System) -> NvidiaStack:
+    """Everything that files tell but `userland`; level driver fills in `nvml`, `cuda` and `smi`."""
     listed = host.names(f"{PROC}/gpus")
     gpus = tuple(_proc_detail(host, name) for name in listed.value or ())
     present = loaded_modules(host, (*MODULES, *_GPUDIRECT))
@@ -57,7 +57,6 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, l
         modules_installed=installed_modules(host, system.kernel.value, _ON_DISK),
         dkms=dkms_modules(host, "nvidia"),
         blocked=blocked_modules(host, MODULES),
-        userland=_userland(load_path),
         nodes=_nodes(host),
         proc_gpus=known(tuple(gpu.bdf for gpu in gpus), listed.source) if listed.known else listed,
         proc_details=gpus,
@@ -114,7 +113,7 @@ def _proc_detail(host: Host, name: str) -> ProcGpu:
     pairs = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     minor, uuid = pairs.get("Device Minor", ""), pairs.get("GPU UUID", "")
     return ProcGpu(
-        bdf=normal_bdf(name) or name,
+        bdf=normal_address(name) or name,
         model=pairs.get("Model", "") if pairs.get("Model") != "Unknown" else "",
         minor=int(minor) if re.fullmatch("[0-9]{1,9}", minor) else None,
         uuid=uuid if re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid) else "",
@@ -136,16 +135,6 @@ def _nodes(host: Host) -> Fact[tuple[DeviceNode, ...]]:
         if found is not None:
             nodes.append(DeviceNode(path=path, mode=found.mode, uid=found.uid, gid=found.gid))
     return known(tuple(nodes), "/dev")
-
-
-def _userland(load_path: LoadPath) -> Fact[str]:
-    for library in load_path.found:
-        ours = library.name in ("libnvidia-ml.so.1", "libcuda.so.1") and library.kind not in ("compat", "stub")
-        if ours and library.version:
-            return known(library.version, library.path)
-    if load_path.complete.known and load_path.searched:
-        return absent("the load path", "no libnvidia-ml.so.1 or libcuda.so.1 of a driver")
-    return unknown("no driver library with a version was found", "the load path")
 
 
 # --- NVSwitch fabric -------------------------------------------------------------------------------

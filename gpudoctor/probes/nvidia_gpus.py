@@ -6,6 +6,8 @@ import re
 from itertools import count
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpudoctor.machine import Fact, Gpu, NvidiaStack, NvmlDevice, ProcGpu, System, known, unknown
 from gpudoctor.probes.pci import NVIDIA, PciDevice
 
@@ -51,7 +53,7 @@ def _from_driver(stack: NvidiaStack) -> tuple[NvmlDevice, ...]:
         return ()
     capabilities = {device.bdf: device.capability for devices in lists for device in devices if device.capability}
     return tuple(
-        _with(device, capability=device.capability or capabilities.get(device.bdf)) if device.bdf else device
+        replace(device, capability=device.capability or capabilities.get(device.bdf)) if device.bdf else device
         for device in lists[0]
     )
 
@@ -63,13 +65,7 @@ def _with_addresses(
     taken = [bdf for bdf in sorted({*devices, *proc}) if bdf in proc or devices[bdf].driver.value in (None, *_BOUND)]
     if len(taken) != len(from_driver) or any(device.bdf for device in from_driver):
         return from_driver
-    return tuple(_with(device, bdf=bdf) for device, bdf in zip(from_driver, taken, strict=True))
-
-
-def _with(device: NvmlDevice, **changes: object) -> NvmlDevice:
-    from msgspec.structs import replace
-
-    return replace(device, **changes)
+    return tuple(replace(device, bdf=bdf) for device, bdf in zip(from_driver, taken, strict=True))
 
 
 def _without_address(from_driver: tuple[NvmlDevice, ...], gpus: list[Gpu]) -> tuple[NvmlDevice, ...]:
@@ -233,15 +229,11 @@ def _with_single_node(gpus: list[Gpu], stack: NvidiaStack) -> list[Gpu]:
     ]
     if len(gpus) != 1 or len(nodes) != 1 or gpus[0].nodes:
         return gpus
-    from msgspec.structs import replace
-
     return [replace(gpus[0], nodes=(nodes[0],))]
 
 
 def _in_order(gpus: list[Gpu]) -> tuple[Gpu, ...]:
     """Number the GPUs as NVML does: in its own order, else its kernel module's GPUs by address."""
-    from msgspec.structs import replace
-
     if any(gpu.nvml is not None for gpu in gpus):
         return tuple(replace(gpu, index=gpu.nvml.index) if gpu.nvml is not None else gpu for gpu in gpus)
     bound = [gpu.driver.value in (*_BOUND, "dxgkrnl") for gpu in gpus]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,13 +12,11 @@ from gpudoctor.codeobjects.symbols import needed_of, provided
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, opens_beside, without_cuda
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, Fact, Library, MissingSymbols, known, unknown
+from gpudoctor.matrix.rows.packages import FrameworkBuild
 from gpudoctor.probes.elf_files import ask_elf
 from gpudoctor.probes.environment_libraries import wheel_version
 from gpudoctor.probes.load_path import search
 from gpudoctor.probes.record import damage, ends_early, listed_files, read_record
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import FrameworkBuild
 
 _MOST_FOLDERS = 400
 _MOST_NAMED = 3

@@ -9,6 +9,7 @@ import posixpath
 import re
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, Firmware, absent, known, unknown
@@ -66,11 +67,6 @@ class PciDevice(Struct, frozen=True):
         return self.vendor == NVIDIA and self.class_code[:4] == _BRIDGE and int(self.device, 16) > _LAST_NFORCE
 
 
-def normal_bdf(text: str) -> str:
-    """A PCI address as the kernel writes it: "00000000:AD:00.0" is "0000:ad:00.0"."""
-    return normal_address(text) or ""
-
-
 def probe_pci(host: Host) -> Fact[tuple[PciDevice, ...]]:
     """The GPUs and NVSwitches of NVIDIA and AMD, sorted by address."""
     listing = host.names(DEVICES)
@@ -83,7 +79,7 @@ def probe_pci(host: Host) -> Fact[tuple[PciDevice, ...]]:
 def _read_device(host: Host, bdf: str) -> PciDevice | None:
     folder = f"{DEVICES}/{bdf}"
     # One small read tells nearly everything; a bus may hold hundreds of functions.
-    event = _uevent(host.text(f"{folder}/uevent", 4096).value)
+    event = read_uevent(host.text(f"{folder}/uevent", 4096).value)
     vendor, _, device = event.get("PCI_ID", ":").lower().partition(":")
     vendor = vendor or _hex(host, f"{folder}/vendor") or ""
     if vendor not in (NVIDIA, AMD):
@@ -93,15 +89,12 @@ def _read_device(host: Host, bdf: str) -> PciDevice | None:
     device = device or _hex(host, f"{folder}/device") or ""
     if not re.fullmatch("[0-9a-f]{4}", device) or not re.fullmatch("([0-9a-f]{6})?", class_code):
         return None
-    plain = PciDevice(bdf=normal_bdf(bdf) or bdf, vendor=vendor, device=device, class_code=class_code)
+    plain = PciDevice(bdf=normal_address(bdf) or bdf, vendor=vendor, device=device, class_code=class_code)
     if not (plain.is_gpu or plain.is_nvswitch) or host.exists(f"{folder}/physfn"):
         return None  # a virtual function of a GPU that the host shares out is no GPU of its own here
     status = host.text(f"{folder}/power/runtime_status", 64).value
-    return PciDevice(
-        bdf=plain.bdf,
-        vendor=vendor,
-        device=device,
-        class_code=plain.class_code,
+    return replace(
+        plain,
         revision=_hex(host, f"{folder}/revision"),
         driver=_driver(host, folder, event),
         boot_vga=host.text(f"{folder}/boot_vga", 16).value == "1",
@@ -114,7 +107,8 @@ def _read_device(host: Host, bdf: str) -> PciDevice | None:
     )
 
 
-def _uevent(text: str | None) -> dict[str, str]:
+def read_uevent(text: str | None) -> dict[str, str]:
+    """NAME=value on each line, as the kernel tells it of a device."""
     pairs = (line.partition("=") for line in (text or "").splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
 

@@ -18,6 +18,11 @@ def normal_address(text: str) -> str | None:
     return f"{domain:04x}:{match[2]}:{match[3]}.{match[4] or 0}".lower()
 
 
+def address_of(domain: int, location: int) -> str:
+    """The address of a function by AMD's number for it: bus, device and function in 8, 5 and 3 bits."""
+    return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
+
+
 def find_address(line: str) -> str | None:
     """The first full address in a line."""
     match = re.search(_INSIDE, line, re.IGNORECASE)

@@ -19,22 +19,11 @@ _OPTION = r"(?P<key>.*?)\s*[=:]\s*(?P<value>.*)$"
 _VARIABLES = "PIP_"
 _ELSEWHERE = ("target", "prefix", "root")
 _NAMED = (
-    *_ELSEWHERE,
-    "constraint",
-    "no-index",
-    "no-binary",
-    "require-hashes",
-    "require-virtualenv",
-    "user",
-    "dry-run",
-)
+    *_ELSEWHERE, "constraint", "no-index", "no-binary", "require-hashes", "require-virtualenv", "user", "dry-run",
+)  # fmt: skip
 """Options that are reported with the file or variable that sets them."""
-
-
-class Setting(tuple[str, str]):
-    """A value, and where it was set."""
-
-    __slots__ = ()
+Setting = tuple[str, str]
+"""A value, and where it was set."""
 
 
 def pip_settings(
@@ -86,10 +75,10 @@ def _install_options(host: Host, environ: Mapping[str, str], prefix: str) -> dic
     for path in _files(host, environ, prefix):
         content = host.data(path, _LIMIT).value
         for section, key, value, line in read_ini((content or b"").decode("utf-8", "replace")):
-            by_section[(section, _option(key))] = Setting((value, f"{path}, line {line}"))
+            by_section[(section, _option(key))] = value, f"{path}, line {line}"
     for name, value in environ.items():
         if name.startswith(_VARIABLES):
-            by_section[(":env:", _option(name.removeprefix(_VARIABLES)))] = Setting((value, name))
+            by_section[(":env:", _option(name.removeprefix(_VARIABLES)))] = value, name
     found: dict[str, Setting] = {}
     for wanted in ("global", "install", ":env:"):
         for (section, option), setting in by_section.items():

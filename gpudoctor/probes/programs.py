@@ -8,13 +8,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from gpudoctor.host import Host
-from gpudoctor.machine import Program, ProgramBackend
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import GpuProgram
+from gpudoctor.machine import Distribution, Program, ProgramBackend
+from gpudoctor.matrix.rows.programs import GpuProgram
+from gpudoctor.probes.load_path import search
+from gpudoctor.probes.variables import relevant_variables
 
 _USUAL_FOLDERS = ("/usr/local/bin", "/usr/bin")
 _OWN_LIBRARY = r"libggml(-base|-cpu[\w-]*)?\.so"
@@ -49,8 +48,6 @@ def _program(
     folder = _folder(host, row, posixpath.dirname(own))
     loading = settings if service else environ
     backends = tuple(_backends(host, row, folder, loading) if folder else _built_in(host, own))
-    from gpudoctor.probes.variables import relevant_variables
-
     return Program(
         name=row.program,
         path=path,
@@ -97,7 +94,6 @@ def _built_in(host: Host, path: str) -> Iterator[ProgramBackend]:
 def _backend(host: Host, kind: str, path: str, folder: str, environ: Mapping[str, str]) -> ProgramBackend | None:
     if kind == "vulkan":
         return ProgramBackend(kind, path)
-    from gpudoctor.machine import Distribution
     from gpudoctor.probes.extension_files import read_library
 
     read = read_library(host, Distribution("", ""), path)
@@ -147,8 +143,6 @@ def _missing(
     lacking = tuple(name for name in needs if name not in there)
     if not lacking:
         return ()
-    from gpudoctor.probes.load_path import search
-
     path = search(host, lacking, environ, shadowed=False)
     return tuple(name for name in lacking if path.first(name) is None) if path.complete.value is True else ()
 

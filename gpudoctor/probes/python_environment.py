@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, normalised
-from gpudoctor.frameworks.torch.probes.copies import find_copies, remains
+from gpudoctor.frameworks.torch.probes.copies import Copies, find_copies, remains
 from gpudoctor.host import Host, LiveHost
-from gpudoctor.machine import (
-    Distribution,
-    Fact,
-    Frameworks,
-    PythonEnvironment,
-    Torch,
-    absent,
-    known,
-    unknown,
-)
+from gpudoctor.machine import Distribution, Fact, Frameworks, PythonEnvironment, Torch, absent, known, unknown
+from gpudoctor.matrix.rows.packages import ImportedModules, LateLibrary, VersionFile
 from gpudoctor.probes.dependencies import Checked, required_packages
 from gpudoctor.probes.distributions import (
     JUDGED,
@@ -36,19 +27,13 @@ from gpudoctor.probes.file_owner import Program, foreign_processor, program_of
 from gpudoctor.probes.framework_settings import keras_settings, left_folders
 from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
 from gpudoctor.probes.import_path import ImportPath, import_path
-from gpudoctor.probes.pip_programs import pips_of_others
 from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of, project_packages
-from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
+from gpudoctor.probes.python_layout import Layout, find_layout, in_tool, pips_of_others, standard_folders
 from gpudoctor.probes.shadowing import shadowing_modules
 from gpudoctor.probes.start_faults import start_faults
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 from gpudoctor.probes.tritons import triton_owner
 from gpudoctor.probes.wheel_tags import with_their_wheels
-
-if TYPE_CHECKING:
-    from gpudoctor.frameworks.torch.probes.copies import Copies
-    from gpudoctor.matrix.rows import ImportedModules, LateLibrary, VersionFile
-
 
 _NOT_THERE = "no torch there"
 _NO_ROWS = FrameworkRows()
@@ -164,7 +149,6 @@ def _interpreter(around: Surroundings, program: Program) -> PythonEnvironment:
 
 
 def _with_project(environment: PythonEnvironment, around: Surroundings) -> PythonEnvironment:
-    """The environment with the project that owns it."""
     host, layout = around.host, around.layout
     project = project_of(host, layout, around.environ)
     return replace(
@@ -179,10 +163,7 @@ def _with_project(environment: PythonEnvironment, around: Surroundings) -> Pytho
 
 
 def _with_frameworks(
-    environment: PythonEnvironment,
-    around: Surroundings,
-    rows: FrameworkRows,
-    modules: tuple[ImportedModules, ...],
+    environment: PythonEnvironment, around: Surroundings, rows: FrameworkRows, modules: tuple[ImportedModules, ...]
 ) -> PythonEnvironment:
     """The environment with its packages, torch and the other frameworks among them, and what these load."""
     host, distributions = around.host, around.distributions
@@ -262,12 +243,12 @@ def _externally_managed(host: Host, layout: Layout) -> bool:
     """PEP 668: a mark in the standard library of an interpreter that is not a venv."""
     if layout.kind == "venv" or layout.python is None:
         return False
-    folders = (posixpath.join(layout.prefix, lib, f"python{layout.python}") for lib in ("lib", "lib64"))
+    folders = standard_folders(layout.prefix, layout.python)
     return any(host.exists(posixpath.join(folder, "EXTERNALLY-MANAGED")) for folder in folders)
 
 
 def _has_standard_library(host: Host, layout: Layout) -> bool:
-    folders = (posixpath.join(layout.base_prefix, lib, f"python{layout.python}") for lib in ("lib", "lib64"))
+    folders = standard_folders(layout.base_prefix, layout.python)
     return any(host.exists(posixpath.join(folder, "os.py")) for folder in folders)
 
 

@@ -23,6 +23,8 @@ _NUMBER = r"\d+\.\d+"
 _DISTRIBUTION_PYTHONS = ("/usr/local/bin/python3", "/usr/bin/python3", "/usr")
 _TOOL_MARKS = ("uv-receipt.toml", "pipx_metadata.json")
 _LIBS = ("lib", "lib64")
+_SHEBANG = r"""#!\s*(/\S+/python[\w.]*)|#!/bin/sh\n'''exec' "?(/[^"\n]+/python[\w.]*)"""
+"""The line that names the interpreter; the second form is for long paths, and those with spaces."""
 
 
 class Layout(Struct, frozen=True):
@@ -223,22 +225,27 @@ def _python_of(host: Host, prefix: str, interpreter: str, stated: str | None) ->
     folders = lib_folders(host, prefix)
     real = re.search(_VERSIONED, host.resolve(interpreter) or "")
     named = [real.group(1)] if real else []
-    for version in (stated, *_names_along_links(host, interpreter), stated and stated + "t"):
+    by_links = (match[1] for place in along_links(host, interpreter) if (match := re.search(_VERSIONED, place)))
+    for version in (stated, *by_links, stated and stated + "t"):
         if version and version not in named:
             named.append(version)
     fits = [version for version in named if version in folders]
     return next(iter(fits or named), None) or max(folders, key=_order, default=None)
 
 
-def _names_along_links(host: Host, path: str) -> Iterator[str]:
-    for _ in range(8):
-        found = re.search(_VERSIONED, path)
-        if found:
-            yield found.group(1)
+def along_links(host: Host, path: str) -> Iterator[str]:
+    """A path, and what each link in turn leads to; the last may not exist."""
+    for _ in range(9):
+        yield path
         target = host.link(path)
         if target is None:
             return
         path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+
+
+def standard_folders(prefix: str, python: str | None) -> tuple[str, ...]:
+    """Where the standard library may lie below a prefix; Fedora's Python has it in lib64."""
+    return tuple(posixpath.join(prefix, lib, f"python{python}") for lib in _LIBS)
 
 
 def lib_folders(host: Host, prefix: str) -> list[str]:
@@ -261,3 +268,16 @@ def _read_config(host: Host, path: str) -> dict[str, str]:
     lines = (host.text(path, 64 << 10).value or "").splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line)
     return {key.strip().lower(): value.strip() for key, _, value in pairs}
+
+
+def pips_of_others(host: Host, layout: Layout) -> Iterator[tuple[str, str]]:
+    """(program, Python that it starts) where that is in another folder, there or not. Programs that can be moved
+    name no folder, and a link to the environment is no other one."""
+    for name in ("pip", "pip3"):
+        program = posixpath.join(layout.prefix, "bin", name)
+        named = re.match(_SHEBANG, host.text(program, 1 << 10).value or "")
+        if named is not None:
+            python = named[1] or named[2]
+            prefix = posixpath.dirname(posixpath.dirname(python))
+            if (host.resolve(prefix) or prefix) != (host.resolve(layout.prefix) or layout.prefix):
+                yield program, python

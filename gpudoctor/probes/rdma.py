@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from gpudoctor.host import Host
 from gpudoctor.machine import RdmaDevice, RdmaPort
+from gpudoctor.probes.pci import read_uevent
 from gpudoctor.probes.pci_address import normal_address
 
 _VERBS = "/sys/class/infiniband_verbs"
@@ -37,12 +40,13 @@ def _nodes(host: Host) -> dict[str, str]:
 
 
 def _device(host: Host, folder: str, name: str, nodes: dict[str, str], asked: int) -> RdmaDevice:
-    event = _pairs(host.text(f"{folder}/device/uevent", 4096).value or "")
+    event = read_uevent(host.text(f"{folder}/device/uevent", 4096).value)
     numbers = [int(port) for port in host.names(f"{folder}/ports").value or () if re.fullmatch("[0-9]{1,3}", port)]
     ports = tuple(_port(host, f"{folder}/ports/{number}", number, asked) for number in sorted(numbers)[:_MOST_PORTS])
     if len(ports) == 1 and not ports[0].interface:
-        (port,) = ports
-        ports = (_with_interface(port, host.names(f"{folder}/device/net").value or ()),)
+        interfaces = host.names(f"{folder}/device/net").value or ()
+        if len(interfaces) == 1:
+            ports = (replace(ports[0], interface=interfaces[0]),)
     return RdmaDevice(
         name=name,
         driver=event.get("DRIVER", ""),
@@ -93,12 +97,6 @@ def _gid_kinds(host: Host, folder: str, asked: int) -> dict[int, str]:
     return kinds
 
 
-def _with_interface(port: RdmaPort, names: tuple[str, ...]) -> RdmaPort:
-    from msgspec.structs import replace
-
-    return replace(port, interface=names[0]) if len(names) == 1 else port
-
-
 def _word(text: str) -> str:
     """ "4: ACTIVE" is ACTIVE."""
     return text.partition(":")[2].strip() if ":" in text else text
@@ -108,7 +106,3 @@ def _line(host: Host, path: str) -> str:
     """The first line of a small file; "" if there is none, or if it holds anything but plain text."""
     line = (host.text(path, 256).value or "").partition("\n")[0].strip()
     return line if line.isascii() and line.isprintable() else ""
-
-
-def _pairs(text: str) -> dict[str, str]:
-    return {name: value.strip() for name, _, value in (line.partition("=") for line in text.splitlines())}

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host
 from gpudoctor.machine import WORKING_FOLDER, Fact, FrameworkFiles, ShadowingModule, Torch
+from gpudoctor.matrix.rows.packages import ImportedModules
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.import_path import Folder
+from gpudoctor.probes.python_layout import standard_folders
 from gpudoctor.probes.surroundings import Surroundings
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import ImportedModules
 
 _MOST = 20
 
@@ -120,8 +118,7 @@ def _standard_folders(around: Surroundings) -> Iterator[str]:
     real = around.host.resolve(around.layout.interpreter)
     own = (posixpath.dirname(posixpath.dirname(real)),) if real else ()
     for prefix in dict.fromkeys((around.layout.base_prefix, *own)):
-        for lib in ("lib", "lib64"):
-            yield posixpath.join(prefix, lib, f"python{around.layout.python}")
+        yield from standard_folders(prefix, around.layout.python)
 
 
 def _is_own(around: Surroundings, folder: Folder, further: tuple[Folder, ...], name: str) -> bool:

@@ -14,12 +14,10 @@ from collections.abc import Iterator, Mapping
 from gpudoctor.host import Host
 from gpudoctor.machine import StartFault, StartFaultKind
 from gpudoctor.probes.import_path import ImportPath
-from gpudoctor.probes.python_layout import Layout, lib_folders
+from gpudoctor.probes.python_layout import Layout, along_links, lib_folders, standard_folders
 
 _VERSIONED = r"python(\d+\.\d+)t?$"
 _PYTHONS = ("/usr/local/bin", "/usr/bin")
-_LIBRARIES = ("lib", "lib64")
-"""Below a prefix; Fedora's Python has its standard library in lib64."""
 _ON_WINDOWS = r"[A-Za-z]:[\\/]"
 
 
@@ -41,8 +39,9 @@ def _of_home(host: Host, layout: Layout, home: str) -> Iterator[StartFault]:
     if not posixpath.isabs(folder) or python is None:
         return
     version = python.rstrip("t")
-    libraries = [*(f"{lib}/python{python}/os.py" for lib in _LIBRARIES), f"lib/python{version.replace('.', '')}.zip"]
-    if not any(host.exists(posixpath.join(folder, one)) for one in libraries):
+    libraries = [posixpath.join(one, "os.py") for one in standard_folders(folder, python)]
+    libraries.append(posixpath.join(folder, f"lib/python{version.replace('.', '')}.zip"))
+    if not any(map(host.exists, libraries)):
         yield StartFault(kind="no-library", path=folder, python=python)
 
 
@@ -58,7 +57,7 @@ def _of_interpreter(host: Host, layout: Layout, foreign: str) -> Iterator[StartF
         named = re.search(_VERSIONED, real or "")
         folders = lib_folders(host, layout.prefix)
         if real is None and host.stat(layout.interpreter).absent:
-            target = _last_link(host, layout.interpreter)
+            *_, target = along_links(host, layout.interpreter)
             yield _fault(host, layout, "interpreter-gone", layout.prefix, folders[:1], target)
         elif named and folders and named[1] not in [version.rstrip("t") for version in folders]:
             yield _fault(host, layout, "interpreter-other", layout.prefix, folders[:1], f"Python {named[1]}")
@@ -111,13 +110,3 @@ def _home(host: Host, layout: Layout) -> str:
     """The prefix that an interpreter has without a pyvenv.cfg."""
     real = host.resolve(layout.interpreter)
     return posixpath.dirname(posixpath.dirname(real)) if real else ""
-
-
-def _last_link(host: Host, path: str) -> str:
-    """Where the links of a path end: at something that does not exist."""
-    for _ in range(8):
-        target = host.link(path)
-        if target is None:
-            return path
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-    return path

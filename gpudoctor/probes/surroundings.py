@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
 from gpudoctor.host import Host
 from gpudoctor.machine import DamagedFile, Distribution, Fact, LoadPath, MissingSymbols, Torch, unknown
+from gpudoctor.matrix.rows.packages import LateLibrary
 from gpudoctor.probes.distributions import CondaPackage
 from gpudoctor.probes.import_path import ImportPath
 from gpudoctor.probes.python_layout import Layout
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import LateLibrary
 
 
 class Surroundings(Struct, frozen=True):

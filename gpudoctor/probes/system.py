@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, Os, System, User, absent, known, unknown
 from gpudoctor.probes.batch_job import probe_job
-from gpudoctor.probes.c_library import read_c_library
 from gpudoctor.probes.container import probe_container
+from gpudoctor.probes.loader_cache import default_folders
 from gpudoctor.probes.mounts import mount_at, read_mounts
 from gpudoctor.probes.processor import read_arch, read_cpu_flags
 from gpudoctor.probes.search_path import on_path
@@ -20,52 +20,23 @@ from gpudoctor.probes.virtual_machine import probe_virtual_machine
 from gpudoctor.probes.wsl_jetson import probe_jetson, probe_wsl
 
 _OS_RELEASES = ("/etc/os-release", "/usr/lib/os-release")
+_GLIBC = "libc.so.6"
+_MUSL_LOADER = "/lib/ld-musl-{arch}.so.1"
 _GPU_GROUPS = ("render", "video")
 _COMPILERS = ("CC", "CXX")
 _FOR_KERNELS = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 # Options of the kernel command line that affect GPUs, their modules, the bus or the IOMMU.
-_OPTION_NAMES = frozenset(
-    (
-        "efi",
-        "initcall_blacklist",
-        "intremap",
-        "iommu",
-        "kaslr",
-        "lockdown",
-        "mem_encrypt",
-        "module_blacklist",
-        "nokaslr",
-        "nomodeset",
-        "nomodule",
-        "numa_balancing",
-        "pci",
-        "pcie_acs_override",
-        "pcie_aspm",
-        "pcie_ports",
-        "rdblacklist",
-        "swiotlb",
-        "video",
-    )
-)
+_OPTION_NAMES = frozenset((
+    "efi", "initcall_blacklist", "intremap", "iommu", "kaslr", "lockdown", "mem_encrypt", "module_blacklist",
+    "nokaslr", "nomodeset", "nomodule", "numa_balancing", "pci", "pcie_acs_override", "pcie_aspm",
+    "pcie_ports", "rdblacklist", "swiotlb", "video",
+))  # fmt: skip
 _OPTION_PREFIXES = (
-    "amd_iommu",
-    "amdgpu.",
-    "amdttm.",
-    "drm.",
-    "intel_iommu",
-    "iommu.",
-    "modprobe.",
-    "module.",
-    "nouveau.",
-    "nova_core.",
-    "nvidia",
-    "radeon.",
-    "rd.driver.",
-    "ttm.",
-    "vfio",
-)
+    "amd_iommu", "amdgpu.", "amdttm.", "drm.", "intel_iommu", "iommu.", "modprobe.", "module.", "nouveau.",
+    "nova_core.", "nvidia", "radeon.", "rd.driver.", "ttm.", "vfio",
+)  # fmt: skip
 
 
 def probe_system(host: Host) -> System:
@@ -80,7 +51,7 @@ def probe_system(host: Host) -> System:
         kernel=kernel,
         arch=arch,
         os=_distribution(host),
-        libc=read_c_library(host, arch.value),
+        libc=_c_library(host, arch.value),
         cpu_flags=flags,
         memory=memory,
         shm=_shm(host, memory),
@@ -297,3 +268,22 @@ def _suspends(host: Host) -> Fact[int]:
     if log.value is not None:
         return known(log.value.count(b"PM: suspend exit"), log.source)
     return unknown("neither /sys/power/suspend_stats nor the kernel log tells", "/sys/power")
+
+
+def _c_library(host: Host, arch: str | None) -> Fact[str]:
+    """ "glibc 2.31" or "musl". glibc comes first: distributions also have a package of musl. In a recording the
+    symbol versions of its libc.so.6 tell."""
+    answer = host.c_library()
+    if answer.known:
+        return answer
+    from gpudoctor.frameworks.torch.probes.libraries import read_elf  # a running system has answered by now
+
+    for folder in default_folders(arch):
+        path = f"{folder}/{_GLIBC}"
+        heads = read_elf(host, path)
+        if heads is not None and heads.defines_glibc:
+            return known(f"glibc {heads.defines_glibc}", path)
+    loader = _MUSL_LOADER.format(arch=arch or "x86_64")
+    if host.exists(loader):
+        return known("musl", loader)
+    return unknown(f"neither the versions of a {_GLIBC} nor musl's loader could be read", default_folders(arch)[0])

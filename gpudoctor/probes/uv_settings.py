@@ -103,18 +103,10 @@ class _Found:
 
 
 _NAMES = {
-    "index-url": "index_url",
-    "extra-index-url": "extra_indexes",
-    "find-links": "find_links",
-    "no-index": "no_index",
-    "offline": "offline",
-    "no-binary": "no_binary",
-    "no-binary-package": "no_binary",
-    "require-hashes": "require_hashes",
-    "target": "target",
-    "prefix": "prefix",
-    "torch-backend": "torch_backend",
-}
+    "index-url": "index_url", "extra-index-url": "extra_indexes", "find-links": "find_links", "no-index": "no_index",
+    "offline": "offline", "no-binary": "no_binary", "no-binary-package": "no_binary", "target": "target",
+    "prefix": "prefix", "require-hashes": "require_hashes", "torch-backend": "torch_backend",
+}  # fmt: skip
 _ONLY_OF_PIP = ("require-hashes", "target", "prefix", "torch-backend")
 _VARIABLES = {
     "UV_DEFAULT_INDEX": "index_url",

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from gpudoctor.codeobjects import Code
 from gpudoctor.codeobjects.amd import gfx_order
 from gpudoctor.codeobjects.kernel_files import kpack_targets, miopen_targets, tensile_targets
+from gpudoctor.codeobjects.nvidia import arch_order
 
 _LIBRARY = r".*\.so(?:\.\d+)*$"
 _CODE_OBJECT = r".*\.(?:co|hsaco|hipfb|fatbin|cubin)$"
@@ -153,8 +154,4 @@ def combined_code(codes: list[Code]) -> Code:
 
 def arch_key(arch: str) -> tuple[str, int, str]:
     """Sort key: "sm_90" before "sm_90a" before "sm_100"; "gfx906" before "gfx1030"."""
-    if arch.startswith("gfx"):
-        return ("gfx", *gfx_order(arch))
-    family, _, number = arch.partition("_")
-    digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
-    return family, int(digits or 0), number
+    return ("gfx", *gfx_order(arch)) if arch.startswith("gfx") else arch_order(arch)

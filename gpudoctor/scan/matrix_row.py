@@ -114,7 +114,6 @@ def _pin(requires: Iterable[str], name: str) -> str | None:
 
 
 def _fields(text: str) -> dict[str, list[str]]:
-    """The header fields of METADATA."""
     fields: dict[str, list[str]] = {}
     for line in re.split(r"\r?\n\r?\n", text, maxsplit=1)[0].splitlines():
         name, colon, value = line.partition(":")

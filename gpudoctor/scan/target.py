@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Literal
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from gpudoctor.codeobjects.bounded_file import NotReadable
 from gpudoctor.host import Host, InputError
+from gpudoctor.host.open_file import closing
 from gpudoctor.scan import environment
 from gpudoctor.scan.library import Library, Progress, libraries
 from gpudoctor.scan.places import Files, Wheel, below, is_zip
@@ -103,20 +105,12 @@ def _scan_file(text: str, path: str, progress: Progress | None) -> ScanResult:
     return ScanResult(text, "library", (Library(path=text, code=code),))
 
 
-class open_file:  # noqa: N801 - a context manager
+def open_file(text: str, path: str) -> AbstractContextManager[int]:
     """A file that a person named, open for `pread`. Raises InputError if it cannot be opened."""
-
-    def __init__(self, text: str, path: str) -> None:
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise InputError(f"{text}: {(error.strerror or str(error)).lower()}") from None
-
-    def __enter__(self) -> int:
-        return self._descriptor
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+    try:
+        return closing(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError as error:
+        raise InputError(f"{text}: {(error.strerror or str(error)).lower()}") from None
 
 
 def _scan_environment(found: environment.Environment, label: str, progress: Progress | None) -> ScanResult:

@@ -131,12 +131,7 @@ class Child:
         self._start(interpreter, environ, folder, interruptions, "count" if count else "", module)
 
     def _start(
-        self,
-        interpreter: str,
-        environ: Mapping[str, str],
-        folder: Path,
-        interruptions: Interruptions,
-        *words: str,
+        self, interpreter: str, environ: Mapping[str, str], folder: Path, interruptions: Interruptions, *words: str
     ) -> None:
         cwd, caches = folder / f"cwd-{secrets.token_hex(4)}", folder / "caches"
         cwd.mkdir()

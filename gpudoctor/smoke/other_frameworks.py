@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from gpudoctor.frameworks.programs.run import MARK, TOLERANCE
 from gpudoctor.host import Host, InputError
 from gpudoctor.host.child import run_limited
@@ -39,9 +41,9 @@ def compute(host: Host, environment: PythonEnvironment | None, name: str, device
     gpu_asked = any(one.startswith("gpu") for one in devices)
     nothing = Smoke(level="quick", asked=True, gpu_asked=gpu_asked, framework=name)
     if environment is None or not environment.interpreter:
-        return _with(nothing, why="there is no Python environment to run it in")
+        return replace(nothing, why="there is no Python environment to run it in")
     if not environment.frameworks.files_of(name).source:
-        return _with(nothing, why=f"{name} is not installed")
+        return replace(nothing, why=f"{name} is not installed")
     wanted = [f"{one}:0" if one == "gpu" else one for one in devices]
     with temporary_folder("smoke") as folder:
         program = (str(PROGRAMS / "run.py"), str(PROGRAMS / f"{name}.py"))
@@ -50,23 +52,17 @@ def compute(host: Host, environment: PythonEnvironment | None, name: str, device
         ran = run_limited(argv, SECONDS, environ=environ, cwd=str(folder))
     if ran.value is None:
         status: SmokeStatus = "timeout" if "no answer" in ran.why else "error"
-        return _with(nothing, kernels=(SmokeKernel(_FIRST, "gpu:0", "float32", status, message=ran.why),))
+        return replace(nothing, kernels=(SmokeKernel(_FIRST, "gpu:0", "float32", status, message=ran.why),))
     events = tuple(_events(ran.value.stdout))
     words = _last_words(ran.value.stderr)
     kernels = tuple(_kernels(events, words, ran.value.rc))
     listed = next((event["devices"] for event in events if event.get("event") == "devices"), ())
-    return _with(
+    return replace(
         nothing,
         devices=tuple(SmokeDevice(name=str(one)) for one in listed) if devices != ("cpu",) else (),
         kernels=kernels,
         why=words if not any(kernel.device != "cpu" for kernel in kernels) else "",
     )
-
-
-def _with(smoke: Smoke, **parts: Any) -> Smoke:
-    from msgspec.structs import replace
-
-    return replace(smoke, **parts)
 
 
 def _events(output: str) -> Iterator[dict[str, Any]]:

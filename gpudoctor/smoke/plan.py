@@ -47,7 +47,6 @@ class Request(Struct, frozen=True):
 
     @property
     def gpu_asked(self) -> bool:
-        """Whether a GPU is asked for by name."""
         return any(name.startswith("cuda") for name in self.devices)
 
 
@@ -69,7 +68,6 @@ class Limits(Struct, frozen=True):
     """Share of a level's seconds that each device after the first adds."""
 
     def in_all(self, request: Request, devices: int) -> float:
-        """The seconds for all kernels of a request together."""
         assert request.level is not None
         of_level: float = getattr(self, request.level)
         base = of_level * (1 + self.further_device * max(0, devices - 1))

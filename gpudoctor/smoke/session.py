@@ -79,7 +79,6 @@ def perform(
 
 
 def _not_run(trial: Fact[ImportTrial], request: Request, why: str) -> SessionResult:
-    """Nothing could run."""
     if request.level is None:
         return SessionResult(trial)
     return SessionResult(trial, _result(request, why=why))
@@ -105,8 +104,6 @@ class _Listed(Struct):
 
 
 class _Session:
-    """One request in one environment."""
-
     def __init__(
         self,
         host: Host,
@@ -120,8 +117,6 @@ class _Session:
         self._progress, self._limits, self._kernels = progress, limits, kernels
 
     def perform(self, folder: Path, kernels: Path, interruptions: Interruptions) -> SessionResult:
-        """Import, list, run."""
-
         def start(count: bool = False) -> Child:
             return Child(self._interpreter, self._host.environ, folder, kernels, interruptions, count=count)
 

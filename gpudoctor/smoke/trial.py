@@ -9,11 +9,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpudoctor.host import Host
+from gpudoctor.host.interrupts import deferred
+from gpudoctor.host.supervision import supervising
+from gpudoctor.host.temporary import temporary_folder
 from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, StartVariable, known, unknown
+from gpudoctor.records import in_form
 from gpudoctor.smoke.child import Child, Lost
-from gpudoctor.smoke.plan import Limits
+from gpudoctor.smoke.plan import KERNELS, Limits
 
 _ERROR_LIMIT = 600
+_LIMITS = Limits()
 _PRINTED_ERROR = r"^\w*Error: .+"
 _PROGRESS_SECONDS = 20.0
 """An import that began to load another library this recently is slow and does not hang."""
@@ -101,16 +107,8 @@ def _finished_import(child: Child, report: _Report, loading: _Loading, seconds: 
 def _raised(report: _Report, said: str) -> ImportTrial:
     # What a compiled module prints, and raises without a word: NumPy's own error is told only there.
     printed = re.findall(_PRINTED_ERROR, said, flags=re.M) if ":" not in report.error else []
-    return ImportTrial(
-        ok=False,
-        error=report.error[:_ERROR_LIMIT],
-        seconds=report.seconds,
-        root=(report.root or (printed[-1] if printed else ""))[:_ERROR_LIMIT],
-        module=report.module,
-        files=report.files,
-        named=report.named,
-        empty=report.empty,
-    )
+    root = (report.root or (printed[-1] if printed else ""))[:_ERROR_LIMIT]
+    return in_form(ImportTrial, report, ok=False, error=report.error[:_ERROR_LIMIT], root=root)
 
 
 def not_started(interpreter: str, why: str) -> Fact[ImportTrial]:
@@ -125,9 +123,7 @@ def _next(child: Child, before: _Report, seconds: float) -> _Report:
     except msgspec.ValidationError:
         raise child.lost("garbled") from None
     if report.event == "counted":
-        return msgspec.structs.replace(
-            before, event="counted", device_count=report.device_count, device_error=report.device_error
-        )
+        return replace(before, event="counted", device_count=report.device_count, device_error=report.device_error)
     return report
 
 
@@ -150,16 +146,8 @@ def _lost(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source
     else:
         how = f"the process ended with status {lost.status} during the import"
     error = f"{how}: {said}" if how and said else how or said
-    return known(
-        ImportTrial(
-            ok=False,
-            error=error,
-            signal=signal,
-            files=_printed_files(lost.said) or lost.files,
-            loading=loading.path,
-        ),
-        source,
-    )
+    files = _printed_files(lost.said) or lost.files
+    return known(ImportTrial(ok=False, error=error, signal=signal, files=files, loading=loading.path), source)
 
 
 def _gave_no_answer(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source: str) -> Fact[ImportTrial]:
@@ -180,13 +168,27 @@ def _printed_files(said: str) -> tuple[str, ...]:
 
 
 def _imported(report: _Report, error: str) -> ImportTrial:
-    return ImportTrial(
-        ok=True,
-        version=report.version,
-        cuda=report.cuda,
-        hip=report.hip,
-        arch_list=report.arch_list,
-        device_count=report.device_count,
-        seconds=round(report.seconds, 3),
-        error=error,
-    )
+    return in_form(ImportTrial, report, ok=True, seconds=round(report.seconds, 3), error=error)
+
+
+def try_module(host: Host, interpreter: str, module: str, *, limits: Limits = _LIMITS) -> Fact[ImportTrial]:
+    """What became of an import; nothing is left behind. A signal that comes meanwhile (Ctrl-C, SIGTERM) takes effect
+    when the child is gone."""
+    source = f"import {module} in {interpreter}"
+    with deferred() as interruptions, supervising(limits.importing):
+        try:
+            with temporary_folder("import") as folder:
+                child = Child(interpreter, host.environ, folder, KERNELS, interruptions, module=module)
+                return _followed(child, interpreter, module, limits)
+        except (OSError, ValueError) as error:  # no process, no temporary folder: nothing is known of the module
+            return unknown(f"import {module} could not be tried: {error}", source)
+
+
+def _followed(child: Child, interpreter: str, module: str, limits: Limits) -> Fact[ImportTrial]:
+    patient = False
+    try:
+        trial, lost = try_import(child, interpreter, limits, module=module)
+        patient = lost is None
+        return trial
+    finally:
+        child.end(patient)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from gpudoctor.host import Host
 from gpudoctor.machine import Machine, unknown
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.survey.gpus import with_gpus
-
-if TYPE_CHECKING:
-    from gpudoctor.host import Host
-    from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.survey.probing import Probing
+from gpudoctor.survey.probing import Probing
 
 DRIVER_SECONDS = 20.0
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
-from gpudoctor.host import LiveHost
+from gpudoctor.host import Host, LiveHost
 from gpudoctor.machine import (
     AmdStack,
     Fact,
@@ -14,10 +12,12 @@ from gpudoctor.machine import (
     Machine,
     Network,
     NvidiaStack,
+    Program,
     PythonEnvironment,
     System,
     unknown,
 )
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.probes.amd_files import probe_amd
 from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.kernel_log import probe_kernel_log
@@ -31,12 +31,7 @@ from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.system import probe_system
 from gpudoctor.probes.variables import probe_variables
 from gpudoctor.survey.gpus import with_gpus
-
-if TYPE_CHECKING:
-    from gpudoctor.host import Host
-    from gpudoctor.machine import Program
-    from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.survey.probing import Probing
+from gpudoctor.survey.probing import Probing
 
 
 def read_files(host: Host, matrix: Matrix, python: str | None, probing: Probing) -> Machine:
@@ -49,7 +44,7 @@ def read_files(host: Host, matrix: Matrix, python: str | None, probing: Probing)
     limits = probing("limits", lambda: probe_limits(host, rdma=rdma, in_group=in_group), unknown("the probe crashed"))
     load_path = probing("load path", lambda: driver_libraries(host, variables), LoadPath())
     pci = probing("pci", lambda: probe_pci(host), unknown("the PCI probe crashed"))
-    nvidia = probing("nvidia", lambda: probe_nvidia(host, pci, system, load_path), NvidiaStack())
+    nvidia = probing("nvidia", lambda: probe_nvidia(host, pci, system), NvidiaStack())
     userland = probing("nvidia libraries", lambda: userland_version(host, load_path), unknown("not read"))
     amd = probing("amd", lambda: probe_amd(host, pci, system), AmdStack())
     patterns = matrix.tables.log_patterns
@@ -102,7 +97,6 @@ def _with_torch_code(host: Host, machine: Machine, probing: Probing) -> Machine:
 
 
 def _with_extensions(host: Host, machine: Machine, probing: Probing) -> Machine:
-    """The libraries of other packages that compute on GPUs."""
     environment = machine.environment.value
     if environment is None or not environment.distributions.value:
         return machine
@@ -123,4 +117,4 @@ def with_torch(machine: Machine, **facts: object) -> Machine:
     assert environment is not None
     assert environment.torch.value is not None
     torch = replace(environment.torch, value=replace(environment.torch.value, **facts))
-    return replace(machine, environment=replace(machine.environment, value=environment.with_torch(torch)))
+    return machine.with_environment(environment.with_torch(torch))

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from gpudoctor.host import Host
 from gpudoctor.machine import Fact, Gpu, Machine
-
-if TYPE_CHECKING:
-    from gpudoctor.host import Host
-    from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.probes.pci import PciDevice
-    from gpudoctor.survey.probing import Probing
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.probes.gpus import assemble
+from gpudoctor.probes.pci import PciDevice, probe_pci
+from gpudoctor.survey.probing import Probing
 
 
 def with_gpus(
     host: Host, matrix: Matrix, machine: Machine, probing: Probing, pci: Fact[tuple[PciDevice, ...]] | None = None
 ) -> Machine:
     """The machine with its GPUs put together from the bus, KFD and the drivers' answers."""
-    from gpudoctor.probes.gpus import assemble
-    from gpudoctor.probes.pci import probe_pci
-
     bus = probe_pci(host) if pci is None else pci
     seen = machine.gpus, machine.buses
     gpus, buses = probing("gpus", lambda: assemble(bus, machine.amd, machine.nvidia, machine.system, matrix), seen)
@@ -31,8 +25,6 @@ def with_gpus(
 
 
 def _gpus_in_log(host: Host, matrix: Matrix, machine: Machine) -> tuple[tuple[Gpu, ...], Fact[bool]]:
-    """The GPUs that the kernel log names, and whether it names any."""
-    from gpudoctor.probes.gpus import assemble
     from gpudoctor.probes.log_gpus import gpus_in_log
 
     named = gpus_in_log(host)

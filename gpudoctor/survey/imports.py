@@ -8,15 +8,25 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpudoctor.machine import Fact, Machine, ModuleImport, ProcessLimits, PythonEnvironment, Smoke, unknown
+from gpudoctor.dependencies import closure, marker_environment
+from gpudoctor.machine import (
+    Fact,
+    ImportTrial,
+    Machine,
+    ModuleImport,
+    ProcessLimits,
+    PythonEnvironment,
+    Smoke,
+    unknown,
+)
 from gpudoctor.probes.process_limits import process_limits
+from gpudoctor.probes.variables import relevant_variables
 from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.usable_gpus import has_usable_gpu
 from gpudoctor.survey.files import with_torch
 
 if TYPE_CHECKING:
     from gpudoctor.host import Host
-    from gpudoctor.machine import ImportTrial
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.smoke.plan import Request
     from gpudoctor.smoke.session import Progress
@@ -90,7 +100,7 @@ def import_others(
     ]
     if not installed:
         return machine
-    from gpudoctor.smoke.imports import try_module
+    from gpudoctor.smoke.trial import try_module
 
     before = probing("limits", lambda: process_limits(host), ProcessLimits())
     imports = []
@@ -127,7 +137,6 @@ def with_emptied_files(host: Host, matrix: Matrix, machine: Machine, probing: Pr
     environment = machine.environment.value
     if environment is None or not environment.distributions.value:
         return machine
-    from gpudoctor.dependencies import closure, marker_environment
     from gpudoctor.probes.emptied_files import with_emptied_files
 
     roots = {name for row in matrix.tables.frameworks for name in row.packages} | matrix.gpu_packages
@@ -140,8 +149,6 @@ def with_emptied_files(host: Host, matrix: Matrix, machine: Machine, probing: Pr
 
 def _as_started(variables: dict[str, str], trial: ImportTrial) -> dict[str, str]:
     """The variables that Python's start files leave to a program."""
-    from gpudoctor.probes.variables import relevant_variables
-
     changed = {one.name: one.value for one in trial.variables}
     left = {name: value for name, value in variables.items() if changed.get(name, "") is not None}
     return {**left, **relevant_variables({name: value for name, value in changed.items() if value is not None})}

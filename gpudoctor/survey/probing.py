@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gpudoctor.finding import NotJudged
+from gpudoctor.host import InputError
 
 T = TypeVar("T")
 
@@ -19,8 +20,6 @@ class Probing:
         self.timings_ms: dict[str, float] = {}
 
     def __call__(self, name: str, probe: Callable[[], T], otherwise: T) -> T:
-        from gpudoctor.host import InputError
-
         started = time.perf_counter()
         try:
             return probe()

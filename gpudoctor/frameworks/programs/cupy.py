@@ -8,11 +8,6 @@ cupy: Any = importlib.import_module("cupy")  # this file has the same name
 Rows = List[List[float]]
 
 
-def version() -> str:
-    """The version of the framework."""
-    return str(cupy.__version__)
-
-
 def devices() -> List[str]:
     """Where it can compute, GPUs first."""
     return [f"gpu:{number}" for number in range(cupy.cuda.runtime.getDeviceCount())]

@@ -10,11 +10,6 @@ Rows = List[List[float]]
 Image = List[Rows]
 
 
-def version() -> str:
-    """The version of the framework."""
-    return str(jax.__version__)
-
-
 def devices() -> List[str]:
     """Where it can compute, GPUs first."""
     found = {_name(device): device for device in jax.devices()}

@@ -16,11 +16,6 @@ PROVIDERS = {
 FLOAT = 1
 
 
-def version() -> str:
-    """The version of the framework."""
-    return str(onnxruntime.__version__)
-
-
 def devices() -> List[str]:
     """Where it can compute, GPUs first."""
     return [name for name in PROVIDERS if _provider(name)]

@@ -27,7 +27,7 @@ def main(path: str, wanted: List[str]) -> None:
     program: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
     devices = program.devices()
-    tell({"event": "devices", "devices": devices, "version": program.version()})
+    tell({"event": "devices", "devices": devices})
     tasks = {"matmul": ("product", matrices()), "convolution": ("convolution", images())}
     chosen = [name for name in devices if name in wanted] if wanted else devices
     for name in chosen:

@@ -10,11 +10,6 @@ Rows = List[List[float]]
 Image = List[Rows]
 
 
-def version() -> str:
-    """The version of the framework."""
-    return str(tensorflow.__version__)
-
-
 def devices() -> List[str]:
     """Where it can compute, GPUs first."""
     gpus = tensorflow.config.list_physical_devices("GPU")

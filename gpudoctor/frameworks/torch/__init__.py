@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from gpudoctor import check as checks
-
-if TYPE_CHECKING:
-    from gpudoctor.finding import Layer
-    from gpudoctor.situation import Situation
+from gpudoctor.finding import Layer
+from gpudoctor.situation import Situation
 
 NAME = "torch"
 

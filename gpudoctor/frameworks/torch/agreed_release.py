@@ -49,7 +49,6 @@ def agreed_torch(situation: Situation) -> tuple[Fix, ...]:
 
 
 def _releases(situation: Situation) -> Iterator[str]:
-    """The releases that installed packages were compiled for."""
     rows = situation.matrix.tables.companions
     for _, wanted in _compiled(situation):
         yield from (row.torch for row in rows if package_matches(wanted, row.torch))

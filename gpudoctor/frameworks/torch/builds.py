@@ -14,32 +14,21 @@ if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.replacements import for_each_kind, replacements, without_fault, without_issue
 
 __all__ = [
-    "Choice",
-    "RejectedCandidate",
-    "candidates",
-    "fix_by",
-    "for_each_kind",
-    "gpus_to_serve",
-    "replacements",
-    "without_fault",
-    "without_issue",
-]
+    "Choice", "RejectedCandidate", "candidates", "fix_by", "for_each_kind", "gpus_to_serve", "replacements",
+    "without_fault", "without_issue",
+]  # fmt: skip
 
 _HOMES = {
-    "gpus_to_serve": "gpus_to_serve",
-    "Choice": "candidates",
-    "RejectedCandidate": "candidates",
-    "candidates": "candidates",
-    "fix_by": "nearest_build",
-    "for_each_kind": "replacements",
-    "replacements": "replacements",
-    "without_fault": "replacements",
-    "without_issue": "replacements",
+    "candidates": ("Choice", "RejectedCandidate", "candidates"),
+    "gpus_to_serve": ("gpus_to_serve",),
+    "nearest_build": ("fix_by",),
+    "replacements": ("for_each_kind", "replacements", "without_fault", "without_issue"),
 }
+"""The modules, with what is taken from them."""
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
+    home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"gpudoctor.frameworks.torch.{home}"), name)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from gpudoctor.machine import Torch
+from gpudoctor.situation import Situation
 from gpudoctor.situation.c_library import c_library, too_old_for
-
-if TYPE_CHECKING:
-    from gpudoctor.machine import Torch
-    from gpudoctor.situation import Situation
 
 
 def asked_glibc(situation: Situation, torch: Torch) -> str | None:

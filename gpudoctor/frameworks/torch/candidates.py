@@ -15,6 +15,7 @@ from gpudoctor.isa import Runs, cuda_runs
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.versions import figures
+from gpudoctor.records import in_form
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.c_library import c_library, too_old_for
 from gpudoctor.situation.driver_choice import driver_after_fix
@@ -219,9 +220,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
         floor = matrix.nvidia.floor(cuda)
         if last and floor and figures(floor)[:1] > figures(last)[:1]:
             return _rejected(
-                row,
-                "branch",
-                f"CUDA {cuda} needs a driver from {floor} on; {last} is the last branch for {gpu.name}",
+                row, "branch", f"CUDA {cuda} needs a driver from {floor} on; {last} is the last branch for {gpu.name}"
             )
     verdict = driver_verdict(bench.situation, cuda, bench.driver)
     if verdict == "too-old":
@@ -311,21 +310,15 @@ def _chosen(
         why.append(f"device code only {standing}, not supported")
     if row.community:
         why.append("built by the community")
-    return Choice(
-        version=row.version,
-        build=row.build,
-        origin=row.origin,
+    return in_form(
+        Choice,
+        row,
         index_url=matrix.torch.index_url(row),
-        cuda=row.cuda,
-        rocm=row.rocm,
         level=level,
         driver=driver,
-        basis=row.basis,
         standing=standing,
-        community=row.community,
         extra=extra,
         carries=carries,
-        pythons=row.pythons,
         linalg=linalg,
         why=tuple(why),
     )
@@ -345,7 +338,6 @@ def _best_first(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
 
 
 def _newest_first(version: str) -> tuple[int, ...]:
-    """A key that sorts versions from the newest to the oldest."""
     return tuple(-n for n in (*figures(version), 0, 0, 0, 0)[:4])
 
 

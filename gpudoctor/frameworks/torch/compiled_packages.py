@@ -6,19 +6,16 @@ Holds no checks itself.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import applying
 from gpudoctor.finding import Evidence, Severity
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Extension, Torch
 from gpudoctor.machine.torch import COMPANIONS
+from gpudoctor.matrix.rows.packages import TorchDependent
 from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.extensions import alternatives
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import TorchDependent
 
 
 def has_own_check(situation: Situation, package: str) -> bool:

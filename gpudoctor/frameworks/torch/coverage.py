@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.isa import Answer, Runs, capability, cuda_runs, gfx_runs
 from gpudoctor.machine import Gpu, Torch, Vendor
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.rows.gpus import GfxTarget
+from gpudoctor.matrix.rows.torch import TorchBuild
 from gpudoctor.matrix.versions import figures, minor, public_version
+from gpudoctor.records import in_form
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.nvidia_driver import driver_verdict, has_server_stack
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.matrix.rows import GfxTarget, TorchBuild
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 DEVICE_WHEEL = "amd-torch-device-"
@@ -257,15 +257,8 @@ def _tegra(situation: Situation, sm: str) -> bool | None:
 def _carries_cuda(situation: Situation, torch: Torch, sm: str, code: Code) -> GpuCoverage:
     answer = cuda_answer(situation, sm, code.archs, code.ptx, cuda=torch.cuda)
     few = answer.runs != "yes" and cuda_answer(situation, sm, code.partial).runs == "yes"
-    return GpuCoverage(
-        runs=answer.runs,
-        rule=answer.rule,
-        code=(*code.archs, *code.ptx),
-        source=code.source,
-        blas=answer.runs,
-        partial=few,
-        native=answer.native,
-    )
+    archs = (*code.archs, *code.ptx)
+    return in_form(GpuCoverage, answer, code=archs, source=code.source, blas=answer.runs, partial=few)
 
 
 # --- AMD -------------------------------------------------------------------------------------------

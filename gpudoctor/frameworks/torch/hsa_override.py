@@ -5,8 +5,6 @@ A workaround within a generation, with the risks that the matrix names; never ac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from gpudoctor.finding import AnyRemedy, Fix, SetVariable
@@ -14,13 +12,11 @@ from gpudoctor.frameworks.torch.candidates import Choice, candidates
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, carries, without_overrides
 from gpudoctor.frameworks.torch.nearest_build import is_build, nearest, replace_torch, settings_in_wsl
 from gpudoctor.machine import Gpu, Torch, known
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.rows.gpus import Override
 from gpudoctor.matrix.versions import matches
 from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import against_build_in_wsl
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.matrix.rows import Override
 
 _WITHIN_GENERATION = ("safe-class", "risky")
 

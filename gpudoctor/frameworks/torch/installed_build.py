@@ -11,16 +11,9 @@ FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
 """Origins whose versions pair as the package index says; others bring pairs of their own."""
 
 REPAIRED_WITH_TORCH = (
-    "torch-install-damaged",
-    "torch-import-fails",
-    "torchvision-mismatch",
-    "torchaudio-mismatch",
-    "numpy2-old-torch",
-    "cudnn-mismatch",
-    "nccl-shadowed",
-    "libstdcxx-too-old",
-    "ptxas-too-old",
-)
+    "torch-install-damaged", "torch-import-fails", "torchvision-mismatch", "torchaudio-mismatch",
+    "numpy2-old-torch", "cudnn-mismatch", "nccl-shadowed", "libstdcxx-too-old", "ptxas-too-old",
+)  # fmt: skip
 """Problems of the present build that vanish with another build."""
 
 
@@ -34,10 +27,7 @@ def build_name(torch: Torch) -> str:
 
 def version_evidence(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
     """What a judgement about a package beside torch is based on."""
-    return (
-        Evidence(f"{package.name}.version", package.version, package.path),
-        Evidence.of_torch(torch),
-    )
+    return (Evidence(f"{package.name}.version", package.version, package.path), Evidence.of_torch(torch))
 
 
 def better_torch(situation: Situation) -> tuple[Fix, ...]:

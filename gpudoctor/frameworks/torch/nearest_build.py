@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,11 +11,10 @@ from gpudoctor.frameworks.torch.candidates import Choice, merely_built, within_v
 from gpudoctor.frameworks.torch.companions import pairing
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.machine import Torch
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.records import in_form
 from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import needed_in_wsl
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
 
 def nearest(situation: Situation, choices: tuple[Choice, ...], keep: Torch | None) -> tuple[Choice, ...]:
@@ -133,13 +131,4 @@ def settings_in_wsl(situation: Situation, rocm: str) -> tuple[SetVariable, ...]:
 def replace_torch(situation: Situation, choice: Choice, also: tuple[str, ...] = ()) -> tuple[AnyRemedy, ...]:
     """The remedy that installs a choice, and what else its companions (installed ones, and `also`) need."""
     companions, others = pairing(situation, choice, also)
-    remedy = ReplaceTorch(
-        version=choice.version,
-        build=choice.build,
-        origin=choice.origin,
-        index_url=choice.index_url,
-        extra=choice.extra,
-        companions=companions,
-        carries=choice.carries,
-    )
-    return (remedy, *others)
+    return (in_form(ReplaceTorch, choice, companions=companions), *others)

@@ -5,20 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 DISTRIBUTIONS = {
-    "libcudart": "nvidia-cuda-runtime",
-    "libcublas": "nvidia-cublas",
-    "libcublasLt": "nvidia-cublas",
-    "libcudnn": "nvidia-cudnn",
-    "libcusparse": "nvidia-cusparse",
-    "libcusparseLt": "nvidia-cusparselt",
-    "libnvJitLink": "nvidia-nvjitlink",
-    "libcufft": "nvidia-cufft",
-    "libcurand": "nvidia-curand",
-    "libcusolver": "nvidia-cusolver",
-    "libcupti": "nvidia-cuda-cupti",
-    "libnvrtc": "nvidia-cuda-nvrtc",
+    "libcudart": "nvidia-cuda-runtime", "libcublas": "nvidia-cublas", "libcublasLt": "nvidia-cublas",
+    "libcudnn": "nvidia-cudnn", "libcusparse": "nvidia-cusparse", "libcusparseLt": "nvidia-cusparselt",
+    "libnvJitLink": "nvidia-nvjitlink", "libcufft": "nvidia-cufft", "libcurand": "nvidia-curand",
+    "libcusolver": "nvidia-cusolver", "libcupti": "nvidia-cuda-cupti", "libnvrtc": "nvidia-cuda-nvrtc",
     "libnccl": "nvidia-nccl",
-}
+}  # fmt: skip
 """The distribution that brings each library, without its CUDA suffix."""
 
 FIRST_WITHOUT_SUFFIX = (13,)

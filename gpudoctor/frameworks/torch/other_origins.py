@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gpudoctor.finding import Fix, ReplaceTorch, by_hand
 from gpudoctor.isa import dotted
 from gpudoctor.machine import Gpu, Machine, Torch
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import driver_verdict, has_server_stack
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
 Place = Literal["index", "jetson", "ngc", "conda", "nix", "distribution", "source"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gpudoctor.finding import Fix, ReplacePackage
 from gpudoctor.frameworks.gpu_builds import builds_for, release_for, supports
@@ -11,11 +10,9 @@ from gpudoctor.frameworks.torch.candidates import Choice, candidates
 from gpudoctor.frameworks.torch.compiled_packages import dependent_row
 from gpudoctor.frameworks.torch.nearest_build import fix_by
 from gpudoctor.machine import Distribution, Gpu, Torch
+from gpudoctor.matrix.rows.packages import Framework
 from gpudoctor.matrix.versions import figures, local_version, package_matches
 from gpudoctor.situation import Situation
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import Framework
 
 
 def with_the_program(

@@ -3,20 +3,16 @@ was compiled for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpudoctor.finding import Fix, ReplacePackage, by_hand
 from gpudoctor.frameworks.torch.agreed_release import agreed_torch, torch_of
 from gpudoctor.frameworks.torch.compiled_packages import cuda_needed
 from gpudoctor.frameworks.torch.installed_build import gpus_meant
 from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
 from gpudoctor.machine import Torch
+from gpudoctor.matrix.rows.packages import TorchDependent
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import TorchDependent
 
 
 def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -> tuple[Fix, ...]:

@@ -5,14 +5,10 @@ Holds no checks itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpudoctor.machine import Distribution, Torch
+from gpudoctor.matrix.rows.packages import RuntimeLibraries
 from gpudoctor.matrix.versions import local_version, package_matches
 from gpudoctor.situation import Situation
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import RuntimeLibraries
 
 
 def runtime_of(torch: Torch) -> str:

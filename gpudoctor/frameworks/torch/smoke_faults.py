@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpudoctor.finding import Evidence, Severity
 from gpudoctor.frameworks.torch.gpu_coverage import aside, fits, weight
 from gpudoctor.machine import LISTING, Gpu, SmokeDevice, SmokeKernel, Vendor
+from gpudoctor.matrix.rows.issues import ErrorPattern
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import ErrorPattern
 
 CRASH, WRONG, BUSY = "smoke-crash", "smoke-wrong-result", "gpu-busy-or-exclusive"
 NO_CODE = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "rocblas-no-arch")
@@ -158,12 +155,12 @@ def subject_of_devices(fault: Fault) -> str:
 # --- grouping --------------------------------------------------------------------------------------
 
 
+def _kernels(situation: Situation) -> tuple[SmokeKernel, ...]:
+    return situation.machine.smoke.kernels if situation.machine.smoke else ()
+
+
 def _devices(situation: Situation) -> tuple[str, ...]:
-    return (
-        tuple(dict.fromkeys(kernel.device for kernel in situation.machine.smoke.kernels))
-        if situation.machine.smoke
-        else ()
-    )
+    return tuple(dict.fromkeys(kernel.device for kernel in _kernels(situation)))
 
 
 def _ran(situation: Situation, device: str) -> tuple[SmokeKernel, ...]:
@@ -171,8 +168,7 @@ def _ran(situation: Situation, device: str) -> tuple[SmokeKernel, ...]:
 
 
 def _with_status(situation: Situation, device: str, statuses: tuple[str, ...]) -> tuple[SmokeKernel, ...]:
-    smoke = situation.machine.smoke
-    return tuple(k for k in (smoke.kernels if smoke else ()) if k.device == device and k.status in statuses)
+    return tuple(k for k in _kernels(situation) if k.device == device and k.status in statuses)
 
 
 def _gpus(situation: Situation, device: str) -> tuple[Gpu, ...]:
@@ -185,8 +181,7 @@ def _gpus(situation: Situation, device: str) -> tuple[Gpu, ...]:
 
 def _mixed(situation: Situation, device: str) -> bool:
     """Whether some kernel passed there."""
-    smoke = situation.machine.smoke
-    passed = [kernel.device for kernel in (smoke.kernels if smoke else ()) if kernel.status == "pass"]
+    passed = [kernel.device for kernel in _kernels(situation) if kernel.status == "pass"]
     return any(name == device or (device == _ALL and name.startswith(_ALL)) for name in passed)
 
 
@@ -211,7 +206,6 @@ def _full(situation: Situation, name: str) -> bool:
 
 
 def _of_device(situation: Situation, device: str) -> Iterator[Fault]:
-    """The faults of one device, by what the kernels said."""
     ran, failed = _ran(situation, device), _with_status(situation, device, _FAILED)
     rows = [(kernel, _cause(situation, kernel)) for kernel in failed]
     mixed = _mixed(situation, device)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.machine import Told
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.questions import Matrix
 
 _COMMAND = re.compile(
     r"\s{0,4}\$ (?P<sudo>sudo (?:-[A-Za-z]{1,3} (?:root )?){0,3})?(?:\S{0,80}/)?"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.concepts import AS_A_QUESTION, Concepts, something_else, without_clauses
 from gpudoctor.intake.text.facts import Facts
@@ -15,10 +14,8 @@ from gpudoctor.intake.text.languages import in_plain_words
 from gpudoctor.intake.text.lines import Line, is_of_a_journal, text_of
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.matrix.rows import ToldCircumstance
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.rows.issues import ToldCircumstance
 
 _ABOUT_GPUS = re.compile(
     r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|rock-dkms"
@@ -280,7 +277,6 @@ def _told(
 
 
 def _sentence(text: str, found: re.Match[str]) -> str:
-    """The sentence in which something was found."""
     end = _SENTENCE_END.search(text, found.end())
     return text[_start(text, found) : end.end() if end else len(text)]
 

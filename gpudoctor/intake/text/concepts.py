@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.languages import in_plain_words
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.machine import Told
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.matrix.rows import ToldCircumstance, ToldConcept
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.rows.issues import ToldCircumstance, ToldConcept
 
 _SHORT = 600
 """Characters of a text that is about one matter."""

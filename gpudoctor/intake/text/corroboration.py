@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.ranking import decided
+from gpudoctor.machine import Machine, Told
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.rows.amd import RocmBlas
 from gpudoctor.matrix.versions import Figures, figures, minor
-
-if TYPE_CHECKING:
-    from gpudoctor.machine import Machine, Told
-    from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.matrix.rows import RocmBlas
 
 _OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _BACKPORTS = re.compile(r"\.el\d|-150\d{3}\.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -12,11 +11,8 @@ from gpudoctor.intake.described_log import without_module
 from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import decided, decided_with
-from gpudoctor.machine import DkmsModule, absent, known, unknown
-
-if TYPE_CHECKING:
-    from gpudoctor.machine import Machine, Vendor
-    from gpudoctor.matrix.questions import Matrix
+from gpudoctor.machine import DkmsModule, Machine, Vendor, absent, known, unknown
+from gpudoctor.matrix.questions import Matrix
 
 _TREE = re.compile(
     r"\s{0,8}(?P<name>nvidia(?:-open|-srv|-current(?:-open)?)?|amdgpu(?:-dkms)?)(?:/|, )"
@@ -26,12 +22,6 @@ _TREE = re.compile(
 _CAUSES = ("nvidia-dkms-kernel-mismatch", "amd-dkms-kernel-mismatch", "amd-kfd-missing", "no-driver")
 """Causes of messages that a driver which is not loaded brings about."""
 _WHY = "DKMS did not build the module for the running kernel"
-_STATUSES: dict[str, Literal["added", "built", "installed", "broken"]] = {
-    "added": "added",
-    "built": "built",
-    "installed": "installed",
-    "broken": "broken",
-}
 
 
 def is_tree(text: str) -> bool:
@@ -88,5 +78,4 @@ def _finds_none(facts: Facts, vendor: Vendor, matrix: Matrix) -> bool:
 
 def _tree(described: str, said: Statement) -> DkmsModule:
     name, version, kernel = described.split(" ")
-    status = _STATUSES[said.value]
-    return DkmsModule(name=name, version=version, kernel=kernel, status=status, source=f"text, line {said.line}")
+    return DkmsModule(name, version, kernel, said.value, f"text, line {said.line}")  # type: ignore[arg-type]

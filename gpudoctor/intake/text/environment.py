@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,10 +13,8 @@ from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import decided, decided_with
 from gpudoctor.intake.text.torch import pasted_torch, source, with_trial
 from gpudoctor.machine import ASSUMED, Distribution, ImportTrial, Machine, known, unknown
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.situation.frameworks import installed_frameworks
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
 _WHOLE_LIST = 15
 """Packages; the environment of a framework has more."""

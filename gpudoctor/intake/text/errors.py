@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise, takewhile, zip_longest
-from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.errors import Message
-    from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.errors import Message
+from gpudoctor.matrix.questions import Matrix
 
 _EXCEPTION = re.compile(r"\s{0,8}(?:[\w.]{1,80}\.)?[A-Z]\w{2,60}(?:Error|Exception|Warning|Interrupt|Exit|Abort)\b:?")
 _ABOUT_GPUS = re.compile(
@@ -82,22 +79,12 @@ _DRIVER_IN_MESSAGE = re.compile(
     r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?!\d)",
     re.I,
 )
-_KINDS = (
-    (
-        "cuda",
-        re.compile(
-            r"Found no NVIDIA driver on your system|The NVIDIA driver on your system is too old|cudaGetDeviceCount"
-        ),
-    ),
-    (
-        "cpu",
-        re.compile(
-            r"Torch not compiled with CUDA enabled"
-            r"|(?:[Tt]orch built with CUDA|torch\.backends\.cuda\.is_built\(\)|CUDA built)\s?[:=]\s{0,12}False"
-        ),
-    ),
-    ("rocm", re.compile(r"\bHIP error: |No HIP GPUs are available")),
-)
+_KINDS = {
+    "cuda": r"Found no NVIDIA driver on your system|The NVIDIA driver on your system is too old|cudaGetDeviceCount",
+    "cpu": r"Torch not compiled with CUDA enabled"
+    r"|(?:[Tt]orch built with CUDA|torch\.backends\.cuda\.is_built\(\)|CUDA built)\s?[:=]\s{0,12}False",
+    "rocm": r"\bHIP error: |No HIP GPUs are available",
+}
 """What only a torch of one kind prints."""
 _OF_HIP = ("hipErrorNoBinaryForGpu", "MIOpen(HIP): ", "MIOpen Error: ", "RuntimeError: HIP error", "No HIP GPUs are")
 """What no program for CUDA prints."""
@@ -228,8 +215,8 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
                 facts.gpus.append(NamedGpu(number, "program", arch=f"sm_{said['major']}{said['minor']}"))
         if any(sign in text for sign in _OF_HIP):
             facts.say("hip printed", "yes", number, "program")
-        for kind, pattern in _KINDS if _KIND_SIGNS.search(text) else ():
-            if pattern.search(text):
+        for kind, pattern in _KINDS.items() if _KIND_SIGNS.search(text) else ():
+            if re.search(pattern, text):
                 facts.say("torch kind", kind, number, "program")
         if "Driver Version: " in text and (head := _SMI_HEAD.search(text)):
             facts.say("driver", head["driver"], number, "tool")
@@ -242,7 +229,6 @@ def _capability(text: str, number: int, facts: Facts) -> None:
     """GPUs that a message tells with their compute capability."""
     for pattern in (_OLD_GPU, _TF_GPU):
         if found := pattern.search(text):
-            facts.gpus.append(
-                NamedGpu(number, "program", name=found["name"].strip(), arch=f"sm_{found['major']}{found['minor']}")
-            )
+            arch = f"sm_{found['major']}{found['minor']}"
+            facts.gpus.append(NamedGpu(number, "program", name=found["name"].strip(), arch=arch))
             return

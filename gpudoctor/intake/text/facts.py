@@ -69,7 +69,6 @@ class Facts(Struct):
     """Lines at which a table of nvidia-smi begins, which tells of its own GPUs alone."""
 
     def say(self, what: str, value: str, line: int, by: By) -> None:
-        """Note one statement."""
         if value := value.strip():
             self.said.append(Statement(what, value[:2000], line, by))
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.ranking import decided, gpus_of_best_source
+from gpudoctor.machine import Vendor
 from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.names import alternatives, product
-
-if TYPE_CHECKING:
-    from gpudoctor.machine import Vendor
-    from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.questions import Matrix
 
 _MOST = 64
 _SEVERAL = 3

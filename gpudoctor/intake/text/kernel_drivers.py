@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from gpudoctor.intake.text.facts import Statement
 from gpudoctor.intake.text.torch import source
-from gpudoctor.machine import AmdStack, absent, known
-
-if TYPE_CHECKING:
-    from gpudoctor.intake.text.facts import Statement
-    from gpudoctor.machine import Gpu, Machine
+from gpudoctor.machine import AmdStack, Gpu, Machine, absent, known
 
 _NONE = "no kernel driver has it"
 _ASSUMED_AMDGPU = "amdgpu driver"

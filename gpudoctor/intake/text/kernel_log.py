@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.machine import KernelLog
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.probes.kernel_log import log_of_text
 from gpudoctor.probes.log_lines import seconds_of
 from gpudoctor.probes.pci_address import normal_address
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
 _STAMPED = re.compile(
     r"(?:<\d{1,3}>|[a-z]{3,8} {0,3}:[a-z]{4,8} {0,3}: ?)?\[ {0,6}"

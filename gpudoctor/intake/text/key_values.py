@@ -71,6 +71,11 @@ _GPU_KEYS = frozenset((
     "amd gpu", "torch.cuda.get_device_name(0)", "gpu.name",
     "accelerator(s)",
 ))  # fmt: skip
+_GPU_NAME = re.compile(
+    r"(?i)nvidia|geforce|rtx|gtx|quadro|tesla|titan|radeon|instinct"
+    r"|\bamd\b|\brx ?\d|gfx\d|\b(?:[ahbvltp]\d{1,3}0?|gh200|gb\d{2,3})\b|firepro|jetson|\bmi\d{2,3}"
+    r"|arc"
+)
 _OF_INVENTORIES = re.compile(r"Device-|pci 0x|.{1,120}\[[0-9a-f]{4}\]$|\[[A-Z][^\[\]]{2,80}\]$")
 """What inxi, hwinfo, lspci and amdgpu_top print behind such keys, in a form of their own."""
 _GPU_LINE = re.compile(
@@ -277,16 +282,4 @@ def _indices(listed: str) -> list[int]:
 
 def _is_gpu_name(text: str) -> bool:
     """Whether a value may name a GPU; most keys "device" or "hardware" hold something else."""
-    return (
-        bool(
-            re.search(
-                (
-                    r"(?i)nvidia|geforce|rtx|gtx|quadro|tesla|titan|radeon|instinct"
-                    r"|\bamd\b|\brx ?\d|gfx\d|\b(?:[ahbvltp]\d{1,3}0?|gh200|gb\d{2,3})\b|firepro|jetson|\bmi\d{2,3}"
-                    r"|arc"
-                ),
-                text,
-            )
-        )
-        and len(text) < 160
-    )
+    return len(text) < 160 and _GPU_NAME.search(text) is not None

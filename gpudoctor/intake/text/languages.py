@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.lines import Line, is_of_a_journal
 from gpudoctor.line_search import lines_with
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.matrix.rows import ForeignWords
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.rows.issues import ForeignWords
 
 _MOST_LINES = 2000
 """Lines of a text in which words are looked for."""

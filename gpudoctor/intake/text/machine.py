@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -36,12 +36,10 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.matrix.gpu_models import Identity
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.wsl_jetson import is_wsl_kernel
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.gpu_models import Identity
-    from gpudoctor.matrix.questions import Matrix
 
 _FLAVOUR = " kernel module"
 _OF_LINUX = re.compile(rf"NVIDIA driver \d.*|.*{_FLAVOUR}")

@@ -80,29 +80,15 @@ _WSL = re.compile(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/d
 
 
 _SYSTEMS = (
-    (
-        "windows",
-        _WINDOWS,
-        ("\\", "win1", "Win1", "indows", "win32", ".dll", "WinError", ".pyd", "INDOWS", "Win32", "[MSC v"),
-    ),
-    (
-        "macos",
-        _MACOS,
-        (
-            "mac",
-            "Mac",
-            "MAC",
-            "arwin",
-            "OS X",
-            "os x",
-            "Apple M",
-            "mps",
-            "/Users/",
-            *(f"{m}{n}" for m in "mM" for n in "1234"),
-        ),
-    ),
+    ("windows", _WINDOWS, (
+        "\\", "win1", "Win1", "indows", "win32", ".dll", "WinError", ".pyd", "INDOWS", "Win32", "[MSC v",
+    )),
+    ("macos", _MACOS, (
+        "mac", "Mac", "MAC", "arwin", "OS X", "os x", "Apple M", "mps", "/Users/",
+        *(f"{m}{n}" for m in "mM" for n in "1234"),
+    )),
     ("wsl", _WSL, ("WSL", "wsl", "/dev/dxg", "/mnt/")),
-)
+)  # fmt: skip
 """Systems, what tells of them, and texts of which one is in every line that does."""
 _EVERYWHERE = re.compile(r"(?i)\bLinux, WSL ?2?,? (?:and|or) Windows\b|\bWindows, WSL ?2?,? (?:and|or) Linux\b")
 """It is so on each of them: none is the one that the rest of the text is about."""
@@ -152,15 +138,8 @@ def _ollama(number: int, text: str, facts: Facts) -> None:
     library, compute, name = (fields.get(key, "") for key in ("library", "compute", "name"))
     bdf = fields.get("pci_id", "")
     if library.lower().startswith("cuda") and (number_of := re.fullmatch(r"(\d{1,2})\.(\d)", compute)):
-        facts.gpus.append(
-            NamedGpu(
-                number,
-                "program",
-                name=fields.get("description", name),
-                arch=f"sm_{number_of[1]}{number_of[2]}",
-                bdf=bdf,
-            )
-        )
+        arch = f"sm_{number_of[1]}{number_of[2]}"
+        facts.gpus.append(NamedGpu(number, "program", name=fields.get("description", name), arch=arch, bdf=bdf))
     elif library.lower().startswith(("rocm", "hip")) and re.fullmatch(r"gfx[0-9a-f]{3,4}", compute):
         facts.gpus.append(NamedGpu(number, "program", name=fields.get("description", ""), arch=compute, bdf=bdf))
     if library.lower().startswith("cuda") and re.fullmatch(r"\d{1,2}\.\d", fields.get("driver", "")):
@@ -170,9 +149,8 @@ def _ollama(number: int, text: str, facts: Facts) -> None:
 def _device(number: int, text: str, facts: Facts) -> None:
     if found := _GGML.search(text):
         arch = f"sm_{found['major']}{found['minor']}" if found["major"] else found["gfx"]
-        facts.gpus.append(
-            NamedGpu(number, "program", name=found["name"].strip(), index=int(found["index"]), arch=arch)
-        )
+        name = found["name"].strip()
+        facts.gpus.append(NamedGpu(number, "program", name=name, index=int(found["index"]), arch=arch))
     elif found := _DEVICE.search(text):
         name = found["name"] or found["other"]
         index = int(found["index"]) if found["index"] else None

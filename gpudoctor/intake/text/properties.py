@@ -44,90 +44,57 @@ class _Tool(NamedTuple):
 
 _TOOLS = (
     _Tool(  # deviceQuery
-        "Device ",
-        re.compile(r"\s*Device (?P<index>\d{1,2}): \"(?P<name>[^\"]{2,80})\"\s*$"),
+        "Device ", re.compile(r"\s*Device (?P<index>\d{1,2}): \"(?P<name>[^\"]{2,80})\"\s*$"),
         {
-            "CUDA Capability Major/Minor version number": "capability",
-            "Total amount of global memory": "memory",
+            "CUDA Capability Major/Minor version number": "capability", "Total amount of global memory": "memory",
             "CUDA Driver Version / Runtime Version": "driver cuda",
-        },
-        "program",
+        }, "program",
     ),
     _Tool(  # hipInfo
-        "device#",
-        re.compile(r"\s*device#\s+(?P<index>\d{1,2})\s*$"),
-        {"gcnArchName": "gfx", "totalGlobalMem": "memory", "pciBusID": "bus", "Name": "name"},
-        "program",
+        "device#", re.compile(r"\s*device#\s+(?P<index>\d{1,2})\s*$"),
+        {"gcnArchName": "gfx", "totalGlobalMem": "memory", "pciBusID": "bus", "Name": "name"}, "program",
     ),
     _Tool(  # numba -s
-        "id ",
-        re.compile(r"\s*id (?P<index>\d{1,2})\s+b?'(?P<name>[^']{2,80})'"),
-        {"Compute Capability": "capability"},
-        "program",
+        "id ", re.compile(r"\s*id (?P<index>\d{1,2})\s+b?'(?P<name>[^']{2,80})'"),
+        {"Compute Capability": "capability"}, "program",
     ),
     _Tool(  # clinfo
-        "Device Name",
-        re.compile(r"\s*Device Name\s+(?P<name>[A-Za-z][^\n]{1,100}?)\s*$"),
+        "Device Name", re.compile(r"\s*Device Name\s+(?P<name>[A-Za-z][^\n]{1,100}?)\s*$"),
         {
-            "Device Board Name (AMD)": "board",
-            "Device PCI-e ID (AMD)": "device",
-            "Device Vendor ID": "vendor id",
-            "Device Topology (AMD)": "bdf",
-            "Device Topology (NV)": "bdf",
-            "Compute Capability (NV)": "capability",
-            "NVIDIA Compute Capability": "capability",
-            "Driver Version": "driver",
-        },
-        "list",
+            "Device Board Name (AMD)": "board", "Device PCI-e ID (AMD)": "device", "Device Vendor ID": "vendor id",
+            "Device Topology (AMD)": "bdf", "Device Topology (NV)": "bdf", "Compute Capability (NV)": "capability",
+            "NVIDIA Compute Capability": "capability", "Driver Version": "driver",
+        }, "list",
     ),
     _Tool(  # vulkaninfo
-        "GPU",
-        re.compile(r"\s*(?:GPU(?P<index>\d{1,2}):|VkPhysicalDeviceProperties:)\s*$"),
-        {"vendorID": "vendor id", "deviceID": "device", "deviceName": "name", "driverInfo": "driver"},
-        "list",
+        "GPU", re.compile(r"\s*(?:GPU(?P<index>\d{1,2}):|VkPhysicalDeviceProperties:)\s*$"),
+        {"vendorID": "vendor id", "deviceID": "device", "deviceName": "name", "driverInfo": "driver"}, "list",
     ),
     _Tool(  # switcherooctl list
-        "Device:",
-        re.compile(r"\s*Device: \d{1,2}\s*$"),
-        {"Name": "name"},
-        "shell",
-        re.compile(r"\s*$"),
+        "Device:", re.compile(r"\s*Device: \d{1,2}\s*$"),
+        {"Name": "name"}, "shell", re.compile(r"\s*$"),
     ),
     _Tool(  # amdgpu_top
-        "Device Name",
-        re.compile(r"\s*Device Name\s+: \[(?P<name>[^\]]{3,80})\]"),
-        {"PCI (domain:bus:dev.func)": "bdf", "gfx_target_version": "gfx"},
-        "shell",
+        "Device Name", re.compile(r"\s*Device Name\s+: \[(?P<name>[^\]]{3,80})\]"),
+        {"PCI (domain:bus:dev.func)": "bdf", "gfx_target_version": "gfx"}, "shell",
     ),
     _Tool(  # lshw
-        "*-",
-        re.compile(r"\s*\*-(?:display|3d|vga)(?::\d)?(?P<unclaimed> UNCLAIMED)?(?: DISABLED)?\s*$"),
+        "*-", re.compile(r"\s*\*-(?:display|3d|vga)(?::\d)?(?P<unclaimed> UNCLAIMED)?(?: DISABLED)?\s*$"),
         {
-            "product": "name",
-            "vendor": "vendor",
-            "manufacturer": "vendor",
-            "bus info": "bdf",
-            "BUS information": "bdf",
-            "configuration": "configuration",
-        },
-        "shell",
-        re.compile(r"\s*\*-"),
+            "product": "name", "vendor": "vendor", "manufacturer": "vendor", "bus info": "bdf",
+            "BUS information": "bdf", "configuration": "configuration",
+        }, "shell", re.compile(r"\s*\*-"),
     ),
     _Tool(  # lshw -json
-        '"id"',
-        re.compile(r'\s*"id"\s*:\s*"display(?::\d)?"'),
+        '"id"', re.compile(r'\s*"id"\s*:\s*"display(?::\d)?"'),
         {'"product"': "name", '"vendor"': "vendor", '"businfo"': "bdf", '"driver"': "bound"},
-        "shell",
-        re.compile(r'\s*"id"\s*:'),
+        "shell", re.compile(r'\s*"id"\s*:'),
     ),
     _Tool(  # lspci -vmm
-        "Slot:",
-        re.compile(r"\s*Slot:\s+(?P<bdf>[0-9a-f:.]{7,12})\s*$"),
-        {"Class": "class", "Vendor": "vendor", "Device": "name", "Driver": "bound"},
-        "shell",
-        re.compile(r"\s*$"),
+        "Slot:", re.compile(r"\s*Slot:\s+(?P<bdf>[0-9a-f:.]{7,12})\s*$"),
+        {"Class": "class", "Vendor": "vendor", "Device": "name", "Driver": "bound"}, "shell", re.compile(r"\s*$"),
     ),
-)
+)  # fmt: skip
 _PLATFORM = "Number of devices"
 """Begins each platform of OpenCL; a second one has the same GPUs."""
 
@@ -168,17 +135,11 @@ def _read_device(number: int, tool: _Tool, told: dict[str, str], vendor: str, fa
     index = told.get("index")
     facts.gpus.append(
         NamedGpu(
-            number,
-            tool.by,
-            name=name,
-            index=int(index) if index and tool.by == "program" else None,
-            arch=_arch(told),
-            pci_id=_pci_id(told, vendor),
-            bdf=bdf,
-            memory=_memory(told.get("memory", "")),
+            number, tool.by, name=name, index=int(index) if index and tool.by == "program" else None,
+            arch=_arch(told), pci_id=_pci_id(told, vendor), bdf=bdf, memory=_memory(told.get("memory", "")),
             block=block if tool.by == "list" else 0,
         )
-    )
+    )  # fmt: skip
     if bdf and ("unclaimed" in told or _bound(told)):
         facts.say_even_empty(f"bound {bdf}", _bound(told), number, "tool")
     if vendor == "nvidia" and (version := re.match(r"\d{3}\.\d{2,3}(?:\.\d{1,2})?(?![\d.])", told.get("driver", ""))):

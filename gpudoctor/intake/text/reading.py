@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpudoctor.intake.text.as_root import read_runs_as_root
 from gpudoctor.intake.text.change_request import is_change_request
 from gpudoctor.intake.text.circumstances import read_told
@@ -30,10 +28,8 @@ from gpudoctor.intake.text.shell import read_shell
 from gpudoctor.intake.text.solved_reports import read_solved
 from gpudoctor.intake.text.torch_history import read_replaced
 from gpudoctor.intake.text.vendor_tools import read_vendor_tools
-
-if TYPE_CHECKING:
-    from gpudoctor.machine import Machine
-    from gpudoctor.matrix.questions import Matrix
+from gpudoctor.machine import Machine
+from gpudoctor.matrix.questions import Matrix
 
 _MOST_GPUS = 256
 """GPUs that are kept of the beginning of a text, and of its end: it tells of machines, not of thousands."""

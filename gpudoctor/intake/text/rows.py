@@ -62,16 +62,12 @@ def _row(line: Line, facts: Facts) -> None:
     for index in range(first, first + min(int(told.get("gpus", 1)), _MOST)):
         facts.gpus.append(
             NamedGpu(
-                number,
-                "program",
-                name=told["name"].strip(),
-                index=index,
-                arch=f"sm_{told['major']}{told['minor']}" if "major" in told else "",
-                pci_id=told.get("pci", ""),
+                number, "program", name=told["name"].strip(), index=index,
+                arch=f"sm_{told['major']}{told['minor']}" if "major" in told else "", pci_id=told.get("pci", ""),
                 bdf=normal_address(told.get("bdf", "").lower()) or "",
                 memory=int(told["mib"]) << 20 if "mib" in told else None,
             )
-        )
+        )  # fmt: skip
     if _OF_TORCH in text:
         facts.say("available", "True", number, "program")
 

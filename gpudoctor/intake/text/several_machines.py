@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.gpus import identity_of
 from gpudoctor.intake.text.lines import Line
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.questions import Matrix
 
 _MOST = 20
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_long_ago
 from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.machine import Told
 from gpudoctor.machine.pasted_text import WORKS_NOW
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.questions import Matrix
 
 _QUOTED = re.compile(r"\"[^\"\n]{3,300}\"|\u201e[^\u201c\n]{3,300}\u201c|`[^`\n]{3,300}`")
 _ELSEWHERE = r"(?! (?:in|inside|under|for|as|from|outside)\b)"

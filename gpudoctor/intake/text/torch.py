@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpudoctor.frameworks.torch.torch_by_version import named_torch
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_torch import torch_of
 from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.ranking import decided
-from gpudoctor.machine import CodeArchs, ImportTrial, Machine, Torch, TorchCopy, TorchOrigin, known
+from gpudoctor.machine import CodeArchs, ImportTrial, Machine, Torch, TorchOrigin, known
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, local_version, public_version
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
 _NO = re.compile(r"(?:none|n/?a|could not collect|false|-)\.?$", re.IGNORECASE)
 
@@ -139,18 +137,9 @@ def facts_foreign(facts: Facts) -> bool:
 def _plain(
     version: str, origin: TorchOrigin, build: str | None, cuda: str | None, hip: str | None, where: str
 ) -> Torch:
-    return Torch(
-        version=version,
-        build=build,
-        cuda=cuda,
-        hip=hip,
-        rocm=".".join(hip.split(".")[:2]) if hip else None,
-        origin=origin,
-        copies=(TorchCopy(path="torch", version=version, via="site"),),
-        has_cuda_libraries=build != "cpu",
-        own_hsa_runtime=True if hip else None,
-        source=where,
-    )
+    rocm = ".".join(hip.split(".")[:2]) if hip else None
+    torch = named_torch(version, origin, where, build=build, cuda=cuda, rocm=rocm)
+    return replace(torch, hip=hip, has_cuda_libraries=build != "cpu")
 
 
 def _number(facts: Facts, what: str) -> str | None:

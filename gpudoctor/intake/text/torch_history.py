@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpudoctor.intake.text.circumstances import is_sentence
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.lines import Line
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.questions import Matrix
 
 _BUILD = r"(?:cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu)"
 _NAMED = re.compile(

@@ -71,10 +71,7 @@ def describe(hsa: Any, agent: Handle) -> dict[str, Any]:
     kind, bdf, domain = ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint32()
     hsa.hsa_agent_get_info(agent, AGENT_NAME, name)
     hsa.hsa_agent_get_info(agent, AGENT_DEVICE, ctypes.byref(kind))
-    found: dict[str, Any] = {
-        "name": name.value.decode("utf-8", "replace"),
-        "kind": KINDS.get(kind.value, "other"),
-    }
+    found: dict[str, Any] = {"name": name.value.decode("utf-8", "replace"), "kind": KINDS.get(kind.value, "other")}
     if kind.value == 1:
         product = ctypes.create_string_buffer(256)
         if hsa.hsa_agent_get_info(agent, AMD_PRODUCT, product) == 0 and product.value:

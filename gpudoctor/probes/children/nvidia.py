@@ -57,13 +57,9 @@ NO_FUNCTION = 13
 COMPUTE_MODES: dict[int | None, str] = {0: "default", 1: "exclusive", 2: "prohibited", 3: "exclusive"}
 VIRTUALIZATION: dict[int | None, str] = {0: "none", 1: "pass-through", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}
 THROTTLE_REASONS = {
-    0x4: "power-cap",
-    0x8: "hardware",
-    0x10: "sync-boost",
-    0x20: "thermal",
-    0x40: "hardware-thermal",
+    0x4: "power-cap", 0x8: "hardware", 0x10: "sync-boost", 0x20: "thermal", 0x40: "hardware-thermal",
     0x80: "power-brake",
-}
+}  # fmt: skip
 """Why the clocks are lower than they could be; an idle GPU and chosen clocks are no reason to tell."""
 MOST_LINKS = 36
 FABRIC_STATES = {0: "not-supported", 1: "not-started", 2: "in-progress", 3: "completed"}
@@ -71,14 +67,9 @@ FABRIC_STATES = {0: "not-supported", 1: "not-started", 2: "in-progress", 3: "com
 
 class PciInfo(ctypes.Structure):
     _fields_ = [
-        ("legacy", ctypes.c_char * 16),
-        ("domain", c_uint),
-        ("bus", c_uint),
-        ("device", c_uint),
-        ("device_id", c_uint),
-        ("subsystem_id", c_uint),
-        ("bus_id", ctypes.c_char * 32),
-    ]
+        ("legacy", ctypes.c_char * 16), ("domain", c_uint), ("bus", c_uint), ("device", c_uint),
+        ("device_id", c_uint), ("subsystem_id", c_uint), ("bus_id", ctypes.c_char * 32),
+    ]  # fmt: skip
 
 
 class Memory(ctypes.Structure):
@@ -86,22 +77,11 @@ class Memory(ctypes.Structure):
 
 
 class MemoryV2(ctypes.Structure):
-    _fields_ = [
-        ("version", c_uint),
-        ("total", c_ulonglong),
-        ("reserved", c_ulonglong),
-        ("free", c_ulonglong),
-        ("used", c_ulonglong),
-    ]
+    _fields_ = [("version", c_uint), *((name, c_ulonglong) for name in ("total", "reserved", "free", "used"))]
 
 
 class FabricInfo(ctypes.Structure):
-    _fields_ = [
-        ("cluster", ctypes.c_ubyte * 16),
-        ("status", c_uint),
-        ("clique", c_uint),
-        ("state", ctypes.c_ubyte),
-    ]
+    _fields_ = [("cluster", ctypes.c_ubyte * 16), ("status", c_uint), ("clique", c_uint), ("state", ctypes.c_ubyte)]
 
 
 class LicenseExpiry(ctypes.Structure):
@@ -110,13 +90,9 @@ class LicenseExpiry(ctypes.Structure):
 
 class LicensableFeature(ctypes.Structure):
     _fields_ = [
-        ("code", c_uint),
-        ("licensed", c_uint),
-        ("info", ctypes.c_char * 128),
-        ("product", ctypes.c_char * 128),
-        ("enabled", c_uint),
-        ("expiry", LicenseExpiry),
-    ]
+        ("code", c_uint), ("licensed", c_uint), ("info", ctypes.c_char * 128), ("product", ctypes.c_char * 128),
+        ("enabled", c_uint), ("expiry", LicenseExpiry),
+    ]  # fmt: skip
 
 
 class LicensableFeatures(ctypes.Structure):
@@ -166,11 +142,7 @@ def ask_nvml() -> None:
     status = nvml.call("nvmlInit_v2")
     if status == NO_FUNCTION:
         status = nvml.call("nvmlInit")
-    answer: dict[str, Any] = {
-        "status": status,
-        "message": nvml.message(status),
-        "library": mapped("libnvidia-ml.so"),
-    }
+    answer: dict[str, Any] = {"status": status, "message": nvml.message(status), "library": mapped("libnvidia-ml.so")}
     if status != SUCCESS:
         say(nvml=answer)
         return

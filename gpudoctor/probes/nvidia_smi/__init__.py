@@ -9,7 +9,7 @@ from gpudoctor.probes.nvidia_smi.csv import csv_rows, from_csv
 from gpudoctor.probes.nvidia_smi.full_query import from_query, from_xml
 from gpudoctor.probes.nvidia_smi.listing import from_list
 from gpudoctor.probes.nvidia_smi.table import from_table
-from gpudoctor.probes.pci import normal_bdf
+from gpudoctor.probes.pci_address import normal_address
 
 # NVML's codes for what nvidia-smi says when it fails.
 _FAILURES = (
@@ -61,11 +61,10 @@ def _versions(text: str) -> tuple[str | None, str | None]:
 
 
 def _lost(text: str, known: tuple[NvmlDevice, ...]) -> tuple[NvmlDevice, ...]:
-    """GPUs that nvidia-smi could not open."""
     found = re.finditer(
         r"Unable to determine the device handle for (?:GPU ?\d{0,4}:? ?)?([0-9A-Fa-f:.]{7,16}): ([^\n]+)", text
     )
-    addresses = {normal_bdf(line[1]): line[2].strip() for line in found}
+    addresses = {normal_address(line[1]) or "": line[2].strip() for line in found}
     listed = {device.bdf for device in known}
     new = [(bdf, why) for bdf, why in addresses.items() if bdf and bdf not in listed]
     return tuple(NvmlDevice(index=len(known) + n, bdf=bdf, lost=True, why=why) for n, (bdf, why) in enumerate(new))

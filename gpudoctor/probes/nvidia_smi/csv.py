@@ -6,7 +6,7 @@ import re
 
 from gpudoctor.machine import NvmlDevice
 from gpudoctor.probes.nvidia_smi.values import LOST, mib, some
-from gpudoctor.probes.pci import normal_bdf
+from gpudoctor.probes.pci_address import normal_address
 
 _COLUMNS = {"name", "uuid", "driver_version", "pci.bus_id", "index", "compute_cap", "memory.total", "memory.used"}
 _OTHER_NAMES = {"gpu_name": "name", "gpu_uuid": "uuid", "gpu_bus_id": "pci.bus_id"}
@@ -43,7 +43,7 @@ def from_csv(text: str) -> tuple[NvmlDevice, ...] | None:
             NvmlDevice(
                 index=int(index) if re.fullmatch("[0-9]{1,9}", index) else len(found),
                 name=some(row.get("name")) or "" if not lost else "",
-                bdf=normal_bdf(row.get("pci.bus_id", "")),
+                bdf=normal_address(row.get("pci.bus_id", "")) or "",
                 uuid=some(row.get("uuid")) or "",
                 capability=capability if re.fullmatch(r"\d+\.\d", capability) else None,
                 memory=mib(row.get("memory.total")),

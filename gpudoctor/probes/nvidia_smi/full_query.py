@@ -9,17 +9,17 @@ from gpudoctor.machine import MigDevice, NvmlDevice
 from gpudoctor.probes.nvidia_smi.board import smi_board
 from gpudoctor.probes.nvidia_smi.listing import slices_by_gpu
 from gpudoctor.probes.nvidia_smi.values import (
+    FABRIC,
     LOST,
+    VIRTUALIZATION,
     compute_mode,
-    fabric,
     licensed,
     mib,
     pci_id,
     some,
     switch,
-    virtualization,
 )
-from gpudoctor.probes.pci import normal_bdf
+from gpudoctor.probes.pci_address import normal_address
 
 Pairs = list[tuple[str, str]]
 """(path, value) in the order printed: ("fb_memory_usage.total", "23028 MiB")."""
@@ -103,7 +103,7 @@ def _device(index: int, address: str, pairs: Pairs, profiles: tuple[MigDevice, .
     return NvmlDevice(
         index=index,
         name=first.get("product_name", ""),
-        bdf=normal_bdf(address),
+        bdf=normal_address(address) or "",
         uuid=some(first.get("gpu_uuid") or first.get("uuid")) or "",
         pci_id=pci_id(first.get("pci.device_id") or first.get("pci.pci_device_id")),
         memory=mib(first.get("fb_memory_usage.total")),
@@ -118,8 +118,8 @@ def _device(index: int, address: str, pairs: Pairs, profiles: tuple[MigDevice, .
             first.get("remapped_rows.remapping_failure_occurred") or first.get("remapped_rows.remapped_row_failure")
         ),
         remap_pending=switch(first.get("remapped_rows.pending") or first.get("remapped_rows.remapped_row_pending")),
-        fabric=fabric(first.get("fabric.state")),
-        virtualization=virtualization(first.get("gpu_virtualization_mode.virtualization_mode")),
+        fabric=FABRIC.get(first.get("fabric.state", "")),
+        virtualization=VIRTUALIZATION.get(first.get("gpu_virtualization_mode.virtualization_mode", "").lower()),
         licensed=licensed(first),
         board=smi_board(first),
         lost=bool(lost),

@@ -7,7 +7,7 @@ import re
 from gpudoctor.machine import MigDevice, NvmlDevice
 from gpudoctor.probes.nvidia_smi.listing import slices_by_gpu
 from gpudoctor.probes.nvidia_smi.values import LOST, MIB, compute_mode
-from gpudoctor.probes.pci import normal_bdf
+from gpudoctor.probes.pci_address import normal_address
 
 _ROW = re.compile(
     r"^\|[ \t]*(\d{1,9})[ \t]+([^|\s][^|\n]{0,200})\|[ \t]*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)"
@@ -38,7 +38,7 @@ def from_table(text: str) -> tuple[NvmlDevice, ...] | None:
             NvmlDevice(
                 index=int(row[1]),
                 name="" if name == "ERR!" else name,
-                bdf=normal_bdf(row[3]),
+                bdf=normal_address(row[3]) or "",
                 memory=total,
                 memory_used=used,
                 compute_mode=compute_mode(mode),

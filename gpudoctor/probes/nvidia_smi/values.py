@@ -9,6 +9,15 @@ from gpudoctor.machine import FabricState, Virtualization
 
 MIB = 1 << 20
 LOST = ("GPU is lost", "GPU requires reset")
+FABRIC: dict[str, FabricState] = {
+    "Completed": "completed", "In Progress": "in-progress", "Not Started": "not-started", "N/A": "not-supported",
+}  # fmt: skip
+"""Whether the GPU has joined the NVLink fabric."""
+VIRTUALIZATION: dict[str, Virtualization] = {
+    "none": "none", "pass-through": "pass-through",
+    "vgpu": "vgpu", "host vgpu": "host-vgpu", "host vsga": "host-vsga",
+}  # fmt: skip
+"""How the GPU is shared with guests, by the tool's words in small letters."""
 
 
 def some(value: str | None) -> str | None:
@@ -36,29 +45,6 @@ def compute_mode(value: str | None) -> Literal["default", "exclusive", "prohibit
     if value == "Prohibited":
         return "prohibited"
     return "exclusive" if value.startswith(("E.", "Exclusive")) else None
-
-
-def fabric(value: str | None) -> FabricState | None:
-    """Whether the GPU has joined the NVLink fabric."""
-    states: dict[str, FabricState] = {
-        "Completed": "completed",
-        "In Progress": "in-progress",
-        "Not Started": "not-started",
-        "N/A": "not-supported",
-    }
-    return states.get(value or "")
-
-
-def virtualization(value: str | None) -> Virtualization | None:
-    """How the GPU is shared with guests."""
-    modes: dict[str, Virtualization] = {
-        "none": "none",
-        "pass-through": "pass-through",
-        "vgpu": "vgpu",
-        "host vgpu": "host-vgpu",
-        "host vsga": "host-vsga",
-    }
-    return modes.get((value or "").lower())
 
 
 def licensed(first: dict[str, str]) -> bool | None:

@@ -16,41 +16,8 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import by_hand
 from gpudoctor.frameworks.torch.file_faults import ImportFault, named
+from gpudoctor.frameworks.torch.import_faults import files, interpreter, modules
 from gpudoctor.frameworks.torch.import_faults.case import Case, find_out
-from gpudoctor.frameworks.torch.import_faults.files import (
-    bad_bytecode,
-    damaged_torch,
-    file_of_nobody,
-    for_another_torch,
-    missing_library,
-    shadowed,
-    stray_file,
-    undefined_symbol,
-    wrong_file,
-)
-from gpudoctor.frameworks.torch.import_faults.interpreter import (
-    c_library,
-    illegal_instruction,
-    incomplete_python,
-    keras_backend,
-    not_started,
-    out_of_memory,
-    out_of_threads,
-    put_first,
-    static_tls,
-    variable,
-    variable_in_the_error,
-    warning_as_error,
-)
-from gpudoctor.frameworks.torch.import_faults.modules import (
-    another_release,
-    backend_extension,
-    lacks_module,
-    missing_module,
-    not_there,
-    numpy_of_another_major,
-    requirement_out_of_range,
-)
 from gpudoctor.machine import ImportTrial, ModuleImport, Torch
 from gpudoctor.situation import Situation
 
@@ -80,7 +47,6 @@ def _explained(case: Case) -> ImportFault:
 
 
 def _known_text(case: Case) -> ImportFault | None:
-    """A text that the matrix knows."""
     row = case.situation.matrix.errors.cause_of(case.text, case.situation.built_for)
     if row is None or row.about != "environment" or (case.torch is None and row.id in _OF_TORCHS_MODULES):
         return None
@@ -110,34 +76,34 @@ def _unknown(case: Case) -> ImportFault:
 
 
 _RULES: tuple[Callable[[Case], ImportFault | None], ...] = (
-    not_started,
-    shadowed,
-    incomplete_python,
-    warning_as_error,
-    backend_extension,
-    put_first,
-    illegal_instruction,
-    static_tls,
-    out_of_memory,
-    out_of_threads,
-    c_library,
-    variable,
-    wrong_file,
-    damaged_torch,
-    bad_bytecode,
-    keras_backend,
-    numpy_of_another_major,
-    for_another_torch,
-    missing_library,
-    undefined_symbol,
-    not_there,
-    stray_file,
-    lacks_module,
+    interpreter.not_started,
+    files.shadowed,
+    interpreter.incomplete_python,
+    interpreter.warning_as_error,
+    modules.backend_extension,
+    interpreter.put_first,
+    interpreter.illegal_instruction,
+    interpreter.static_tls,
+    interpreter.out_of_memory,
+    interpreter.out_of_threads,
+    interpreter.c_library,
+    interpreter.variable,
+    files.wrong_file,
+    files.damaged_torch,
+    files.bad_bytecode,
+    interpreter.keras_backend,
+    modules.numpy_of_another_major,
+    files.for_another_torch,
+    files.missing_library,
+    files.undefined_symbol,
+    modules.not_there,
+    files.stray_file,
+    modules.lacks_module,
     _known_text,
-    missing_module,
-    requirement_out_of_range,
-    another_release,
-    variable_in_the_error,
-    file_of_nobody,
+    modules.missing_module,
+    modules.requirement_out_of_range,
+    modules.another_release,
+    interpreter.variable_in_the_error,
+    files.file_of_nobody,
     _unknown,
 )

@@ -7,21 +7,9 @@ import importlib
 from .kernel import LEVELS, Kernel
 
 _MODULES: tuple[str, ...] = (
-    "basics",
-    "attention",
-    "layers",
-    "indexing",
-    "linalg",
-    "randomness",
-    "training",
-    "low_precision",
-    "memory",
-    "compiled",
-    "graphs",
-    "rates",
-    "several_gpus",
-    "soak",
-)
+    "basics", "attention", "layers", "indexing", "linalg", "randomness", "training", "low_precision", "memory",
+    "compiled", "graphs", "rates", "several_gpus", "soak",
+)  # fmt: skip
 """Modules of kernels, in order; each lists its own in the order of their definition."""
 
 

@@ -16,7 +16,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, TorchOrigin
 from gpudoctor.matrix.versions import local_version, public_version
 
-_ASSIGNED = ("__version__", "cuda", "hip", "rocm", "xpu")
+_RUNTIMES = ("cuda", "hip", "rocm", "xpu")
 _LONGEST_VALUE = 200
 _VERSION = r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+_-]*$"
 _INSTALLERS = ("pip", "uv", "poetry", "pdm", "rye", "pipx")
@@ -40,18 +40,12 @@ def parse_version_file(text: str) -> VersionFile | None:
     for line in text[: 64 << 10].splitlines():
         target, equals, value = line.partition("=")
         name = target.partition(":")[0].rstrip()  # `cuda: Optional[str] = '12.8'`
-        if equals and name in _ASSIGNED and (stated := _literal(value.strip())) is not None:
+        if equals and name in ("__version__", *_RUNTIMES) and (stated := _literal(value.strip())) is not None:
             values.setdefault(name, stated)
     version = values.get("__version__", "")
     if not re.match(_VERSION, version):
         return None
-    return VersionFile(
-        version=version,
-        cuda=values.get("cuda") or None,
-        hip=values.get("hip") or None,
-        rocm=values.get("rocm") or None,
-        xpu=values.get("xpu") or None,
-    )
+    return VersionFile(version, **{name: values.get(name) or None for name in _RUNTIMES})
 
 
 def _literal(value: str) -> str | None:

@@ -18,9 +18,8 @@ from gpudoctor.frameworks.torch.probes.files import (
     rocm_of,
 )
 from gpudoctor.frameworks.torch.probes.libraries import interpreter_rpath, walk_libraries
-from gpudoctor.frameworks.torch.probes.unloadable import unloadable_files
 from gpudoctor.host import Host
-from gpudoctor.machine import DamagedFile, Distribution, MissingSymbols, Torch, TorchCopy, known, unknown
+from gpudoctor.machine import DamagedFile, Distribution, MissingSymbols, SuspectFile, Torch, TorchCopy, known, unknown
 from gpudoctor.probes.distributions import channel_of
 from gpudoctor.probes.environment_libraries import (
     cxx_runtime,
@@ -29,6 +28,7 @@ from gpudoctor.probes.environment_libraries import (
     on_a_variable,
     system_libraries,
 )
+from gpudoctor.probes.file_owner import Owners, extension_python, unusable
 from gpudoctor.probes.late_libraries import late_libraries, other_wheels
 from gpudoctor.probes.python_layout import Layout
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
@@ -78,7 +78,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
         needs_glibcxx=walk.glibcxx,
         needs_glibc=walk.glibc,
         needs_libraries=unresolved,
-        unloadable=() if unseen else unloadable_files(around, first.path, walk.unread, unresolved),
+        unloadable=() if unseen else _unloadable_files(around, first.path, walk.unread, unresolved),
         has_cuda_libraries=_has_gpu_libraries(host, around.layout, first.path),
         own_hsa_runtime=_has_hsa_runtime(host, first.path) if file.hip or file.rocm else None,
         source=source,
@@ -165,3 +165,25 @@ def _cpu_build(host: Host, around: Surroundings, torch: str, file: VersionFile) 
     if file.cuda or file.hip or file.rocm or file.xpu:
         return None
     return "cpu" if _has_gpu_libraries(host, around.layout, torch) is False else None
+
+
+def _unloadable_files(
+    around: Surroundings, torch: str, unread: tuple[str, ...], missing: tuple[str, ...]
+) -> tuple[SuspectFile, ...]:
+    """Files that certainly make `import torch` fail here: its extension module, libraries that may not be read, and
+    the files that should have the `missing` libraries."""
+    host, layout = around.host, around.layout
+    names = host.names(torch)
+    if names.state == "denied":
+        return (SuspectFile(path=torch, owner="torch", problem="unreadable"),)
+    extensions = [name for name in names.value or () if name.startswith("_C.") and name.endswith(".so")]
+    fitting = [name for name in extensions if extension_python(name) in ("", layout.python)]
+    found = []
+    for path in (*(posixpath.join(torch, name) for name in (fitting or extensions)[:1]), *unread):
+        problem, detail = unusable(host, path, layout.python, layout.interpreter)
+        if problem:
+            found.append(SuspectFile(path=path, owner="torch", problem=problem, detail=detail))
+    if missing:
+        owners = Owners(host, around.distributions, layout.python, layout.interpreter)
+        found += [file for name in missing for file in owners.of_library(name) if file.problem]
+    return tuple(found)
