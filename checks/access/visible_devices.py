@@ -177,10 +177,7 @@ def mig_confusion(situation: Situation) -> Verdicts:
             saw="MIG on, no slice",
             want="a slice, or MIG off",
             evidence=(Evidence("nvml.mig", "on, no MIG device", "NVML"),),
-            fixes=(
-                by_hand("Create slices", make, "root"),
-                by_hand("Switch MIG off", off, "root"),
-            ),
+            fixes=(by_hand("Create slices", make, "root"), by_hand("Switch MIG off", off, "root")),
         )
     value = situation.variable("CUDA_VISIBLE_DEVICES")
     slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
@@ -208,10 +205,7 @@ def mig_confusion(situation: Situation) -> Verdicts:
         want=f"one of {len(slices)} slices",
         subject="CUDA_VISIBLE_DEVICES",
         evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
-        fixes=(
-            by_hand("Name an existing slice", _NAME_A_SLICE),
-            Fix("Unset CUDA_VISIBLE_DEVICES", (unset,)),
-        ),
+        fixes=(by_hand("Name an existing slice", _NAME_A_SLICE), Fix("Unset CUDA_VISIBLE_DEVICES", (unset,))),
     )
 
 

@@ -328,11 +328,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
                 Evidence.of("gpu.driver", gpus[0].driver),
                 *log_evidence(situation, lines[-1:]),
             ),
-            fixes=worthwhile(
-                situation,
-                gpus,
-                kernel_with_the_chip(situation, first),
-            ),
+            fixes=worthwhile(situation, gpus, kernel_with_the_chip(situation, first)),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
     yield from _needs_driver_package(situation)

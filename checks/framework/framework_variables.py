@@ -101,10 +101,7 @@ def _set_by_file(row: FrameworkVariable, name: str, one: _Installed, value: str,
         subject=name,
         framework=row.framework,
         evidence=(Evidence(name, value, file), Evidence(row.framework, one.version, one.source)),
-        fixes=(
-            Fix(f"Set {name}={row.framework}", (own,)),
-            by_hand("Change the file", text),
-        ),
+        fixes=(Fix(f"Set {name}={row.framework}", (own,)), by_hand("Change the file", text)),
         refs=(row.source,),
         supersedes=("framework-import-fails",),
     )

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import (
-    Device,
-    Finding,
-    Severity,
-    by_hand,
-)
+from gpudoctor.finding import Device, Finding, Severity, by_hand
 from gpudoctor.frameworks.gpu_builds import builds_for, installs
 from gpudoctor.frameworks.others import sharing_frameworks, version_evidence, works_beside
 from gpudoctor.machine import Gpu

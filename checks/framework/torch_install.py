@@ -211,10 +211,7 @@ def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Findin
         saw=f"record of {stale.version}",
         want=f"one torch, {torch.version}",
         subject=f"torch {torch.version}",
-        evidence=(
-            Evidence.of_torch(torch),
-            Evidence("torch.copy", f"{stale.version} ({stale.via})", stale.path),
-        ),
+        evidence=(Evidence.of_torch(torch), Evidence("torch.copy", f"{stale.version} ({stale.via})", stale.path)),
         fixes=(Fix("Install torch cleanly again", remedies),),
         supersedes=("torch-install-damaged", "torch-import-fails"),
     )

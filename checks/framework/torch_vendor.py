@@ -232,10 +232,7 @@ def _other_vendor(situation: Situation, torch: Torch, what: str, want: str) -> F
         saw=f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm}" if torch.rocm else torch.build or "neither",
         want=want,
         subject=f"torch {torch.version}",
-        evidence=(
-            Evidence.of_torch(torch),
-            *(Evidence("gpu", gpu.name, gpu.source) for gpu in gpus[:2]),
-        ),
+        evidence=(Evidence.of_torch(torch), *(Evidence("gpu", gpu.name, gpu.source) for gpu in gpus[:2])),
         fixes=builds.replacements(situation, gpus, keep=torch),
         supersedes=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
     )

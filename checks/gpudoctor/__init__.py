@@ -2,8 +2,4 @@
 
 from gpudoctor.situation import needs
 
-NEEDS = {
-    "matrix_age": needs.torch,
-    "pasted_text": needs.pasted,
-    "requirement": needs.requirements,
-}
+NEEDS = {"matrix_age": needs.torch, "pasted_text": needs.pasted, "requirement": needs.requirements}

@@ -6,13 +6,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, SetVariable, UnsetVariable
 from gpudoctor.frameworks.others import installed_again
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.runtime_libraries import (
-    major_of,
-    release_for_torch,
-    row_of,
-    runtime_of,
-    runtimes_of,
-)
+from gpudoctor.frameworks.torch.runtime_libraries import major_of, release_for_torch, row_of, runtime_of, runtimes_of
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
@@ -59,10 +53,7 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
         want=f"libbitsandbytes_{own}.so",
         subject=f"bitsandbytes {installed.version}",
         confidence="certain" if installed.runtimes else "likely",
-        evidence=(
-            Evidence("bitsandbytes.version", installed.version, installed.path),
-            Evidence.of_torch(torch),
-        ),
+        evidence=(Evidence("bitsandbytes.version", installed.version, installed.path), Evidence.of_torch(torch)),
         fixes=_fixes(situation, torch, installed, same_major),
         refs=("bitsandbytes-foundation/bitsandbytes#1848",),
     )

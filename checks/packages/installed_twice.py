@@ -60,12 +60,7 @@ def _mixed(situation: Situation, one: Distribution, effect: Effect) -> Finding:
         subject=f"{one.name} {one.version}",
         confidence="likely",
         evidence=tuple(Evidence(each.name, each.version, each.path) for each in (one, *one.twins)),
-        fixes=(
-            Fix(
-                f"Install {one.name} {kept} cleanly again",
-                (RemovePackage(one.name, why=why), again),
-            ),
-        ),
+        fixes=(Fix(f"Install {one.name} {kept} cleanly again", (RemovePackage(one.name, why=why), again)),),
         supersedes=(
             "torch-import-fails",
             "framework-import-fails",

@@ -88,10 +88,7 @@ def _shadowed(situation: Situation, library: Library, wanted: str) -> Finding:
     if preloaded and stem in FOUND_LATE:
         severity, effect = "warning", "torch loads its own first, but other programs do not"
     elif library.wins and stem not in FOUND_LATE:
-        severity, effect = (
-            "warning",
-            "it has all that torch needs of it, but torch was built with the newer one",
-        )
+        severity, effect = ("warning", "it has all that torch needs of it, but torch was built with the newer one")
     return Finding(
         severity=severity,
         message=f"{library.via} puts {library.path} ({library.version}) before the wheel's newer {library.name} "

@@ -251,10 +251,7 @@ def nccl_gid_index_wrong(situation: Situation) -> Verdicts:
         want="not set" if _finds_the_gid(situation) else f"a GID of RoCE v2: {_indexes(ports)}",
         subject=found.name,
         confidence="likely" if situation.in_container else "certain",
-        evidence=(
-            Evidence(found.name, found.value, found.source),
-            *(_gids(one) for one in (gone or old)[:2]),
-        ),
+        evidence=(Evidence(found.name, found.value, found.source), *(_gids(one) for one in (gone or old)[:2])),
         fixes=(_right_gid(situation, found),),
         refs=("NVIDIA NCCL user guide, troubleshooting of RoCE",),
     )

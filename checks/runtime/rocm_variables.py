@@ -5,15 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import (
-    AnyRemedy,
-    Evidence,
-    Finding,
-    Fix,
-    SetVariable,
-    Severity,
-    UnsetVariable,
-)
+from gpudoctor.finding import AnyRemedy, Evidence, Finding, Fix, SetVariable, Severity, UnsetVariable
 from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, natively, override_in_force, within_generation

@@ -187,10 +187,7 @@ def _folder(keep: str) -> Path | None:
 
 
 def _told(
-    documents: list[dict[str, Any]],
-    folder: Path | None,
-    overlays: tuple[str, ...],
-    shown: ReportOptions,
+    documents: list[dict[str, Any]], folder: Path | None, overlays: tuple[str, ...], shown: ReportOptions
 ) -> int:
     import msgspec
 

@@ -162,20 +162,13 @@ PLATFORM_FACTS: tuple[ComparedFact, ...] = (
     ComparedFact("rdma.firmware", "firmware of RDMA devices", _device_firmware, "model"),
     ComparedFact("rdma.ports", "RDMA ports", of_ports(lambda port: port.state), "model", layers=DRIVER),
     ComparedFact(
-        "rdma.rates",
-        "rates of active RDMA ports",
-        of_ports(lambda port: port.rate if port.active else None),
-        "model",
+        "rdma.rates", "rates of active RDMA ports", of_ports(lambda port: port.rate if port.active else None), "model"
     ),
     ComparedFact("rdma.gids", "GIDs of active RoCE ports", of_ports(_gids), "model", layers=RUNTIME),
     ComparedFact("rdma.mtu", "MTU of active RDMA ports", _port_mtus, "model", layers=DRIVER),
     ComparedFact("interfaces", "network interfaces", _interfaces, "model", "note"),
     ComparedFact(
-        "gpudirect.modules",
-        "GPUDirect modules",
-        stated("nvidia.gpudirect_modules"),
-        "model",
-        layers=RUNTIME,
+        "gpudirect.modules", "GPUDirect modules", stated("nvidia.gpudirect_modules"), "model", layers=RUNTIME
     ),
     ComparedFact("gpudirect.dma_buf", "dma-buf of GPU memory", _dma_buf, "model", layers=RUNTIME),
     ComparedFact("iommu", "IOMMU", stated("system.iommu"), "model"),

@@ -75,7 +75,7 @@ LAYERING = {"rpm-ostree": "rpm-ostree install", "transactional-update": "transac
 """What adds a package to a root that is replaced as a whole: it is there after a reboot."""
 
 _OF_ANOTHER_REPOSITORY: dict[str, tuple[Family, ...]] = {
-    "nvidia-container-toolkit": ("ubuntu", "debian", "fedora", "rhel", "suse"),
+    "nvidia-container-toolkit": ("ubuntu", "debian", "fedora", "rhel", "suse")
 }
 
 

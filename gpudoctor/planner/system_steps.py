@@ -49,10 +49,7 @@ def _prebuilt_modules(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
     if outside := elsewhere(place, f"install {package}", remedy.why):
         return outside
     why = "the driver's modules come from Ubuntu, in a separate package for each kernel"
-    return (
-        exact_package(place, package, "", why),
-        as_root(("modprobe", "nvidia"), "loads what was installed"),
-    )
+    return (exact_package(place, package, "", why), as_root(("modprobe", "nvidia"), "loads what was installed"))
 
 
 def _headers(place: Place) -> str | None:

@@ -147,11 +147,7 @@ def _uri(path: str) -> str:
 
 
 def _invocation(report: Report) -> Data:
-    invocation: Data = {
-        "executionSuccessful": True,
-        "exitCode": report.exit_code,
-        "endTimeUtc": report.created,
-    }
+    invocation: Data = {"executionSuccessful": True, "exitCode": report.exit_code, "endTimeUtc": report.created}
     if report.ignored:
         # Not results with suppressions: GitHub shows these as alerts all the same.
         invocation["toolConfigurationNotifications"] = [

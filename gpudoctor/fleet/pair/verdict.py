@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 
 def report_of(
-    trials: Trials,
-    checks: Iterable[Check[PairResult]],
-    fail_on: FailOn = "error",
-    matrix: Matrix | None = None,
+    trials: Trials, checks: Iterable[Check[PairResult]], fail_on: FailOn = "error", matrix: Matrix | None = None
 ) -> PairReport:
     """What rank 0 prints. `matrix` has what links between GPUs carry."""
     result = PairResult(trials, matrix)

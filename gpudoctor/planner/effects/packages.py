@@ -279,12 +279,7 @@ def _healed(environment: PythonEnvironment, name: str) -> PythonEnvironment:
             replace(one, missing=tuple(each for each in one.missing if distribution_of(each.name) != base))
             for one in extensions
         )
-    return replace(
-        environment,
-        extensions=extensions,
-        missing_symbols=symbols,
-        triton_owner=owner,
-    )
+    return replace(environment, extensions=extensions, missing_symbols=symbols, triton_owner=owner)
 
 
 def _installed(
