@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
-from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins, release_of
+from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins, release_of, written_again
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
@@ -130,8 +130,6 @@ def _one_cuda(situation: Situation) -> Iterator[Fix]:
 
 
 def _keep_only(keep: list[Distribution], group: list[Distribution]) -> Fix:
-    from gpudoctor.frameworks.others import written_again
-
     names = keep[0].name if len(keep) == 1 else "one of each pair"
     owner = keep[0].name if len(keep) == 1 else "another package"
     removed = (RemovePackage(one.name, why=f"{owner} owns the same files") for one in group if one not in keep)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from gpudoctor.cli.output import place_of, print_json, teller
 from gpudoctor.command_line.options import REQUIRE
 from gpudoctor.command_line.reading import words
 from gpudoctor.command_line.running import tell
+from gpudoctor.machine import Machine
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Diagnosis, Examination
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from gpudoctor.fix.apply import ApplyResult
     from gpudoctor.fix.run import Run
     from gpudoctor.fix.scope import Target
-    from gpudoctor.machine import Machine
     from gpudoctor.planner.proof import Proof
     from gpudoctor.planner.repair import Predicted, Repair
 
@@ -202,7 +203,6 @@ def _prove(examination: Examination, before: Diagnosis, predicted: Predicted | N
 
 def _note_what_is_left(run: Run, proof: Proof) -> None:
     """Keep in the journal which problems the run did not fix, so that the next plan does not propose it again."""
-    from contextlib import suppress
 
     from gpudoctor.fix.errors import RepairError
     from gpudoctor.fix.journal import note

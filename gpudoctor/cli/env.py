@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import click
+from msgspec.structs import replace
 
 from gpudoctor.cli.command import command
 from gpudoctor.cli.options import description_options, machine_options, matrix_option, option, variable_option
@@ -44,7 +45,6 @@ def env(
       eval "$(gpudoctor env)"                    in sh, bash and zsh
       gpudoctor env --shell fish | source        in fish
     """
-    from msgspec.structs import replace
 
     from gpudoctor.cli.examination import Examination, ids_of
     from gpudoctor.command_line.machine_source import Sources

@@ -14,15 +14,16 @@ from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.machine_source import Sources, probed, with_description, with_questions_of_fixes
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reporting import judgement_of
-from gpudoctor.finding import SetVariable
+from gpudoctor.engine import FailOn, Judgement, exit_code
+from gpudoctor.finding import NotJudged, SetVariable, VariableRemedy
+from gpudoctor.host import InputError
+from gpudoctor.machine import Machine
+from gpudoctor.situation import Situation
+from gpudoctor.survey import Survey
 
 if TYPE_CHECKING:
-    from gpudoctor.engine import FailOn, Judgement
-    from gpudoctor.finding import NotJudged, VariableRemedy
-    from gpudoctor.machine import Machine
     from gpudoctor.planner.planned_steps import Permissions
     from gpudoctor.planner.repair import Repair
-    from gpudoctor.survey import Survey
 
 
 class Diagnosis(Struct, frozen=True):
@@ -87,9 +88,7 @@ class Examination:
         """The plan for what a look found; `also` are ids of notes that count, too. Raises InputError for a name that
         no check has and a fix that is not there."""
         from gpudoctor.cli.journal import unhelpful
-        from gpudoctor.host import InputError
         from gpudoctor.planner.repair import NoSuchFixError, repair
-        from gpudoctor.situation import Situation
 
         def questions_on(machine: Machine) -> Iterable[NotJudged]:
             judged = self.judge(look.survey, machine, foresee=False).not_judged
@@ -170,8 +169,6 @@ class Examination:
         return ""
 
     def _exit_code(self, judgement: Judgement) -> int:
-        from gpudoctor.engine import exit_code
-
         return exit_code(judgement.verdict, cast("FailOn", self.shown.fail_on))
 
 

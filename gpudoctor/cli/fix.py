@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from gpudoctor import __version__
 from gpudoctor.cli.command import command
 from gpudoctor.cli.fix_options import FixRequest, check_modes, fix_options
 from gpudoctor.cli.options import (
@@ -116,7 +117,6 @@ def _repair(examination: Examination, request: FixRequest, shown: ReportOptions)
 
 
 def _print_script(plan: Repair, examination: Examination) -> None:
-    from gpudoctor import __version__
     from gpudoctor.planner.script import shell_script
 
     sys.stdout.write(shell_script(plan, version=__version__, subject=examination.subject))

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from gpudoctor.cli.output import asked_for, print_json
 from gpudoctor.command_line.interrupted_fixes import journal_home
 from gpudoctor.command_line.running import tell
+from gpudoctor.host import InputError
+from gpudoctor.machine import Machine
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.fix.run import Run
-    from gpudoctor.machine import Machine
 
 
 def readable_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
@@ -22,7 +23,6 @@ def readable_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
     """
     from gpudoctor.fix.errors import RepairError
     from gpudoctor.fix.journal import read_all
-    from gpudoctor.host import InputError
 
     try:
         home = journal_home()
@@ -73,7 +73,6 @@ def unfinished_run(machine: Machine, *, needed: bool) -> Run | None:
     """The run of this environment, or of the system, that was cut off. Where it is not `needed`, a journal that
     belongs to another account is only reported: a plan can be shown without it."""
     from gpudoctor.fix.journal import first_unfinished
-    from gpudoctor.host import InputError
 
     environment = machine.environment.value
     prefix = environment.prefix if environment else ""
@@ -104,7 +103,6 @@ def forget(name: str, shown: ReportOptions, *, yes: bool, dry_run: bool, force: 
     """Delete what is kept to undo the run with this id, and the run's place in the list."""
     from gpudoctor.fix.errors import RepairError, reason
     from gpudoctor.fix.undo import forget as forget_run
-    from gpudoctor.host import InputError
     from gpudoctor.render.documents import Forgotten
     from gpudoctor.render.journal import print_forgotten, print_kept
 

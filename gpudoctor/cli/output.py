@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor.command_line.running import tell
+from gpudoctor.machine import Machine
+from gpudoctor.render.lines import printable
 from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.fix.apply import Event
-    from gpudoctor.machine import Machine
 
 
 def print_json(data: Any, shown: ReportOptions) -> None:
@@ -55,7 +56,6 @@ def asked_for(question: str, command: tuple[str, ...], shown: ReportOptions, *, 
 def teller(shown: ReportOptions) -> Callable[[Event], None]:
     """Tells of a run as it goes: to the person, or to stderr where stdout is for JSON."""
     from gpudoctor.fix.apply import Line, Saving, StepStarts
-    from gpudoctor.render.lines import printable
     from gpudoctor.render.plan import step_line
 
     to_stderr = shown.style == "json"

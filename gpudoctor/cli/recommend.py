@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import click
+from msgspec.structs import replace
 
 from gpudoctor.cli.command import command, did_you_mean
 from gpudoctor.cli.options import (
@@ -18,15 +19,17 @@ from gpudoctor.cli.options import (
     option,
     variable_option,
 )
+from gpudoctor.command_line.arguments import ExaminationOptions
 from gpudoctor.command_line.options import NO_COLOR, REQUIRE, verbose
 from gpudoctor.command_line.project_settings import Settings, requirements
+from gpudoctor.command_line.running import say
+from gpudoctor.intake.description import Description
+from gpudoctor.machine import Level, Machine, unknown
 from gpudoctor.machine.torch import COMPANIONS
+from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
-    from gpudoctor.command_line.arguments import ExaminationOptions
     from gpudoctor.command_line.machine_source import Sources
-    from gpudoctor.intake.description import Description
-    from gpudoctor.machine import Level, Machine
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import Framework
 
@@ -85,7 +88,6 @@ def recommend(
     from gpudoctor.recommend import recommend_framework
     from gpudoctor.render.progress import progress_line
     from gpudoctor.render.recommend import print_recommendation
-    from gpudoctor.situation import Situation
 
     matrix, sources = load_matrix(overlays), Sources(examined, variables, None, description, overlays, require)
     other = _other_framework(framework, companions, matrix)
@@ -126,13 +128,9 @@ def _other_framework(name: str, companions: tuple[str, ...], matrix: Matrix) -> 
 
 def machine_to_serve(sources: Sources, matrix: Matrix, stage: Callable[[str], None]) -> Machine:
     """The machine from its files; its drivers are started only where the files do not name the driver."""
-    from msgspec.structs import replace
 
-    from gpudoctor.command_line.arguments import ExaminationOptions
     from gpudoctor.command_line.machine_source import host_of, with_installers
-    from gpudoctor.command_line.running import say
     from gpudoctor.host.linux import other_system
-    from gpudoctor.machine import unknown
     from gpudoctor.survey import survey
 
     examined, description = sources.examined, sources.description

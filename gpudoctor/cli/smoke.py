@@ -15,11 +15,14 @@ from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.options import KERNEL_LEVELS
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
 from gpudoctor.command_line.reporting import present
+from gpudoctor.host import InputError, LiveHost
+from gpudoctor.host.interrupts import interruptible
+from gpudoctor.machine import Level
+from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.requirement import OTHER_FRAMEWORKS
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.kernels.kernel import Kernel
-    from gpudoctor.machine import Level
     from gpudoctor.smoke.plan import Request
 
 
@@ -74,8 +77,6 @@ def smoke(
       gpudoctor smoke --framework jax
       gpudoctor smoke --list
     """
-    from gpudoctor.host import InputError
-
     if only_list:
         return _list(shown)
     if examined.root is not None or snapshot_file is not None:
@@ -84,8 +85,6 @@ def smoke(
 
     require_linux()
     from gpudoctor.frameworks.torch.kernels import all_kernels
-    from gpudoctor.host import LiveHost
-    from gpudoctor.host.interrupts import interruptible
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.progress import progress_line
     from gpudoctor.report import Subject
@@ -144,8 +143,6 @@ def _list(shown: ReportOptions) -> int:
         )
         sys.stdout.write(to_json(Kernels(kernels=tuple(rows))))
         return 0
-    from gpudoctor.render.lines import Line, print_lines
-
     width = max((len(kernel.name) for kernel in kernels), default=0)
     lines: list[Line] = []
     for kernel in kernels:

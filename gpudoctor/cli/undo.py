@@ -11,6 +11,7 @@ import click
 from gpudoctor.cli.journal import readable_runs
 from gpudoctor.cli.output import asked_for, print_json, teller
 from gpudoctor.command_line.running import tell
+from gpudoctor.host import InputError, LiveHost
 from gpudoctor.records import in_form
 from gpudoctor.render.steps import command_line
 
@@ -65,7 +66,6 @@ def _nothing(elsewhere: list[Run]) -> str:
 def _prefix(sources: Sources) -> str:
     """The examined environment's folder; a fix that was cut off may have left it without what makes it an
     environment."""
-    from gpudoctor.host import InputError, LiveHost
     from gpudoctor.probes.python_environment import probe_environment
     from gpudoctor.probes.variables import probe_variables
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from gpudoctor.cli.command import command
 from gpudoctor.cli.options import description_options, machine_options, matrix_option, option, variable_option
+from gpudoctor.command_line.arguments import ExaminationOptions
 from gpudoctor.command_line.options import NO_COLOR, form
-
-if TYPE_CHECKING:
-    from gpudoctor.command_line.arguments import ExaminationOptions
-    from gpudoctor.intake.description import Description
+from gpudoctor.intake.description import Description
+from gpudoctor.situation import Situation
 
 
 @command()
@@ -49,7 +47,6 @@ def variants(
     from gpudoctor.render.json import to_json
     from gpudoctor.render.progress import progress_line
     from gpudoctor.render.variants import print_variants, shell_lines
-    from gpudoctor.situation import Situation
 
     matrix = load_matrix(overlays)
     with progress_line(style or "text") as progress:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import parsed
+from gpudoctor.finding import ReplaceTorch
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Machine, ProjectPackage, TorchAsked
 from gpudoctor.matrix.versions import public_version
@@ -17,7 +18,6 @@ from gpudoctor.spelling import is_name
 from gpudoctor.step import ManualStep, RunStep, Step
 
 if TYPE_CHECKING:
-    from gpudoctor.finding import ReplaceTorch
     from gpudoctor.matrix.questions import Matrix
 
 

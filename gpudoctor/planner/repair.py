@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,10 +30,8 @@ from gpudoctor.planner.planned_steps import Permissions, PlannedStep, is_reboot,
 from gpudoctor.planner.python_steps import standing_before
 from gpudoctor.planner.search import Plan, Search, installs_a_driver
 from gpudoctor.planner.tasks import tasks_of
+from gpudoctor.situation import Situation
 from gpudoctor.step import EnvStep, ManualStep, RunStep
-
-if TYPE_CHECKING:
-    from gpudoctor.situation import Situation
 
 
 class Predicted(Struct, frozen=True):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+import msgspec
 from msgspec import Struct
 
-from gpudoctor.finding import SetVariable, unique_ids
+from gpudoctor.finding import Finding, Risk, SetVariable, unique_ids
 from gpudoctor.plain_text import number_of
 from gpudoctor.planner.place import OVERRIDE
-from gpudoctor.planner.planned_steps import OF_ALL
+from gpudoctor.planner.planned_steps import OF_ALL, PlannedStep
 from gpudoctor.records import in_form
 from gpudoctor.render.lines import Line, print_lines, printable
 from gpudoctor.render.next_command import NEXT, ON_THAT_MACHINE, next_line
@@ -18,9 +19,7 @@ from gpudoctor.render.steps import command_line, step_spans, undo_lines
 from gpudoctor.step import RunStep, Step
 
 if TYPE_CHECKING:
-    from gpudoctor.finding import Finding, Risk
     from gpudoctor.fix.apply import ApplyResult
-    from gpudoctor.planner.planned_steps import PlannedStep
     from gpudoctor.planner.proof import Proof
     from gpudoctor.planner.repair import Repair
     from gpudoctor.render.documents import Result, SecondLook
@@ -35,7 +34,6 @@ _RISKS: dict[Risk, str] = {
 
 def plan_data(plan: Repair) -> dict[str, Any]:
     """The plan as built-in types, in the order of the contract."""
-    import msgspec
 
     from gpudoctor.render.documents import IN_PLAN, Plan
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
+from gpudoctor.machine import Gpu, Machine
 from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import command_line, fix_lines
@@ -13,7 +14,6 @@ from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.step import RunStep
 
 if TYPE_CHECKING:
-    from gpudoctor.machine import Gpu, Machine
     from gpudoctor.recommend import Out, Recommendation, Recommended
 
 _SHOWN_BUILDS = 6

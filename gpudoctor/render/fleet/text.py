@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from gpudoctor.fleet.names import folded
 from gpudoctor.fleet.operators import ready_lines
+from gpudoctor.fleet.records import FleetReport
 from gpudoctor.render.fleet.summary import (
     by_weight,
     differences,
@@ -20,9 +21,6 @@ from gpudoctor.render.fleet.summary import (
 from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import fix_lines
-
-if TYPE_CHECKING:
-    from gpudoctor.fleet.records import FleetReport
 
 _MARKS = {
     "error": ("✗ Problem  ", "bold red"),
