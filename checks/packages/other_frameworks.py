@@ -11,7 +11,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
 from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins, release_of, written_again
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.shared_files import group_of
+from gpudoctor.matrix.questions import group_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
 

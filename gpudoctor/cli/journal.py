@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
-from gpudoctor.cli.output import asked_for, print_json
+from gpudoctor.cli.output import asked_for, print_json, print_text
 from gpudoctor.command_line.interrupted_fixes import journal_home
 from gpudoctor.command_line.running import tell
 from gpudoctor.host import InputError
@@ -95,7 +94,7 @@ def history(shown: ReportOptions) -> int:
     if shown.style == "json":
         print_json(journal.history(found), shown)
     else:
-        journal.print_history(found, sys.stdout, color=not shown.no_color)
+        print_text(journal.history_lines(found), shown)
     return 0
 
 
@@ -104,14 +103,13 @@ def forget(name: str, shown: ReportOptions, *, yes: bool, dry_run: bool, force: 
     from gpudoctor.fix.errors import RepairError, reason
     from gpudoctor.fix.undo import forget as forget_run
     from gpudoctor.render.documents import Forgotten
-    from gpudoctor.render.journal import print_forgotten, print_kept
+    from gpudoctor.render.journal import forgotten_lines, kept_lines
 
     run = next((run for run in readable_runs() if run.id == name), None)
     if run is None:
         raise InputError(f"--forget {name}: the journal has no fix of this id (`gpudoctor fix --history`)")
     if shown.style == "text" and not shown.quiet:
-        print_kept(run, sys.stdout, color=not shown.no_color)
-        sys.stdout.flush()
+        print_text(kept_lines(run), shown)
     if dry_run or not asked_for("Forget it?", ("gpudoctor", "fix", "--forget", name), shown, yes=yes):
         return 0
     try:
@@ -122,5 +120,5 @@ def forget(name: str, shown: ReportOptions, *, yes: bool, dry_run: bool, force: 
     if shown.style == "json":
         print_json(Forgotten(run=run.id, freed_bytes=freed), shown)
     else:
-        print_forgotten(run, freed, sys.stdout, color=not shown.no_color)
+        print_text(forgotten_lines(run, freed), shown)
     return 0

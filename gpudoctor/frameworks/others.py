@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Fix, ReinstallPackage, by_hand
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.shared_files import group_of
+from gpudoctor.matrix.questions import group_of
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.frameworks import InstalledFramework
 

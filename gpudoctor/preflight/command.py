@@ -13,7 +13,7 @@ from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.interrupts import Interrupted, interruptible
 from gpudoctor.host.linux import require_linux
 from gpudoctor.machine import Level
-from gpudoctor.preflight.exit_codes import status
+from gpudoctor.preflight.arguments import status
 
 if TYPE_CHECKING:
     from gpudoctor.preflight.gate import Passage, Rules
