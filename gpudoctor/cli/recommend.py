@@ -11,19 +11,11 @@ import click
 from msgspec.structs import replace
 
 from gpudoctor.cli.command import command, did_you_mean
-from gpudoctor.cli.options import (
-    data_option,
-    description_options,
-    machine_options,
-    matrix_option,
-    option,
-    variable_option,
-)
+from gpudoctor.cli.options import data_option, option, sources_options
 from gpudoctor.command_line.arguments import ExaminationOptions
 from gpudoctor.command_line.options import NO_COLOR, REQUIRE, verbose
 from gpudoctor.command_line.project_settings import Settings, requirements
 from gpudoctor.command_line.running import say
-from gpudoctor.intake.description import Description
 from gpudoctor.machine import Level, Machine, unknown
 from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.situation import Situation
@@ -35,11 +27,7 @@ if TYPE_CHECKING:
 
 
 @command()
-@machine_options
-@variable_option
-@description_options
-@option(REQUIRE)
-@matrix_option
+@sources_options(option(REQUIRE))
 @click.option(
     "--with",
     "companions",
@@ -58,11 +46,7 @@ if TYPE_CHECKING:
 @option(verbose("Print all commands of all choices."))
 @option(NO_COLOR)
 def recommend(
-    examined: ExaminationOptions,
-    variables: dict[str, str],
-    description: Description,
-    require: tuple[str, ...],
-    overlays: tuple[str, ...],
+    sources: Sources,
     companions: tuple[str, ...],
     framework: str,
     style: str | None,
@@ -82,18 +66,17 @@ def recommend(
       gpudoctor recommend --require "torch<2.8"
       gpudoctor recommend --framework jax --gpu "RTX 3060"
     """
-    from gpudoctor.command_line.machine_source import Sources
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend import recommend as choose
     from gpudoctor.recommend import recommend_framework
     from gpudoctor.render.progress import progress_line
     from gpudoctor.render.recommend import print_recommendation
 
-    matrix, sources = load_matrix(overlays), Sources(examined, variables, None, description, overlays, require)
+    matrix = load_matrix(sources.overlays)
     other = _other_framework(framework, companions, matrix)
     with progress_line(style or "text") as progress:
         machine = machine_to_serve(sources, matrix, progress.stage)
-        situation = Situation(machine, matrix, requirements(Settings(), require, os.environ))
+        situation = Situation(machine, matrix, requirements(Settings(), sources.require, os.environ))
         answer = recommend_framework(situation, other) if other else choose(situation, companions=companions)
     if style == "json":
         from gpudoctor.records import in_form
