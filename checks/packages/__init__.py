@@ -8,13 +8,13 @@ NEEDS: dict[str, Need[Situation]] = {
         situation.torch is not None and situation.machine.installed("bitsandbytes") is not None
     ),
     "companions": needs.torch,
-    "dangling_links": lambda situation: any(one.unlinked for one in situation.machine.packages),
+    "copied_installs": lambda situation: any(
+        one.unlinked or one.locked or one.made_for for one in situation.machine.packages
+    ),
     "extension_libraries": needs.computing_packages,
     "gpu_extensions": needs.computing_packages,
     "installed_twice": lambda situation: any(one.twins for one in situation.machine.packages),
     "interrupted_installs": needs.interrupted_installs,
-    "locked_programs": lambda situation: any(one.locked for one in situation.machine.packages),
-    "other_python": lambda situation: any(one.made_for for one in situation.machine.packages),
     "other_vendor": needs.torch,
     "torch_dependents": needs.torch,
 }
