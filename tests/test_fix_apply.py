@@ -191,7 +191,7 @@ def test_a_new_venv_goes_only_if_nobody_works_in_it(
         (tmp_path / ".venv-gpu" / "lib" / "mine.py").write_text("mine")
     undone = undo(applied.run, say=print)
     assert undone.ok and (tmp_path / ".venv-gpu" / "bin").exists() == used
-    assert undone.stays == ((str(tmp_path / ".venv-gpu"),) if used else ())
+    assert undone.stays == ([str(tmp_path / ".venv-gpu")] if used else [])
 
 
 def test_nothing_leads_a_step_away_from_the_environment(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

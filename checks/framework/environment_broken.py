@@ -11,15 +11,9 @@ from gpudoctor.machine import PythonEnvironment, StartFault
 from gpudoctor.situation import Situation
 
 _EFFECTS = (
-    "torch-import-fails",
-    "torch-missing",
-    "torch-shadowed",
-    "python-dev-missing",
-    "requirements-incomplete",
-    "framework-cpu-only",
-    "framework-missing",
-    "no-gpu",
-)
+    "torch-import-fails", "torch-missing", "torch-shadowed", "python-dev-missing", "requirements-incomplete",
+    "framework-cpu-only", "framework-missing", "no-gpu",
+)  # fmt: skip
 
 _FAILED_IMPORTS = ("torch-import-fails", "framework-import-fails")
 """What is installed is seen, and judged."""

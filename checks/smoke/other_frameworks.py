@@ -8,21 +8,11 @@ from gpudoctor.machine import Smoke, SmokeKernel
 from gpudoctor.situation import Situation, needs
 
 _CAUSES = (
-    "environment-broken",
-    "ort-cpu-and-gpu-both",
-    "jax-plugin-mismatch",
-    "framework-cpu-only",
-    "framework-other-vendor",
-    "framework-cuda-libs-missing",
-    "cudnn-mismatch",
-    "packages-overwrite-each-other",
-    "requirements-incomplete",
-    "framework-variable",
-    "driver-too-old",
-    "cuda-visible-devices",
-    "no-driver",
+    "environment-broken", "ort-cpu-and-gpu-both", "jax-plugin-mismatch", "framework-cpu-only",
+    "framework-other-vendor", "framework-cuda-libs-missing", "cudnn-mismatch", "packages-overwrite-each-other",
+    "requirements-incomplete", "framework-variable", "driver-too-old", "cuda-visible-devices", "no-driver",
     "no-gpu",
-)
+)  # fmt: skip
 """What takes a GPU away from a framework, most exact first."""
 
 
