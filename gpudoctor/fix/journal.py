@@ -182,9 +182,8 @@ def _folders(top: str) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RepairError(
-            f"The journal in {top} cannot be read ({path_of(error, top)}: {error.strerror})."
-        ) from error
+        where = path_of(error, top)
+        raise RepairError(f"The journal in {top} cannot be read ({where}: {error.strerror}).") from error
     return [f"{top}/runs/{name}" for name in names]
 
 
