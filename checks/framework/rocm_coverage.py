@@ -105,8 +105,7 @@ def _by_override(situation: Situation, torch: Torch, group: tuple[Fit, ...]) -> 
         severity="warning",
         message=(
             f"{build_name(torch)} has no {lacks} for {fit.gpu.name} ({gfx}). {name}={value} makes it run as "
-            f"{situation.matrix.amd.gfx_of_override(value)}, a workaround that AMD does "
-            f"not support.{risk}"
+            f"{situation.matrix.amd.gfx_of_override(value)}, a workaround that AMD does not support.{risk}"
         ),
         saw=f"{name}={value}",
         want=f"a build with code for {gfx}",
@@ -250,8 +249,7 @@ def hipblaslt_unsupported_arch(situation: Situation) -> Verdicts:
             group,
             severity="note",
             message=f"{name}=1 asks for hipBLASLt, which torch does not use on {gfx} with ROCm {torch.rocm}; it "
-            "falls "
-            "back to hipBLAS.",
+            "falls back to hipBLAS.",
             saw=f"{name}=1",
             want="not set",
             evidence=(Evidence(name, "1", "environment"), Evidence.of("gpu.arch", group[0].gpu.arch)),

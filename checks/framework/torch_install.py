@@ -206,8 +206,7 @@ def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Findin
     return Finding(
         severity="error",
         message=f"The files are those of torch {torch.version}, and {posixpath.basename(stale.path)} says "
-        f"{stale.version}: "
-        "two installs of torch are mixed.",
+        f"{stale.version}: two installs of torch are mixed.",
         saw=f"record of {stale.version}",
         want=f"one torch, {torch.version}",
         subject=f"torch {torch.version}",
