@@ -261,6 +261,11 @@ def by_hand(title: str, text: str, risk: Risk = "safe", *, elsewhere: bool = Fal
     return Fix(title, (Manual(text, risk=risk, elsewhere=elsewhere),))
 
 
+def unset(variable: str, why: str = "") -> Fix:
+    """The fix that takes a variable away."""
+    return Fix(f"Unset {variable}", (UnsetVariable(variable, why=why),))
+
+
 ABSENCE = "absence"
 """Of a symptom: every error of driver and access may be its cause."""
 

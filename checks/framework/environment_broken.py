@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Severity, UnsetVariable, by_hand
+from gpudoctor.finding import Evidence, Finding, Fix, Severity, by_hand, unset
 from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import PythonEnvironment, StartFault
 from gpudoctor.situation import Situation
@@ -115,9 +115,7 @@ def _fix(fault: StartFault, prefix: str) -> Fix:
         text = f"Remove the file, or write it again as UTF-8: rm {shlex.quote(fault.path)}"
         return by_hand("Remove the .pth file", text, "replaces")
     if fault.kind == "no-library":
-        return Fix(
-            "Unset PYTHONHOME", (UnsetVariable("PYTHONHOME", why="each Python finds its own standard library"),)
-        )
+        return unset("PYTHONHOME", "each Python finds its own standard library")
     if fault.kind == "of-windows":
         text = "Make an environment of Linux in another folder (`python3 -m venv ~/venv`), with the same packages."
         return by_hand("Make an environment of Linux", text, "safe", elsewhere=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, UnsetVariable, by_hand
+from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, UnsetVariable, by_hand, unset
 from gpudoctor.frameworks.variable_flags import file_of_flags, flags_in, name_of
 from gpudoctor.machine import FileSetting, Vendor
 from gpudoctor.matrix.versions import package_matches
@@ -63,7 +63,7 @@ def _finding(row: FrameworkVariable, name: str, value: str, one: _Installed) -> 
         subject=name,
         framework=row.framework,
         evidence=(Evidence(name, value, "environment"), Evidence(row.framework, one.version, one.source)),
-        fixes=(Fix(f"Unset {name}", (UnsetVariable(name, why=f"{one.title} chooses itself"),)),),
+        fixes=(unset(name, f"{one.title} chooses itself"),),
         refs=(row.source,),
         supersedes=("torch-import-fails",) if row.framework == "torch" else ("framework-import-fails",),
     )
@@ -78,7 +78,7 @@ def _without_its_file(row: FrameworkFlags, path: str) -> Finding:
         subject=row.variable,
         framework=row.framework,
         evidence=(Evidence(row.variable, path, "environment"),),
-        fixes=(Fix(f"Unset {row.variable}", (UnsetVariable(row.variable),)),),
+        fixes=(unset(row.variable),),
         refs=(row.source,),
         supersedes=("framework-import-fails",),
     )

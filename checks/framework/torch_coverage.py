@@ -231,10 +231,8 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
         yield finding_about(
             group,
             severity="warning",
-            message=(
-                f"The linear-algebra library of {build_name(torch)} has no code for {fit.gpu.name} ({arch}): "
-                "functions of torch.linalg may fail on this GPU; everything else runs."
-            ),
+            message=f"The linear-algebra library of {build_name(torch)} has no code for {fit.gpu.name} ({arch}): "
+            "functions of torch.linalg may fail on this GPU; everything else runs.",
             saw=spelled(linalg),
             want=arch,
             confidence="likely",

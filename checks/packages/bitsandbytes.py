@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, SetVariable, UnsetVariable
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, SetVariable, unset
 from gpudoctor.frameworks.others import installed_again
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.runtime_libraries import major_of, release_for_torch, row_of, runtime_of, runtimes_of
@@ -83,7 +83,7 @@ def _told_wrongly(torch: Torch, installed: Distribution, name: str, named: str, 
             Evidence("bitsandbytes.version", installed.version, installed.path),
             Evidence.of_torch(torch),
         ),
-        fixes=(Fix(f"Unset {name}", (UnsetVariable(name),)),),
+        fixes=(unset(name),),
         refs=("bitsandbytes-foundation/bitsandbytes#778",),
     )
 

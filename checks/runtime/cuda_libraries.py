@@ -21,6 +21,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
     older,
     pin_of,
     pinned_again,
+    pinned_and_others,
     pins,
     shadow_evidence,
     two_in_one_folder,
@@ -74,9 +75,9 @@ def ld_library_path_shadow(situation: Situation) -> Verdicts:
     pinned = pins(situation)
     for base in dict.fromkeys(DISTRIBUTIONS.values()):
         pin = pinned.get(base)
-        own = [d for d in wheels_of(situation, base) if pin and d.name == (f"{base}-cu{pin[0]}" if pin[0] else base)]
-        if base not in FOLDERS_SHARED_BY and pin and own and older(own[0].version, pin[1]):
-            yield _mixed(situation, own[0], base, pin[1])
+        own = pinned_and_others(situation, base, pin[0])[0] if pin else None
+        if base not in FOLDERS_SHARED_BY and pin and own and older(own.version, pin[1]):
+            yield _mixed(situation, own, base, pin[1])
 
 
 def _shadowed(situation: Situation, library: Library, wanted: str) -> Finding:
@@ -202,10 +203,7 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
     pin = pins(situation).get("nvidia-nccl")
     if pin is None:
         return
-    name = f"nvidia-nccl-cu{pin[0]}" if pin[0] else "nvidia-nccl"
-    found = wheels_of(situation, "nvidia-nccl")
-    own = next((d for d in found if d.name == name), None)
-    others = tuple(d for d in found if d.name != name and older(d.version, pin[1]))
+    own, others = pinned_and_others(situation, "nvidia-nccl", pin[0])
     if own is not None and older(own.version, pin[1]):
         yield Finding(
             severity="warning",
@@ -217,8 +215,8 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
             fixes=(pinned_again(situation, "nvidia-nccl", pin[1], "the version that torch pins"),),
             supersedes=("torch-import-fails",),
         )
-    elif own is not None and others:
-        yield two_in_one_folder(situation, "nvidia-nccl", others, pin[1])
+    elif own is not None and (too_old := tuple(other for other in others if older(other.version, pin[1]))):
+        yield two_in_one_folder(situation, "nvidia-nccl", too_old, pin[1])
 
 
 @check("GPD316", "libstdcxx-too-old", "runtime")

@@ -96,10 +96,8 @@ def _torch_needs(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
         bundled = situation.matrix.nvidia.bundled_driver(torch.cuda)
         yield Finding(
             severity="note",
-            message=(
-                f"Driver {_driver_text(situation)} is older than the driver bundled with CUDA {torch.cuda}"
-                f"{f' ({bundled})' if bundled else ''}. It runs this torch by CUDA minor-version compatibility."
-            ),
+            message=f"Driver {_driver_text(situation)} is older than the driver bundled with CUDA {torch.cuda}"
+            f"{f' ({bundled})' if bundled else ''}. It runs this torch by CUDA minor-version compatibility.",
             saw=_driver_text(situation),
             want=bundled or f"a driver for CUDA {torch.cuda}",
             subject="NVIDIA driver",
@@ -258,10 +256,8 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
     gpu = (consumer or gpus)[0]
     yield Finding(
         severity="error",
-        message=(
-            f"cuda-compat's libcuda{f' {library.version}' if library.version else ''} is loaded instead of the "
-            f"driver's, and {gpu.name} does not support that: CUDA fails with error 804."
-        ),
+        message=f"cuda-compat's libcuda{f' {library.version}' if library.version else ''} is loaded instead of the "
+        f"driver's, and {gpu.name} does not support that: CUDA fails with error 804.",
         saw=library.path,
         want="the driver's own libcuda.so.1",
         subject=gpu_subject(gpu),

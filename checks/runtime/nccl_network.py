@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, UnsetVariable, by_hand
+from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, by_hand, unset
 from gpudoctor.machine import Interface
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
@@ -36,7 +36,7 @@ def _removed(found: NcclVariable, why: str) -> Fix:
     if found.in_file:
         text = f"Remove the line {found.name}={found.value} from {found.source}."
         return Fix(f"Remove {found.name} from {found.source}", (Manual(text, why=why, risk="root"),))
-    return Fix(f"Unset {found.name}", (UnsetVariable(found.name, why=why),))
+    return unset(found.name, why)
 
 
 def _listed(names: list[str]) -> str:
