@@ -23,7 +23,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
-from gpudoctor.situation.kernel_log import lines_about, log_evidence
+from gpudoctor.situation.kernel_log import lines_about, lines_of, log_evidence
 from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel
 from gpudoctor.situation.no_kernel_driver import because, unserved, worthwhile
 from gpudoctor.situation.nvidia_driver import answers_now, cuda_status, driver_answers, lists_no_gpu, nvml_status
@@ -222,10 +222,8 @@ def _silent_driver(situation: Situation) -> Iterator[Finding]:
 def _not_started(situation: Situation) -> Iterator[Finding]:
     """NVIDIA GPUs that the driver could not start, by its own line in the kernel log, with a code that no row of the
     matrix explains."""
-    log = situation.machine.kernel_log.value
-    for gpu in situation.machine.of_vendor("nvidia") if log and not situation.in_container else ():
-        failed = tuple(fault for fault in log.faults if fault.kind == _INIT_FAILED) if log else ()
-        lines = lines_about(gpu, failed)
+    for gpu in situation.machine.of_vendor("nvidia") if not situation.in_container else ():
+        lines = lines_of(situation, gpu, (_INIT_FAILED,))
         waited = lines_about(gpu, situation.log_faults("nvidia-firmware-missing"))  # found later, or told there
         if not lines or waited or answers_now(situation, gpu):
             continue
@@ -250,6 +248,8 @@ def _not_started(situation: Situation) -> Iterator[Finding]:
 
 _FIRMWARE_MISSING = "amdgpu-firmware-missing"
 _FIRMWARE_REFUSED = ("amdgpu-firmware-refused", "amdgpu-firmware-not-loaded")
+_START_FAILURES = (_FIRMWARE_MISSING, *_FIRMWARE_REFUSED, "amdgpu-init-failed")
+"""Log lines in which amdgpu says why it did not start a GPU."""
 
 
 def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
@@ -257,7 +257,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     machine = situation.machine
     kernel, modules = machine.system.kernel.value, machine.amd.modules_installed.value or ()
     there = any(module.name == "amdgpu" and module.kernel == kernel for module in modules)
-    old, lines = gpus[0].driver.value == "radeon", _start_failures(situation, gpus[0])
+    old, lines = gpus[0].driver.value == "radeon", lines_of(situation, gpus[0], _START_FAILURES)
     where = " on the host of this container" if situation.in_container else ""
     missing = [line for line in lines if line.kind == _FIRMWARE_MISSING]
     refused = [line for line in lines if line.kind in _FIRMWARE_REFUSED]
@@ -299,13 +299,6 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
         fixes=worthwhile(situation, gpus, fixes),
         supersedes=("amd-kfd-missing",),
     )
-
-
-def _start_failures(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
-    """Log lines in which amdgpu says why it did not start the GPU."""
-    log = situation.machine.kernel_log.value
-    kinds = (_FIRMWARE_MISSING, *_FIRMWARE_REFUSED, "amdgpu-init-failed")
-    return lines_about(gpu, tuple(fault for fault in log.faults if fault.kind in kinds)) if log else ()
 
 
 def _file_of(fault: LogFault) -> str:

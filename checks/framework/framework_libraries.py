@@ -195,7 +195,7 @@ def _too_old(one: InstalledFramework, there: Distribution, lowest: str, specifie
         want=f"{there.name}{specifier}",
         subject=f"{one.title} {one.version}",
         framework=one.name,
-        evidence=(*version_evidence(one), Evidence(there.name, there.version, there.path)),
+        evidence=(*version_evidence(one), Evidence.of_package(there)),
         fixes=(Fix(f"Install a newer {there.name}", (newer,)),),
         slug="cudnn-mismatch" if cudnn else "",
     )

@@ -252,7 +252,7 @@ def python_dev_missing(situation: Situation) -> Verdicts:
         subject=f"{triton.name} {triton.version}",
         evidence=(
             Evidence.of("environment.python_headers", headers),
-            Evidence(triton.name, triton.version, triton.path),
+            Evidence.of_package(triton),
         ),
         fixes=(Fix("Install Python's headers", (remedy,)),),
         refs=("pytorch/pytorch#129351",),

@@ -159,7 +159,7 @@ def _mixed(situation: Situation, own: Distribution, base: str, pinned: str) -> F
         subject=own.name,
         confidence="likely",
         evidence=(
-            Evidence(own.name, own.version, own.path),
+            Evidence.of_package(own),
             Evidence("torch needs", pinned, "requirements of torch"),
         ),
         fixes=(pinned_again(situation, base, pinned, "the version that torch pins"),),
@@ -211,7 +211,7 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
             saw=own.version,
             want=f"{pin[1]} or newer",
             subject="NCCL",
-            evidence=(Evidence(own.name, own.version, own.path),),
+            evidence=(Evidence.of_package(own),),
             fixes=(pinned_again(situation, "nvidia-nccl", pin[1], "the version that torch pins"),),
             supersedes=("torch-import-fails",),
         )

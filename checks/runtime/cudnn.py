@@ -72,7 +72,7 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
     if own is not None and _incompatible(own.version, pin[1]):
         again = pinned_again(situation, "nvidia-cudnn", pin[1], "the version that torch was built with")
         evidence = (
-            Evidence(own.name, own.version, own.path),
+            Evidence.of_package(own),
             Evidence("torch needs", pin[1], "requirements of torch"),
         )
         yield _cudnn(
@@ -203,7 +203,7 @@ def _loaded(situation: Situation) -> Evidence | None:
         return Evidence(library.name, library.version, library.path)
     own = next(iter(_installed(situation)), None)
     if own is not None:
-        return Evidence(own.name, own.version, own.path)
+        return Evidence.of_package(own)
     if situation.torch is None or not judged_here(situation):
         return None
     pin = pins(situation).get("nvidia-cudnn")
@@ -288,7 +288,7 @@ def _beside_torch(situation: Situation) -> Verdicts:
             framework=build.framework,
             evidence=(
                 Evidence(f"{package.name}.version", package.version, package.path),
-                Evidence(wheel.name, wheel.version, wheel.path),
+                Evidence.of_package(wheel),
                 Evidence(
                     "its oldest GPU", nvidia.cudnn_lacks(wheel.version, sm) or "", "compat_matrix: cudnn_floors"
                 ),

@@ -29,7 +29,7 @@ def works_beside(situation: Situation, framework: InstalledFramework) -> bool:
 def version_evidence(framework: InstalledFramework) -> tuple[Evidence, ...]:
     """Where its version was read."""
     one = framework.distribution
-    return (Evidence(one.name, one.version, one.path),) if one else ()
+    return (Evidence.of_package(one),) if one else ()
 
 
 def installed_again(package: Distribution) -> Fix:

@@ -194,7 +194,7 @@ def two_in_one_folder(situation: Situation, base: str, others: tuple[Distributio
         want=f"only {base} {pinned}",
         subject=base,
         confidence="possible",
-        evidence=tuple(Evidence(other.name, other.version, other.path) for other in others),
+        evidence=tuple(map(Evidence.of_package, others)),
         fixes=(
             Fix(
                 f"Remove {', '.join(d.name for d in others)}, then install the pinned one again",
