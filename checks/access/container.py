@@ -11,6 +11,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, without_request
 from gpudoctor.situation.device_nodes import amd_nodes, gpu_nodes, nvidia_nodes, owning_group
 from gpudoctor.situation.driver_library import baked_in, beside_the_path, put_on_path
+from gpudoctor.situation.gpu_groups import VENDORS
 from gpudoctor.situation.no_kernel_driver import unserved
 from gpudoctor.situation.nvidia_driver import NVML_UNKNOWN, cuda_status, driver_answers, nvml_status
 from gpudoctor.situation.usable_gpus import awaits_nodes
@@ -93,7 +94,7 @@ def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Ver
     gpus = gpu_nodes(situation) if vendor == "nvidia" else ()
     if without_request(situation) or (vendor == "nvidia" and needed and _names_gpus(situation) and not gpus):
         return
-    name = "NVIDIA" if vendor == "nvidia" else "AMD"
+    name = VENDORS[vendor]
     framework = situation.gpu_framework
     need = f"{framework.title} is built for {name}" if framework else "a GPU is required" if needed else ""
     have = amd_nodes(situation) if vendor == "amd" and not situation.machine.system.wsl.known else None

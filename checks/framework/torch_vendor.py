@@ -44,7 +44,7 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
     # NVIDIA's integrated GPUs (Jetson, GB10) are there to compute, not for a screen.
     wanted = tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" or not gpu.integrated)
     served = tuple(gpu for gpu in wanted if _could_be_served(situation, gpu))
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in served or gpus))
+    names = gpu_names(served or gpus)
     severity: Severity = "error" if served else "note"
     why = ""
     if torch.origin in ("pypi", "unknown") and situation.platform == "linux-aarch64" and "+" not in torch.version:
@@ -169,12 +169,11 @@ def _beside(situation: Situation, own: Vendor, other: Vendor) -> Iterator[Findin
     left = tuple(gpu for gpu in others if _could_be_served(situation, gpu)) if mine else ()
     if torch is None or situation.built_for != own or not left:
         return
-    build, names = "ROCm" if other == "amd" else "CUDA", ", ".join(dict.fromkeys(gpu.name for gpu in left))
-    used = ", ".join(dict.fromkeys(gpu.name for gpu in mine))
+    build = "ROCm" if other == "amd" else "CUDA"
     yield Finding(
         severity="note",
-        message=f"{build_name(torch)} uses {used}, and not {names}: that needs a {build} build, in an environment of "
-        "its own.",
+        message=f"{build_name(torch)} uses {gpu_names(mine)}, and not {gpu_names(left)}: that needs a "
+        f"{build} build, in an environment of its own.",
         subject=f"torch {torch.version}",
         device=Device.of(left[0]),
         devices=tuple(map(Device.of, left)),

@@ -141,7 +141,7 @@ def _below_floor(situation: Situation, framework: InstalledFramework) -> Finding
     )
     return Finding(
         severity="error",
-        message=f"Driver {_driver_text(situation)} is too old for {framework.title} {framework.version}: {needs}.",
+        message=f"Driver {_driver_text(situation)} is too old for {framework.named}: {needs}.",
         saw=_driver_text(situation),
         want=f"a driver for CUDA {cuda}" if has_own_numbers(situation.machine) or not floor else f"{floor} or newer",
         subject="NVIDIA driver",
