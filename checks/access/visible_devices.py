@@ -157,9 +157,45 @@ def mig_confusion(situation: Situation) -> Verdicts:
     ## Fix safety
     Creating slices or switching MIG off needs root, and no program may be using the GPU.
     """
-    gpus = situation.usable_of("nvidia")
     divided = [gpu for gpu in situation.machine.of_vendor("nvidia") if gpu.nvml is not None and gpu.nvml.mig]
-    bare = [gpu for gpu in divided if gpu.nvml is not None and not gpu.nvml.mig_devices and gpu in gpus]
+    yield from _without_slices(situation, divided)
+    slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
+    value = situation.variable("CUDA_VISIBLE_DEVICES")
+    first = (value or "").split(",")[0].strip()
+    seen = (Evidence("nvml.mig_devices", str(len(slices)), "NVML"),)
+    if value is None and len(slices) > 1 and situation.framework_vendor != "amd":
+        yield Finding(
+            severity="note",
+            message=f"There are {len(slices)} MIG slices. A program sees only one: the first, unless "
+            "CUDA_VISIBLE_DEVICES names another.",
+            saw=f"{len(slices)} slices, CUDA_VISIBLE_DEVICES not set",
+            subject="CUDA_VISIBLE_DEVICES",
+            evidence=seen,
+            fixes=(by_hand("To use another slice, name it", _NAME_A_SLICE),),
+        )
+        return
+    if not first.startswith("MIG-") or not slices or not all(mig.uuid for mig in slices):
+        return
+    if any(mig.uuid.startswith(first) for mig in slices) or first.startswith("MIG-GPU-"):
+        return
+    yield Finding(
+        severity="error",
+        message="CUDA_VISIBLE_DEVICES names a MIG slice that does not exist; recreated slices get new names.",
+        saw="a MIG name that no slice has",
+        want=f"one of {len(slices)} slices",
+        subject="CUDA_VISIBLE_DEVICES",
+        evidence=seen,
+        fixes=(
+            by_hand("Name an existing slice", _NAME_A_SLICE),
+            unset("CUDA_VISIBLE_DEVICES", "CUDA takes the first slice"),
+        ),
+    )
+
+
+def _without_slices(situation: Situation, divided: list[Gpu]) -> Verdicts:
+    """The usable GPUs with MIG on that nobody has divided."""
+    usable = situation.usable_of("nvidia")
+    bare = [gpu for gpu in divided if gpu.nvml is not None and not gpu.nvml.mig_devices and gpu in usable]
     for gpu in bare:
         index = gpu.nvml.index if gpu.nvml else 0
         make = (
@@ -176,36 +212,6 @@ def mig_confusion(situation: Situation) -> Verdicts:
             evidence=(Evidence("nvml.mig", "on, no MIG device", "NVML"),),
             fixes=(by_hand("Create slices", make, "root"), by_hand("Switch MIG off", off, "root")),
         )
-    value = situation.variable("CUDA_VISIBLE_DEVICES")
-    slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
-    first = (value or "").split(",")[0].strip()
-    if value is None and len(slices) > 1 and situation.framework_vendor != "amd":
-        yield Finding(
-            severity="note",
-            message=f"There are {len(slices)} MIG slices. A program sees only one: the first, unless "
-            "CUDA_VISIBLE_DEVICES names another.",
-            saw=f"{len(slices)} slices, CUDA_VISIBLE_DEVICES not set",
-            subject="CUDA_VISIBLE_DEVICES",
-            evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
-            fixes=(by_hand("To use another slice, name it", _NAME_A_SLICE),),
-        )
-        return
-    if not first.startswith("MIG-") or not slices or not all(mig.uuid for mig in slices):
-        return
-    if any(mig.uuid.startswith(first) for mig in slices) or first.startswith("MIG-GPU-"):
-        return
-    yield Finding(
-        severity="error",
-        message="CUDA_VISIBLE_DEVICES names a MIG slice that does not exist; recreated slices get new names.",
-        saw="a MIG name that no slice has",
-        want=f"one of {len(slices)} slices",
-        subject="CUDA_VISIBLE_DEVICES",
-        evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
-        fixes=(
-            by_hand("Name an existing slice", _NAME_A_SLICE),
-            unset("CUDA_VISIBLE_DEVICES", "CUDA takes the first slice"),
-        ),
-    )
 
 
 @check("GPD212", "gpu-busy-or-exclusive", "access")
