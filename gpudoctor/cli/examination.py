@@ -76,7 +76,7 @@ class Examination:
             survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
         )
         judgement = self.judge(survey, survey.machine)
-        return Diagnosis(survey, judgement, self._exit_code(judgement))
+        return Diagnosis(survey, judgement, exit_code(judgement.verdict, cast("FailOn", self.shown.fail_on)))
 
     def judge(self, survey: Survey, machine: Machine, *, foresee: bool = True) -> Judgement:
         """Judge a machine as `check` does, with the questions that a survey left open."""
@@ -161,15 +161,13 @@ class Examination:
         root, python = given.examined.root, given.examined.python
         if root is not None and python is None:
             return "Files below a root are only read: the plan is shown, not run."
-        if root is not None and _inside(os.path.realpath(python or ""), os.path.realpath(root)):
+        below = os.path.realpath(root) if root is not None else ""
+        if below and os.path.commonpath((os.path.realpath(python or ""), below)) == below:
             return "An environment below a root is only read: the plan is shown, not run."
         environment = machine.environment.value
         if environment is None:
             return "No Python environment was found to fix."
         return ""
-
-    def _exit_code(self, judgement: Judgement) -> int:
-        return exit_code(judgement.verdict, cast("FailOn", self.shown.fail_on))
 
 
 def ids_of(names: Iterable[str], plugins: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -191,7 +189,3 @@ def _of_another_account(machine: Machine) -> str:
     except RepairError as error:
         return str(error)
     return ""
-
-
-def _inside(path: str, folder: str) -> bool:
-    return os.path.commonpath((path, folder)) == folder
