@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from gpudoctor.cli.install import installable, is_missing
-from gpudoctor.cli.output import place_of, print_json, teller
+from gpudoctor.cli.output import place_of, print_json, print_text, teller
 from gpudoctor.command_line.options import REQUIRE
 from gpudoctor.command_line.reading import words
 from gpudoctor.command_line.running import tell
@@ -64,7 +64,8 @@ def show(
 ) -> None:
     """Print the plan. As JSON it is printed only if no run follows: after a run it comes with the outcome. A person
     who is asked sees it even with -q."""
-    from gpudoctor.render.plan import Around, plan_data, print_plan
+    from gpudoctor.render.lines import print_lines
+    from gpudoctor.render.plan import Around, plan_data, plan_lines
 
     if shown.style == "json":
         if not outcome_follows:
@@ -79,7 +80,8 @@ def show(
             next=() if asks or outcome_follows else _next(plan, look, examination, request),
             on_that_machine=_is_for_another(plan, examination),
         )
-        print_plan(plan, look.judgement.findings, around, sys.stdout, color=not shown.no_color)
+        lines = plan_lines(plan, look.judgement.findings, around)
+        print_lines(lines, sys.stdout, color=not shown.no_color, exact_commands=around.here)
         sys.stdout.flush()
 
 
@@ -169,7 +171,7 @@ def _conclude(
     plan: dict[str, Any],
     predicted: Predicted | None = None,
 ) -> int:
-    from gpudoctor.render.plan import outcome, print_outcome
+    from gpudoctor.render.plan import outcome, outcome_lines
 
     if applied.interrupted or applied.run is None:
         proof, exit_code = None, 128 + applied.interrupted if applied.interrupted else 1
@@ -181,7 +183,7 @@ def _conclude(
         print_json({**plan, "result": outcome(applied, proof, exit_code)}, shown)
     else:
         place, same = place_of(before.machine), _same(before, examination)
-        print_outcome(applied, proof, sys.stdout, color=not shown.no_color, place=place, same=same)
+        print_text(outcome_lines(applied, proof, place, same), shown)
     return exit_code
 
 

@@ -69,8 +69,9 @@ def recommend(
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend import recommend as choose
     from gpudoctor.recommend import recommend_framework
+    from gpudoctor.render.lines import print_lines
     from gpudoctor.render.progress import progress_line
-    from gpudoctor.render.recommend import print_recommendation
+    from gpudoctor.render.recommend import recommendation_lines
 
     matrix = load_matrix(sources.overlays)
     other = _other_framework(framework, companions, matrix)
@@ -85,7 +86,8 @@ def recommend(
 
         sys.stdout.write(to_json(in_form(Recommendations, answer)))
     else:
-        print_recommendation(answer, machine, sys.stdout, again=sources.options, verbose=verbose, color=not no_color)
+        lines = recommendation_lines(answer, machine, again=sources.options, verbose=verbose)
+        print_lines(lines, sys.stdout, color=not no_color)
     return answer.exit_code
 
 

@@ -36,8 +36,9 @@ def variants(sources: Sources, style: str | None, no_color: bool) -> int:
     from gpudoctor.records import in_form
     from gpudoctor.render.documents import AskedOfMachine
     from gpudoctor.render.json import to_json
+    from gpudoctor.render.lines import print_lines
     from gpudoctor.render.progress import progress_line
-    from gpudoctor.render.variants import print_variants, shell_lines
+    from gpudoctor.render.variants import shell_lines, variants_lines
 
     matrix = load_matrix(sources.overlays)
     with progress_line(style or "text") as progress:
@@ -48,5 +49,5 @@ def variants(sources: Sources, style: str | None, no_color: bool) -> int:
     elif style == "shell":
         sys.stdout.write(shell_lines(answer))
     else:
-        print_variants(answer, sys.stdout, color=not no_color)
+        print_lines(variants_lines(answer), sys.stdout, color=not no_color)
     return 3 if any("ROCm of the system" not in what for what in answer.unknown) else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TextIO
 
 from gpudoctor.fleet.names import folded
 from gpudoctor.fleet.operators import ready_lines
@@ -18,7 +17,7 @@ from gpudoctor.render.fleet.summary import (
     silent,
     title_of,
 )
-from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.lines import Line
 from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import fix_lines
 
@@ -32,12 +31,8 @@ _LONG = 70
 _MOST_VALUES = 8
 
 
-def print_fleet(report: FleetReport, out: TextIO, *, color: bool, verbose: bool) -> None:
-    """Print it to `out`."""
-    print_lines(_lines(report, verbose), out, color=color)
-
-
-def _lines(report: FleetReport, verbose: bool) -> Iterator[Line]:
+def fleet_lines(report: FleetReport, *, verbose: bool) -> Iterator[Line]:
+    """What a person reads of it."""
     yield [(headline(report), _STYLES[report.verdict])]
     yield [(f"gpudoctor {report.gpudoctor}", "dim")]
     yield from _machines(report)
