@@ -37,21 +37,10 @@ _NAME_ANOTHER = by_hand(
 
 _HIDES_ANOTHER = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "torch-cpu-only")
 _WRONG_COPY = (
-    *_HIDES_ANOTHER,
-    "cuda-torch-on-amd",
-    "torch-wrong-build-or-cpu",
-    "rocblas-no-arch",
-    "driver-too-old",
-    "no-gpu",
-    "torch-import-fails",
-    "torch-install-damaged",
-    "torchvision-mismatch",
-    "torchaudio-mismatch",
-    "numpy2-old-torch",
-    "cudnn-mismatch",
-    "nccl-shadowed",
-    "ld-library-path-shadow",
-)
+    *_HIDES_ANOTHER, "cuda-torch-on-amd", "torch-wrong-build-or-cpu", "rocblas-no-arch", "driver-too-old", "no-gpu",
+    "torch-import-fails", "torch-install-damaged", "torchvision-mismatch", "torchaudio-mismatch", "numpy2-old-torch",
+    "cudnn-mismatch", "nccl-shadowed", "ld-library-path-shadow",
+)  # fmt: skip
 
 
 @check("GPD401", "torch-missing", "framework")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, SetVariable, unset
+from gpudoctor.finding import Evidence, Finding, Fix, ReplacePackage, SetVariable, by_hand, unset
 from gpudoctor.frameworks.others import installed_again
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.runtime_libraries import major_of, release_for_torch, row_of, runtime_of, runtimes_of
@@ -117,7 +117,7 @@ def _fixes(situation: Situation, torch: Torch, installed: Distribution, same_maj
 
         return (*fixes, on_another_gpu("bitsandbytes", gpus))
     text = f"Compile bitsandbytes for {_spelled(own)}, or use a torch release that it has a library for."
-    return tuple(fixes) or (Fix("Compile bitsandbytes for this torch", (Manual(text, risk="replaces"),)),)
+    return tuple(fixes) or (by_hand("Compile bitsandbytes for this torch", text, "replaces"),)
 
 
 def _spelled(runtime: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, by_hand, unset
 from gpudoctor.machine import Interface
+from gpudoctor.matrix.versions import figures
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.network import (
@@ -292,10 +293,5 @@ def _finds_the_gid(situation: Situation) -> bool:
     torch = situation.torch
     versions = [one.version for one in situation.machine.packages if re.fullmatch(r"nvidia-nccl(-cu\d+)?", one.name)]
     if versions:
-        return all(_figures(version) >= _PICKS_THE_GID for version in versions)
-    return torch is None or _figures(torch.version) >= _PICKS_WITH_TORCH[situation.built_for or "nvidia"]
-
-
-def _figures(version: str) -> tuple[int, int]:
-    match = re.match(r"(\d{1,4})\.(\d{1,4})", version)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+        return all(figures(version)[:2] >= _PICKS_THE_GID for version in versions)
+    return torch is None or figures(torch.version)[:2] >= _PICKS_WITH_TORCH[situation.built_for or "nvidia"]
