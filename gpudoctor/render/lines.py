@@ -16,9 +16,15 @@ from gpudoctor.render.layout import Line, Span, wrap
 if TYPE_CHECKING:
     from gpudoctor.report import Report
 
-__all__ = ["Line", "Span", "colored", "columns", "ignored_lines", "print_lines", "printable"]
+__all__ = ["MARKS", "Line", "Span", "colored", "columns", "ignored_lines", "print_lines", "printable"]
 
 _PLAIN_WIDTH, _WIDEST = 80, 120
+MARKS = {
+    "error": ("✗ Problem  ", "bold red"),
+    "warning": ("! Warning  ", "bold yellow"),
+    "note": ("· Note  ", "cyan"),
+}
+"""How the line about a problem begins, and its style."""
 
 
 def print_lines(

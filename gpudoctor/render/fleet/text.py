@@ -17,15 +17,10 @@ from gpudoctor.render.fleet.summary import (
     silent,
     title_of,
 )
-from gpudoctor.render.lines import Line
+from gpudoctor.render.lines import MARKS, Line
 from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import fix_lines
 
-_MARKS = {
-    "error": ("✗ Problem  ", "bold red"),
-    "warning": ("! Warning  ", "bold yellow"),
-    "note": ("· Note  ", "cyan"),
-}
 _STYLES = {"ok": "bold green", "warning": "bold yellow", "error": "bold red", "unknown": "bold magenta"}
 _LONG = 70
 _MOST_VALUES = 8
@@ -37,7 +32,7 @@ def fleet_lines(report: FleetReport, *, verbose: bool) -> Iterator[Line]:
     yield [(f"gpudoctor {report.gpudoctor}", "dim")]
     yield from _machines(report)
     for problem in problems(report):
-        mark, style = _MARKS[problem.severity]
+        mark, style = MARKS[problem.severity]
         yield []
         yield [
             (mark, style),
@@ -93,7 +88,7 @@ def _differences(report: FleetReport, verbose: bool) -> Iterator[Line]:
         yield []
         yield [("Different from most nodes", "bold")]
     for one in shown:
-        mark, style = _MARKS[one.severity]
+        mark, style = MARKS[one.severity]
         yield [
             (f"  {mark.split()[0]} ", style),
             (folded(one.nodes), "bold"),
