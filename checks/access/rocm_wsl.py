@@ -23,7 +23,7 @@ def rocm_wsl_dxg_env(situation: Situation) -> Verdicts:
     The variable has no effect outside WSL.
     """
     machine, torch = situation.machine, situation.torch
-    if not machine.system.wsl.known or torch is None or torch.rocm is None or dxg_opens(situation) is False:
+    if not situation.in_wsl or torch is None or torch.rocm is None or dxg_opens(situation) is False:
         return
     if of_another_vendor(situation):
         return

@@ -80,7 +80,7 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
     machine, path = situation.machine, situation.machine.load_path
     recorded = path.whole or path.first("libnvidia-ml.so.1") or path.beside or machine.level != "static"
     whole = path.complete.value and path.searched and recorded
-    elsewhere, jetson = situation.in_container or machine.system.wsl.known, machine.system.jetson.known
+    elsewhere, jetson = situation.in_container or situation.in_wsl, situation.on_jetson
     loaded = machine.nvidia.module.known or jetson
     if not whole or elsewhere or not loaded or situation.expected_vendor != "nvidia":
         return
@@ -178,9 +178,7 @@ def _without_nvidia(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
 def _silent_driver(situation: Situation) -> Iterator[Finding]:
     """The driver has the GPU, but NVML or CUDA fail for a reason that no other check knows."""
     status, nvml = cuda_status(situation), nvml_status(situation)
-    lists_none = (
-        lists_no_gpu(situation) and bool(situation.usable_of("nvidia")) and not situation.machine.system.jetson.known
-    )
+    lists_none = lists_no_gpu(situation) and bool(situation.usable_of("nvidia")) and not situation.on_jetson
     if any(_without_libcuda(situation)):
         return
     failed = status not in (None, 0, _NO_GPU, *_IN_USE) or (status is None and nvml not in (None, 0, 4, 12))
@@ -362,7 +360,7 @@ def _needed(situation: Situation, vendor: Vendor) -> bool:
 def _failing_runtime(situation: Situation) -> Iterator[Finding]:
     """The device nodes of an AMD GPU open, but the HSA runtime does not start or finds no GPU."""
     hsa = situation.machine.amd.hsa.value
-    if hsa is None or not situation.usable_of("amd") or situation.machine.system.wsl.known:
+    if hsa is None or not situation.usable_of("amd") or situation.in_wsl:
         return
     limited = any(situation.variable(name) is not None for name in _VISIBILITY)
     if hsa.status == 0 and (hsa.lists_gpu or limited):

@@ -74,7 +74,7 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
 def _without_the_drivers(situation: Situation, one: InstalledFramework) -> Iterator[Finding]:
     """A library of the driver that a framework needs beside libcuda."""
     library, path = one.row.driver_library if one.row else "", situation.machine.load_path
-    known = path.complete.value and path.first("libcuda.so.1") and not situation.machine.system.jetson.known
+    known = path.complete.value and path.first("libcuda.so.1") and not situation.on_jetson
     if not library or one.vendor != "nvidia" or not known or path.first(library) or not situation.usable_of("nvidia"):
         return
     text = f"Install {library} in the driver's version; it comes with the driver."

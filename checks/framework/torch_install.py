@@ -235,7 +235,7 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
     torch = situation.torch
     if torch is None:
         return
-    exchanged = WHEEL_RUNTIME if situation.machine.system.wsl.known and torch.hip else None
+    exchanged = WHEEL_RUNTIME if situation.in_wsl and torch.hip else None
     damaged = tuple(
         file
         for file in torch.damaged

@@ -90,7 +90,7 @@ def _could_be_served(situation: Situation, gpu: Gpu) -> bool:
         return True
     choices, rejected = builds.candidates(situation, (gpu,), any_python=True)
     repairable = any(item.because in ("driver", "libc", "installer") for item in rejected)
-    return bool(choices) or repairable or situation.machine.system.jetson.known
+    return bool(choices) or repairable or situation.on_jetson
 
 
 @check("GPD406", "cuda-torch-on-amd", "framework")

@@ -250,10 +250,7 @@ def python_dev_missing(situation: Situation) -> Verdicts:
         saw="no Python.h",
         want=f"the headers of Python {python}",
         subject=f"{triton.name} {triton.version}",
-        evidence=(
-            Evidence.of("environment.python_headers", headers),
-            Evidence.of_package(triton),
-        ),
+        evidence=(Evidence.of("environment.python_headers", headers), Evidence.of_package(triton)),
         fixes=(Fix("Install Python's headers", (remedy,)),),
         refs=("pytorch/pytorch#129351",),
     )

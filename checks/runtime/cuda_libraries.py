@@ -32,8 +32,6 @@ from gpudoctor.machine import NO_GLIBCXX, Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
 
-# --- the checks ------------------------------------------------------------------------------------
-
 
 @check("GPD304", "ld-library-path-shadow", "runtime")
 def ld_library_path_shadow(situation: Situation) -> Verdicts:
@@ -158,10 +156,7 @@ def _mixed(situation: Situation, own: Distribution, base: str, pinned: str) -> F
         want=pinned,
         subject=own.name,
         confidence="likely",
-        evidence=(
-            Evidence.of_package(own),
-            Evidence("torch needs", pinned, "requirements of torch"),
-        ),
+        evidence=(Evidence.of_package(own), Evidence("torch needs", pinned, "requirements of torch")),
         fixes=(pinned_again(situation, base, pinned, "the version that torch pins"),),
         supersedes=("torch-import-fails", "requirements-incomplete"),
     )

@@ -71,10 +71,7 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
     own, others = pinned_and_others(situation, "nvidia-cudnn", pin[0])
     if own is not None and _incompatible(own.version, pin[1]):
         again = pinned_again(situation, "nvidia-cudnn", pin[1], "the version that torch was built with")
-        evidence = (
-            Evidence.of_package(own),
-            Evidence("torch needs", pin[1], "requirements of torch"),
-        )
+        evidence = (Evidence.of_package(own), Evidence("torch needs", pin[1], "requirements of torch"))
         yield _cudnn(
             f"cuDNN {own.version} is installed, but this torch was built with {pin[1]}.",
             own.version,

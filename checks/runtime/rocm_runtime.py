@@ -48,7 +48,7 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
     """
     torch, installed = situation.torch, system_rocm(situation)
     rocm = torch.rocm if torch else installed.rocm if installed else None
-    if not rocm or not situation.usable_of("amd") or situation.machine.system.wsl.known:
+    if not rocm or not situation.usable_of("amd") or situation.in_wsl:
         return
     driver = too_far_apart(situation, rocm)
     if driver is not None:

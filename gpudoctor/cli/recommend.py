@@ -46,12 +46,7 @@ if TYPE_CHECKING:
 @option(verbose("Print all commands of all choices."))
 @option(NO_COLOR)
 def recommend(
-    sources: Sources,
-    companions: tuple[str, ...],
-    framework: str,
-    style: str | None,
-    verbose: bool,
-    no_color: bool,
+    sources: Sources, companions: tuple[str, ...], framework: str, style: str | None, verbose: bool, no_color: bool
 ) -> int:
     """Name the best build of torch or another framework for this machine, the next best, and why not the others.
 

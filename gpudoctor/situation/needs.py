@@ -116,7 +116,7 @@ def network_settings(situation: Situation) -> bool:
 
 def wsl(situation: Situation) -> bool:
     """The machine is a Linux inside Windows."""
-    return situation.machine.system.wsl.known
+    return situation.in_wsl
 
 
 def rocm_settings(situation: Situation) -> bool:
