@@ -5,7 +5,6 @@ from gpudoctor.situation import Situation, needs
 
 NEEDS: dict[str, Need[Situation]] = {
     "environment_broken": needs.environment_faults,
-    "environment_unreadable": needs.unreadable_environment,
     "framework_import": needs.imports,
     "framework_damaged": lambda situation: any(one.damaged for one in situation.machine.packages),
     "framework_libraries": needs.other_frameworks,

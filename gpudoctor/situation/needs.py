@@ -167,13 +167,10 @@ def start_faults(situation: Situation) -> bool:
 
 
 def environment_faults(situation: Situation) -> bool:
-    """Python does not start, or pip starts that of another environment."""
-    return start_faults(situation) or bool(situation.environment and situation.environment.pip_starts)
-
-
-def unreadable_environment(situation: Situation) -> bool:
-    """This user may not read what is installed."""
-    return bool(situation.environment and situation.environment.torch.state == "denied")
+    """Python does not start, pip starts that of another environment, or this user may not read what is installed."""
+    environment = situation.environment
+    unusable = environment is not None and (bool(environment.pip_starts) or environment.torch.state == "denied")
+    return unusable or start_faults(situation)
 
 
 def shadows(situation: Situation) -> bool:
