@@ -118,9 +118,8 @@ def _preflight(arguments: "list[str]") -> int:
     """A container waits for this one."""
     from gpudoctor.command_line.reading import read
     from gpudoctor.command_line.running import USAGE
-    from gpudoctor.preflight.arguments import LINE
+    from gpudoctor.preflight.arguments import LINE, status
     from gpudoctor.preflight.command import preflight
-    from gpudoctor.preflight.exit_codes import status
 
     given = read(LINE, arguments, os.environ)
     nothing_follows = arguments[-1:] == ["--"]  # a command is asked for, and none is given: it is "", not found

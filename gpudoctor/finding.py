@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from gpudoctor.machine import Fact, Gpu, Torch, Vendor
+from gpudoctor.machine import Distribution, Fact, Gpu, Torch, Vendor
 
 Severity = Literal["error", "warning", "note"]
 Verdict = Literal["ok", "warning", "error", "unknown"]
@@ -48,6 +48,10 @@ class Evidence(Struct, frozen=True):
     @classmethod
     def of_torch(cls, torch: Torch) -> Evidence:
         return cls(fact="torch.version", value=torch.version, source=torch.source)
+
+    @classmethod
+    def of_package(cls, package: Distribution) -> Evidence:
+        return cls(fact=package.name, value=package.version, source=package.path)
 
 
 # --- remedies --------------------------------------------------------------------------------------
@@ -259,6 +263,11 @@ class Fix(Struct, frozen=True):
 def by_hand(title: str, text: str, risk: Risk = "safe", *, elsewhere: bool = False) -> Fix:
     """A fix that a person makes."""
     return Fix(title, (Manual(text, risk=risk, elsewhere=elsewhere),))
+
+
+def unset(variable: str, why: str = "") -> Fix:
+    """The fix that takes a variable away."""
+    return Fix(f"Unset {variable}", (UnsetVariable(variable, why=why),))
 
 
 ABSENCE = "absence"

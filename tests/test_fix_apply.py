@@ -22,7 +22,8 @@ from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.journal import locked, runs, unfinished
 from gpudoctor.fix.scope import Target
 from gpudoctor.fix.undo import undo
-from gpudoctor.render.plan import print_outcome
+from gpudoctor.render.lines import print_lines
+from gpudoctor.render.plan import outcome_lines
 from gpudoctor.step import RunStep
 from tests.support.made_environments import (
     differences,
@@ -159,7 +160,7 @@ def test_a_step_that_fails_before_it_changes_anything_leaves_nothing_to_take_bac
     assert not failed.ok and failed.run and failed.run.has("unchanged")
     assert runs(place.home)[-1].is_over and not os.path.exists(failed.run.begun.kept)
     out = io.StringIO()
-    print_outcome(failed, None, out, color=False)
+    print_lines(outcome_lines(failed, None, (), ()), out, color=False)
     assert "Nothing was changed." in out.getvalue() and "--undo" not in out.getvalue()
     assert first.run and undo(first.run, say=print).ok, "it stands in the way of no earlier undo"
     assert differences(before, picture(place.prefix)) == {}
@@ -191,7 +192,7 @@ def test_a_new_venv_goes_only_if_nobody_works_in_it(
         (tmp_path / ".venv-gpu" / "lib" / "mine.py").write_text("mine")
     undone = undo(applied.run, say=print)
     assert undone.ok and (tmp_path / ".venv-gpu" / "bin").exists() == used
-    assert undone.stays == ((str(tmp_path / ".venv-gpu"),) if used else ())
+    assert undone.stays == ([str(tmp_path / ".venv-gpu")] if used else [])
 
 
 def test_nothing_leads_a_step_away_from_the_environment(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

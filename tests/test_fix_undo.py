@@ -121,7 +121,7 @@ def test_a_project_file_that_somebody_edited_stays_with_the_earlier_one_beside(p
     run = place.replace_torch()
     place.project.write_text("my work")
     undone = place.undo(run)
-    assert place.project.read_text() == "my work" and undone.stays == (str(place.project),)
+    assert place.project.read_text() == "my work" and undone.stays == [str(place.project)]
     assert Path(undone.earlier[0][1]).read_text() == "torch\n"
 
 
@@ -177,7 +177,7 @@ def test_a_library_that_was_written_in_place_is_told_as_lost(place: Place) -> No
     run = place.run("open('torch/big.so', 'ab').write(b'more')")
     undone = place.undo(run)
     cloned = library.read_bytes() == before
-    assert undone.lost == (() if cloned else (str(library),))
+    assert undone.lost == ([] if cloned else [str(library)])
 
 
 def test_later_repairs_are_undone_first(place: Place) -> None:

@@ -1,11 +1,12 @@
 """Device nodes, containers, jobs, visibility variables: whether a process reaches the GPUs."""
 
-from gpudoctor.situation import needs
+from gpudoctor.check import Need
+from gpudoctor.situation import Situation, needs
 
-NEEDS = {
-    "batch_job": needs.job,
-    "container": needs.container,
-    "container_host": needs.cdi_specifications,
+NEEDS: dict[str, Need[Situation]] = {
+    "batch_job": lambda situation: situation.machine.system.job.value is not None,
+    "container": lambda situation: not situation.machine.system.container.absent,
+    "container_host": lambda situation: bool(situation.machine.nvidia.cdi.value),
     "device_nodes": needs.gpu_traces,
     "rdma_limits": needs.rdma,
     "rocm_wsl": needs.wsl,

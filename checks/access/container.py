@@ -11,6 +11,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, without_request
 from gpudoctor.situation.device_nodes import amd_nodes, gpu_nodes, nvidia_nodes, owning_group
 from gpudoctor.situation.driver_library import baked_in, beside_the_path, put_on_path
+from gpudoctor.situation.gpu_groups import VENDORS
 from gpudoctor.situation.no_kernel_driver import unserved
 from gpudoctor.situation.nvidia_driver import NVML_UNKNOWN, cuda_status, driver_answers, nvml_status
 from gpudoctor.situation.usable_gpus import awaits_nodes
@@ -31,13 +32,13 @@ _CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
 
 def _given(situation: Situation, vendor: Vendor) -> bool | None:
     """Whether this container was given any GPU of the vendor; None if nobody could look."""
-    if vendor == "nvidia" or situation.machine.system.wsl.known:
+    if vendor == "nvidia" or situation.in_wsl:
         nodes = nvidia_nodes(situation)
         if nodes is None:
             return None
-        if situation.machine.system.wsl.known:
+        if situation.in_wsl:
             return "/dev/dxg" in nodes
-        if situation.machine.system.jetson.known:
+        if situation.on_jetson:
             return bool(gpu_nodes(situation)) or any(re.match(_TEGRA, path) for path in nodes)
         return "/dev/nvidiactl" in nodes and bool(gpu_nodes(situation))
     amd = amd_nodes(situation)
@@ -50,7 +51,7 @@ def _host_has(situation: Situation, vendor: Vendor) -> bool | None:
     if machine.of_vendor(vendor):
         return not unserved(situation, vendor)
     driver = machine.nvidia.module if vendor == "nvidia" else machine.amd.topology
-    if driver.known or machine.system.wsl.known or machine.system.jetson.known:
+    if driver.known or situation.in_wsl or situation.on_jetson:
         return True
     return None if machine.buses.undecided else False
 
@@ -93,10 +94,10 @@ def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Ver
     gpus = gpu_nodes(situation) if vendor == "nvidia" else ()
     if without_request(situation) or (vendor == "nvidia" and needed and _names_gpus(situation) and not gpus):
         return
-    name = "NVIDIA" if vendor == "nvidia" else "AMD"
+    name = VENDORS[vendor]
     framework = situation.gpu_framework
     need = f"{framework.title} is built for {name}" if framework else "a GPU is required" if needed else ""
-    have = amd_nodes(situation) if vendor == "amd" and not situation.machine.system.wsl.known else None
+    have = amd_nodes(situation) if vendor == "amd" and not situation.in_wsl else None
     partly = bool(gpus) or (have is not None and (have[0] is not None or have[1]))
     saw = "no GPU device nodes"
     if gpus:
@@ -105,7 +106,7 @@ def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Ver
         saw = "/dev/kfd without /dev/dri" if have[0] else "/dev/dri without /dev/kfd"
     group = owning_group(node for node in (have[0], *have[1]) if node) if have else None
     flags: AddContainerFlags | Manual = AddContainerFlags(vendor, group_id=group, why=need)
-    if vendor == "amd" and situation.machine.system.wsl.known:
+    if vendor == "amd" and situation.in_wsl:
         flags = Manual("Start the container with `--device /dev/dxg -v /usr/lib/wsl:/usr/lib/wsl`.")
     evident = bool(_host_has(situation, vendor))
     lack = "are incomplete" if partly else "are missing"
@@ -117,7 +118,7 @@ def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Ver
         f"{_AS_OPTIONS[vendor]} gives them to it.",
         saw=saw,
         want="/dev/dxg"
-        if situation.machine.system.wsl.known
+        if situation.in_wsl
         else "/dev/nvidiactl, /dev/nvidia-uvm, /dev/nvidia0"
         if vendor == "nvidia"
         else "/dev/kfd and /dev/dri/renderD*",

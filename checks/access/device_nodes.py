@@ -98,7 +98,7 @@ def amd_device_permission(situation: Situation) -> Verdicts:
     closed = [kfd] if kfd is not None and kfd.opened in refusals else []
     if not closed and _all_closed(list(render), refusals):
         closed = [node for node in render if node.opened in refusals]
-    if not closed or situation.machine.system.wsl.known or _needless(situation, "amd"):
+    if not closed or situation.in_wsl or _needless(situation, "amd"):
         return
     if not situation.machine.of_vendor("amd") and situation.framework_vendor != "amd":
         return
@@ -214,7 +214,7 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
                 *amds_driver(situation, "Install AMD's kernel driver"),
             ),
         )
-    if not situation.in_container and not situation.machine.system.wsl.known:
+    if not situation.in_container and not situation.in_wsl:
         yield from _missing_nodes(situation)
 
 
@@ -223,7 +223,7 @@ def _kfd_is_silent(situation: Situation) -> bool:
     machine = situation.machine
     hidden = any(not node.readable for node in machine.amd.topology.value or ())
     bound = [gpu for gpu in machine.of_vendor("amd") if gpu.driver.value == "amdgpu"]
-    elsewhere = situation.in_container or machine.system.wsl.known or machine.amd.hsa.known
+    elsewhere = situation.in_container or situation.in_wsl or machine.amd.hsa.known
     return hidden and bool(bound) and not elsewhere and all(gpu.kfd_node is None for gpu in bound)
 
 
@@ -269,7 +269,7 @@ def nvidia_uvm_missing(situation: Situation) -> Verdicts:
     Loading nvidia_uvm needs root on the host and does not disturb running programs.
     """
     nodes, machine = nvidia_nodes(situation), situation.machine
-    if nodes is None or machine.system.wsl.known or machine.system.jetson.known or unserved(situation, "nvidia"):
+    if nodes is None or situation.in_wsl or situation.on_jetson or unserved(situation, "nvidia"):
         return
     uvm = nodes.get("/dev/nvidia-uvm")
     dead = uvm is not None and uvm.opened in ("ENXIO", "ENODEV", "EIO")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, UnsetVariable
+from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, unset
 from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import dxg_opens, looks_behind_dxg, of_another_vendor
 
@@ -23,7 +23,7 @@ def rocm_wsl_dxg_env(situation: Situation) -> Verdicts:
     The variable has no effect outside WSL.
     """
     machine, torch = situation.machine, situation.torch
-    if not machine.system.wsl.known or torch is None or torch.rocm is None or dxg_opens(situation) is False:
+    if not situation.in_wsl or torch is None or torch.rocm is None or dxg_opens(situation) is False:
         return
     if of_another_vendor(situation):
         return
@@ -37,7 +37,7 @@ def rocm_wsl_dxg_env(situation: Situation) -> Verdicts:
     fix = (
         Fix(f"Set {name}=1", (SetVariable(name, "1", why=why),))
         if row.dxg_variable
-        else Fix(f"Unset {name}", (UnsetVariable(name, why="0 keeps ROCm from using /dev/dxg"),))
+        else unset(name, "0 keeps ROCm from using /dev/dxg")
     )
     yield Finding(
         severity="error",

@@ -15,6 +15,7 @@ from gpudoctor.finding import (
     UnsetVariable,
     by_hand,
     gpu_subject,
+    unset,
 )
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.situation import Situation
@@ -93,11 +94,7 @@ def _no_order(situation: Situation, order: str) -> Verdicts:
         want=f"unset, {' or '.join(_ORDERS)}",
         subject="CUDA_DEVICE_ORDER",
         evidence=(Evidence("variables.CUDA_DEVICE_ORDER", order, "environment"),),
-        fixes=(
-            Fix(
-                "Unset CUDA_DEVICE_ORDER", (UnsetVariable("CUDA_DEVICE_ORDER", why="then the fastest GPU is first"),)
-            ),
-        ),
+        fixes=(unset("CUDA_DEVICE_ORDER", "then the fastest GPU is first"),),
         refs=("driver 580.159.04 on an H100, with eleven values",),
         supersedes=("no-gpu", "no-driver"),
     )
@@ -129,7 +126,7 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
     existing = (entry for entry in entries if re.fullmatch("[0-9]{1,9}", entry) and int(entry) < len(gpus))
     kept = ",".join(dict.fromkeys(existing))
     keep = Fix(f"Set {name}={kept}", (SetVariable(name, kept, why="names only existing GPUs, each once"),))
-    unset = Fix(f"Unset {name}", (UnsetVariable(name, why=f"then all {count} can be seen"),))
+    show_all = unset(name, f"then all {count} can be seen")
     return Finding(
         severity="note" if on_purpose or not _is_concerned(situation) else "error",
         message=message,
@@ -140,7 +137,7 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
             Evidence(f"variables.{name}", value, "environment"),
             Evidence("gpus", ", ".join(gpu.name for gpu in gpus), gpus[0].source),
         ),
-        fixes=() if on_purpose else (keep, unset) if kept else (unset,),
+        fixes=() if on_purpose else (keep, show_all) if kept else (show_all,),
         supersedes=("no-gpu", "no-driver"),
     )
 
@@ -160,9 +157,45 @@ def mig_confusion(situation: Situation) -> Verdicts:
     ## Fix safety
     Creating slices or switching MIG off needs root, and no program may be using the GPU.
     """
-    gpus = situation.usable_of("nvidia")
     divided = [gpu for gpu in situation.machine.of_vendor("nvidia") if gpu.nvml is not None and gpu.nvml.mig]
-    bare = [gpu for gpu in divided if gpu.nvml is not None and not gpu.nvml.mig_devices and gpu in gpus]
+    yield from _without_slices(situation, divided)
+    slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
+    value = situation.variable("CUDA_VISIBLE_DEVICES")
+    first = (value or "").split(",")[0].strip()
+    seen = (Evidence("nvml.mig_devices", str(len(slices)), "NVML"),)
+    if value is None and len(slices) > 1 and situation.framework_vendor != "amd":
+        yield Finding(
+            severity="note",
+            message=f"There are {len(slices)} MIG slices. A program sees only one: the first, unless "
+            "CUDA_VISIBLE_DEVICES names another.",
+            saw=f"{len(slices)} slices, CUDA_VISIBLE_DEVICES not set",
+            subject="CUDA_VISIBLE_DEVICES",
+            evidence=seen,
+            fixes=(by_hand("To use another slice, name it", _NAME_A_SLICE),),
+        )
+        return
+    if not first.startswith("MIG-") or not slices or not all(mig.uuid for mig in slices):
+        return
+    if any(mig.uuid.startswith(first) for mig in slices) or first.startswith("MIG-GPU-"):
+        return
+    yield Finding(
+        severity="error",
+        message="CUDA_VISIBLE_DEVICES names a MIG slice that does not exist; recreated slices get new names.",
+        saw="a MIG name that no slice has",
+        want=f"one of {len(slices)} slices",
+        subject="CUDA_VISIBLE_DEVICES",
+        evidence=seen,
+        fixes=(
+            by_hand("Name an existing slice", _NAME_A_SLICE),
+            unset("CUDA_VISIBLE_DEVICES", "CUDA takes the first slice"),
+        ),
+    )
+
+
+def _without_slices(situation: Situation, divided: list[Gpu]) -> Verdicts:
+    """The usable GPUs with MIG on that nobody has divided."""
+    usable = situation.usable_of("nvidia")
+    bare = [gpu for gpu in divided if gpu.nvml is not None and not gpu.nvml.mig_devices and gpu in usable]
     for gpu in bare:
         index = gpu.nvml.index if gpu.nvml else 0
         make = (
@@ -177,42 +210,8 @@ def mig_confusion(situation: Situation) -> Verdicts:
             saw="MIG on, no slice",
             want="a slice, or MIG off",
             evidence=(Evidence("nvml.mig", "on, no MIG device", "NVML"),),
-            fixes=(
-                by_hand("Create slices", make, "root"),
-                by_hand("Switch MIG off", off, "root"),
-            ),
+            fixes=(by_hand("Create slices", make, "root"), by_hand("Switch MIG off", off, "root")),
         )
-    value = situation.variable("CUDA_VISIBLE_DEVICES")
-    slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
-    first = (value or "").split(",")[0].strip()
-    if value is None and len(slices) > 1 and situation.framework_vendor != "amd":
-        yield Finding(
-            severity="note",
-            message=f"There are {len(slices)} MIG slices. A program sees only one: the first, unless "
-            "CUDA_VISIBLE_DEVICES names another.",
-            saw=f"{len(slices)} slices, CUDA_VISIBLE_DEVICES not set",
-            subject="CUDA_VISIBLE_DEVICES",
-            evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
-            fixes=(by_hand("To use another slice, name it", _NAME_A_SLICE),),
-        )
-        return
-    if not first.startswith("MIG-") or not slices or not all(mig.uuid for mig in slices):
-        return
-    if any(mig.uuid.startswith(first) for mig in slices) or first.startswith("MIG-GPU-"):
-        return
-    unset = UnsetVariable("CUDA_VISIBLE_DEVICES", why="CUDA takes the first slice")
-    yield Finding(
-        severity="error",
-        message="CUDA_VISIBLE_DEVICES names a MIG slice that does not exist; recreated slices get new names.",
-        saw="a MIG name that no slice has",
-        want=f"one of {len(slices)} slices",
-        subject="CUDA_VISIBLE_DEVICES",
-        evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
-        fixes=(
-            by_hand("Name an existing slice", _NAME_A_SLICE),
-            Fix("Unset CUDA_VISIBLE_DEVICES", (unset,)),
-        ),
-    )
 
 
 @check("GPD212", "gpu-busy-or-exclusive", "access")

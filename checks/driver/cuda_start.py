@@ -159,7 +159,7 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
     switches = situation.machine.nvidia.fabric.switches.value
     datacenter = any(gpu.datacenter for gpu in situation.machine.of_vendor("nvidia"))
     look_alike = (status == CUDA_NOT_READY and not switches and not datacenter) or _uninitialised(situation)
-    if status in (None, 0) or not (lines or look_alike) or situation.machine.system.wsl.known:
+    if status in (None, 0) or not (lines or look_alike) or situation.in_wsl:
         return
     option = LoadModule(
         "nvidia_uvm", reload=True, options=("uvm_disable_hmm=1",), why="without HMM, nvidia_uvm needs no such range"
@@ -221,7 +221,7 @@ def nvidia_uvm_after_suspend(situation: Situation) -> Verdicts:
         or not suspends.value
         or nvml_status(situation) not in (0, None)
         or _hmm(situation)
-        or situation.machine.system.wsl.known
+        or situation.in_wsl
     ):
         return
     reload = LoadModule("nvidia_uvm", reload=True, why="a freshly loaded nvidia_uvm does not have the problem")

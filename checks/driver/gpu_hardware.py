@@ -43,10 +43,9 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
     ## Fix safety
     A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
     """
-    faults = situation.log_faults("gpu-off-bus")
     refused = {gpu.key for _, gpus in because(situation, "gpu-off-bus") for gpu in gpus}
     for gpu in situation.machine.gpus:
-        lines = lines_about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
+        lines = _told_of(situation, gpu, "gpu-off-bus")
         alive = answers_now(situation, gpu)
         missing = bool(lines) and (alive is False or (alive is None and _failed_after(situation, gpu, lines[-1])))
         sure = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or gpu.key in refused
@@ -86,10 +85,19 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             saw=lost.value.message or f"NVML error {_NVML_LOST}",
             want="GPUs that answer",
             subject="NVIDIA driver",
-            evidence=(Evidence.of("nvidia.nvml", lost), *log_evidence(situation, faults)),
+            evidence=(
+                Evidence.of("nvidia.nvml", lost),
+                *log_evidence(situation, situation.log_faults("gpu-off-bus")),
+            ),
             fixes=(_power_cycle(),),
             supersedes=EFFECTS_OF_A_LOST_GPU,
         )
+
+
+def _told_of(situation: Situation, gpu: Gpu, slug: str) -> tuple[LogFault, ...]:
+    """The lines about this GPU; one that names no slot counts where there is no other GPU."""
+    alone = len(situation.machine.gpus) == 1
+    return lines_about(gpu, tuple(fault for fault in situation.log_faults(slug) if fault.bdf or alone))
 
 
 def _failed_after(situation: Situation, gpu: Gpu, fall: LogFault) -> bool:
@@ -123,10 +131,8 @@ def gpu_ecc(situation: Situation) -> Verdicts:
     ## Fix safety
     A reset or reboot ends every program on the GPU and changes nothing on disk. Past errors need no fix.
     """
-    faults = situation.log_faults("gpu-ecc")
     for gpu in situation.machine.gpus:
-        own = tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1)
-        lines = lines_about(gpu, own)
+        lines = _told_of(situation, gpu, "gpu-ecc")
         if found := _memory_errors(gpu, lines):
             yield replace(
                 found,

@@ -10,7 +10,7 @@ from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import finding
 from gpudoctor.situation.gpu_reset import reset
-from gpudoctor.situation.kernel_log import lines_about, log_evidence
+from gpudoctor.situation.kernel_log import lines_of, log_evidence
 
 _XID = "nvidia-xid"
 _FAILED, _RESET_OF, _MES = "amdgpu-reset-failed", "amdgpu-reset", "amdgpu-mes-hung"
@@ -48,9 +48,8 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
     ## Fix safety
     A reset or reboot ends every program on the GPU and changes nothing on disk.
     """
-    log = situation.machine.kernel_log.value
-    for gpu in situation.machine.of_vendor("nvidia") if log and log.faults else ():
-        lines = lines_about(gpu, log.faults) if log else ()
+    for gpu in situation.machine.of_vendor("nvidia"):
+        lines = lines_of(situation, gpu)
         requests = tuple(fault for fault in lines if fault.kind == _XID and fault.xid == _ACTION)
         gsp_lines = () if requests else _gsp_lines(situation, gpu, lines)
         action = _requested_action(requests[-1]) if requests else _RESET if gsp_lines else 0
@@ -95,9 +94,8 @@ def amd_gpu_hang(situation: Situation) -> Verdicts:
     ## Fix safety
     Newer firmware or a newer kernel needs root and a reboot; the old kernel stays in the boot menu.
     """
-    log = situation.machine.kernel_log.value
-    for gpu in situation.machine.of_vendor("amd") if log and log.faults else ():
-        lines = lines_about(gpu, log.faults) if log else ()
+    for gpu in situation.machine.of_vendor("amd"):
+        lines = lines_of(situation, gpu)
         hangs = [place for place, line in enumerate(lines) if line.kind in _HANGS]
         later = lines[hangs[-1] :] if hangs else ()
         if not hangs or any(line.kind == _FAILED for line in later):
@@ -135,9 +133,8 @@ def _gsp_lines(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...]) -> t
 
 def _failed_resets(situation: Situation) -> Iterator[Finding]:
     """AMD GPUs that hung and that amdgpu could not reset."""
-    log = situation.machine.kernel_log.value
-    for gpu in situation.machine.of_vendor("amd") if log and log.faults else ():
-        lines = lines_about(gpu, log.faults) if log else ()
+    for gpu in situation.machine.of_vendor("amd"):
+        lines = lines_of(situation, gpu)
         ended = [line for line in lines if line.kind == _FAILED or (line.kind == _RESET_OF and "succe" in line.line)]
         if not ended or ended[-1].kind != _FAILED or situation.computed(gpu):
             continue

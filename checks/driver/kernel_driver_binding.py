@@ -204,7 +204,7 @@ def _described_apart(situation: Situation, kernel: str) -> Iterator[Finding]:
     was seen, there is nothing to compare."""
     module, gpus = situation.machine.nvidia.module, situation.usable_of("nvidia")
     stated = {module.source, situation.machine.system.kernel.source} == {"description"}
-    if not stated or not gpus or module.value is None or situation.machine.system.wsl.known:
+    if not stated or not gpus or module.value is None or situation.in_wsl:
         return
     for limit in situation.matrix.nvidia.kernel_limits(module.value.version or "", kernel)[:1]:
         fixed = f" Fixed by: {limit.fixed_by}." if limit.fixed_by else ""
@@ -328,11 +328,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
                 Evidence.of("gpu.driver", gpus[0].driver),
                 *log_evidence(situation, lines[-1:]),
             ),
-            fixes=worthwhile(
-                situation,
-                gpus,
-                kernel_with_the_chip(situation, first),
-            ),
+            fixes=worthwhile(situation, gpus, kernel_with_the_chip(situation, first)),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
     yield from _needs_driver_package(situation)

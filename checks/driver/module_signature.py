@@ -109,14 +109,9 @@ def _unsigned(
         saw=lines[-1].line if lines else f"{rule}, {module} installed and not loaded",
         want=f"{module} signed with an enrolled key",
         confidence="certain" if lines else "likely",
-        evidence=(
-            fact,
-            *log_evidence(situation, lines[-1:]),
-        ),
+        evidence=(fact, *log_evidence(situation, lines[-1:])),
         fixes=worthwhile(
-            situation,
-            gpus,
-            (by_hand("Enrol the key that the module is signed with", enrol, "reboot"), without),
+            situation, gpus, (by_hand("Enrol the key that the module is signed with", enrol, "reboot"), without)
         ),
         supersedes=("no-driver",),
     )

@@ -23,7 +23,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
-from gpudoctor.situation.kernel_log import lines_about, log_evidence
+from gpudoctor.situation.kernel_log import lines_about, lines_of, log_evidence
 from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel
 from gpudoctor.situation.no_kernel_driver import because, unserved, worthwhile
 from gpudoctor.situation.nvidia_driver import answers_now, cuda_status, driver_answers, lists_no_gpu, nvml_status
@@ -80,7 +80,7 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
     machine, path = situation.machine, situation.machine.load_path
     recorded = path.whole or path.first("libnvidia-ml.so.1") or path.beside or machine.level != "static"
     whole = path.complete.value and path.searched and recorded
-    elsewhere, jetson = situation.in_container or machine.system.wsl.known, machine.system.jetson.known
+    elsewhere, jetson = situation.in_container or situation.in_wsl, situation.on_jetson
     loaded = machine.nvidia.module.known or jetson
     if not whole or elsewhere or not loaded or situation.expected_vendor != "nvidia":
         return
@@ -178,9 +178,7 @@ def _without_nvidia(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
 def _silent_driver(situation: Situation) -> Iterator[Finding]:
     """The driver has the GPU, but NVML or CUDA fail for a reason that no other check knows."""
     status, nvml = cuda_status(situation), nvml_status(situation)
-    lists_none = (
-        lists_no_gpu(situation) and bool(situation.usable_of("nvidia")) and not situation.machine.system.jetson.known
-    )
+    lists_none = lists_no_gpu(situation) and bool(situation.usable_of("nvidia")) and not situation.on_jetson
     if any(_without_libcuda(situation)):
         return
     failed = status not in (None, 0, _NO_GPU, *_IN_USE) or (status is None and nvml not in (None, 0, 4, 12))
@@ -222,10 +220,8 @@ def _silent_driver(situation: Situation) -> Iterator[Finding]:
 def _not_started(situation: Situation) -> Iterator[Finding]:
     """NVIDIA GPUs that the driver could not start, by its own line in the kernel log, with a code that no row of the
     matrix explains."""
-    log = situation.machine.kernel_log.value
-    for gpu in situation.machine.of_vendor("nvidia") if log and not situation.in_container else ():
-        failed = tuple(fault for fault in log.faults if fault.kind == _INIT_FAILED) if log else ()
-        lines = lines_about(gpu, failed)
+    for gpu in situation.machine.of_vendor("nvidia") if not situation.in_container else ():
+        lines = lines_of(situation, gpu, (_INIT_FAILED,))
         waited = lines_about(gpu, situation.log_faults("nvidia-firmware-missing"))  # found later, or told there
         if not lines or waited or answers_now(situation, gpu):
             continue
@@ -250,6 +246,8 @@ def _not_started(situation: Situation) -> Iterator[Finding]:
 
 _FIRMWARE_MISSING = "amdgpu-firmware-missing"
 _FIRMWARE_REFUSED = ("amdgpu-firmware-refused", "amdgpu-firmware-not-loaded")
+_START_FAILURES = (_FIRMWARE_MISSING, *_FIRMWARE_REFUSED, "amdgpu-init-failed")
+"""Log lines in which amdgpu says why it did not start a GPU."""
 
 
 def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
@@ -257,7 +255,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     machine = situation.machine
     kernel, modules = machine.system.kernel.value, machine.amd.modules_installed.value or ()
     there = any(module.name == "amdgpu" and module.kernel == kernel for module in modules)
-    old, lines = gpus[0].driver.value == "radeon", _start_failures(situation, gpus[0])
+    old, lines = gpus[0].driver.value == "radeon", lines_of(situation, gpus[0], _START_FAILURES)
     where = " on the host of this container" if situation.in_container else ""
     missing = [line for line in lines if line.kind == _FIRMWARE_MISSING]
     refused = [line for line in lines if line.kind in _FIRMWARE_REFUSED]
@@ -299,13 +297,6 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
         fixes=worthwhile(situation, gpus, fixes),
         supersedes=("amd-kfd-missing",),
     )
-
-
-def _start_failures(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
-    """Log lines in which amdgpu says why it did not start the GPU."""
-    log = situation.machine.kernel_log.value
-    kinds = (_FIRMWARE_MISSING, *_FIRMWARE_REFUSED, "amdgpu-init-failed")
-    return lines_about(gpu, tuple(fault for fault in log.faults if fault.kind in kinds)) if log else ()
 
 
 def _file_of(fault: LogFault) -> str:
@@ -369,7 +360,7 @@ def _needed(situation: Situation, vendor: Vendor) -> bool:
 def _failing_runtime(situation: Situation) -> Iterator[Finding]:
     """The device nodes of an AMD GPU open, but the HSA runtime does not start or finds no GPU."""
     hsa = situation.machine.amd.hsa.value
-    if hsa is None or not situation.usable_of("amd") or situation.machine.system.wsl.known:
+    if hsa is None or not situation.usable_of("amd") or situation.in_wsl:
         return
     limited = any(situation.variable(name) is not None for name in _VISIBILITY)
     if hsa.status == 0 and (hsa.lists_gpu or limited):

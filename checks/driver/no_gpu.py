@@ -156,9 +156,7 @@ def _kept_from_use(situation: Situation) -> Iterator[Finding]:
 def _behind_windows(situation: Situation) -> bool:
     """Whether this is WSL with /dev/dxg: Windows has the GPU, and no file here names it."""
     nodes = situation.machine.nvidia.nodes.value or ()
-    return situation.machine.system.wsl.known and any(
-        node.path == "/dev/dxg" and node.opened == "ok" for node in nodes
-    )
+    return situation.in_wsl and any(node.path == "/dev/dxg" and node.opened == "ok" for node in nodes)
 
 
 def _why(situation: Situation, gpu: Gpu) -> str:

@@ -87,7 +87,7 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
     if versions is not None and _on_disk(situation, versions[1]):
         return
     compat = _compat(situation)
-    if versions is None and (not (reported or logged) or situation.machine.system.wsl.known):
+    if versions is None and (not (reported or logged) or situation.in_wsl):
         return
     gpus = situation.machine.of_vendor("nvidia")
     if situation.in_container:
@@ -125,7 +125,7 @@ def _mismatch(situation: Situation) -> tuple[str, str] | None:
     """(loaded module, libraries) if they differ and nothing explains it; the driver's own answer takes precedence."""
     machine = situation.machine
     module, libraries = machine.nvidia.module.value, machine.nvidia.userland.value
-    if module is None or libraries is None or machine.system.wsl.known or machine.system.jetson.known:
+    if module is None or libraries is None or situation.in_wsl or situation.on_jetson:
         return None
     if nvml_status(situation) == 0 or cuda_status(situation) == 0 or baked_in(situation) is not None:
         return None
@@ -168,7 +168,7 @@ def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, .
         and not any(
             api.value and api.value.status == 0 and api.value.devices for api in situation.machine.nvidia.answered
         )
-        and not situation.machine.system.wsl.known
+        and not situation.in_wsl
         and slug in refusals(situation, gpu)
     ]
     return [

@@ -25,12 +25,7 @@ def nvml_not_answering(situation: Situation) -> Verdicts:
     """
     nvml, answer = situation.machine.nvidia.nvml, situation.machine.nvidia.nvml.value
     opened = situation.machine.level != "static" and nvml.source and not nvml.absent
-    if (
-        not opened
-        or cuda_status(situation) != 0
-        or not situation.usable_of("nvidia")
-        or situation.machine.system.jetson.known
-    ):
+    if not opened or cuda_status(situation) != 0 or not situation.usable_of("nvidia") or situation.on_jetson:
         return
     if answer and (answer.status == NVML_MISMATCH or answer.devices is not None):
         return

@@ -46,7 +46,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
     Removing the Linux driver packages inside WSL does not touch Windows. Updating WSL stops its running systems.
     """
     machine = situation.machine
-    if not machine.system.wsl.known or situation.in_container or situation.framework_vendor == "amd":
+    if not situation.in_wsl or situation.in_container or situation.framework_vendor == "amd":
         return
     first, dxg = machine.load_path.first("libcuda.so.1"), dxg_opens(situation)
     evidence = (
@@ -132,7 +132,7 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     Native Linux, Windows' own build, and the CPU change nothing here; another runtime or torch does.
     """
     machine, torch = situation.machine, situation.torch
-    if not machine.system.wsl.known or torch is None or torch.rocm is None or situation.built_for != "amd":
+    if not situation.in_wsl or torch is None or torch.rocm is None or situation.built_for != "amd":
         return
     row, trial = situation.matrix.amd.wsl_rocm(torch.rocm), torch.trial.value
     if (trial and trial.device_count) or dxg_opens(situation) is False or of_another_vendor(situation):

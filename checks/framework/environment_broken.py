@@ -1,25 +1,20 @@
-"""Whether the Python of the examined environment starts and sees its packages (GPD400)."""
+"""Whether the Python of the examined environment starts and sees its packages, and this user may read them (GPD400,
+GPD417)."""
 
 from __future__ import annotations
 
 import shlex
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Severity, UnsetVariable, by_hand
+from gpudoctor.finding import Evidence, Finding, Fix, Severity, by_hand, unset
 from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import PythonEnvironment, StartFault
 from gpudoctor.situation import Situation
 
 _EFFECTS = (
-    "torch-import-fails",
-    "torch-missing",
-    "torch-shadowed",
-    "python-dev-missing",
-    "requirements-incomplete",
-    "framework-cpu-only",
-    "framework-missing",
-    "no-gpu",
-)
+    "torch-import-fails", "torch-missing", "torch-shadowed", "python-dev-missing", "requirements-incomplete",
+    "framework-cpu-only", "framework-missing", "no-gpu",
+)  # fmt: skip
 
 _FAILED_IMPORTS = ("torch-import-fails", "framework-import-fails")
 """What is installed is seen, and judged."""
@@ -121,9 +116,7 @@ def _fix(fault: StartFault, prefix: str) -> Fix:
         text = f"Remove the file, or write it again as UTF-8: rm {shlex.quote(fault.path)}"
         return by_hand("Remove the .pth file", text, "replaces")
     if fault.kind == "no-library":
-        return Fix(
-            "Unset PYTHONHOME", (UnsetVariable("PYTHONHOME", why="each Python finds its own standard library"),)
-        )
+        return unset("PYTHONHOME", "each Python finds its own standard library")
     if fault.kind == "of-windows":
         text = "Make an environment of Linux in another folder (`python3 -m venv ~/venv`), with the same packages."
         return by_hand("Make an environment of Linux", text, "safe", elsewhere=True)
@@ -132,3 +125,37 @@ def _fix(fault: StartFault, prefix: str) -> Fix:
     clear = f"rm -f {shlex.join(fault.links)}\n" if fault.links and fault.kind != "no-pyvenv-cfg" else ""
     text = f"{first}The packages stay:\n{clear}{shlex.quote(python)} -m venv --without-pip {shlex.quote(prefix)}"
     return by_hand("Make the venv again around its packages", text, "replaces")
+
+
+@check("GPD417", "environment-unreadable", "framework")
+def environment_unreadable(situation: Situation) -> Verdicts:
+    """This user may not read the packages of the examined environment.
+
+    ## Why it matters
+    Python finds no package in a folder that it may not list: `import torch` says that there is no torch.
+
+    ## How it is judged
+    The user that gpudoctor runs as may not list a folder of the environment that holds installed packages, and no
+    other folder has a torch. Folders outside of the environment, such as the site folder of another user, are no
+    fault.
+
+    ## Fix safety
+    Rights are given by a person. Running as the owner of the environment changes nothing.
+    """
+    environment = situation.environment
+    if environment is None or environment.torch.state != "denied":
+        return
+    folder = environment.torch.source
+    if not environment.prefix or not folder.startswith(f"{environment.prefix.rstrip('/')}/"):
+        return
+    text = f"Give this user the right to read {folder} and what is below it, or run as the owner of the environment."
+    yield Finding(
+        severity="error",
+        message=f"This user may not list {folder}: Python finds no torch there.",
+        saw=f"{folder}: {environment.torch.why}",
+        want="a folder that this user may read",
+        subject="Python environment",
+        evidence=(Evidence.of("environment.torch", environment.torch),),
+        fixes=(by_hand("Give this user access", text),),
+        supersedes=("torch-missing", "no-gpu"),
+    )

@@ -66,7 +66,7 @@ def _damaged(
         + (" The import does without them, and what needs them fails." if later else ""),
         saw=files,
         want=f"a whole {package.name} {package.version}",
-        subject=f"{one.title} {one.version}" if one else f"{package.name} {package.version}",
+        subject=one.named if one else f"{package.name} {package.version}",
         framework=one.name if one else "torch",
         evidence=tuple(Evidence(package.name, file.problem, file.path) for file in lost[:5]),
         fixes=(installed_again(package),),

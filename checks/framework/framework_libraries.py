@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage, by_hand
-from gpudoctor.frameworks.others import on_the_loaders_path, version_evidence, works_beside
+from gpudoctor.frameworks.others import finding_of, on_the_loaders_path, version_evidence, works_beside
 from gpudoctor.frameworks.torch.nvidia_wheels import FIRST_WITHOUT_SUFFIX, distribution_of, without_cuda
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
 from gpudoctor.machine import Distribution, Library, MissingSymbols
@@ -53,18 +53,15 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
         where = "no folder that it looks in has a whole one"
         if one.files and one.files.beside:
             where = f"it does not look in {', '.join(one.files.beside)}"
-        yield Finding(
-            severity="warning" if optional else "error",
-            message=f"{one.title} {one.version} opens {', '.join(lacking)}, and {where}: it cannot use "
+        yield finding_of(
+            one,
+            "warning" if optional else "error",
+            *((Evidence.of(f"{one.name}.not_found", one.files.not_found),) if one.files else ()),
+            message=f"{one.named} opens {', '.join(lacking)}, and {where}: it cannot use "
             f"{gpu_names(situation.usable_of(one.vendor))}.",
             saw=f"no {', '.join(lacking)}",
             want=", ".join(lacking),
-            subject=f"{one.title} {one.version}",
             slug="framework-cuda-libs-missing",
-            framework=one.name,
-            evidence=(*version_evidence(one), Evidence.of(f"{one.name}.not_found", one.files.not_found))
-            if one.files
-            else version_evidence(one),
             fixes=(
                 *for_the_cuda_here(situation, one),
                 _provided(situation, one, lacking),
@@ -77,23 +74,22 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
 def _without_the_drivers(situation: Situation, one: InstalledFramework) -> Iterator[Finding]:
     """A library of the driver that a framework needs beside libcuda."""
     library, path = one.row.driver_library if one.row else "", situation.machine.load_path
-    known = path.complete.value and path.first("libcuda.so.1") and not situation.machine.system.jetson.known
+    known = path.complete.value and path.first("libcuda.so.1") and not situation.on_jetson
     if not library or one.vendor != "nvidia" or not known or path.first(library) or not situation.usable_of("nvidia"):
         return
     text = f"Install {library} in the driver's version; it comes with the driver."
     if situation.in_container:
         text = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all), which mounts NVML, too."
-    yield Finding(
-        severity="error",
-        message=f"{one.title} {one.version} needs {library} of the driver beside libcuda, and it is not on the load "
+    yield finding_of(
+        one,
+        "error",
+        Evidence.of("load_path", path.complete),
+        message=f"{one.named} needs {library} of the driver beside libcuda, and it is not on the load "
         f"path: it cannot use {gpu_names(situation.usable_of('nvidia'))}.",
         saw=f"no {library}",
         want=library,
-        subject=f"{one.title} {one.version}",
         slug="framework-cuda-libs-missing",
         confidence="likely",
-        framework=one.name,
-        evidence=(*version_evidence(one), Evidence.of("load_path", path.complete)),
         fixes=(by_hand(f"Bring {library} of the driver", text, "root"),),
         refs=("jax 0.11.2 on an H100 without libnvidia-ml: No visible GPU devices",),
     )
@@ -187,30 +183,27 @@ def _too_old(one: InstalledFramework, there: Distribution, lowest: str, specifie
     cudnn = there.name.startswith("nvidia-cudnn")
     strict = cudnn or (one.row is not None and one.row.compares_versions)
     newer = ReplacePackage(there.name, specifier, why=f"{one.title} needs it", indirect=True)
-    return Finding(
-        severity="error" if strict else "note",
-        message=f"{one.title} {one.version} was built for {there.name} {lowest} or newer, and "
-        f"{there.version} is installed.",
+    return finding_of(
+        one,
+        "error" if strict else "note",
+        Evidence.of_package(there),
+        message=f"{one.named} was built for {there.name} {lowest} or newer, and {there.version} is installed.",
         saw=f"{there.name} {there.version}",
         want=f"{there.name}{specifier}",
-        subject=f"{one.title} {one.version}",
-        framework=one.name,
-        evidence=(*version_evidence(one), Evidence(there.name, there.version, there.path)),
         fixes=(Fix(f"Install a newer {there.name}", (newer,)),),
         slug="cudnn-mismatch" if cudnn else "",
     )
 
 
 def _overruled(situation: Situation, one: InstalledFramework, library: Library, name: str, lowest: str) -> Finding:
-    return Finding(
-        severity="error" if name.startswith("nvidia-cudnn") else "note",
-        message=f"LD_LIBRARY_PATH puts {library.path} ({library.version}) before the wheel's own, and {one.title} "
-        f"{one.version} was built for {name} {lowest} or newer.",
+    return finding_of(
+        one,
+        "error" if name.startswith("nvidia-cudnn") else "note",
+        Evidence(library.name, library.version or "", library.path),
+        message=f"LD_LIBRARY_PATH puts {library.path} ({library.version}) before the wheel's own, and {one.named} "
+        f"was built for {name} {lowest} or newer.",
         saw=f"{library.name} {library.version}",
         want=f"{lowest} or newer",
-        subject=f"{one.title} {one.version}",
-        framework=one.name,
-        evidence=(*version_evidence(one), Evidence(library.name, library.version or "", library.path)),
         fixes=(clear_the_way(situation, library),),
         slug="ld-library-path-shadow",
     )
@@ -229,15 +222,14 @@ def _misfit(situation: Situation, one: InstalledFramework, misfit: MissingSymbol
     if there is not None and releases:
         newer = ReplacePackage(there.name, f">={max(releases, key=figures)}", why=f"{asker} needs it", indirect=True)
         fixes = (Fix(f"Install a newer {there.name}", (newer,)),)
-    return Finding(
-        severity="error",
-        message=f"{asker}, which {one.title} {one.version} opens, needs symbols that {misfit.path} does not have, "
+    return finding_of(
+        one,
+        "error",
+        Evidence("missing symbols", " ".join(misfit.symbols), misfit.path),
+        message=f"{asker}, which {one.named} opens, needs symbols that {misfit.path} does not have, "
         f"such as {misfit.symbols[0]}: it cannot be loaded.",
         saw=f"{there.name} {there.version}" if there else misfit.path,
         want=f"a {misfit.library} with {misfit.symbols[0]}",
-        subject=f"{one.title} {one.version}",
-        framework=one.name,
-        evidence=(*version_evidence(one), Evidence("missing symbols", " ".join(misfit.symbols), misfit.path)),
         fixes=fixes,
     )
 
@@ -272,7 +264,7 @@ def framework_rocblas_no_arch(situation: Situation) -> Verdicts:
             yield finding(
                 "error",
                 gpus,
-                message=f"{one.title} {one.version} computes with the ROCm wheels beside it: their rocBLAS has no "
+                message=f"{one.named} computes with the ROCm wheels beside it: their rocBLAS has no "
                 f"kernels for {name} ({arch}).",
                 saw=" ".join(have) or "no kernels",
                 want=arch or "",

@@ -6,15 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, UnsetVariable, by_hand
+from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, UnsetVariable, by_hand, unset
 from gpudoctor.frameworks.variable_flags import file_of_flags, flags_in, name_of
-from gpudoctor.machine import FileSetting, Vendor
+from gpudoctor.machine import FileSetting
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
+from gpudoctor.situation.frameworks import InstalledFramework
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import FrameworkFlags, FrameworkVariable
@@ -54,7 +53,7 @@ def framework_variable(situation: Situation) -> Verdicts:
         yield from _refused(situation, flags)
 
 
-def _finding(row: FrameworkVariable, name: str, value: str, one: _Installed) -> Finding:
+def _finding(row: FrameworkVariable, name: str, value: str, one: InstalledFramework) -> Finding:
     return Finding(
         severity=row.severity,
         message=f"{name}={value}: {row.meaning}.",
@@ -63,7 +62,7 @@ def _finding(row: FrameworkVariable, name: str, value: str, one: _Installed) -> 
         subject=name,
         framework=row.framework,
         evidence=(Evidence(name, value, "environment"), Evidence(row.framework, one.version, one.source)),
-        fixes=(Fix(f"Unset {name}", (UnsetVariable(name, why=f"{one.title} chooses itself"),)),),
+        fixes=(unset(name, f"{one.title} chooses itself"),),
         refs=(row.source,),
         supersedes=("torch-import-fails",) if row.framework == "torch" else ("framework-import-fails",),
     )
@@ -78,7 +77,7 @@ def _without_its_file(row: FrameworkFlags, path: str) -> Finding:
         subject=row.variable,
         framework=row.framework,
         evidence=(Evidence(row.variable, path, "environment"),),
-        fixes=(Fix(f"Unset {row.variable}", (UnsetVariable(row.variable),)),),
+        fixes=(unset(row.variable),),
         refs=(row.source,),
         supersedes=("framework-import-fails",),
     )
@@ -90,7 +89,7 @@ def _in_a_file(situation: Situation, variable: str) -> FileSetting | None:
     return next((one for one in settings if one.variable == variable), None)
 
 
-def _set_by_file(row: FrameworkVariable, name: str, one: _Installed, value: str, file: str) -> Finding:
+def _set_by_file(row: FrameworkVariable, name: str, one: InstalledFramework, value: str, file: str) -> Finding:
     own = SetVariable(name, row.framework, why=f"it takes precedence over {file}")
     text = f'Write "backend": "{row.framework}" into {file}, or remove the file.'
     return Finding(
@@ -101,10 +100,7 @@ def _set_by_file(row: FrameworkVariable, name: str, one: _Installed, value: str,
         subject=name,
         framework=row.framework,
         evidence=(Evidence(name, value, file), Evidence(row.framework, one.version, one.source)),
-        fixes=(
-            Fix(f"Set {name}={row.framework}", (own,)),
-            by_hand("Change the file", text),
-        ),
+        fixes=(Fix(f"Set {name}={row.framework}", (own,)), by_hand("Change the file", text)),
         refs=(row.source,),
         supersedes=("framework-import-fails",),
     )
@@ -129,12 +125,12 @@ def _refused(situation: Situation, row: FrameworkFlags) -> Iterator[Finding]:
     knows = "know" if all(name_of(flag) in unknown for flag in refused) else "take"
     change: SetVariable | UnsetVariable = UnsetVariable(row.variable)
     if kept:
-        change = SetVariable(row.variable, kept, why=f"without what {one.title} {one.version} does not {knows}")
+        change = SetVariable(row.variable, kept, why=f"without what {one.named} does not {knows}")
     yield Finding(
         severity=row.severity,
-        message=f"{row.variable} has {names}, which {one.title} {one.version} does not {knows}: {row.meaning}.",
+        message=f"{row.variable} has {names}, which {one.named} does not {knows}: {row.meaning}.",
         saw=" ".join(refused),
-        want=f"flags that {one.title} {one.version} {knows}s",
+        want=f"flags that {one.named} {knows}s",
         subject=row.variable,
         framework=row.framework,
         evidence=tuple(Evidence(row.variable, flag, unknown.get(name_of(flag), one.source)) for flag in refused[:3]),
@@ -150,24 +146,11 @@ def _wrong_value(flag: str, row: FrameworkFlags) -> bool:
     return any(re.fullmatch(names, name) and not re.fullmatch(takes, value) for names, takes in row.takes.items())
 
 
-class _Installed(Struct, frozen=True):
-    """An installed framework, torch or another one."""
-
-    title: str
-    version: str
-    vendor: Vendor | None
-    source: str
+def _installed(situation: Situation, name: str) -> InstalledFramework | None:
+    return next((one for one in situation.frameworks if one.name == name), None)
 
 
-def _installed(situation: Situation, name: str) -> _Installed | None:
-    torch = situation.torch
-    if name == "torch":
-        return _Installed("torch", torch.version, situation.built_for, torch.source) if torch else None
-    one = next((one for one in situation.others if one.name == name), None)
-    return _Installed(one.title, one.version, one.vendor, one.source) if one else None
-
-
-def _counts(situation: Situation, row: FrameworkVariable, value: str, one: _Installed) -> bool:
+def _counts(situation: Situation, row: FrameworkVariable, value: str, one: InstalledFramework) -> bool:
     """Whether a value is wrong for what is installed."""
     if row.version is not None and not package_matches(row.version, one.version):
         return False

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import (
-    Device,
-    Finding,
-    Severity,
-    by_hand,
-)
+from gpudoctor.finding import Device, Severity, by_hand
 from gpudoctor.frameworks.gpu_builds import builds_for, installs
-from gpudoctor.frameworks.others import sharing_frameworks, version_evidence, works_beside
+from gpudoctor.frameworks.others import finding_of, sharing_frameworks, works_beside
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
-from gpudoctor.situation.gpu_groups import gpu_names
+from gpudoctor.situation.gpu_groups import VENDORS, gpu_names
 from gpudoctor.situation.no_kernel_driver import computes
 
 
@@ -50,16 +45,14 @@ def framework_cpu_only(situation: Situation) -> Verdicts:
         brought = one.row.gpu == "sometimes" and not (one.files and one.files.requested)
         severity: Severity = "note" if not served or brought or works_beside(situation, one) else "warning"
         severity = "error" if served and _is_meant(situation, one) else severity
-        yield Finding(
-            severity=severity,
-            message=f"{one.title} {one.version} is a CPU build: it does not use {gpu_names(served or gpus)}."
+        yield finding_of(
+            one,
+            severity,
+            message=f"{one.named} is a CPU build: it does not use {gpu_names(served or gpus)}."
             + ("" if served else f" No build of {one.title} supports it."),
             saw="CPU build",
-            want=f"a build for {'NVIDIA' if (served or gpus)[0].vendor == 'nvidia' else 'AMD'} GPUs",
-            subject=f"{one.title} {one.version}",
+            want=f"a build for {VENDORS[(served or gpus)[0].vendor]} GPUs",
             devices=tuple(map(Device.of, served)),
-            framework=one.name,
-            evidence=version_evidence(one),
             fixes=installs(situation, one, served),
         )
 
@@ -91,15 +84,13 @@ def framework_other_vendor(situation: Situation) -> Verdicts:
         if one.vendor is None or any(gpu in gpus or computes(situation, gpu) for gpu in own):
             continue
 
-        name = "NVIDIA" if one.vendor == "nvidia" else "AMD"
-        yield Finding(
-            severity="error" if one.meant_for_gpu and not works_beside(situation, one) else "note",
+        name = VENDORS[one.vendor]
+        yield finding_of(
+            one,
+            "error" if one.meant_for_gpu and not works_beside(situation, one) else "note",
             message=f"{one.text} is built for {name} GPUs: it cannot use {gpu_names(gpus)}.",
             saw=f"a build for {name} GPUs",
-            want=f"a build for {'AMD' if one.vendor == 'nvidia' else 'NVIDIA'} GPUs",
-            subject=f"{one.title} {one.version}",
-            framework=one.name,
-            evidence=version_evidence(one),
+            want=f"a build for {VENDORS['amd' if one.vendor == 'nvidia' else 'nvidia']} GPUs",
             fixes=installs(situation, one, gpus)
             or (by_hand("Use another framework", f"No index has a build of {one.title} for these GPUs."),),
             supersedes=("framework-cuda-libs-missing",),

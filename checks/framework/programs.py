@@ -15,14 +15,13 @@ from gpudoctor.isa import capability
 from gpudoctor.machine import Gpu, Program, ProgramBackend
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import called, finding, group_by
+from gpudoctor.situation.gpu_groups import VENDORS, called, finding, group_by
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import GpuProgram
 
 _KINDS = {"nvidia": "cuda", "amd": "hip"}
-_NAMES = {"nvidia": "NVIDIA", "amd": "AMD"}
 
 Cause = Literal["no-library", "no-code", "libraries", "driver"]
 _NEAREST = ("driver", "libraries", "no-code", "no-library")
@@ -147,7 +146,7 @@ def _finding(
     library = f"its library {backend.folder}/{backend.path.rpartition('/')[2]}" if backend else ""
     why, saw, want = {
         "no-library": (
-            f"{program.folder} has no library for {_NAMES[vendor]} GPUs",
+            f"{program.folder} has no library for {VENDORS[vendor]} GPUs",
             ", ".join(dict.fromkeys(one.kind for one in program.backends)) or "no library for GPUs",
             f"libggml-{_KINDS[vendor]}.so",
         ),

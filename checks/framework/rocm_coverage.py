@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts
 from gpudoctor.check import check as plain_check
-from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, UnsetVariable, by_hand
+from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, by_hand, unset
 from gpudoctor.frameworks.torch import NAME, check
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, never_published
 from gpudoctor.frameworks.torch.gpu_coverage import (
@@ -103,11 +103,8 @@ def _by_override(situation: Situation, torch: Torch, group: tuple[Fit, ...]) -> 
     return finding_about(
         group,
         severity="warning",
-        message=(
-            f"{build_name(torch)} has no {lacks} for {fit.gpu.name} ({gfx}). {name}={value} makes it run as "
-            f"{situation.matrix.amd.gfx_of_override(value)}, a workaround that AMD does "
-            f"not support.{risk}"
-        ),
+        message=f"{build_name(torch)} has no {lacks} for {fit.gpu.name} ({gfx}). {name}={value} makes it run as "
+        f"{situation.matrix.amd.gfx_of_override(value)}, a workaround that AMD does not support.{risk}",
         saw=f"{name}={value}",
         want=f"a build with code for {gfx}",
         evidence=(*evidence(torch, fit), Evidence(name, value, "environment")),
@@ -250,11 +247,10 @@ def hipblaslt_unsupported_arch(situation: Situation) -> Verdicts:
             group,
             severity="note",
             message=f"{name}=1 asks for hipBLASLt, which torch does not use on {gfx} with ROCm {torch.rocm}; it "
-            "falls "
-            "back to hipBLAS.",
+            "falls back to hipBLAS.",
             saw=f"{name}=1",
             want="not set",
             evidence=(Evidence(name, "1", "environment"), Evidence.of("gpu.arch", group[0].gpu.arch)),
-            fixes=(Fix(f"Unset {name}", (UnsetVariable(name),)),),
+            fixes=(unset(name),),
             refs=("ROCm/legacy-rocm-build#5643",),
         )

@@ -290,7 +290,7 @@ def _by_place(
     """The causes of a message that names none, or no driver. First come those of the place where it was printed, and
     an override that is set there; last come those that rocminfo refutes, those of WSL outside WSL, and AMD's where
     the message says CUDA and nothing tells the vendor."""
-    in_wsl, first = situation.machine.system.wsl.known, list[str]()
+    in_wsl, first = situation.in_wsl, list[str]()
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
     of_cuda = vendor == "amd" and _CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))

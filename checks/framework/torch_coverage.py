@@ -25,6 +25,7 @@ from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, bett
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation
+from gpudoctor.situation.driver_choice import driver_options
 from gpudoctor.situation.nvidia_driver import refusals
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
@@ -169,8 +170,6 @@ def _beside(severity: Severity, all_fits: tuple[Fit, ...]) -> str:
 
 def _fixes(situation: Situation, group: tuple[Fit, ...], all_fits: tuple[Fit, ...]) -> tuple[Fix, ...]:
     """Another torch; where no one driver supports these GPUs and the others, what each kind needs by itself."""
-    from gpudoctor.situation.driver_choice import driver_options
-
     usable = situation.usable_of("nvidia")
     if all(refusals(situation, fit.gpu) for fit in group) and driver_options(situation, usable):
         return (builds.for_each_kind(situation, usable, situation.torch),)
@@ -232,11 +231,8 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
         yield finding_about(
             group,
             severity="warning",
-            message=(
-                f"The linear-algebra library of {build_name(torch)} has no code for {fit.gpu.name} ({arch}): "
-                "functions of "
-                "torch.linalg may fail on this GPU; everything else runs."
-            ),
+            message=f"The linear-algebra library of {build_name(torch)} has no code for {fit.gpu.name} ({arch}): "
+            "functions of torch.linalg may fail on this GPU; everything else runs.",
             saw=spelled(linalg),
             want=arch,
             confidence="likely",

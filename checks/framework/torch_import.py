@@ -65,8 +65,7 @@ def torch_import_fails(situation: Situation) -> Verdicts:
         yield Finding(
             severity="warning",
             message="This processor (or virtual machine) has no AVX2. torch is slow without it, and some builds end "
-            "with "
-            "an illegal instruction.",
+            "with an illegal instruction.",
             saw="no avx2",
             want="a processor with AVX2",
             subject=f"torch {torch.version}",

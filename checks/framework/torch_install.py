@@ -37,21 +37,10 @@ _NAME_ANOTHER = by_hand(
 
 _HIDES_ANOTHER = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "torch-cpu-only")
 _WRONG_COPY = (
-    *_HIDES_ANOTHER,
-    "cuda-torch-on-amd",
-    "torch-wrong-build-or-cpu",
-    "rocblas-no-arch",
-    "driver-too-old",
-    "no-gpu",
-    "torch-import-fails",
-    "torch-install-damaged",
-    "torchvision-mismatch",
-    "torchaudio-mismatch",
-    "numpy2-old-torch",
-    "cudnn-mismatch",
-    "nccl-shadowed",
-    "ld-library-path-shadow",
-)
+    *_HIDES_ANOTHER, "cuda-torch-on-amd", "torch-wrong-build-or-cpu", "rocblas-no-arch", "driver-too-old", "no-gpu",
+    "torch-import-fails", "torch-install-damaged", "torchvision-mismatch", "torchaudio-mismatch", "numpy2-old-torch",
+    "cudnn-mismatch", "nccl-shadowed", "ld-library-path-shadow",
+)  # fmt: skip
 
 
 @check("GPD401", "torch-missing", "framework")
@@ -206,15 +195,11 @@ def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Findin
     return Finding(
         severity="error",
         message=f"The files are those of torch {torch.version}, and {posixpath.basename(stale.path)} says "
-        f"{stale.version}: "
-        "two installs of torch are mixed.",
+        f"{stale.version}: two installs of torch are mixed.",
         saw=f"record of {stale.version}",
         want=f"one torch, {torch.version}",
         subject=f"torch {torch.version}",
-        evidence=(
-            Evidence.of_torch(torch),
-            Evidence("torch.copy", f"{stale.version} ({stale.via})", stale.path),
-        ),
+        evidence=(Evidence.of_torch(torch), Evidence("torch.copy", f"{stale.version} ({stale.via})", stale.path)),
         fixes=(Fix("Install torch cleanly again", remedies),),
         supersedes=("torch-install-damaged", "torch-import-fails"),
     )
@@ -250,7 +235,7 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
     torch = situation.torch
     if torch is None:
         return
-    exchanged = WHEEL_RUNTIME if situation.machine.system.wsl.known and torch.hip else None
+    exchanged = WHEEL_RUNTIME if situation.in_wsl and torch.hip else None
     damaged = tuple(
         file
         for file in torch.damaged

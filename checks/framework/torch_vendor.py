@@ -44,7 +44,7 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
     # NVIDIA's integrated GPUs (Jetson, GB10) are there to compute, not for a screen.
     wanted = tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" or not gpu.integrated)
     served = tuple(gpu for gpu in wanted if _could_be_served(situation, gpu))
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in served or gpus))
+    names = gpu_names(served or gpus)
     severity: Severity = "error" if served else "note"
     why = ""
     if torch.origin in ("pypi", "unknown") and situation.platform == "linux-aarch64" and "+" not in torch.version:
@@ -90,7 +90,7 @@ def _could_be_served(situation: Situation, gpu: Gpu) -> bool:
         return True
     choices, rejected = builds.candidates(situation, (gpu,), any_python=True)
     repairable = any(item.because in ("driver", "libc", "installer") for item in rejected)
-    return bool(choices) or repairable or situation.machine.system.jetson.known
+    return bool(choices) or repairable or situation.on_jetson
 
 
 @check("GPD406", "cuda-torch-on-amd", "framework")
@@ -169,12 +169,11 @@ def _beside(situation: Situation, own: Vendor, other: Vendor) -> Iterator[Findin
     left = tuple(gpu for gpu in others if _could_be_served(situation, gpu)) if mine else ()
     if torch is None or situation.built_for != own or not left:
         return
-    build, names = "ROCm" if other == "amd" else "CUDA", ", ".join(dict.fromkeys(gpu.name for gpu in left))
-    used = ", ".join(dict.fromkeys(gpu.name for gpu in mine))
+    build = "ROCm" if other == "amd" else "CUDA"
     yield Finding(
         severity="note",
-        message=f"{build_name(torch)} uses {used}, and not {names}: that needs a {build} build, in an environment of "
-        "its own.",
+        message=f"{build_name(torch)} uses {gpu_names(mine)}, and not {gpu_names(left)}: that needs a "
+        f"{build} build, in an environment of its own.",
         subject=f"torch {torch.version}",
         device=Device.of(left[0]),
         devices=tuple(map(Device.of, left)),
@@ -232,10 +231,7 @@ def _other_vendor(situation: Situation, torch: Torch, what: str, want: str) -> F
         saw=f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm}" if torch.rocm else torch.build or "neither",
         want=want,
         subject=f"torch {torch.version}",
-        evidence=(
-            Evidence.of_torch(torch),
-            *(Evidence("gpu", gpu.name, gpu.source) for gpu in gpus[:2]),
-        ),
+        evidence=(Evidence.of_torch(torch), *(Evidence("gpu", gpu.name, gpu.source) for gpu in gpus[:2])),
         fixes=builds.replacements(situation, gpus, keep=torch),
         supersedes=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
     )

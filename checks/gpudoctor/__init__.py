@@ -1,9 +1,10 @@
 """What a job requires, and what this gpudoctor does not know."""
 
-from gpudoctor.situation import needs
+from gpudoctor.check import Need
+from gpudoctor.situation import Situation, needs
 
-NEEDS = {
+NEEDS: dict[str, Need[Situation]] = {
     "matrix_age": needs.torch,
     "pasted_text": needs.pasted,
-    "requirement": needs.requirements,
+    "requirement": lambda situation: bool(situation.required),
 }

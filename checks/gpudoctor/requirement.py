@@ -321,8 +321,4 @@ def _shared_memory(situation: Situation, requirement: Requirement) -> tuple[bool
         if size.absent:
             return False, "no /dev/shm", size.source
         raise _Unknown(f"the size of /dev/shm is unknown ({size.why})")
-    return (
-        requirement.compares(size.value, requirement.size),
-        f"{_gib(size.value)} of /dev/shm",
-        size.source,
-    )
+    return (requirement.compares(size.value, requirement.size), f"{_gib(size.value)} of /dev/shm", size.source)

@@ -23,7 +23,7 @@ from gpudoctor.dockerfile.recipe import Recipe, change, command_of
 from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
-from gpudoctor.matrix.shared_files import group_of
+from gpudoctor.matrix.questions import group_of
 from gpudoctor.matrix.versions import package_matches
 
 if TYPE_CHECKING:

@@ -1,17 +1,20 @@
 """Packages that are installed beside a framework."""
 
-from gpudoctor.situation import needs
+from gpudoctor.check import Need
+from gpudoctor.situation import Situation, needs
 
-NEEDS = {
-    "bitsandbytes": needs.bitsandbytes,
+NEEDS: dict[str, Need[Situation]] = {
+    "bitsandbytes": lambda situation: (
+        situation.torch is not None and situation.machine.installed("bitsandbytes") is not None
+    ),
     "companions": needs.torch,
-    "dangling_links": needs.unlinked_packages,
+    "copied_installs": lambda situation: any(
+        one.unlinked or one.locked or one.made_for for one in situation.machine.packages
+    ),
     "extension_libraries": needs.computing_packages,
     "gpu_extensions": needs.computing_packages,
-    "installed_twice": needs.packages_installed_twice,
+    "installed_twice": lambda situation: any(one.twins for one in situation.machine.packages),
     "interrupted_installs": needs.interrupted_installs,
-    "locked_programs": needs.locked_programs,
-    "other_python": needs.packages_for_others,
     "other_vendor": needs.torch,
     "torch_dependents": needs.torch,
 }

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, SetVariable, UnsetVariable
+from gpudoctor.finding import Evidence, Finding, Fix, ReplacePackage, SetVariable, by_hand, unset
 from gpudoctor.frameworks.others import installed_again
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.runtime_libraries import (
-    major_of,
-    release_for_torch,
-    row_of,
-    runtime_of,
-    runtimes_of,
-)
+from gpudoctor.frameworks.torch.runtime_libraries import major_of, release_for_torch, row_of, runtime_of, runtimes_of
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
@@ -59,10 +53,7 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
         want=f"libbitsandbytes_{own}.so",
         subject=f"bitsandbytes {installed.version}",
         confidence="certain" if installed.runtimes else "likely",
-        evidence=(
-            Evidence("bitsandbytes.version", installed.version, installed.path),
-            Evidence.of_torch(torch),
-        ),
+        evidence=(Evidence("bitsandbytes.version", installed.version, installed.path), Evidence.of_torch(torch)),
         fixes=_fixes(situation, torch, installed, same_major),
         refs=("bitsandbytes-foundation/bitsandbytes#1848",),
     )
@@ -92,7 +83,7 @@ def _told_wrongly(torch: Torch, installed: Distribution, name: str, named: str, 
             Evidence("bitsandbytes.version", installed.version, installed.path),
             Evidence.of_torch(torch),
         ),
-        fixes=(Fix(f"Unset {name}", (UnsetVariable(name),)),),
+        fixes=(unset(name),),
         refs=("bitsandbytes-foundation/bitsandbytes#778",),
     )
 
@@ -126,7 +117,7 @@ def _fixes(situation: Situation, torch: Torch, installed: Distribution, same_maj
 
         return (*fixes, on_another_gpu("bitsandbytes", gpus))
     text = f"Compile bitsandbytes for {_spelled(own)}, or use a torch release that it has a library for."
-    return tuple(fixes) or (Fix("Compile bitsandbytes for this torch", (Manual(text, risk="replaces"),)),)
+    return tuple(fixes) or (by_hand("Compile bitsandbytes for this torch", text, "replaces"),)
 
 
 def _spelled(runtime: str) -> str:

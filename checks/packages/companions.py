@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one
-from gpudoctor.finding import Finding, Fix, Manual, ReplacePackage
+from gpudoctor.finding import Finding, Fix, ReplacePackage, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, version_evidence
 from gpudoctor.machine import Torch
@@ -133,7 +133,7 @@ def _offered(situation: Situation, version: str, build: TorchBuild) -> bool:
 def _pair(situation: Situation, torch: Torch, package: CompanionName, wanted: str | None) -> Fix:
     if wanted is None:
         text = f"Install the {package} that was released with torch {public_version(torch.version)}."
-        return Fix(f"Install the {package} of this torch", (Manual(text, risk="replaces"),))
+        return by_hand(f"Install the {package} of this torch", text, "replaces")
     row = situation.build_of(torch)
     local = torch.build or ""
     url = situation.matrix.torch.index_url(row) if row else ""
@@ -149,7 +149,7 @@ def _pair(situation: Situation, torch: Torch, package: CompanionName, wanted: st
             f"There is no {package} {wanted} for {row.build}: uninstall {package}, or install torch "
             f"{public_version(torch.version)} and {package} {wanted} for a CUDA that has both."
         )
-        return Fix(f"Do without {package}, or use another CUDA", (Manual(text, risk="replaces"),))
+        return by_hand(f"Do without {package}, or use another CUDA", text, "replaces")
     remedy = ReplacePackage(
         package, f"=={wanted}", index_url=url, local=local, why=f"it matches torch {public_version(torch.version)}"
     )

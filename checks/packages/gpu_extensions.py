@@ -20,7 +20,7 @@ from gpudoctor.isa import Runs, capability, dotted
 from gpudoctor.machine import Distribution, Extension, Gpu, Torch
 from gpudoctor.situation import Situation
 from gpudoctor.situation.extensions import by_package, file_of, made_for_gpus, vendor_of
-from gpudoctor.situation.gpu_groups import finding
+from gpudoctor.situation.gpu_groups import finding, gpu_names
 
 # --- code for the GPUs -----------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ def _without_code(
     return finding(
         severity,
         lacking,
-        message=f"{name} was built without code for {', '.join(dict.fromkeys(gpu.name for gpu in lacking))}: its "
+        message=f"{name} was built without code for {gpu_names(lacking)}: its "
         "first kernel will fail, or it computes on the CPU.",
         saw=spelled(carried),
         want=spelled(wanted),

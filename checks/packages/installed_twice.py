@@ -59,13 +59,8 @@ def _mixed(situation: Situation, one: Distribution, effect: Effect) -> Finding:
         want=f"{one.name} {kept} alone",
         subject=f"{one.name} {one.version}",
         confidence="likely",
-        evidence=tuple(Evidence(each.name, each.version, each.path) for each in (one, *one.twins)),
-        fixes=(
-            Fix(
-                f"Install {one.name} {kept} cleanly again",
-                (RemovePackage(one.name, why=why), again),
-            ),
-        ),
+        evidence=tuple(Evidence.of_package(each) for each in (one, *one.twins)),
+        fixes=(Fix(f"Install {one.name} {kept} cleanly again", (RemovePackage(one.name, why=why), again)),),
         supersedes=(
             "torch-import-fails",
             "framework-import-fails",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage
+from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.unmet_dependencies import needed_packages, unmet
 from gpudoctor.machine import Distribution, InterruptedInstall
@@ -74,7 +74,7 @@ def _left_folder(situation: Situation, left: InterruptedInstall) -> Finding:
         subject=left.name,
         framework=row.framework,
         evidence=(Evidence("environment.interrupted", "a folder without its first file", left.path),),
-        fixes=(Fix(f"Remove what is left of {row.title}", (Manual(text, risk="replaces"),)),),
+        fixes=(by_hand(f"Remove what is left of {row.title}", text, "replaces"),),
     )
 
 

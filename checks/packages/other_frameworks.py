@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
-from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins, release_of
+from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins, release_of, written_again
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.shared_files import group_of
+from gpudoctor.matrix.questions import group_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
 
@@ -95,7 +95,7 @@ def _sharing(situation: Situation, row: SharedFiles, group: list[Distribution]) 
         want=f"only {keep.name}" if keep else "one of them",
         subject=f"{keep.name} {keep.version}" if keep else group[0].name,
         framework=row.framework,
-        evidence=tuple(map(_evidence, group)),
+        evidence=tuple(map(Evidence.of_package, group)),
         fixes=(_keep_only([keep], group),) if keep else (),
         refs=(row.source,),
     )
@@ -114,7 +114,7 @@ def _pairs(situation: Situation, row: SharedFiles, groups: list[list[Distributio
         saw=f"{len(groups)} pairs" if len(groups) > 1 else " and ".join(one.name for one in groups[0]),
         want=f"only {', '.join(one.name for one in keep)}" if fixes else "one of each",
         subject=", ".join(one.name for one in keep) if fixes else groups[0][0].name,
-        evidence=tuple(_evidence(one) for group in groups for one in group),
+        evidence=tuple(Evidence.of_package(one) for group in groups for one in group),
         fixes=fixes or tuple(_one_cuda(situation)),
         refs=(row.source,),
     )
@@ -130,8 +130,6 @@ def _one_cuda(situation: Situation) -> Iterator[Fix]:
 
 
 def _keep_only(keep: list[Distribution], group: list[Distribution]) -> Fix:
-    from gpudoctor.frameworks.others import written_again
-
     names = keep[0].name if len(keep) == 1 else "one of each pair"
     owner = keep[0].name if len(keep) == 1 else "another package"
     removed = (RemovePackage(one.name, why=f"{owner} owns the same files") for one in group if one not in keep)
@@ -199,7 +197,7 @@ def jax_plugins_of_two_cudas(situation: Situation) -> Verdicts:
         saw=" and ".join(one.name for one in firsts),
         want=f"only {keep.name}" if keep else "one of them",
         subject=f"{keep.name} {keep.version}" if keep else firsts[0].name,
-        evidence=tuple(_evidence(one) for group in by_cuda.values() for one in group),
+        evidence=tuple(Evidence.of_package(one) for group in by_cuda.values() for one in group),
         fixes=(Fix(f"Keep only {keep.name}", removals),) if keep else (),
         refs=("jax-ml/jax jax_plugins/cuda/__init__.py",),
     )
@@ -234,7 +232,7 @@ def jax_plugin_mismatch(situation: Situation) -> Verdicts:
         saw=names,
         want=f"the release of jaxlib {jaxlib.version}",
         subject=f"jaxlib {jaxlib.version}",
-        evidence=(_evidence(jaxlib), *map(_evidence, wrong)),
+        evidence=(Evidence.of_package(jaxlib), *map(Evidence.of_package, wrong)),
         fixes=(
             Fix(f"Keep only {used}", tuple(RemovePackage(one.name, why=f"JAX takes {used}") for one in wrong))
             if used
@@ -310,7 +308,7 @@ def packages_of_different_releases(situation: Situation) -> Verdicts:
                 saw=names,
                 want=f"release {wanted}",
                 subject=f"{first.name} {first.version}",
-                evidence=(_evidence(first), *map(_evidence, wrong)),
+                evidence=(Evidence.of_package(first), *map(Evidence.of_package, wrong)),
                 fixes=(_of_one_release(row, first, wrong),),
                 refs=(row.source,),
             )
@@ -327,7 +325,3 @@ def _of_one_release(row: SameRelease, first: Distribution, others: list[Distribu
     new = (ReplacePackage(one.name, f"=={wanted}", why=why_new) for one in others if one.name not in gone)
     title = f"Remove {', '.join(gone)}: the index has no release {wanted}"
     return Fix(title if gone else f"Install the release of {first.name}", (*removed, *new))
-
-
-def _evidence(one: Distribution) -> Evidence:
-    return Evidence(one.name, one.version, one.path)

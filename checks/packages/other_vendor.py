@@ -62,7 +62,7 @@ def triton_overwritten(situation: Situation) -> Verdicts:
         want=f"only {own.name} {own.version}",
         subject=own.name,
         confidence="certain" if there else "possible",
-        evidence=tuple(Evidence(one.name, one.version, one.path) for one in (own, *others)),
+        evidence=tuple(Evidence.of_package(one) for one in (own, *others)),
         fixes=(_only(situation, own, others),),
         refs=("state-spaces/mamba#595",),
     )

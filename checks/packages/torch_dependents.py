@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import find_one, parsed
-from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage
+from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, ReplacePackage, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import version_evidence
 from gpudoctor.machine import Distribution
@@ -47,7 +47,7 @@ def numpy2_old_torch(situation: Situation) -> Verdicts:
             evidence=version_evidence(torch, installed),
             fixes=(
                 Fix("Install NumPy 1", (ReplacePackage("numpy", "<2", why="this torch was built for NumPy 1"),)),
-                Fix("Use a newer torch", (Manual(newer, risk="replaces"),)),
+                by_hand("Use a newer torch", newer, "replaces"),
             ),
             refs=(row.source,),
             supersedes=("torch-import-fails",),
@@ -208,7 +208,7 @@ def _apart(name: str, rival: Distribution | None) -> tuple[Fix, ...]:
     if rival is None:
         return ()
     text = f"Install {name} or {rival.name} into an environment of its own: no torch suits both."
-    return (Fix(f"Separate {name} and {rival.name}", (Manual(text, risk="replaces"),)),)
+    return (by_hand(f"Separate {name} and {rival.name}", text, "replaces"),)
 
 
 # --- Triton ----------------------------------------------------------------------------------------
@@ -250,10 +250,7 @@ def python_dev_missing(situation: Situation) -> Verdicts:
         saw="no Python.h",
         want=f"the headers of Python {python}",
         subject=f"{triton.name} {triton.version}",
-        evidence=(
-            Evidence.of("environment.python_headers", headers),
-            Evidence(triton.name, triton.version, triton.path),
-        ),
+        evidence=(Evidence.of("environment.python_headers", headers), Evidence.of_package(triton)),
         fixes=(Fix("Install Python's headers", (remedy,)),),
         refs=("pytorch/pytorch#129351",),
     )

@@ -6,7 +6,7 @@ import posixpath
 
 from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import TRITONS
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage
+from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.unmet_dependencies import Unmet, unmet
 from gpudoctor.matrix.versions import figures
@@ -91,7 +91,7 @@ def _fix(situation: Situation, problems: tuple[Unmet, ...]) -> Fix:
         text = (
             f"Give this user the right to read {folders} and what is below, or run as the owner of the environment."
         )
-        return Fix("Give this user access", (Manual(text),))
+        return by_hand("Give this user access", text)
     problems = tuple(one for one in problems if not one.closed)
     title = "Install what is missing" if missing == len(problems) else "Install these packages again"
     remedies = [_remedy(situation, one) for one in problems]
@@ -113,7 +113,7 @@ def _newer_requirers(problems: tuple[Unmet, ...]) -> tuple[Fix, ...]:
         return ()
     found = ", ".join(f"{one.name} {one.found.version}" for one in torn if one.found)
     text = f"Install a release of {', '.join(names)} that admits {found}: pip install --upgrade {' '.join(names)}"
-    return (Fix(f"Use another release of {', '.join(names)}", (Manual(text, risk="replaces"),)),)
+    return (by_hand(f"Use another release of {', '.join(names)}", text, "replaces"),)
 
 
 def _remedy(situation: Situation, one: Unmet) -> ReplacePackage | ReinstallPackage:

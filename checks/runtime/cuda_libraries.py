@@ -21,6 +21,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
     older,
     pin_of,
     pinned_again,
+    pinned_and_others,
     pins,
     shadow_evidence,
     two_in_one_folder,
@@ -30,8 +31,6 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
 from gpudoctor.machine import NO_GLIBCXX, Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
-
-# --- the checks ------------------------------------------------------------------------------------
 
 
 @check("GPD304", "ld-library-path-shadow", "runtime")
@@ -74,9 +73,9 @@ def ld_library_path_shadow(situation: Situation) -> Verdicts:
     pinned = pins(situation)
     for base in dict.fromkeys(DISTRIBUTIONS.values()):
         pin = pinned.get(base)
-        own = [d for d in wheels_of(situation, base) if pin and d.name == (f"{base}-cu{pin[0]}" if pin[0] else base)]
-        if base not in FOLDERS_SHARED_BY and pin and own and older(own[0].version, pin[1]):
-            yield _mixed(situation, own[0], base, pin[1])
+        own = pinned_and_others(situation, base, pin[0])[0] if pin else None
+        if base not in FOLDERS_SHARED_BY and pin and own and older(own.version, pin[1]):
+            yield _mixed(situation, own, base, pin[1])
 
 
 def _shadowed(situation: Situation, library: Library, wanted: str) -> Finding:
@@ -88,10 +87,7 @@ def _shadowed(situation: Situation, library: Library, wanted: str) -> Finding:
     if preloaded and stem in FOUND_LATE:
         severity, effect = "warning", "torch loads its own first, but other programs do not"
     elif library.wins and stem not in FOUND_LATE:
-        severity, effect = (
-            "warning",
-            "it has all that torch needs of it, but torch was built with the newer one",
-        )
+        severity, effect = ("warning", "it has all that torch needs of it, but torch was built with the newer one")
     return Finding(
         severity=severity,
         message=f"{library.via} puts {library.path} ({library.version}) before the wheel's newer {library.name} "
@@ -160,10 +156,7 @@ def _mixed(situation: Situation, own: Distribution, base: str, pinned: str) -> F
         want=pinned,
         subject=own.name,
         confidence="likely",
-        evidence=(
-            Evidence(own.name, own.version, own.path),
-            Evidence("torch needs", pinned, "requirements of torch"),
-        ),
+        evidence=(Evidence.of_package(own), Evidence("torch needs", pinned, "requirements of torch")),
         fixes=(pinned_again(situation, base, pinned, "the version that torch pins"),),
         supersedes=("torch-import-fails", "requirements-incomplete"),
     )
@@ -205,10 +198,7 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
     pin = pins(situation).get("nvidia-nccl")
     if pin is None:
         return
-    name = f"nvidia-nccl-cu{pin[0]}" if pin[0] else "nvidia-nccl"
-    found = wheels_of(situation, "nvidia-nccl")
-    own = next((d for d in found if d.name == name), None)
-    others = tuple(d for d in found if d.name != name and older(d.version, pin[1]))
+    own, others = pinned_and_others(situation, "nvidia-nccl", pin[0])
     if own is not None and older(own.version, pin[1]):
         yield Finding(
             severity="warning",
@@ -216,12 +206,12 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
             saw=own.version,
             want=f"{pin[1]} or newer",
             subject="NCCL",
-            evidence=(Evidence(own.name, own.version, own.path),),
+            evidence=(Evidence.of_package(own),),
             fixes=(pinned_again(situation, "nvidia-nccl", pin[1], "the version that torch pins"),),
             supersedes=("torch-import-fails",),
         )
-    elif own is not None and others:
-        yield two_in_one_folder(situation, "nvidia-nccl", others, pin[1])
+    elif own is not None and (too_old := tuple(other for other in others if older(other.version, pin[1]))):
+        yield two_in_one_folder(situation, "nvidia-nccl", too_old, pin[1])
 
 
 @check("GPD316", "libstdcxx-too-old", "runtime")

@@ -17,6 +17,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
     judged_here,
     missing_symbols,
     pinned_again,
+    pinned_and_others,
     pins,
     shadow_evidence,
     two_in_one_folder,
@@ -65,17 +66,12 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
     if replaced:
         return
     pin = pins(situation).get("nvidia-cudnn")
-    found = wheels_of(situation, "nvidia-cudnn")
-    if pin is None or not found:
+    if pin is None:
         return
-    name = f"nvidia-cudnn-cu{pin[0]}" if pin[0] else "nvidia-cudnn"
-    own = next((d for d in found if d.name == name), None)
+    own, others = pinned_and_others(situation, "nvidia-cudnn", pin[0])
     if own is not None and _incompatible(own.version, pin[1]):
         again = pinned_again(situation, "nvidia-cudnn", pin[1], "the version that torch was built with")
-        evidence = (
-            Evidence(own.name, own.version, own.path),
-            Evidence("torch needs", pin[1], "requirements of torch"),
-        )
+        evidence = (Evidence.of_package(own), Evidence("torch needs", pin[1], "requirements of torch"))
         yield _cudnn(
             f"cuDNN {own.version} is installed, but this torch was built with {pin[1]}.",
             own.version,
@@ -84,10 +80,10 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
             again,
         )
         return
-    others = tuple(d for d in found if d.name != name and figures(d.version)[:1] == figures(pin[1])[:1])
+    alike = tuple(other for other in others if figures(other.version)[:1] == figures(pin[1])[:1])
     # Each cuDNN loads the cuBLAS of its own CUDA when it first computes, so a working import of torch proves nothing.
-    if others:
-        yield two_in_one_folder(situation, "nvidia-cudnn", others, pin[1])
+    if alike:
+        yield two_in_one_folder(situation, "nvidia-cudnn", alike, pin[1])
 
 
 def _replaced(situation: Situation) -> Verdicts:
@@ -204,7 +200,7 @@ def _loaded(situation: Situation) -> Evidence | None:
         return Evidence(library.name, library.version, library.path)
     own = next(iter(_installed(situation)), None)
     if own is not None:
-        return Evidence(own.name, own.version, own.path)
+        return Evidence.of_package(own)
     if situation.torch is None or not judged_here(situation):
         return None
     pin = pins(situation).get("nvidia-cudnn")
@@ -289,7 +285,7 @@ def _beside_torch(situation: Situation) -> Verdicts:
             framework=build.framework,
             evidence=(
                 Evidence(f"{package.name}.version", package.version, package.path),
-                Evidence(wheel.name, wheel.version, wheel.path),
+                Evidence.of_package(wheel),
                 Evidence(
                     "its oldest GPU", nvidia.cudnn_lacks(wheel.version, sm) or "", "compat_matrix: cudnn_floors"
                 ),

@@ -86,7 +86,7 @@ def _torch_needs(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
     pasted = situation.machine.pasted
     if verdict == "unknown" and pasted is not None and pasted.works:
         return  # torch found the GPU: the driver runs its CUDA
-    if verdict == "unknown" and not situation.machine.system.jetson.known:
+    if verdict == "unknown" and not situation.on_jetson:
         yield NotJudged(
             why=f"whether the driver runs CUDA {torch.cuda} is not known: {_why_unknown(situation)}", matters=True
         )
@@ -96,10 +96,8 @@ def _torch_needs(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
         bundled = situation.matrix.nvidia.bundled_driver(torch.cuda)
         yield Finding(
             severity="note",
-            message=(
-                f"Driver {_driver_text(situation)} is older than the driver bundled with CUDA {torch.cuda}"
-                f"{f' ({bundled})' if bundled else ''}. It runs this torch by CUDA minor-version compatibility."
-            ),
+            message=f"Driver {_driver_text(situation)} is older than the driver bundled with CUDA {torch.cuda}"
+            f"{f' ({bundled})' if bundled else ''}. It runs this torch by CUDA minor-version compatibility.",
             saw=_driver_text(situation),
             want=bundled or f"a driver for CUDA {torch.cuda}",
             subject="NVIDIA driver",
@@ -143,7 +141,7 @@ def _below_floor(situation: Situation, framework: InstalledFramework) -> Finding
     )
     return Finding(
         severity="error",
-        message=f"Driver {_driver_text(situation)} is too old for {framework.title} {framework.version}: {needs}.",
+        message=f"Driver {_driver_text(situation)} is too old for {framework.named}: {needs}.",
         saw=_driver_text(situation),
         want=f"a driver for CUDA {cuda}" if has_own_numbers(situation.machine) or not floor else f"{floor} or newer",
         subject="NVIDIA driver",
@@ -172,13 +170,13 @@ def _fixes(situation: Situation, floor: str, builds: tuple[Fix, ...]) -> tuple[F
 
 
 def _driver_fix(situation: Situation, floor: str) -> Fix | None:
-    if situation.machine.system.jetson.known:
+    if situation.on_jetson:
         return None
     from gpudoctor.situation.driver_choice import driver_to_install, install_driver
 
     remedy = driver_to_install(situation)
     older = remedy is None or figures(remedy.branch)[:1] < figures(floor)[:1]
-    if older and not situation.machine.system.wsl.known:
+    if older and not situation.in_wsl:
         return None
     return install_driver(situation)
 
@@ -196,7 +194,7 @@ def _driver_text(situation: Situation) -> str:
 
 
 def _why_unknown(situation: Situation) -> str:
-    if situation.machine.system.wsl.known:
+    if situation.in_wsl:
         return "under WSL2 only the driver itself tells (--level driver)"
     if has_own_numbers(situation.machine):
         return "the drivers of this system have numbers of their own"
@@ -241,7 +239,7 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
     library, answer = situation.machine.load_path.first(_LIBCUDA), situation.machine.nvidia.cuda.value
     if library is None or library.kind != "compat":
         library = _named_by_error("compat", answer, 804)
-    if library is None or situation.machine.system.jetson.known:
+    if library is None or situation.on_jetson:
         return
     if outdated_compat(situation.machine) and answer is None:
         if situation.usable_of("nvidia"):
@@ -258,10 +256,8 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
     gpu = (consumer or gpus)[0]
     yield Finding(
         severity="error",
-        message=(
-            f"cuda-compat's libcuda{f' {library.version}' if library.version else ''} is loaded instead of the "
-            f"driver's, and {gpu.name} does not support that: CUDA fails with error 804."
-        ),
+        message=f"cuda-compat's libcuda{f' {library.version}' if library.version else ''} is loaded instead of the "
+        f"driver's, and {gpu.name} does not support that: CUDA fails with error 804.",
         saw=library.path,
         want="the driver's own libcuda.so.1",
         subject=gpu_subject(gpu),
@@ -371,7 +367,7 @@ def wsl_libcuda_symlink(situation: Situation) -> Verdicts:
         found for found in situation.machine.load_path.found if found.kind == "wsl" and found.name == "libcuda.so"
     ]
     plain = library is not None and library.kind == "wsl" and library.path.endswith("/libcuda.so.1")
-    if not situation.machine.system.wsl.known or library is None or not plain or not copies:
+    if not situation.in_wsl or library is None or not plain or not copies:
         return
     if copies[0].path == library.path:
         return

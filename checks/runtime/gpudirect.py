@@ -33,7 +33,7 @@ def gpudirect_unavailable(situation: Situation) -> Verdicts:
     modules = situation.machine.nvidia.gpudirect_modules
     if not gpus or modules.value is None or any(name in modules.value for name in _PEER_MEMORY):
         return
-    if not uses_own_transport(situation) or not active_ports(situation.machine) or situation.machine.system.wsl.known:
+    if not uses_own_transport(situation) or not active_ports(situation.machine) or situation.in_wsl:
         return
     if _dma_buf(situation) is not False:
         return

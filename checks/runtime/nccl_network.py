@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, UnsetVariable, by_hand
+from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, by_hand, unset
 from gpudoctor.machine import Interface
+from gpudoctor.matrix.versions import figures
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.network import (
@@ -36,7 +37,7 @@ def _removed(found: NcclVariable, why: str) -> Fix:
     if found.in_file:
         text = f"Remove the line {found.name}={found.value} from {found.source}."
         return Fix(f"Remove {found.name} from {found.source}", (Manual(text, why=why, risk="root"),))
-    return Fix(f"Unset {found.name}", (UnsetVariable(found.name, why=why),))
+    return unset(found.name, why)
 
 
 def _listed(names: list[str]) -> str:
@@ -251,10 +252,7 @@ def nccl_gid_index_wrong(situation: Situation) -> Verdicts:
         want="not set" if _finds_the_gid(situation) else f"a GID of RoCE v2: {_indexes(ports)}",
         subject=found.name,
         confidence="likely" if situation.in_container else "certain",
-        evidence=(
-            Evidence(found.name, found.value, found.source),
-            *(_gids(one) for one in (gone or old)[:2]),
-        ),
+        evidence=(Evidence(found.name, found.value, found.source), *(_gids(one) for one in (gone or old)[:2])),
         fixes=(_right_gid(situation, found),),
         refs=("NVIDIA NCCL user guide, troubleshooting of RoCE",),
     )
@@ -295,10 +293,5 @@ def _finds_the_gid(situation: Situation) -> bool:
     torch = situation.torch
     versions = [one.version for one in situation.machine.packages if re.fullmatch(r"nvidia-nccl(-cu\d+)?", one.name)]
     if versions:
-        return all(_figures(version) >= _PICKS_THE_GID for version in versions)
-    return torch is None or _figures(torch.version) >= _PICKS_WITH_TORCH[situation.built_for or "nvidia"]
-
-
-def _figures(version: str) -> tuple[int, int]:
-    match = re.match(r"(\d{1,4})\.(\d{1,4})", version)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+        return all(figures(version)[:2] >= _PICKS_THE_GID for version in versions)
+    return torch is None or figures(torch.version)[:2] >= _PICKS_WITH_TORCH[situation.built_for or "nvidia"]

@@ -22,7 +22,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_
 from gpudoctor.machine import Gpu, Library
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, needs
-from gpudoctor.situation.gpu_groups import finding
+from gpudoctor.situation.gpu_groups import finding, gpu_names
 from gpudoctor.situation.rocm_driver import current_driver, too_far_apart
 from gpudoctor.situation.system_rocm import system_rocm
 
@@ -48,7 +48,7 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
     """
     torch, installed = situation.torch, system_rocm(situation)
     rocm = torch.rocm if torch else installed.rocm if installed else None
-    if not rocm or not situation.usable_of("amd") or situation.machine.system.wsl.known:
+    if not rocm or not situation.usable_of("amd") or situation.in_wsl:
         return
     driver = too_far_apart(situation, rocm)
     if driver is not None:
@@ -155,7 +155,7 @@ def amd_igpu_interferes(situation: Situation) -> Verdicts:
             (fit.gpu,),
             message=f"The integrated {fit.gpu.name} ({fit.gpu.arch.value}) {where}; this torch has {lacks} for it.",
             saw=f"{len(order) or len(all_fits)} GPUs, including the integrated one",
-            want=f"only {', '.join(dict.fromkeys(gpu.name for gpu in served))}",
+            want=f"only {gpu_names(served)}",
             evidence=_side_evidence(fit),
             fixes=_without_integrated(situation, served),
             refs=("ROCm/TheRock#3392",),

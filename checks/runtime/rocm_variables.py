@@ -5,15 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import (
-    AnyRemedy,
-    Evidence,
-    Finding,
-    Fix,
-    SetVariable,
-    Severity,
-    UnsetVariable,
-)
+from gpudoctor.finding import AnyRemedy, Evidence, Finding, Fix, SetVariable, Severity, UnsetVariable, unset
 from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, natively, override_in_force, within_generation
@@ -118,14 +110,14 @@ def _across(situation: Situation, name: str, value: str, named: str, gpu: Gpu) -
 def _fixes(situation: Situation, name: str, usable: tuple[Gpu, ...]) -> tuple[Fix, ...]:
     """Unset the variable unless torch certainly does not support the GPUs itself; then fixes that support them in
     another way."""
-    unset = Fix(f"Unset {name}", (UnsetVariable(name, why="the GPU's own target then counts"),))
+    own_target = unset(name, "the GPU's own target then counts")
     gpus = builds.gpus_to_serve(situation, usable)
     own = (Fit(gpu, natively(situation, gpu)) for gpu in gpus)
     if situation.torch is None:
-        return (*override_alone(situation, usable), unset)
+        return (*override_alone(situation, usable), own_target)
     if situation.built_for != "amd" or not any(fit.fails for fit in own):
-        return (unset,)
-    return tuple(without_variable(fix, name) for fix in better_torch(situation)) or (unset,)
+        return (own_target,)
+    return tuple(without_variable(fix, name) for fix in better_torch(situation)) or (own_target,)
 
 
 def _unneeded(situation: Situation, name: str, value: str, named: str, gpus: tuple[Gpu, ...]) -> Verdicts:
@@ -152,7 +144,7 @@ def _unneeded(situation: Situation, name: str, value: str, named: str, gpus: tup
                 Evidence.of("gpu.arch", gpu.arch),
                 Evidence("torch.archs", spelled(fit.carried.code), fit.carried.source),
             ),
-            fixes=(Fix(f"Unset {name}", (UnsetVariable(name, why="then the GPU runs its own code"),)),),
+            fixes=(unset(name, "then the GPU runs its own code"),),
         )
         return
 

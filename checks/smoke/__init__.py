@@ -2,7 +2,4 @@
 
 from gpudoctor.situation import needs
 
-NEEDS = {
-    "failed_kernels": needs.kernels,
-    "other_frameworks": needs.other_kernels,
-}
+NEEDS = {"failed_kernels": needs.kernels, "other_frameworks": needs.other_kernels}

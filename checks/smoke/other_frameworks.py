@@ -6,23 +6,14 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Device, Evidence, Finding, NotJudged, by_hand
 from gpudoctor.machine import Smoke, SmokeKernel
 from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.gpu_groups import gpu_names
 
 _CAUSES = (
-    "environment-broken",
-    "ort-cpu-and-gpu-both",
-    "jax-plugin-mismatch",
-    "framework-cpu-only",
-    "framework-other-vendor",
-    "framework-cuda-libs-missing",
-    "cudnn-mismatch",
-    "packages-overwrite-each-other",
-    "requirements-incomplete",
-    "framework-variable",
-    "driver-too-old",
-    "cuda-visible-devices",
-    "no-driver",
+    "environment-broken", "ort-cpu-and-gpu-both", "jax-plugin-mismatch", "framework-cpu-only",
+    "framework-other-vendor", "framework-cuda-libs-missing", "cudnn-mismatch", "packages-overwrite-each-other",
+    "requirements-incomplete", "framework-variable", "driver-too-old", "cuda-visible-devices", "no-driver",
     "no-gpu",
-)
+)  # fmt: skip
 """What takes a GPU away from a framework, most exact first."""
 
 
@@ -55,7 +46,7 @@ def framework_fell_back(situation: Situation) -> Verdicts:
     if not elsewhere and not sees_none:
         return
     said = (elsewhere[0].message if elsewhere else smoke.why) or ""
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in situation.usable)) or "the GPU that was asked for"
+    names = gpu_names(situation.usable) or "the GPU that was asked for"
     yield Finding(
         severity="error",
         message=f"{_title(situation, smoke)} computes on the CPU and does not use {names}."
@@ -154,4 +145,4 @@ def _failed(kernel: SmokeKernel) -> bool:
 
 def _title(situation: Situation, smoke: Smoke) -> str:
     one = next((one for one in situation.others if one.name == smoke.framework), None)
-    return f"{one.title} {one.version}" if one else smoke.framework
+    return one.named if one else smoke.framework

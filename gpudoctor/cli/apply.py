@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
 
 from gpudoctor.cli.install import installable, is_missing
-from gpudoctor.cli.output import place_of, print_json, teller
+from gpudoctor.cli.output import place_of, print_json, print_text, teller
 from gpudoctor.command_line.options import REQUIRE
 from gpudoctor.command_line.reading import words
 from gpudoctor.command_line.running import tell
+from gpudoctor.machine import Machine
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Diagnosis, Examination
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from gpudoctor.fix.apply import ApplyResult
     from gpudoctor.fix.run import Run
     from gpudoctor.fix.scope import Target
-    from gpudoctor.machine import Machine
     from gpudoctor.planner.proof import Proof
     from gpudoctor.planner.repair import Predicted, Repair
 
@@ -63,7 +64,8 @@ def show(
 ) -> None:
     """Print the plan. As JSON it is printed only if no run follows: after a run it comes with the outcome. A person
     who is asked sees it even with -q."""
-    from gpudoctor.render.plan import Around, plan_data, print_plan
+    from gpudoctor.render.lines import print_lines
+    from gpudoctor.render.plan import Around, plan_data, plan_lines
 
     if shown.style == "json":
         if not outcome_follows:
@@ -78,7 +80,8 @@ def show(
             next=() if asks or outcome_follows else _next(plan, look, examination, request),
             on_that_machine=_is_for_another(plan, examination),
         )
-        print_plan(plan, look.judgement.findings, around, sys.stdout, color=not shown.no_color)
+        lines = plan_lines(plan, look.judgement.findings, around)
+        print_lines(lines, sys.stdout, color=not shown.no_color, exact_commands=around.here)
         sys.stdout.flush()
 
 
@@ -168,7 +171,7 @@ def _conclude(
     plan: dict[str, Any],
     predicted: Predicted | None = None,
 ) -> int:
-    from gpudoctor.render.plan import outcome, print_outcome
+    from gpudoctor.render.plan import outcome, outcome_lines
 
     if applied.interrupted or applied.run is None:
         proof, exit_code = None, 128 + applied.interrupted if applied.interrupted else 1
@@ -180,7 +183,7 @@ def _conclude(
         print_json({**plan, "result": outcome(applied, proof, exit_code)}, shown)
     else:
         place, same = place_of(before.machine), _same(before, examination)
-        print_outcome(applied, proof, sys.stdout, color=not shown.no_color, place=place, same=same)
+        print_text(outcome_lines(applied, proof, place, same), shown)
     return exit_code
 
 
@@ -202,7 +205,6 @@ def _prove(examination: Examination, before: Diagnosis, predicted: Predicted | N
 
 def _note_what_is_left(run: Run, proof: Proof) -> None:
     """Keep in the journal which problems the run did not fix, so that the next plan does not propose it again."""
-    from contextlib import suppress
 
     from gpudoctor.fix.errors import RepairError
     from gpudoctor.fix.journal import note

@@ -3,15 +3,16 @@ installs, with fixes for its file."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from gpudoctor.dockerfile.compat import compat_library
 from gpudoctor.dockerfile.frameworks import distributions
+from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import install_line
-from gpudoctor.dockerfile.recipe import change, line_of
+from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.engine import judge
 from gpudoctor.finding import (
     Finding,
@@ -27,14 +28,8 @@ from gpudoctor.finding import (
 from gpudoctor.host import InputError
 from gpudoctor.intake.described import imagined
 from gpudoctor.intake.description import Description
+from gpudoctor.machine import Machine
 from gpudoctor.suites import machine_checks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpudoctor.dockerfile.image import Image
-    from gpudoctor.dockerfile.recipe import Recipe
-    from gpudoctor.machine import Machine
 
 
 def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str) -> Machine | None:

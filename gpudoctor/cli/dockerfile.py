@@ -13,15 +13,16 @@ from gpudoctor.cli.options import matrix_option, option, report_options
 from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.options import DRIVER, GPU, MATRIX
 from gpudoctor.command_line.reading import Option, words
+from gpudoctor.engine import FailOn, ignore_rules, judge_recipe
+from gpudoctor.finding import Finding
 from gpudoctor.intake.description import Description
+from gpudoctor.machine import Machine
+from gpudoctor.render.lines import Line
+from gpudoctor.render.style import ReportStyle
 
 if TYPE_CHECKING:
     from gpudoctor.dockerfile.frameworks import ImageFramework
     from gpudoctor.dockerfile.recipe import Recipe
-    from gpudoctor.engine import FailOn
-    from gpudoctor.finding import Finding
-    from gpudoctor.machine import Machine
-    from gpudoctor.render.lines import Line
 
 _TARGET = Option(("--target",), "target", "The stage that is built. [default: the last]", metavar="STAGE")
 _BUILD_ARG = Option(("--build-arg",), "arguments", "As for the build.", metavar="NAME=VALUE", multiple=True)
@@ -55,11 +56,8 @@ def dockerfile(
     from gpudoctor.command_line.reporting import give
     from gpudoctor.dockerfile.reading import read_recipes
     from gpudoctor.dockerfile.recipe import Recipe
-    from gpudoctor.engine import ignore_rules, judge_recipe
     from gpudoctor.intake.described import imagined
-    from gpudoctor.machine import Machine
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.render.style import ReportStyle
     from gpudoctor.report import Subject, make_report
     from gpudoctor.suites import image_checks
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from gpudoctor.cli.command import command
-from gpudoctor.cli.options import description_options, machine_options, matrix_option, option, variable_option
-from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
+from gpudoctor.cli.options import option, sources_options
+from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.reading import Option
 from gpudoctor.command_line.running import tell
-from gpudoctor.intake.description import Description
+
+if TYPE_CHECKING:
+    from gpudoctor.command_line.machine_source import Sources
 
 _SHELL = Option(
     ("--shell",), "shell", "For whom the lines are. [default: sh]",
@@ -22,18 +26,8 @@ _SHELL = Option(
 @command()
 @option(_SHELL)
 @click.option("--only", multiple=True, metavar="ID|SLUG", help="Only what this problem needs.")
-@machine_options
-@variable_option
-@description_options
-@matrix_option
-def env(
-    shell: str | None,
-    only: tuple[str, ...],
-    examined: ExaminationOptions,
-    variables: dict[str, str],
-    description: Description,
-    overlays: tuple[str, ...],
-) -> int:
+@sources_options()
+def env(shell: str | None, only: tuple[str, ...], sources: Sources) -> int:
     """Print shell lines that set the variables which this machine needs: eval "$(gpudoctor env)".
 
     For each problem, the first fix that needs only environment variables. No start-up file is changed. Without
@@ -44,15 +38,13 @@ def env(
       eval "$(gpudoctor env)"                    in sh, bash and zsh
       gpudoctor env --shell fish | source        in fish
     """
-    from msgspec.structs import replace
 
     from gpudoctor.cli.examination import Examination, ids_of
-    from gpudoctor.command_line.machine_source import Sources
     from gpudoctor.planner.repair import variables_for
     from gpudoctor.planner.script import variable_data, variable_lines
 
-    examined = replace(examined, level=examined.level or "static")
-    sources = Sources(examined, variables, None, description, overlays)
+    examined = replace(sources.examined, level=sources.examined.level or "static")
+    sources = replace(sources, examined=examined)
     look = Examination(sources, ReportOptions(style="json", quiet=True)).look()
     wanted = variables_for(look.judgement.findings, only=ids_of(only))
     if shell == "json":

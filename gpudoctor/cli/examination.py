@@ -14,15 +14,16 @@ from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.machine_source import Sources, probed, with_description, with_questions_of_fixes
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reporting import judgement_of
-from gpudoctor.finding import SetVariable
+from gpudoctor.engine import FailOn, Judgement, exit_code
+from gpudoctor.finding import NotJudged, SetVariable, VariableRemedy
+from gpudoctor.host import InputError
+from gpudoctor.machine import Machine
+from gpudoctor.situation import Situation
+from gpudoctor.survey import Survey
 
 if TYPE_CHECKING:
-    from gpudoctor.engine import FailOn, Judgement
-    from gpudoctor.finding import NotJudged, VariableRemedy
-    from gpudoctor.machine import Machine
     from gpudoctor.planner.planned_steps import Permissions
     from gpudoctor.planner.repair import Repair
-    from gpudoctor.survey import Survey
 
 
 class Diagnosis(Struct, frozen=True):
@@ -75,7 +76,7 @@ class Examination:
             survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
         )
         judgement = self.judge(survey, survey.machine)
-        return Diagnosis(survey, judgement, self._exit_code(judgement))
+        return Diagnosis(survey, judgement, exit_code(judgement.verdict, cast("FailOn", self.shown.fail_on)))
 
     def judge(self, survey: Survey, machine: Machine, *, foresee: bool = True) -> Judgement:
         """Judge a machine as `check` does, with the questions that a survey left open."""
@@ -87,9 +88,7 @@ class Examination:
         """The plan for what a look found; `also` are ids of notes that count, too. Raises InputError for a name that
         no check has and a fix that is not there."""
         from gpudoctor.cli.journal import unhelpful
-        from gpudoctor.host import InputError
         from gpudoctor.planner.repair import NoSuchFixError, repair
-        from gpudoctor.situation import Situation
 
         def questions_on(machine: Machine) -> Iterable[NotJudged]:
             judged = self.judge(look.survey, machine, foresee=False).not_judged
@@ -162,17 +161,13 @@ class Examination:
         root, python = given.examined.root, given.examined.python
         if root is not None and python is None:
             return "Files below a root are only read: the plan is shown, not run."
-        if root is not None and _inside(os.path.realpath(python or ""), os.path.realpath(root)):
+        below = os.path.realpath(root) if root is not None else ""
+        if below and os.path.commonpath((os.path.realpath(python or ""), below)) == below:
             return "An environment below a root is only read: the plan is shown, not run."
         environment = machine.environment.value
         if environment is None:
             return "No Python environment was found to fix."
         return ""
-
-    def _exit_code(self, judgement: Judgement) -> int:
-        from gpudoctor.engine import exit_code
-
-        return exit_code(judgement.verdict, cast("FailOn", self.shown.fail_on))
 
 
 def ids_of(names: Iterable[str], plugins: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -194,7 +189,3 @@ def _of_another_account(machine: Machine) -> str:
     except RepairError as error:
         return str(error)
     return ""
-
-
-def _inside(path: str, folder: str) -> bool:
-    return os.path.commonpath((path, folder)) == folder

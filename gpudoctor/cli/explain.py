@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpudoctor.check import Check
 from gpudoctor.cli.command import command
 from gpudoctor.cli.completion import checks
 from gpudoctor.cli.options import data_option, matrix_option, plugin_option
+from gpudoctor.engine import Suite
+from gpudoctor.host import InputError
+from gpudoctor.host.input_file import STDIN, read_given
 from gpudoctor.plain_text import enumeration, is_command, questions
 from gpudoctor.render.explanation import print_explanation
 from gpudoctor.render.lines import printable
+from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
-    from gpudoctor.check import Check
-    from gpudoctor.engine import Suite
     from gpudoctor.matrix.errors import Message
     from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.situation import Situation
 
 _LIMIT = 1 << 20
 _LINE = 300
@@ -67,8 +69,6 @@ def explain(words: tuple[str, ...], style: str | None, overlays: tuple[str, ...]
 
 def _named(name: str, suite: Suite[Situation]) -> list[Check[Any]]:
     """The check of an id or slug, or those that a prefix names. Raises InputError where a prefix names several."""
-    from gpudoctor.host import InputError
-
     try:
         named = suite.named(name)
     except InputError:
@@ -81,9 +81,6 @@ def _named(name: str, suite: Suite[Situation]) -> list[Check[Any]]:
 
 
 def _from_stdin() -> str:
-    from gpudoctor.host import InputError
-    from gpudoctor.host.input_file import STDIN, read_given
-
     try:
         return read_given(STDIN, _LIMIT, pipes=True)[:_LIMIT].decode("utf-8", "replace")
     except (OSError, ValueError) as error:

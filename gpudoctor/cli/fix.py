@@ -5,48 +5,28 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from gpudoctor import __version__
 from gpudoctor.cli.command import command
 from gpudoctor.cli.fix_options import FixRequest, check_modes, fix_options
-from gpudoctor.cli.options import (
-    description_options,
-    machine_options,
-    matrix_option,
-    option,
-    repair_options,
-    variable_option,
-)
-from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
+from gpudoctor.cli.options import option, repair_options, sources_options
+from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.interrupted_fixes import tell_cut_off
 from gpudoctor.command_line.options import REQUIRE
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
 from gpudoctor.command_line.running import tell
 from gpudoctor.host.linux import require_linux
-from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Examination
+    from gpudoctor.command_line.machine_source import Sources
     from gpudoctor.planner.repair import Repair
 
 
 @command()
 @fix_options
-@machine_options
-@variable_option
-@option(snapshot_option("Show the plan for the machine of a snapshot."))
-@description_options
-@option(REQUIRE)
-@matrix_option
+@sources_options(option(snapshot_option("Show the plan for the machine of a snapshot.")), option(REQUIRE))
 @repair_options
-def fix(
-    request: FixRequest,
-    examined: ExaminationOptions,
-    variables: dict[str, str],
-    snapshot_file: str | None,
-    description: Description,
-    require: tuple[str, ...],
-    overlays: tuple[str, ...],
-    shown: ReportOptions,
-) -> int:
+def fix(request: FixRequest, sources: Sources, shown: ReportOptions) -> int:
     """Show a plan that fixes what `check` finds, apply it if you agree, and check again.
 
     Packages change in the examined environment only (--python, else the active one); `fix --undo` restores it.
@@ -62,13 +42,11 @@ def fix(
       gpudoctor fix --undo             undo the last fix of this environment
     """
     check_modes(request)
-    if snapshot_file is None:
+    if sources.snapshot is None:
         require_linux()
     from gpudoctor.cli import journal, undo
     from gpudoctor.cli.examination import Examination
-    from gpudoctor.command_line.machine_source import Sources
 
-    sources = Sources(examined, variables, snapshot_file, description, overlays, require)
     if request.history:
         return journal.history(shown)
     if request.forget is not None:
@@ -116,7 +94,6 @@ def _repair(examination: Examination, request: FixRequest, shown: ReportOptions)
 
 
 def _print_script(plan: Repair, examination: Examination) -> None:
-    from gpudoctor import __version__
     from gpudoctor.planner.script import shell_script
 
     sys.stdout.write(shell_script(plan, version=__version__, subject=examination.subject))

@@ -13,9 +13,11 @@ from gpudoctor.cli.fleet_pair import pair
 from gpudoctor.cli.options import matrix_option, option
 from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.options import EXPECT, GOLDEN, ROLES
+from gpudoctor.engine import FailOn
+from gpudoctor.fleet.names import expanded
+from gpudoctor.host import InputError
 
 if TYPE_CHECKING:
-    from gpudoctor.engine import FailOn
     from gpudoctor.fleet.documents import Document
 
 
@@ -75,9 +77,6 @@ def report(
 
 
 def _names(expect: str | None) -> tuple[str, ...]:
-    from gpudoctor.fleet.names import expanded
-    from gpudoctor.host import InputError
-
     if not expect:
         return ()
     if os.path.exists(expect):
@@ -89,7 +88,6 @@ def _names(expect: str | None) -> tuple[str, ...]:
 
 def _good(path: str | None) -> Document | None:
     from gpudoctor.fleet.documents import document
-    from gpudoctor.host import InputError
     from gpudoctor.intake.snapshot import read_content
 
     if path is None:
@@ -101,9 +99,6 @@ def _good(path: str | None) -> Document | None:
 
 
 def _roles(path: str | None) -> dict[str, str]:
-    from gpudoctor.fleet.names import expanded
-    from gpudoctor.host import InputError
-
     roles: dict[str, str] = {}
     for line in _lines(path) if path else ():
         nodes, equals, role = line.rpartition("=")

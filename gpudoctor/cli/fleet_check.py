@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
+import msgspec
 from msgspec.structs import replace
 
 from gpudoctor.cli.command import command
@@ -17,13 +19,14 @@ from gpudoctor.cli.options import matrix_option, option, option_group
 from gpudoctor.command_line import options
 from gpudoctor.command_line.arguments import LINE, ReportOptions
 from gpudoctor.command_line.reading import read
+from gpudoctor.engine import FailOn
 from gpudoctor.fleet.engines import ENGINES, engine_of
+from gpudoctor.fleet.engines.order import Order, node_names
 from gpudoctor.host import InputError
-from gpudoctor.render.fleet import FORMATS
+from gpudoctor.render.fleet import FORMATS, write_fleet
+from gpudoctor.spelling import is_name
 
 if TYPE_CHECKING:
-    from gpudoctor.engine import FailOn
-    from gpudoctor.fleet.engines.order import Order
     from gpudoctor.fleet.records import FleetReport
 
 _NOT_OF_A_NODE = ("style", "report_file", "quiet", "verbose", "no_color", "fail_on")
@@ -108,8 +111,6 @@ def check(
       gpudoctor fleet check --on kubernetes --image IMAGE \\
           --resource nvidia.com/gpu=8 --dry-run
     """
-    from gpudoctor.fleet.engines.order import Order, node_names
-
     chosen = engine_of(engine)
     here = (sys.executable, "-m", "gpudoctor") if chosen.OWN_PYTHON else ("gpudoctor",)
     order = Order(
@@ -187,17 +188,12 @@ def _folder(keep: str) -> Path | None:
 
 
 def _told(
-    documents: list[dict[str, Any]],
-    folder: Path | None,
-    overlays: tuple[str, ...],
-    shown: ReportOptions,
+    documents: list[dict[str, Any]], folder: Path | None, overlays: tuple[str, ...], shown: ReportOptions
 ) -> int:
-    import msgspec
 
     from gpudoctor.fleet.documents import document
     from gpudoctor.fleet.merge import merge
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.spelling import is_name
 
     written = [(each["node"], msgspec.json.encode(each)) for each in documents]
     if folder is not None:
@@ -209,9 +205,7 @@ def _told(
 
 def show(report: FleetReport, shown: ReportOptions) -> int:
     """Print a fleet's report, and write it to the file that was asked for; the exit code."""
-    import io
 
-    from gpudoctor.render.fleet import write_fleet
     from gpudoctor.render.report_file import write_report_file
 
     if shown.report_file:

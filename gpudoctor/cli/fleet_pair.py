@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from functools import partial
@@ -15,9 +16,11 @@ from gpudoctor.cli.options import DATA_STYLES, option, option_group, positive
 from gpudoctor.command_line import options
 from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.running import say
+from gpudoctor.engine import FailOn
+from gpudoctor.host import InputError, LiveHost
+from gpudoctor.render.lines import print_lines
 
 if TYPE_CHECKING:
-    from gpudoctor.engine import FailOn
     from gpudoctor.fleet.pair.nodes import Between
     from gpudoctor.fleet.pair.trials import Trials
 
@@ -113,7 +116,6 @@ def pair(
 
 def _interpreter(python: str | None) -> str:
     """The one that --python names, else the running one: torchrun started it because of its torch."""
-    from gpudoctor.host import InputError, LiveHost
     from gpudoctor.probes.python_layout import find_layout
 
     layout = find_layout(LiveHost({}), python, os.environ) if python else None
@@ -124,13 +126,11 @@ def _interpreter(python: str | None) -> str:
 
 def _print(trials: Trials, shown: ReportOptions) -> int:
     """Print what was measured; the exit code."""
-    import io
 
     from gpudoctor.fleet.pair.verdict import report_of
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.fleet_pair import pair_lines
     from gpudoctor.render.json import to_json
-    from gpudoctor.render.lines import print_lines
     from gpudoctor.render.report_file import write_report_file
     from gpudoctor.suites import pair_checks
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor.command_line.running import tell
+from gpudoctor.host import InputError
+from gpudoctor.machine import Machine
 
 if TYPE_CHECKING:
     from gpudoctor.cli.fix_options import FixRequest
     from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.finding import Finding
-    from gpudoctor.machine import Machine
 
 _MISSING = "torch-missing"
 
@@ -47,8 +48,6 @@ def is_missing(finding: Finding) -> bool:
 
 
 def _check(name: str, machine: Machine, *, can: bool) -> None:
-    from gpudoctor.host import InputError
-
     if machine.torch is not None:
         tell(f"torch {machine.torch.version} is installed already.")
     elif not can:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
-from gpudoctor.cli.output import asked_for, print_json
+from gpudoctor.cli.output import asked_for, print_json, print_text
 from gpudoctor.command_line.interrupted_fixes import journal_home
 from gpudoctor.command_line.running import tell
+from gpudoctor.host import InputError
+from gpudoctor.machine import Machine
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.fix.run import Run
-    from gpudoctor.machine import Machine
 
 
 def readable_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
@@ -22,7 +22,6 @@ def readable_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
     """
     from gpudoctor.fix.errors import RepairError
     from gpudoctor.fix.journal import read_all
-    from gpudoctor.host import InputError
 
     try:
         home = journal_home()
@@ -73,7 +72,6 @@ def unfinished_run(machine: Machine, *, needed: bool) -> Run | None:
     """The run of this environment, or of the system, that was cut off. Where it is not `needed`, a journal that
     belongs to another account is only reported: a plan can be shown without it."""
     from gpudoctor.fix.journal import first_unfinished
-    from gpudoctor.host import InputError
 
     environment = machine.environment.value
     prefix = environment.prefix if environment else ""
@@ -96,7 +94,7 @@ def history(shown: ReportOptions) -> int:
     if shown.style == "json":
         print_json(journal.history(found), shown)
     else:
-        journal.print_history(found, sys.stdout, color=not shown.no_color)
+        print_text(journal.history_lines(found), shown)
     return 0
 
 
@@ -104,16 +102,14 @@ def forget(name: str, shown: ReportOptions, *, yes: bool, dry_run: bool, force: 
     """Delete what is kept to undo the run with this id, and the run's place in the list."""
     from gpudoctor.fix.errors import RepairError, reason
     from gpudoctor.fix.undo import forget as forget_run
-    from gpudoctor.host import InputError
     from gpudoctor.render.documents import Forgotten
-    from gpudoctor.render.journal import print_forgotten, print_kept
+    from gpudoctor.render.journal import forgotten_lines, kept_lines
 
     run = next((run for run in readable_runs() if run.id == name), None)
     if run is None:
         raise InputError(f"--forget {name}: the journal has no fix of this id (`gpudoctor fix --history`)")
     if shown.style == "text" and not shown.quiet:
-        print_kept(run, sys.stdout, color=not shown.no_color)
-        sys.stdout.flush()
+        print_text(kept_lines(run), shown)
     if dry_run or not asked_for("Forget it?", ("gpudoctor", "fix", "--forget", name), shown, yes=yes):
         return 0
     try:
@@ -124,5 +120,5 @@ def forget(name: str, shown: ReportOptions, *, yes: bool, dry_run: bool, force: 
     if shown.style == "json":
         print_json(Forgotten(run=run.id, freed_bytes=freed), shown)
     else:
-        print_forgotten(run, freed, sys.stdout, color=not shown.no_color)
+        print_text(forgotten_lines(run, freed), shown)
     return 0

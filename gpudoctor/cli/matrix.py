@@ -9,6 +9,7 @@ import click
 from gpudoctor.cli.command import Group, did_you_mean
 from gpudoctor.cli.completion import tables
 from gpudoctor.cli.options import data_option, matrix_option
+from gpudoctor.host import InputError
 from gpudoctor.render.lines import printable
 
 
@@ -31,7 +32,6 @@ def show(table: str | None, words: tuple[str, ...], style: str | None, overlays:
       gpudoctor matrix show nvidia_gpus 5090             rows of one table
       gpudoctor matrix show torch_builds --format json   whole rows, with sources
     """
-    from gpudoctor.host import InputError
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.json import to_json
     from gpudoctor.render.matrix_table import overview, print_rows, rows_with

@@ -130,3 +130,23 @@ data_option = option(options.form(DATA_STYLES))
 matrix_option = option(options.MATRIX)
 plugin_option = option(options.PLUGIN, lambda given: project_settings().with_plugins(given))
 variable_option = option(options.ENV, options.named_values)
+
+
+def sources_options(*also: Decorator) -> Decorator:
+    """A decorator: what a machine is read from and judged with reaches the command as `Sources`, in one parameter.
+    `also` are options that some commands have beside those that all have."""
+
+    def decorate(command: Body) -> Body:
+        @functools.wraps(command)
+        def call(examined: Any, variables: Any, description: Any, overlays: Any, **values: Any) -> int:
+            from gpudoctor.command_line.machine_source import Sources
+
+            snapshot, require = values.pop("snapshot_file", None), values.pop("require", ())
+            return command(sources=Sources(examined, variables, snapshot, description, overlays, require), **values)
+
+        decorated: Body = call
+        for each in (matrix_option, *reversed(also), description_options, variable_option, machine_options):
+            decorated = each(decorated)
+        return decorated
+
+    return decorate

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpudoctor.command_line.running import tell
+from gpudoctor.machine import Machine
+from gpudoctor.render.lines import Line, print_lines, printable
 from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import ReportOptions
     from gpudoctor.fix.apply import Event
-    from gpudoctor.machine import Machine
 
 
 def print_json(data: Any, shown: ReportOptions) -> None:
@@ -26,6 +27,12 @@ def print_json(data: Any, shown: ReportOptions) -> None:
     text = to_json(data)
     sys.stdout.write(text)
     write_report_file(shown.report_file, text)
+
+
+def print_text(lines: Iterable[Line], shown: ReportOptions) -> None:
+    """Print for a person on this machine, before whatever is asked or run next."""
+    print_lines(lines, sys.stdout, color=not shown.no_color, exact_commands=True)
+    sys.stdout.flush()
 
 
 def place_of(machine: Machine) -> tuple[str, ...]:
@@ -54,8 +61,8 @@ def asked_for(question: str, command: tuple[str, ...], shown: ReportOptions, *, 
 
 def teller(shown: ReportOptions) -> Callable[[Event], None]:
     """Tells of a run as it goes: to the person, or to stderr where stdout is for JSON."""
-    from gpudoctor.fix.apply import Line, Saving, StepStarts
-    from gpudoctor.render.lines import printable
+    from gpudoctor.fix.apply import Line as Printed
+    from gpudoctor.fix.apply import Saving, StepStarts
     from gpudoctor.render.plan import step_line
 
     to_stderr = shown.style == "json"
@@ -70,7 +77,7 @@ def teller(shown: ReportOptions) -> Callable[[Event], None]:
             return
         elif isinstance(event, StepStarts):
             click.echo(step_line(event.number, event.of, event.argv), err=to_stderr)
-        elif isinstance(event, Line):
+        elif isinstance(event, Printed):
             click.echo(f"    {printable(event.text)}", err=to_stderr)
 
     return say

@@ -7,9 +7,8 @@ import os
 from gpudoctor.cli.options import whole_command
 from gpudoctor.command_line.reading import Given, complete
 from gpudoctor.command_line.running import USAGE, say
-from gpudoctor.preflight.arguments import LINE
+from gpudoctor.preflight.arguments import LINE, status
 from gpudoctor.preflight.command import preflight as pass_or_refuse
-from gpudoctor.preflight.exit_codes import status
 
 
 def _run(given: Given) -> int:

@@ -8,35 +8,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import click
+from msgspec.structs import replace
 
 from gpudoctor.cli.command import command, did_you_mean
-from gpudoctor.cli.options import (
-    data_option,
-    description_options,
-    machine_options,
-    matrix_option,
-    option,
-    variable_option,
-)
+from gpudoctor.cli.options import data_option, option, sources_options
+from gpudoctor.command_line.arguments import ExaminationOptions
 from gpudoctor.command_line.options import NO_COLOR, REQUIRE, verbose
 from gpudoctor.command_line.project_settings import Settings, requirements
+from gpudoctor.command_line.running import say
+from gpudoctor.machine import Level, Machine, unknown
 from gpudoctor.machine.torch import COMPANIONS
+from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
-    from gpudoctor.command_line.arguments import ExaminationOptions
     from gpudoctor.command_line.machine_source import Sources
-    from gpudoctor.intake.description import Description
-    from gpudoctor.machine import Level, Machine
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import Framework
 
 
 @command()
-@machine_options
-@variable_option
-@description_options
-@option(REQUIRE)
-@matrix_option
+@sources_options(option(REQUIRE))
 @click.option(
     "--with",
     "companions",
@@ -55,16 +46,7 @@ if TYPE_CHECKING:
 @option(verbose("Print all commands of all choices."))
 @option(NO_COLOR)
 def recommend(
-    examined: ExaminationOptions,
-    variables: dict[str, str],
-    description: Description,
-    require: tuple[str, ...],
-    overlays: tuple[str, ...],
-    companions: tuple[str, ...],
-    framework: str,
-    style: str | None,
-    verbose: bool,
-    no_color: bool,
+    sources: Sources, companions: tuple[str, ...], framework: str, style: str | None, verbose: bool, no_color: bool
 ) -> int:
     """Name the best build of torch or another framework for this machine, the next best, and why not the others.
 
@@ -79,19 +61,18 @@ def recommend(
       gpudoctor recommend --require "torch<2.8"
       gpudoctor recommend --framework jax --gpu "RTX 3060"
     """
-    from gpudoctor.command_line.machine_source import Sources
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend import recommend as choose
     from gpudoctor.recommend import recommend_framework
+    from gpudoctor.render.lines import print_lines
     from gpudoctor.render.progress import progress_line
-    from gpudoctor.render.recommend import print_recommendation
-    from gpudoctor.situation import Situation
+    from gpudoctor.render.recommend import recommendation_lines
 
-    matrix, sources = load_matrix(overlays), Sources(examined, variables, None, description, overlays, require)
+    matrix = load_matrix(sources.overlays)
     other = _other_framework(framework, companions, matrix)
     with progress_line(style or "text") as progress:
         machine = machine_to_serve(sources, matrix, progress.stage)
-        situation = Situation(machine, matrix, requirements(Settings(), require, os.environ))
+        situation = Situation(machine, matrix, requirements(Settings(), sources.require, os.environ))
         answer = recommend_framework(situation, other) if other else choose(situation, companions=companions)
     if style == "json":
         from gpudoctor.records import in_form
@@ -100,7 +81,8 @@ def recommend(
 
         sys.stdout.write(to_json(in_form(Recommendations, answer)))
     else:
-        print_recommendation(answer, machine, sys.stdout, again=sources.options, verbose=verbose, color=not no_color)
+        lines = recommendation_lines(answer, machine, again=sources.options, verbose=verbose)
+        print_lines(lines, sys.stdout, color=not no_color)
     return answer.exit_code
 
 
@@ -126,13 +108,9 @@ def _other_framework(name: str, companions: tuple[str, ...], matrix: Matrix) -> 
 
 def machine_to_serve(sources: Sources, matrix: Matrix, stage: Callable[[str], None]) -> Machine:
     """The machine from its files; its drivers are started only where the files do not name the driver."""
-    from msgspec.structs import replace
 
-    from gpudoctor.command_line.arguments import ExaminationOptions
     from gpudoctor.command_line.machine_source import host_of, with_installers
-    from gpudoctor.command_line.running import say
     from gpudoctor.host.linux import other_system
-    from gpudoctor.machine import unknown
     from gpudoctor.survey import survey
 
     examined, description = sources.examined, sources.description

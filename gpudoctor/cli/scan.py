@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,11 @@ from msgspec.structs import replace
 from gpudoctor.cli.command import command
 from gpudoctor.cli.options import data_option, matrix_option, option
 from gpudoctor.command_line.options import GPU, PYTHON
+from gpudoctor.host import InputError, LiveHost
+from gpudoctor.machine import Gpu
+from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
-    from gpudoctor.machine import Gpu
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.scan.library import Library, Progress
     from gpudoctor.scan.verdicts import Verdict
@@ -46,7 +49,6 @@ def scan(
       gpudoctor scan torch --gpu "RTX 5090"
       gpudoctor scan torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl
     """
-    from gpudoctor.host import LiveHost
     from gpudoctor.host.linux import require_linux
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.scan import scan_data, scan_text
@@ -96,8 +98,6 @@ def _gpus(names: tuple[str, ...], matrix: Matrix) -> tuple[tuple[Gpu, ...], bool
 
         return placed(identified(names, matrix), (), wsl=False), True
     from gpudoctor.frameworks.torch.builds import gpus_to_serve
-    from gpudoctor.host import LiveHost
-    from gpudoctor.situation import Situation
     from gpudoctor.survey import survey
 
     situation = Situation(survey(LiveHost(), matrix, level="static").machine, matrix)
@@ -116,10 +116,8 @@ def _progress() -> Progress | None:
 
 
 def _print_rows(given: tuple[str, ...]) -> int:
-    import os
 
     from gpudoctor.codeobjects.bounded_file import NotReadable
-    from gpudoctor.host import InputError
     from gpudoctor.scan.matrix_row import matrix_rows
     from gpudoctor.scan.places import Wheel
     from gpudoctor.scan.target import open_file

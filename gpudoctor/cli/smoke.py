@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -15,11 +14,13 @@ from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
 from gpudoctor.command_line.options import KERNEL_LEVELS
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
 from gpudoctor.command_line.reporting import present
+from gpudoctor.host import InputError, LiveHost
+from gpudoctor.host.interrupts import interruptible
+from gpudoctor.machine import Level
+from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.requirement import OTHER_FRAMEWORKS
 
 if TYPE_CHECKING:
-    from gpudoctor.frameworks.torch.kernels.kernel import Kernel
-    from gpudoctor.machine import Level
     from gpudoctor.smoke.plan import Request
 
 
@@ -74,8 +75,6 @@ def smoke(
       gpudoctor smoke --framework jax
       gpudoctor smoke --list
     """
-    from gpudoctor.host import InputError
-
     if only_list:
         return _list(shown)
     if examined.root is not None or snapshot_file is not None:
@@ -83,9 +82,6 @@ def smoke(
     from gpudoctor.host.linux import require_linux
 
     require_linux()
-    from gpudoctor.frameworks.torch.kernels import all_kernels
-    from gpudoctor.host import LiveHost
-    from gpudoctor.host.interrupts import interruptible
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.progress import progress_line
     from gpudoctor.report import Subject
@@ -93,12 +89,7 @@ def smoke(
     from gpudoctor.survey import survey
 
     request = Request(level=None, devices=devices, kernels=names, seconds=timeout, minutes=minutes or 0.0)
-    if framework == "torch":
-        level = _level(examined.level, request, all_kernels())
-    elif names or timeout or minutes:
-        raise click.UsageError("--kernel, --timeout and --minutes are for torch: other frameworks have one program")
-    else:
-        level = "quick"
+    level = _level(framework, examined.level, request)
     matrix = load_matrix(overlays)
     again = ("--python", examined.python) if examined.python else ()
     with interruptible(), progress_line(shown.style, shown.quiet) as progress:
@@ -116,14 +107,21 @@ def smoke(
     return present(found, Subject("machine", "this machine"), matrix, shown, about="kernels", again=again)
 
 
-def _level(given: str | None, request: Request, kernels: Sequence[Kernel]) -> Level:
+def _level(framework: str, given: str | None, request: Request) -> Level:
     """The level that was asked for, or the lowest that has all that was. Raises InputError for unknown names."""
+    if framework != "torch":
+        if request.kernels or request.seconds or request.minutes:
+            raise click.UsageError(
+                "--kernel, --timeout and --minutes are for torch: other frameworks have one program"
+            )
+        return "quick"
+    from gpudoctor.frameworks.torch.kernels import all_kernels
     from gpudoctor.smoke.plan import check_device_names, choose_kernels
 
     check_device_names(request)
     if request.minutes and given not in (None, "full"):
         raise click.UsageError(f"--minutes belongs to the soak, which --level {given} does not have")
-    levels = [kernel.level for kernel in choose_kernels(request, kernels)] if request.kernels else []
+    levels = [kernel.level for kernel in choose_kernels(request, all_kernels())] if request.kernels else []
     if given or request.minutes or not levels:
         levels.append(given or ("full" if request.minutes else "quick"))
     return cast("Level", max(levels, key=KERNEL_LEVELS.index))
@@ -144,8 +142,6 @@ def _list(shown: ReportOptions) -> int:
         )
         sys.stdout.write(to_json(Kernels(kernels=tuple(rows))))
         return 0
-    from gpudoctor.render.lines import Line, print_lines
-
     width = max((len(kernel.name) for kernel in kernels), default=0)
     lines: list[Line] = []
     for kernel in kernels:

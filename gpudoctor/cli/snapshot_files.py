@@ -7,16 +7,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from gpudoctor.host import InputError
+from gpudoctor.host import Host, InputError
+from gpudoctor.machine import Level, Machine
 from gpudoctor.plain_text import number_of
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import ExaminationOptions
     from gpudoctor.finding import Finding
-    from gpudoctor.host import Host
     from gpudoctor.host.recorder import RecordingHost
     from gpudoctor.host.written_root import Written
-    from gpudoctor.machine import Level, Machine
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.render.lines import Line
     from gpudoctor.survey import Survey

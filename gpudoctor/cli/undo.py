@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from gpudoctor.cli.journal import readable_runs
-from gpudoctor.cli.output import asked_for, print_json, teller
+from gpudoctor.cli.output import asked_for, print_json, print_text, teller
 from gpudoctor.command_line.running import tell
+from gpudoctor.host import InputError, LiveHost
 from gpudoctor.records import in_form
 from gpudoctor.render.steps import command_line
 
@@ -25,7 +25,7 @@ def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: boo
     from gpudoctor.fix.errors import RepairError, reason
     from gpudoctor.fix.undo import Undone, undo
     from gpudoctor.render.documents import Undo
-    from gpudoctor.render.journal import print_undo_plan, print_undone
+    from gpudoctor.render.journal import undo_plan_lines, undone_lines
 
     prefix = _prefix(sources)
     places = (os.path.realpath(prefix), "") if prefix else ("",)
@@ -35,8 +35,7 @@ def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: boo
         tell(_nothing(open_runs))
         return 0
     if shown.style == "text" and not shown.quiet:
-        print_undo_plan(run, sys.stdout, color=not shown.no_color)
-        sys.stdout.flush()
+        print_text(undo_plan_lines(run), shown)
     if dry_run:
         return 0
     of_it = ("--python", run.prefix) if run.prefix else ()
@@ -49,7 +48,7 @@ def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: boo
     if shown.style == "json":
         print_json(in_form(Undo, told, run=run.id), shown)
     else:
-        print_undone(told, sys.stdout, color=not shown.no_color)
+        print_text(undone_lines(told), shown)
     return 0 if told.ok else 128 + told.interrupted if told.interrupted else 1
 
 
@@ -65,7 +64,6 @@ def _nothing(elsewhere: list[Run]) -> str:
 def _prefix(sources: Sources) -> str:
     """The examined environment's folder; a fix that was cut off may have left it without what makes it an
     environment."""
-    from gpudoctor.host import InputError, LiveHost
     from gpudoctor.probes.python_environment import probe_environment
     from gpudoctor.probes.variables import probe_variables
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -19,9 +19,9 @@ from gpudoctor.fix.kept_files import choose_folder, discard, kept_files, own_fol
 from gpudoctor.fix.processes import Process, end_session, process
 from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.restore import put_back
-from gpudoctor.fix.run import Begun, Run
+from gpudoctor.fix.run import Begun, Mark, Run
 from gpudoctor.fix.scope import Target, check_owner, check_recorded, recorded_scope, scope_of, venv_made
-from gpudoctor.fix.step_process import program_missing, run_step
+from gpudoctor.fix.step_process import StepResult, program_missing, run_step
 from gpudoctor.host.interrupts import Interrupted, interruptible
 from gpudoctor.privacy import without_secrets
 from gpudoctor.step import RunStep
@@ -126,7 +126,7 @@ def resume(run: Run, *, say: Say) -> ApplyResult:
             scope = recorded_scope(run)
             return _save_and_run(run, _scanned(scope.everything, scope.without), say)
         run, later = recording.tree_after(run)
-        if _all_steps_ended(run):
+        if _ended(run.since_begin) == set(range(len(run.steps))):
             return _close(run, None)
         earlier = recording.tree_before(run)
         if gone := recording.missing(run, earlier, later):
@@ -135,7 +135,7 @@ def resume(run: Run, *, say: Say) -> ApplyResult:
             )
         with kept_files(run.kept_folder, earlier) as kept:
             put_back(recorded_scope(run), earlier, later, kept, aside_of(run))
-        ended = _system_steps_done(run)
+        ended = {number for number in _ended(run.marks) if run.steps[number].risk == "root"}
         run = note(run, "again", process=process(os.getpid()))
         recording.forget_after(run)
         for number in sorted(ended):
@@ -180,14 +180,15 @@ def drop(run: Run) -> None:
 
 
 def _run_steps(run: Run, say: Say) -> ApplyResult:
-    done = {mark.step for mark in run.since_begin if mark.mark == "ended" and mark.rc == 0}
+    done = _ended(run.since_begin)
     for number, step in enumerate(run.steps):
         if number in done:
             continue
         with interruptible():
             try:
                 run = note(run, "started", step=number)
-                run, rc, last = _run_one(run, number, step, say)
+                result = run_recorded(run, number, step.argv, say, keep_children=step.risk == "root")
+                run = note(reread(run), "ended", step=number, rc=result.rc)
             except Interrupted as by:
                 return _record_interruption(run, number, by.number)
             except RepairError as error:
@@ -195,29 +196,29 @@ def _run_steps(run: Run, say: Say) -> ApplyResult:
             except BaseException:
                 _record_interruption(run, number)
                 raise
-        if rc != 0:
-            return _finish(run, ApplyResult(ok=False, run=run, failed=number, rc=rc, last_lines=last))
+        if result.rc != 0:
+            failure = ApplyResult(ok=False, run=run, failed=number, rc=result.rc, last_lines=result.last_lines)
+            return _finish(run, failure)
     return _finish(run, None)
 
 
-def _run_one(run: Run, number: int, step: RunStep, say: Say) -> tuple[Run, int, tuple[str, ...]]:
-    shown = tuple(without_secrets(part) for part in step.argv)
-    say(StepStarts(number=number, of=len(run.steps), argv=shown))
+def run_recorded(run: Run, number: int, argv: Sequence[str], say: Say, *, keep_children: bool) -> StepResult:
+    """Run a command of a step, whose process the journal knows before it begins."""
+    say(StepStarts(number=number, of=len(run.steps), argv=tuple(map(without_secrets, argv))))
 
     def started(known: Process) -> None:
         note(run, "process", step=number, process=known)
 
-    result = run_step(
-        step.argv,
+    step = run.steps[number]
+    return run_step(
+        argv,
         env=step.env,
         cwd=step.cwd,
         folder=run.folder,
         started=started,
         line=lambda text: say(Line(text=text)),
-        keep_children=step.risk == "root",
+        keep_children=keep_children,
     )
-    run = note(reread(run), "ended", step=number, rc=result.rc)
-    return run, result.rc, result.last_lines
 
 
 def _finish(run: Run, failure: ApplyResult | None) -> ApplyResult:
@@ -254,14 +255,9 @@ def _touched_the_system(run: Run) -> bool:
     return any(mark.mark == "started" and run.steps[mark.step].risk == "root" for mark in run.marks)
 
 
-def _system_steps_done(run: Run) -> set[int]:
-    ended = {mark.step for mark in run.marks if mark.mark == "ended" and mark.rc == 0}
-    return {number for number in ended if run.steps[number].risk == "root"}
-
-
-def _all_steps_ended(run: Run) -> bool:
-    ended = {mark.step for mark in run.since_begin if mark.mark == "ended" and mark.rc == 0}
-    return ended == set(range(len(run.steps)))
+def _ended(marks: Iterable[Mark]) -> set[int]:
+    """The numbers of the steps that ended well."""
+    return {mark.step for mark in marks if mark.mark == "ended" and mark.rc == 0}
 
 
 # --- before the run --------------------------------------------------------------------------------
@@ -301,12 +297,17 @@ def _as_texts(paths: Sequence[bytes]) -> tuple[str, ...]:
 
 
 def _check_cut_off(run: Run) -> Run:
-    """The run as its journal says now, read under the lock."""
+    run = not_running(run)
+    if run.state != "cut off":
+        raise RepairError(f"Fix {run.id} was not cut off: it is {run.state}.")
+    return run
+
+
+def not_running(run: Run) -> Run:
+    """The run as its journal says now, read under the lock. RepairError while it is running."""
     run = reread(run)
     if run.state == "running":
         raise RepairError(f"Fix {run.id} is still running.")
-    if run.state != "cut off":
-        raise RepairError(f"Fix {run.id} was not cut off: it is {run.state}.")
     return run
 
 

@@ -13,6 +13,9 @@ def reason(error: RepairError | OSError) -> str:
     """The reason of an error, for a person."""
     if isinstance(error, RepairError):
         return str(error)
-    name = error.filename
-    path = os.fsdecode(name) if isinstance(name, (str, bytes)) else "A file"
-    return f"{path}: {error.strerror}."
+    return f"{path_of(error)}: {error.strerror}."
+
+
+def path_of(error: OSError, otherwise: str = "A file") -> str:
+    """The path that an error is about; `otherwise` where it names none."""
+    return os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else otherwise

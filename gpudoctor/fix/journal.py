@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.fix.errors import RepairError
+from gpudoctor.fix.errors import RepairError, path_of
 from gpudoctor.fix.journal_rules import begun_problem, mark_problem
 from gpudoctor.fix.open_folders import naming
 from gpudoctor.fix.owned_folder import open_own_file, open_owned, read_own_file
@@ -101,13 +101,9 @@ def begin(folder: str, begun: Begun) -> Run:
 
 def _not_writable(path: str, error: OSError) -> RepairError:
     return RepairError(
-        f"The journal cannot be written ({_path(error, path)}: {error.strerror}). Without it nothing could be "
+        f"The journal cannot be written ({path_of(error, path)}: {error.strerror}). Without it nothing could be "
         "undone, so nothing was changed. XDG_STATE_HOME names another place for it."
     )
-
-
-def _path(error: OSError, otherwise: str) -> str:
-    return os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else otherwise
 
 
 def note(run: Run, mark: MarkKind, **facts: Any) -> Run:
@@ -186,7 +182,8 @@ def _folders(top: str) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RepairError(f"The journal in {top} cannot be read ({_path(error, top)}: {error.strerror}).") from error
+        where = path_of(error, top)
+        raise RepairError(f"The journal in {top} cannot be read ({where}: {error.strerror}).") from error
     return [f"{top}/runs/{name}" for name in names]
 
 
@@ -207,7 +204,7 @@ def read(folder: str) -> Run | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RepairError(f"{_path(error, _JOURNAL)}: {error.strerror}") from error
+        raise RepairError(f"{path_of(error, _JOURNAL)}: {error.strerror}") from error
     first, *others = content.split(b"\n")
     begun = _decode_begun(first, os.path.basename(folder))
     marks = tuple(mark for line in others if line and (mark := _decode_mark(line, begun)))

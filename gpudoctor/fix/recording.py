@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from gpudoctor.fix.errors import RepairError
+from gpudoctor.fix.errors import RepairError, path_of
 from gpudoctor.fix.installed import packages
 from gpudoctor.fix.journal import note, open_run, write_whole
 from gpudoctor.fix.kept_files import NoRoomError, kept_files
@@ -38,9 +38,8 @@ def save(run: Run, tree: Tree, progress: Callable[[int, int], None]) -> Run:
             "free. Nothing was changed: make room, then try again."
         ) from error
     except OSError as error:
-        path = _shown(error.filename)
         raise RepairError(
-            f"{path} cannot be kept ({error.strerror}), so it could not be restored: nothing was changed."
+            f"{path_of(error)} cannot be kept ({error.strerror}), so it could not be restored: nothing was changed."
         ) from error
     return note(run, "saved")
 
@@ -123,7 +122,3 @@ def _read(run: Run, name: str) -> Tree:
 
 def _size(count: int) -> str:
     return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{max(1, count >> 20)} MiB"
-
-
-def _shown(path: object) -> str:
-    return os.fsdecode(path) if isinstance(path, (str, bytes)) else "A file"

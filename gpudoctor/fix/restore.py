@@ -146,13 +146,10 @@ class _Worker:
             entry = self.before.get(path)
             in_going = going.get(_parent(path), False)
             mine = path in self.changed and (entry is None or entry.kind != there.kind)
-            stale = entry is None and is_bytecode(path) and self._source_goes(path)
+            stale = entry is None and is_bytecode(path) and source_of(path) in self.changed
             if mine or in_going or stale:
                 going[path] = there.kind == "folder"
         return list(going)
-
-    def _source_goes(self, bytecode: bytes) -> bool:
-        return source_of(bytecode) in self.changed
 
     def _is_as_left(self, path: bytes) -> bool:
         return same_file(self.now.get(path), self.after.get(path))

@@ -41,12 +41,7 @@ MarkKind = Literal[
     "undone",
     "judged",  # the checks ran again after the run; `note` has the ids of problems that it was for and that are left
 ]
-STATES: dict[str, RunState] = {
-    "done": "done",
-    "failed": "failed",
-    "unchanged": "unchanged",
-    "undone": "undone",
-}
+STATES: dict[str, RunState] = {"done": "done", "failed": "failed", "unchanged": "unchanged", "undone": "undone"}
 
 
 class Package(Struct, frozen=True, omit_defaults=True):

@@ -47,34 +47,15 @@ os.close(go)
 # These would make pip and uv install elsewhere than in the environment that is fixed and recorded, or from elsewhere
 # than the index that a step names.
 _ELSEWHERE = (
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "PIP_TARGET",
-    "PIP_PREFIX",
-    "PIP_ROOT",
-    "PIP_USER",
-    "PIP_PYTHON",
-    "UV_TORCH_BACKEND",
-    "UV_TARGET",
-    "UV_PREFIX",
-)
+    "PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON",
+    "UV_TORCH_BACKEND", "UV_TARGET", "UV_PREFIX",
+)  # fmt: skip
 # Folders in which the tools keep downloads and settings.
 _STORES = (
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_STATE_HOME",
-    "XDG_BIN_HOME",
-    "XDG_RUNTIME_DIR",
-    "PIP_CACHE_DIR",
-    "UV_CACHE_DIR",
-    "UV_TOOL_DIR",
-    "UV_PYTHON_INSTALL_DIR",
-    "POETRY_CACHE_DIR",
-    "PIXI_HOME",
-    "CONDA_PKGS_DIRS",
-    "TMPDIR",
-)
+    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_BIN_HOME", "XDG_RUNTIME_DIR",
+    "PIP_CACHE_DIR", "UV_CACHE_DIR", "UV_TOOL_DIR", "UV_PYTHON_INSTALL_DIR", "POETRY_CACHE_DIR", "PIXI_HOME",
+    "CONDA_PKGS_DIRS", "TMPDIR",
+)  # fmt: skip
 _QUIET = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "PIP_NO_INPUT": "1",

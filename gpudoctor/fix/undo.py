@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-
-from msgspec import Struct
+from collections.abc import Callable
 
 from gpudoctor.fix import recording
-from gpudoctor.fix.apply import Event, Line, StepStarts, aside_of, drop, end_strays, reread
+from gpudoctor.fix.apply import Event, aside_of, drop, end_strays, not_running, run_recorded
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.installed import name_of, records
 from gpudoctor.fix.journal import locked, note, runs
 from gpudoctor.fix.kept_files import discard, kept_files
-from gpudoctor.fix.processes import Process, process
+from gpudoctor.fix.processes import process
 from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.restore import PutBack, put_back
 from gpudoctor.fix.run import Run
 from gpudoctor.fix.scope import check_recorded, recorded_scope
-from gpudoctor.fix.step_process import run_step
 from gpudoctor.host.interrupts import Interrupted, interruptible
 from gpudoctor.privacy import without_secrets
+from gpudoctor.records import in_form
 
 
-class Undone(Struct, frozen=True):
+class Undone(PutBack):
     """The result of an undo."""
 
-    ok: bool
-    restored: int = 0
-    """How many files, links and folders were restored."""
-    removed: int = 0
-    aside: tuple[tuple[str, str], ...] = ()
-    """What somebody changed after the run: the path, and where it was moved."""
-    stays: tuple[str, ...] = ()
-    """What somebody changed after the run, and still lies where it was."""
-    earlier: tuple[tuple[str, str], ...] = ()
-    """For a file that stays: the path, and where its content from before the run lies."""
-    lost: tuple[str, ...] = ()
-    """Files that a step wrote in place: their earlier content is gone."""
+    ok: bool = True
     interrupted: int = 0
     """The signal that interrupted it."""
     problem: str = ""
@@ -49,13 +36,13 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
     with locked(run.home, run.prefix):
         run = _check_undoable(run)
         if run.is_over:
-            return Undone(ok=True)
+            return Undone()
         check_recorded(run)
         end_strays(run)
         if not run.is_saved:
             discard(run.kept_folder)
             note(run, "undone")
-            return Undone(ok=True)
+            return Undone()
         result = PutBack()
         try:
             with interruptible():
@@ -63,22 +50,24 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
                     run, result = _put_back(run)
                 run, problem = _revert_system_steps(run, say)
         except Interrupted as by:
-            return _undone(result, ok=False, interrupted=by.number, problem="Interrupted: undo it again to go on.")
+            return in_form(
+                Undone, result, ok=False, interrupted=by.number, problem="Interrupted: undo it again to go on."
+            )
         except OSError as error:
             path = os.fsdecode(error.filename or b"")
-            return _undone(result, ok=False, problem=f"{path}: {error.strerror}. Undo it again to go on.")
+            return in_form(Undone, result, ok=False, problem=f"{path}: {error.strerror}. Undo it again to go on.")
         if problem:
-            return _undone(result, ok=False, problem=problem)
+            return in_form(Undone, result, ok=False, problem=problem)
         discard(run.kept_folder)
         note(run, "undone")
-        return _undone(result, ok=True)
+        return in_form(Undone, result)
 
 
 def forget(run: Run, *, half_changed: bool = False) -> int:
     """Delete the kept files of a run, which can then be neither continued nor undone. Returns the bytes freed.
     RepairError for a run that was cut off in an environment that still exists, unless it may stay `half_changed`."""
     with locked(run.home, run.prefix):
-        run = _check_not_running(run)
+        run = not_running(run)
         cut_off = run.state in ("cut off", "undoing") and run.is_saved
         if cut_off and not half_changed and (not run.prefix or os.path.isdir(run.prefix)):
             place = run.prefix or "this system"
@@ -91,17 +80,9 @@ def forget(run: Run, *, half_changed: bool = False) -> int:
         return freed
 
 
-def _check_not_running(run: Run) -> Run:
-    """The run as its journal says now. RepairError while it is running."""
-    found = reread(run)
-    if found.state == "running":
-        raise RepairError(f"Fix {run.id} is still running.")
-    return found
-
-
 def _check_undoable(run: Run) -> Run:
     """The run as its journal says now. RepairError where it cannot be undone."""
-    found = _check_not_running(run)
+    found = not_running(run)
     if not found.is_over:
         later = [other for other in runs(run.home) if other.when > run.when and other.prefix == run.prefix]
         if blocking := [other.id for other in later if not other.is_over]:
@@ -147,42 +128,9 @@ def _revert_system_steps(run: Run, say: Callable[[Event], None]) -> tuple[Run, s
         if step.risk != "root":
             continue
         for argv in step.undo:
-            shown = tuple(map(without_secrets, argv))
-            say(StepStarts(number=number, of=len(run.steps), argv=shown))
-            rc = _run_command(run, number, argv, say)
+            rc = run_recorded(run, number, argv, say, keep_children=True).rc
             if rc != 0:
                 command = without_secrets(" ".join(argv))
                 return run, f"The files are as before, but this failed ({rc}): {command}"
         run = note(run, "reverted", step=number)
     return run, ""
-
-
-def _run_command(run: Run, number: int, argv: Sequence[str], say: Callable[[Event], None]) -> int:
-    def started(known: Process) -> None:
-        note(run, "process", step=number, process=known)
-
-    step = run.steps[number]
-    result = run_step(
-        argv,
-        env=step.env,
-        cwd=step.cwd,
-        folder=run.folder,
-        started=started,
-        line=lambda text: say(Line(text=text)),
-        keep_children=True,
-    )
-    return result.rc
-
-
-def _undone(result: PutBack, *, ok: bool, interrupted: int = 0, problem: str = "") -> Undone:
-    return Undone(
-        ok=ok,
-        restored=result.restored,
-        removed=result.removed,
-        aside=tuple(result.aside),
-        stays=tuple(result.stays),
-        earlier=tuple(result.earlier),
-        lost=tuple(result.lost),
-        interrupted=interrupted,
-        problem=problem,
-    )

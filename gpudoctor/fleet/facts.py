@@ -16,14 +16,14 @@ from gpudoctor.fleet.readers import (
     DRIVER,
     RUNTIME,
     ComparedFact,
-    Read,
     gpus,
     on_gpus,
     own_interfaces,
     stated,
+    told,
     value_of,
 )
-from gpudoctor.machine import Gpu, Machine
+from gpudoctor.machine import Gpu, Machine, PythonEnvironment
 
 _PER_JOB = frozenset((
     "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
@@ -41,14 +41,10 @@ _WHEELS = (
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
-
-def _nvidia_driver(machine: Machine) -> str | None:
-    module = machine.nvidia.module
-    return module.value.version if module.value else value_of(module)
-
-
-def _nvidia_flavour(machine: Machine) -> str | None:
-    return machine.nvidia.module.value.flavour if machine.nvidia.module.value else None
+_nvidia_driver = stated("nvidia.module", lambda module: module.version)
+_nvidia_flavour = told("nvidia.module", lambda module: module.flavour)
+_manager, _manager_runs = (stated(f"nvidia.fabric.manager_{name}") for name in ("version", "running"))
+_peers = on_gpus(lambda gpu: None if gpu.nvml is None or gpu.nvml.peers is None else len(gpu.nvml.peers))
 
 
 def _mig(gpu: Gpu) -> str | None:
@@ -71,81 +67,48 @@ def _ecc(gpu: Gpu) -> str | None:
     return "uncorrectable errors" if nvml.ecc_uncorrectable else "no errors"
 
 
-def _peers(gpu: Gpu) -> int | None:
-    return None if gpu.nvml is None or gpu.nvml.peers is None else len(gpu.nvml.peers)
-
-
-def _fabric(name: str) -> Read:
-    return stated(f"nvidia.fabric.{name}")
-
-
 # --- AMD -------------------------------------------------------------------------------------------
 
-
-def _amd_firmware(gpu: Gpu) -> str | None:
-    return " ".join(f"{one.name} {one.version:#x}" for one in gpu.firmware) or None
-
-
-def _rocm(machine: Machine) -> str | None:
-    rocm = machine.amd.rocm
-    return value_of(rocm) if rocm.value is None else " ".join(sorted(one.version for one in rocm.value)) or "none"
-
+_amd_firmware = on_gpus(lambda gpu: " ".join(f"{one.name} {one.version:#x}" for one in gpu.firmware) or None)
+_rocm = stated("amd.rocm", lambda installed: " ".join(sorted(one.version for one in installed)) or "none")
 
 # --- the system and the environment ----------------------------------------------------------------
 
+_os = told("system.os", lambda own: f"{own.id} {own.version}".strip())
+_shm = stated("system.shm", lambda size: f"{size / (1 << 20):.0f} MiB")
+_python = told("environment", lambda environment: environment.python.value)
 
-def _os(machine: Machine) -> str | None:
-    own = machine.system.os.value
-    return f"{own.id} {own.version}".strip() if own else None
 
-
-def _memory(machine: Machine) -> str | None:
+def _memory(size: int) -> str:
     """The size of the memory, rounded to an eighth: firmware and crash kernels take a little of it."""
-    size = machine.system.memory.value
-    if size is None:
-        return None
     step = max(1, 1 << max(size.bit_length() - 4, 0))
     return f"about {round(size / step) * step / (1 << 30):.0f} GiB"
 
 
-def _shm(machine: Machine) -> str | None:
-    size = machine.system.shm.value
-    return value_of(machine.system.shm) if size is None else f"{size / (1 << 20):.0f} MiB"
-
-
-def _torch(machine: Machine) -> str | None:
-    environment = machine.environment.value
-    if environment is None:
-        return None
+def _torch(environment: PythonEnvironment) -> str | None:
     return environment.torch.value.version if environment.torch.value else value_of(environment.torch)
-
-
-def _python(machine: Machine) -> str | None:
-    return machine.environment.value.python.value if machine.environment.value else None
 
 
 FACTS: tuple[ComparedFact, ...] = (
     ComparedFact("gpus", "GPUs", gpus, "model", layers=("driver", "access")),
     ComparedFact("mig", "MIG mode", on_gpus(_mig), "model"),
     ComparedFact("ecc", "GPU memory errors", on_gpus(_ecc), "model", layers=DRIVER),
-    ComparedFact("peers", "GPUs that each GPU reaches directly", on_gpus(_peers), "model"),
+    ComparedFact("peers", "GPUs that each GPU reaches directly", _peers, "model"),
     ComparedFact("nvidia.driver", "NVIDIA driver", _nvidia_driver, layers=("driver", "runtime", "framework")),
     ComparedFact("nvidia.modules", "NVIDIA kernel modules", _nvidia_flavour, "model", layers=DRIVER),
     ComparedFact("nvidia.libraries", "NVIDIA driver libraries", stated("nvidia.userland"), layers=DRIVER),
-    ComparedFact("nvidia.fabric_manager", "fabric manager", _fabric("manager_version"), "model", layers=DRIVER),
-    ComparedFact(
-        "nvidia.fabric_manager_running", "fabric manager runs", _fabric("manager_running"), "model", layers=DRIVER
-    ),
-    ComparedFact("nvidia.nvswitches", "NVSwitches", _fabric("switches"), "model", layers=DRIVER),
+    ComparedFact("nvidia.fabric_manager", "fabric manager", _manager, "model", layers=DRIVER),
+    ComparedFact("nvidia.fabric_manager_running", "fabric manager runs", _manager_runs, "model", layers=DRIVER),
+    ComparedFact("nvidia.nvswitches", "NVSwitches", stated("nvidia.fabric.switches"), "model", layers=DRIVER),
     ComparedFact("amd.driver", "amdgpu driver", stated("amd.module"), "model", layers=DRIVER),
-    ComparedFact("amd.firmware", "firmware of the GPUs", on_gpus(_amd_firmware), "model"),
+    ComparedFact("amd.firmware", "firmware of the GPUs", _amd_firmware, "model"),
     ComparedFact("amd.rocm", "ROCm of the system", _rocm, layers=RUNTIME),
-    ComparedFact("torch.version", "torch", _torch, layers=("runtime", "framework")),
+    ComparedFact("torch.version", "torch", told("environment", _torch), layers=("runtime", "framework")),
     ComparedFact("python", "Python", _python),
     ComparedFact("kernel", "kernel", stated("system.kernel"), severity="note", layers=DRIVER),
     ComparedFact("kernel.options", "kernel options", stated("system.kernel_options"), "model"),
     ComparedFact("os", "distribution", _os, severity="note"),
-    ComparedFact("memory", "memory", _memory, "model"),
+    ComparedFact("memory", "memory", told("system.memory", _memory), "model"),
     ComparedFact("shm", "/dev/shm", _shm, "model"),
     ComparedFact("virtual_machine", "virtual machine", stated("system.virtual_machine"), severity="note"),
     ComparedFact("container", "container", stated("system.container")),
@@ -166,23 +129,17 @@ def compared(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
 
 def _packages(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     """Versions of packages that work with GPUs, NCCL's among them."""
-    listed = machine.environment.value.distributions.value if machine.environment.value else None
-    for one in listed or ():
+    for one in machine.packages:
         if one.name.startswith(_WHEELS) and one.name != "torch":
             yield _named(f"package.{one.name}", one.name, layers=("packages", "runtime")), one.version
 
 
 def _variables(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     for name, value in machine.variables.items():
-        if name not in _PER_JOB and not name.startswith(_OF_THE_JOB):
-            yield _variable(name), value or "empty"
-
-
-def _variable(name: str) -> ComparedFact:
-    """A variable that only makes libraries say more brings no problem."""
-    if name.startswith(_LOGGING):
-        return _named(f"variable.{name}", name, severity="note", own=True)
-    return _named(f"variable.{name}", name, layers=("runtime", "framework"), own=True)
+        if name.startswith(_LOGGING):  # it only makes libraries say more, and brings no problem
+            yield _named(f"variable.{name}", name, severity="note", own=True), value or "empty"
+        elif name not in _PER_JOB and not name.startswith(_OF_THE_JOB):
+            yield _named(f"variable.{name}", name, layers=("runtime", "framework"), own=True), value or "empty"
 
 
 def _mtus(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:

@@ -17,6 +17,7 @@ from gpudoctor.fleet.facts import compared
 from gpudoctor.fleet.readers import ComparedFact, computing, main_model, without_container
 from gpudoctor.machine import Machine, NvmlDevice, System, Torch
 from gpudoctor.machine.board import Board
+from gpudoctor.situation import Situation
 from gpudoctor.situation.busy_gpus import is_full
 from gpudoctor.step import RunStep
 
@@ -196,7 +197,6 @@ def judge_machine(machine: Machine, matrix: Matrix, peer_torch: Torch | None = N
     """What the checks say of a machine, with the steps of the fixes. `peer_torch` works on the nodes beside it."""
     from gpudoctor.engine import judge
     from gpudoctor.planner.plan import fixes_for
-    from gpudoctor.situation import Situation
     from gpudoctor.suites import machine_checks
 
     judgement = judge(machine, matrix, machine_checks(), peer_torch=peer_torch)

@@ -46,11 +46,9 @@ def main_model(machine: Machine) -> str:
 
 def gpus(machine: Machine) -> str | None:
     """ "8 x NVIDIA H100 80GB HBM3"; None if the bus could not be read."""
-    own = computing(machine)
-    if not own:
-        return "no GPU" if machine.buses.known else None
-    models = Counter(gpu.name for gpu in own)
-    return ", ".join(f"{count} x {name}" for name, count in sorted(models.items(), key=lambda row: (-row[1], row[0])))
+    if own := computing(machine):
+        return counted(gpu.name for gpu in own)
+    return "no GPU" if machine.buses.known else None
 
 
 def computing(machine: Machine) -> tuple[Gpu, ...]:
@@ -85,29 +83,45 @@ def value_of(fact: Fact[Any]) -> str | None:
     return str(fact.value)
 
 
+def by_frequency(values: Iterable[object]) -> list[tuple[str, int]]:
+    """Each value with its count; the most frequent first."""
+    return sorted(Counter(map(str, values)).items(), key=lambda row: (-row[1], row[0]))
+
+
+def counted(values: Iterable[str]) -> str:
+    """ "8 x MT_0000000838, 1 x MT_0000000223"; "none" without values."""
+    return ", ".join(f"{count} x {value}" for value, count in by_frequency(values)) or "none"
+
+
 def in_all(values: Iterable[object], of: str) -> str | None:
     """The value of all of them, else each with its count: "18 up (7 GPUs), 17 up (1 GPU)"; None without values."""
-    rows = sorted(Counter(map(str, values)).items(), key=lambda row: (-row[1], row[0]))
+    rows = by_frequency(values)
     if len(rows) <= 1:
         return rows[0][0] if rows else None
     return ", ".join(f"{value} ({count} {of}{'s' * (count != 1)})" for value, count in rows)
 
 
-def stated(path: str) -> Read:
-    """A fact of the machine as it is: "nvidia.userland"."""
+def stated(path: str, write: Callable[[Any], str] | None = None) -> Read:
+    """A fact of the machine ("nvidia.userland"), written so where it has a value; "none" for what does not exist."""
     read: Callable[[Machine], Fact[Any]] = attrgetter(path)
-    return lambda machine: value_of(read(machine))
-
-
-def limit(path: str, write: Callable[[Any], str] = str) -> Read:
-    """A number of the process's limits; None if there is none."""
-    read = attrgetter(path)
 
     def value(machine: Machine) -> str | None:
-        limits = machine.system.limits.value
-        return write(read(limits)) if limits and read(limits) is not None else None
+        fact = read(machine)
+        return value_of(fact) if write is None or fact.value is None else write(fact.value)
 
     return value
+
+
+def told(path: str, write: Callable[[Any], str | None]) -> Read:
+    """What the value of a fact tells; None where it has none."""
+    read: Callable[[Machine], Fact[Any]] = attrgetter(path)
+    return lambda machine: None if (value := read(machine).value) is None else write(value)
+
+
+def limit(name: str, write: Callable[[Any], str] = str) -> Read:
+    """A number of the process's limits; None if there is none."""
+    read = attrgetter(name)
+    return told("system.limits", lambda limits: None if (number := read(limits)) is None else write(number))
 
 
 def on_gpus(read: Callable[[Gpu], object]) -> Read:

@@ -16,8 +16,8 @@ from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOU
 from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch, release_for_torch
 from gpudoctor.isa import Answer, capability
 from gpudoctor.machine import Distribution, Gpu
+from gpudoctor.matrix.questions import group_of
 from gpudoctor.matrix.rows.packages import FrameworkBuild
-from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework

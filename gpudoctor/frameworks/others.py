@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from gpudoctor.dependencies import parsed
-from gpudoctor.finding import Evidence, Fix, ReinstallPackage, by_hand
+from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, Severity, by_hand
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.shared_files import group_of
+from gpudoctor.matrix.questions import group_of
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.frameworks import InstalledFramework
 
@@ -29,7 +30,13 @@ def works_beside(situation: Situation, framework: InstalledFramework) -> bool:
 def version_evidence(framework: InstalledFramework) -> tuple[Evidence, ...]:
     """Where its version was read."""
     one = framework.distribution
-    return (Evidence(one.name, one.version, one.path),) if one else ()
+    return (Evidence.of_package(one),) if one else ()
+
+
+def finding_of(framework: InstalledFramework, severity: Severity, *facts: Evidence, **parts: Any) -> Finding:
+    """A finding about a framework, on its version and these facts; `parts` are the other fields of a Finding."""
+    evidence = (*version_evidence(framework), *facts)
+    return Finding(severity=severity, subject=framework.named, framework=framework.name, evidence=evidence, **parts)
 
 
 def installed_again(package: Distribution) -> Fix:

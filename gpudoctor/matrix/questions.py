@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import TRITONS, normalised
-from gpudoctor.matrix.shared_files import group_of
 from gpudoctor.matrix.versions import package_matches
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.images import ImageQuestions
     from gpudoctor.matrix.nvidia import NvidiaQuestions
     from gpudoctor.matrix.rates import RateQuestions
-    from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, LibraryRole, RequirementUse, Tables
+    from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, LibraryRole, RequirementUse, SharedFiles, Tables
     from gpudoctor.matrix.torch_builds import TorchQuestions
 
 
@@ -149,3 +148,14 @@ def _is_named(pattern: str, name: str) -> bool:
     if pattern.replace("-", "").replace("|", "").isalnum():
         return name in pattern.split("|")
     return re.fullmatch(pattern, name) is not None
+
+
+def group_of(row: SharedFiles, name: str) -> str:
+    """What the packages that own the same files have in common; "" for a package that owns none of a row's."""
+    for part in row.needles:
+        if part in name:
+            break
+    else:  # most packages, of hundreds
+        return ""
+    found = re.fullmatch(row.packages, name)
+    return "" if found is None else found.groupdict().get("one") or row.id

@@ -59,11 +59,7 @@ _VENV = ".venv-gpu"
 
 
 def commands_for(
-    remedies: tuple[AnyRemedy, ...],
-    situation: Situation,
-    *,
-    env: dict[str, str] | None = None,
-    apart: bool = False,
+    remedies: tuple[AnyRemedy, ...], situation: Situation, *, env: dict[str, str] | None = None, apart: bool = False
 ) -> Commands:
     """The commands that carry out a ReplaceTorch and what goes with it. `env` holds the variables to set with it.
     `apart` uses a new venv, because something else owns the torch of this environment."""

@@ -18,10 +18,7 @@ _SOURCE, _COMPILED = "requirements.in", "requirements.txt"
 
 def hatch(place: Place, asked: tuple[TorchAsked, ...], wanted: Wanted) -> tuple[Step, ...]:
     """pyproject.toml asks for this torch and names its index, and hatch brings its environment up to date."""
-    lines = (
-        "[tool.hatch.envs.default.env-vars]",
-        f'PIP_EXTRA_INDEX_URL = "{wanted.index}"',
-    )
+    lines = ("[tool.hatch.envs.default.env-vars]", f'PIP_EXTRA_INDEX_URL = "{wanted.index}"')
     sync = ("hatch", "run", "python", "--version")
     torch, index, why = wanted.torch, wanted.index, wanted.why
     plain = len(asked) == 1 and re.fullmatch(PLAIN_REQUIREMENT, asked[0].requirement) is not None

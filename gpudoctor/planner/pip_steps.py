@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpudoctor.finding import ReplaceTorch
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
@@ -34,9 +34,6 @@ from gpudoctor.planner.place import IN_THE_IMAGE, Place
 from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_version
 from gpudoctor.step import ManualStep, RunStep, Step
-
-if TYPE_CHECKING:
-    from gpudoctor.finding import ReplaceTorch
 
 NEW_VENV = ".venv-gpu"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec import Struct, field
 
@@ -19,6 +19,13 @@ Tool = Literal[
 """managed: the distribution owns this Python (PEP 668); nowhere: no environment is known."""
 
 Family = Literal["ubuntu", "debian", "fedora", "rhel", "suse", "arch", "other"]
+_Told = TypeVar("_Told")
+
+
+def by_manager(*, apt: _Told, dnf: _Told, zypper: _Told, pacman: _Told) -> dict[Family, _Told]:
+    """What is told to the package manager of each family."""
+    return {"ubuntu": apt, "debian": apt, "fedora": dnf, "rhel": dnf, "suse": zypper, "arch": pacman}
+
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 IN_THE_IMAGE = "In the Dockerfile of the image:"

@@ -133,9 +133,7 @@ def _package_steps(remedies: Sequence[AnyRemedy], here: Place, situation: Situat
 
 
 def _python_steps(
-    remedy: ReplaceTorch | RemovePackage | AllowExecution | VariableRemedy,
-    here: Place,
-    situation: Situation,
+    remedy: ReplaceTorch | RemovePackage | AllowExecution | VariableRemedy, here: Place, situation: Situation
 ) -> tuple[Step, ...]:
     from gpudoctor.planner import python_steps
 

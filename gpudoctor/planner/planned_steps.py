@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -14,10 +14,8 @@ from gpudoctor.machine import Machine
 from gpudoctor.planner.place import Place
 from gpudoctor.planner.plan import command_key, same_step, steps_together
 from gpudoctor.planner.tasks import CONTAINER, DRIVER, Task
+from gpudoctor.situation import Situation
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
-
-if TYPE_CHECKING:
-    from gpudoctor.situation import Situation
 
 State = Literal["will run", "shown only"]
 

@@ -7,23 +7,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import parsed
+from gpudoctor.finding import ReplaceTorch
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted
 from gpudoctor.machine import Machine, ProjectPackage, TorchAsked
 from gpudoctor.matrix.versions import public_version
 from gpudoctor.plain_text import without_controls
-from gpudoctor.planner.install_requests import (
-    Wanted,
-    named_by_project,
-    places_that_ask,
-    rocm_triton,
-    several_decide,
-)
+from gpudoctor.planner.install_requests import Wanted, named_by_project, places_that_ask, rocm_triton, several_decide
 from gpudoctor.planner.place import Place
 from gpudoctor.spelling import is_name
 from gpudoctor.step import ManualStep, RunStep, Step
 
 if TYPE_CHECKING:
-    from gpudoctor.finding import ReplaceTorch
     from gpudoctor.matrix.questions import Matrix
 
 
@@ -186,10 +180,7 @@ def keep_out(place: Place, name: str, why: str) -> tuple[RunStep, ...]:
     else:
         return ()
     kept = f"{why}; what requires {name} would bring it back with the next sync"
-    return (
-        edited(place, "pyproject.toml", edits, kept),
-        in_project(place, ("uv", "lock"), "the lock follows"),
-    )
+    return (edited(place, "pyproject.toml", edits, kept), in_project(place, ("uv", "lock"), "the lock follows"))
 
 
 _REMOVING = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,10 +30,8 @@ from gpudoctor.planner.planned_steps import Permissions, PlannedStep, is_reboot,
 from gpudoctor.planner.python_steps import standing_before
 from gpudoctor.planner.search import Plan, Search, installs_a_driver
 from gpudoctor.planner.tasks import tasks_of
+from gpudoctor.situation import Situation
 from gpudoctor.step import EnvStep, ManualStep, RunStep
-
-if TYPE_CHECKING:
-    from gpudoctor.situation import Situation
 
 
 class Predicted(Struct, frozen=True):
@@ -117,7 +114,7 @@ def repair(
         steps=steps,
         left=tuple(_not_fixed(finding, in_vain) for finding in found.left if finding.fixes),
         pinned=_bound_to_the_old(found, situation, torch) if torch else (),
-        helpless=_names(finding for finding in found.left if not finding.fixes),
+        helpless=tuple(dict.fromkeys(name_of(finding) for finding in found.left if not finding.fixes)),
         predicted=_predicted(found, steps, questions_on(found.outlook.machine)),
     )
     unanswered = tuple(dict.fromkeys(question.why for question in questions if question.matters))
@@ -213,10 +210,6 @@ def _until(found: Plan, steps: Sequence[PlannedStep]) -> str:
         if not isinstance(planned.step, (RunStep, EnvStep)):
             return f"step {number}: {_HORIZONS[found.outlook.horizon]}"
     return "end"
-
-
-def _names(findings: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name_of(finding) for finding in findings))
 
 
 def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> tuple[VariableRemedy, ...]:

@@ -129,7 +129,7 @@ class Search:
             if self._best is not None and self._foresight.judged >= _MOST_JUDGED:
                 break
             after = self._foresight.outlook_after(path.outlook, first, fix)
-            if after.has(first) or self._returns(after, path.moves):
+            if after.has(first) or any(after.has(move.finding) for move in path.moves):  # what was cleared is back
                 continue
             moves = (*path.moves, Move(first, fix))
             self._go(_Path(after, moves, path.given_up, path.cost + cost + self._breaking(first, fix)))
@@ -167,10 +167,6 @@ class Search:
         """What it costs that an earlier fix breaks something which only a person can try to mend."""
         by_the_plan = finding.severity == "error" and key_of(finding) not in self._at_first
         return _NEW_WARNING if by_the_plan and fix.by_hand else 0
-
-    def _returns(self, outlook: Outlook, moves: tuple[Move, ...]) -> bool:
-        """Whether a fix brings back what an earlier one cleared."""
-        return any(outlook.has(move.finding) for move in moves)
 
     # --- the plan --------------------------------------------------------------------------------------
 

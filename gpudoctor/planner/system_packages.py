@@ -8,42 +8,33 @@ from typing import TYPE_CHECKING
 from gpudoctor.finding import InstallKernel, InstallSystemPackage
 from gpudoctor.matrix.driver_packages import kernel_package
 from gpudoctor.matrix.versions import figures
-from gpudoctor.planner.place import Family, Place
+from gpudoctor.planner.place import Family, Place, by_manager
 from gpudoctor.spelling import is_name, is_version
 from gpudoctor.step import ManualStep, Step, as_root
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
-INSTALL: dict[Family, tuple[str, ...]] = {
-    "ubuntu": ("apt-get", "install", "-y"),
-    "debian": ("apt-get", "install", "-y"),
-    "fedora": ("dnf", "install", "-y"),
-    "rhel": ("dnf", "install", "-y"),
-    "suse": ("zypper", "--non-interactive", "install"),
-    "arch": ("pacman", "-S", "--needed", "--noconfirm"),
-}
-REMOVE: dict[Family, tuple[str, ...]] = {
-    "ubuntu": ("apt-get", "remove", "-y"),
-    "debian": ("apt-get", "remove", "-y"),
-    "fedora": ("dnf", "remove", "-y"),
-    "rhel": ("dnf", "remove", "-y"),
-    "suse": ("zypper", "--non-interactive", "remove"),
-    "arch": ("pacman", "-R", "--noconfirm"),
-}
+INSTALL: dict[Family, tuple[str, ...]] = by_manager(
+    apt=("apt-get", "install", "-y"),
+    dnf=("dnf", "install", "-y"),
+    zypper=("zypper", "--non-interactive", "install"),
+    pacman=("pacman", "-S", "--needed", "--noconfirm"),
+)
+REMOVE: dict[Family, tuple[str, ...]] = by_manager(
+    apt=("apt-get", "remove", "-y"),
+    dnf=("dnf", "remove", "-y"),
+    zypper=("zypper", "--non-interactive", "remove"),
+    pacman=("pacman", "-R", "--noconfirm"),
+)
 
 # Names by purpose; for a family without a name the step is text for a person.
 _NAMES: dict[str, dict[Family, str]] = {
     "nvidia-container-toolkit": dict.fromkeys(INSTALL, "nvidia-container-toolkit"),
     # The headers of that very Python: a distribution has several beside its own.
-    "python-headers": {
-        "ubuntu": "python{version}-dev",
-        "debian": "python{version}-dev",
-        "fedora": "python{version}-devel",
-        "rhel": "python{version}-devel",
-        "suse": "python{digits}-devel",
-        "arch": "python",
-    },
+    "python-headers": by_manager(
+        apt="python{version}-dev", dnf="python{version}-devel", zypper="python{digits}-devel", pacman="python"
+    ),
     "linux-firmware": {
         "ubuntu": "linux-firmware",
         "debian": "firmware-amd-graphics",
@@ -53,15 +44,8 @@ _NAMES: dict[str, dict[Family, str]] = {
         "arch": "linux-firmware-amdgpu",
     },
     "rocm": {"fedora": "rocm", "arch": "rocm-hip-runtime"},
-    "libstdc++": {
-        "ubuntu": "libstdc++6",
-        "debian": "libstdc++6",
-        "fedora": "libstdc++",
-        "rhel": "libstdc++",
-        "suse": "libstdc++6",
-        "arch": "gcc-libs",
-    },
-    "compiler": {"ubuntu": "gcc", "debian": "gcc", "fedora": "gcc", "rhel": "gcc", "suse": "gcc", "arch": "gcc"},
+    "libstdc++": by_manager(apt="libstdc++6", dnf="libstdc++", zypper="libstdc++6", pacman="gcc-libs"),
+    "compiler": dict.fromkeys(INSTALL, "gcc"),
 }
 
 _HEADERS = (
@@ -75,7 +59,7 @@ LAYERING = {"rpm-ostree": "rpm-ostree install", "transactional-update": "transac
 """What adds a package to a root that is replaced as a whole: it is there after a reboot."""
 
 _OF_ANOTHER_REPOSITORY: dict[str, tuple[Family, ...]] = {
-    "nvidia-container-toolkit": ("ubuntu", "debian", "fedora", "rhel", "suse"),
+    "nvidia-container-toolkit": ("ubuntu", "debian", "fedora", "rhel", "suse")
 }
 
 
@@ -195,23 +179,13 @@ def _after(purpose: str) -> tuple[ManualStep, ...]:
         "For docker: nvidia-ctk runtime configure --runtime=docker, then systemctl restart docker\n"
         "For podman: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
     )
-    return (
-        ManualStep(
-            text=text, why="the container engine must know it; a restart ends running containers", risk="root"
-        ),
-    )
+    why = "the container engine must know it; a restart ends running containers"
+    return (ManualStep(text=text, why=why, risk="root"),)
 
 
 def exact_package(place: Place, name: str, version: str, why: str) -> Step:
     """A package, in its vendor's version if one is given (the distribution's own part of it is open)."""
     if place.family == "other":
         return ManualStep(text=f"Install {name} {version}.".replace(" .", "."), why=why, risk="root")
-    pinned: dict[Family, str] = {
-        "ubuntu": f"{name}={version}-*",
-        "debian": f"{name}={version}-*",
-        "fedora": f"{name}-{version}",
-        "rhel": f"{name}-{version}",
-        "suse": f"{name}={version}",
-        "arch": name,
-    }
+    pinned = by_manager(apt=f"{name}={version}-*", dnf=f"{name}-{version}", zypper=f"{name}={version}", pacman=name)
     return install(place, (pinned[place.family] if version else name,), why, undo=(name,))

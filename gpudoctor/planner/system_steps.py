@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.finding import BlockModule, JoinGroup, LoadModule, RebuildModule, StartService, UnblockModule
-from gpudoctor.planner.place import Family, Place, is_path
+from gpudoctor.planner.place import Place, by_manager, is_path
 from gpudoctor.planner.system_packages import INSTALL, elsewhere, exact_package, is_fixed
 from gpudoctor.spelling import is_name, is_version
 from gpudoctor.step import ManualStep, Step, as_root
@@ -29,16 +29,19 @@ def rebuild_module(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
     words = f"install the headers of the running kernel and build the DKMS module {remedy.module} again"
     if outside := elsewhere(place, words, remedy.why):
         return outside
-    headers = _headers(place)
+    headers = by_manager(
+        apt=f"linux-headers-{place.kernel}",
+        dnf=f"kernel-devel-{place.kernel}",
+        zypper="kernel-default-devel",
+        pacman="linux-headers",
+    ).get(place.family)
     if not place.kernel or headers is None or is_fixed(place):
         return (ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root"),)
     version = f"/{remedy.version}" if remedy.version and is_version(remedy.version) else ""
-    build = ("dkms", "install", f"{remedy.module}{version}", "-k", place.kernel) if version else (
-        "dkms", "autoinstall", "-k", place.kernel
-    )  # fmt: skip
+    build = ("install", f"{remedy.module}{version}") if version else ("autoinstall",)
     return (
         as_root((*INSTALL[place.family], headers), "DKMS builds against them"),
-        as_root(build, remedy.why),
+        as_root(("dkms", *build, "-k", place.kernel), remedy.why),
         as_root(("modprobe", remedy.module), "loads what was built"),
     )
 
@@ -49,22 +52,7 @@ def _prebuilt_modules(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
     if outside := elsewhere(place, f"install {package}", remedy.why):
         return outside
     why = "the driver's modules come from Ubuntu, in a separate package for each kernel"
-    return (
-        exact_package(place, package, "", why),
-        as_root(("modprobe", "nvidia"), "loads what was installed"),
-    )
-
-
-def _headers(place: Place) -> str | None:
-    names: dict[Family, str] = {
-        "ubuntu": f"linux-headers-{place.kernel}",
-        "debian": f"linux-headers-{place.kernel}",
-        "fedora": f"kernel-devel-{place.kernel}",
-        "rhel": f"kernel-devel-{place.kernel}",
-        "suse": "kernel-default-devel",
-        "arch": "linux-headers",
-    }
-    return names.get(place.family)
+    return (exact_package(place, package, "", why), as_root(("modprobe", "nvidia"), "loads what was installed"))
 
 
 def load_module(place: Place, remedy: LoadModule) -> tuple[Step, ...]:
@@ -116,12 +104,9 @@ def block_module(place: Place, remedy: BlockModule) -> tuple[Step, ...]:
 
 
 def _initramfs(place: Place) -> str:
-    commands: dict[Family, str] = {
-        "ubuntu": "update-initramfs -u",
-        "debian": "update-initramfs -u",
-        "arch": "mkinitcpio -P",
-    }
-    return commands.get(place.family, "dracut --force")
+    dracut = "dracut --force"
+    commands = by_manager(apt="update-initramfs -u", dnf=dracut, zypper=dracut, pacman="mkinitcpio -P")
+    return commands.get(place.family, dracut)
 
 
 def start_service(place: Place, remedy: StartService) -> tuple[Step, ...]:

@@ -12,10 +12,10 @@ from gpudoctor.command_line.running import INTERNAL_FAULT, USAGE, open_streams, 
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.interrupts import Interrupted, interruptible
 from gpudoctor.host.linux import require_linux
-from gpudoctor.preflight.exit_codes import status
+from gpudoctor.machine import Level
+from gpudoctor.preflight.arguments import status
 
 if TYPE_CHECKING:
-    from gpudoctor.machine import Level
     from gpudoctor.preflight.gate import Passage, Rules
     from gpudoctor.preflight.ready_file import ReadyFile
     from gpudoctor.survey import Survey

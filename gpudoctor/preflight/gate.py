@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpudoctor.engine import FailOn, Judgement, exit_code, judge
-from gpudoctor.finding import SetVariable
+from gpudoctor.finding import Finding, Layer, SetVariable
+from gpudoctor.machine import Level
 from gpudoctor.situation.usable_gpus import standings, usable_count
 from gpudoctor.suites import machine_checks
 
 if TYPE_CHECKING:
-    from gpudoctor.finding import Finding, Layer
-    from gpudoctor.machine import Level
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.requirement import Requirement
     from gpudoctor.survey import Survey

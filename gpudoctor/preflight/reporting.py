@@ -46,7 +46,9 @@ def _refuse(report: Report, given: Given, code: int) -> None:
         print_report(report, sys.stderr, ReportStyle(verbose=True, color=True))
     from gpudoctor.command_line.options import MATRIX, PYTHON, REQUIRE
     from gpudoctor.command_line.reading import words
-    from gpudoctor.render.refusal import print_refusal
+    from gpudoctor.render.lines import print_lines
+    from gpudoctor.render.refusal import refusal_lines
 
     again = words((PYTHON, MATRIX, REQUIRE), given)
-    print_refusal(report, sys.stderr, given["command"], code, again)
+    lines = refusal_lines(report, given["command"], code, again)
+    print_lines(lines, sys.stderr, color=True, exact_commands=True)

@@ -21,7 +21,7 @@ from gpudoctor.planner.commands import commands_for
 from gpudoctor.planner.effects import effect
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
-from gpudoctor.recommend.companions import by_hand, left_out, with_companions
+from gpudoctor.recommend.companions import companions_by_hand, left_out, with_companions
 from gpudoctor.recommend.records import Out, Recommendation, Recommended
 from gpudoctor.recommend.starting_point import (
     archs_of,
@@ -229,7 +229,7 @@ class _Choosing:
 
     def _by_hand(self, fix: Fix, origin: Place) -> Recommended:
         texts = tuple(remedy.text for remedy in fix.remedies if isinstance(remedy, Manual))
-        why = (f"{fix.title}.", *texts, *by_hand(origin, self.companions))
+        why = (f"{fix.title}.", *texts, *companions_by_hand(origin, self.companions))
         return Recommended(torch=None, build=None, origin=origin, index_url="", level="manual", why=why)
 
     def _on_the_cpu(self) -> list[Recommended]:
@@ -278,7 +278,7 @@ class _Choosing:
             unused = "no usable GPU was found" if not self.present else "no GPU's architecture is known"
             why = row.why if self.gpus or row.because != "vendor" else f"{kind}, and {unused}"
             reasons.setdefault((row.torch, row.build), why)
-        for choice in self._serving_but_for_the_driver() if self.fault else ():
+        for choice in self._candidates(self.gpus)[0] if self.fault else ():  # they serve but for the driver
             reasons[(choice.version, choice.build)] = self.fault
         for choice in self.native:
             also = f"would also run; {best} is preferred" if best else "would also run"
@@ -292,9 +292,6 @@ class _Choosing:
         rows = ((key, why) for key, why in reasons.items() if key not in chosen)
         ordered = sorted(rows, key=lambda item: figures(item[0][0]), reverse=True)
         return tuple(Out(torch=version, build=build, why=why) for (version, build), why in ordered)
-
-    def _serving_but_for_the_driver(self) -> tuple[Choice, ...]:
-        return self._candidates(self.gpus)[0]
 
     def _otherwise(self) -> tuple[PlannedFix, ...]:
         """What would have to change first: the driver, the Python, one environment for each GPU."""

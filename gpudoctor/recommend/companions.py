@@ -17,7 +17,7 @@ _BY_HAND: dict[Place, str] = {
 }
 
 
-def by_hand(origin: Place, names: tuple[str, ...]) -> tuple[str, ...]:
+def companions_by_hand(origin: Place, names: tuple[str, ...]) -> tuple[str, ...]:
     """What a person does for companions where no command installs the torch."""
     return tuple(_BY_HAND[origin].format(name=name) for name in names)
 

@@ -39,6 +39,7 @@ from gpudoctor.recommend.starting_point import (
 )
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_to_install
+from gpudoctor.situation.gpu_groups import VENDORS
 from gpudoctor.situation.known_issues import of_release
 from gpudoctor.situation.nvidia_driver import cuda_driver, no_driver
 from gpudoctor.step import PlannedFix
@@ -99,7 +100,7 @@ class _Choosing:
         situation = self.situation
         ours = self._of(row.vendor)
         if not ours:
-            return f"for {'NVIDIA' if row.vendor == 'nvidia' else 'AMD'} GPUs"
+            return f"for {VENDORS[row.vendor]} GPUs"
         if situation.platform not in row.platforms:
             return f"no wheel for {situation.platform} (only for {', '.join(row.platforms)})"
         lacking = [gpu for gpu in ours if not supports(situation, row, gpu)]
@@ -207,7 +208,7 @@ class _Choosing:
         sharing = [one for one in self.situation.frameworks if major and (one.cuda or "").partition(".")[0] == major]
         for one in sharing:
             if one.name != row.framework:
-                yield f"shares its CUDA {major} libraries with the installed {one.title} {one.version}"
+                yield f"shares its CUDA {major} libraries with the installed {one.named}"
         torch = self.situation.torch
         for dependent in self.situation.matrix.tables.torch_dependents:
             if dependent.package == row.install and dependent.version == f"=={release}":

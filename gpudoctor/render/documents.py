@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from gpudoctor.finding import Verdict
@@ -280,16 +282,12 @@ DOCUMENTS: dict[str, Any] = {
 def schema_of(name: str) -> bytes:
     """The JSON Schema of a document. Not on Python 3.10: there msgspec gives `Fact[tuple[A, ...]]` and
     `Fact[tuple[B, ...]]` one name."""
-    import msgspec
-
     schema = {"title": name, **_dedented(msgspec.json.schema(DOCUMENTS[name]))}
     return msgspec.json.format(msgspec.json.encode(schema, order="sorted"), indent=2) + b"\n"
 
 
 def _dedented(schema: Any) -> Any:
     """Before Python 3.13 a docstring keeps its indent, which msgspec leaves in descriptions of generic types."""
-    from inspect import cleandoc
-
     if isinstance(schema, dict):
         return {
             key: cleandoc(value) if key == "description" and isinstance(value, str) else _dedented(value)

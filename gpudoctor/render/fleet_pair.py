@@ -47,7 +47,8 @@ def _headline(report: PairReport) -> str:
     if not what:
         what = "No fault found" if report.verdict == "ok" else "The nodes could not be tested"
     backend = f" over {report.backend}" if report.backend else ""
-    nodes = number_of(len(report.nodes), _one(report)) if report.nodes else "No node"
+    one = "node" if report.between == "nodes" else "GPU"
+    nodes = number_of(len(report.nodes), one) if report.nodes else "No node"
     return f"{what}. {nodes}{backend}, torch {report.torch}"
 
 
@@ -77,7 +78,3 @@ def _pairings(report: PairReport) -> Iterator[Line]:
         rate = f"{pairing.gb_per_s:g} GB/s" if pairing.gb_per_s else pairing.detail
         head = f"  round {pairing.round}: {' and '.join(pairing.nodes)}: "
         yield [(head, ""), (f"{pairing.status} {rate}", "")]
-
-
-def _one(report: PairReport) -> str:
-    return "node" if report.between == "nodes" else "GPU"

@@ -20,11 +20,7 @@ FORMATS = ("text", "json", "junit", "github", "markdown", "html", "sarif", "gitl
 
 
 def write_report(
-    report: Report,
-    style: str,
-    out: TextIO,
-    look: ReportStyle = PLAIN,
-    checks: Sequence[Check[Any]] = (),
+    report: Report, style: str, out: TextIO, look: ReportStyle = PLAIN, checks: Sequence[Check[Any]] = ()
 ) -> None:
     """Write a report to `out` in one of FORMATS. `checks` are those that ran."""
     if style == "text":
@@ -46,12 +42,7 @@ def write_report(
         out.write(_writer(style)(shareable(report, private=look.private), checks))
 
 
-def report_text(
-    report: Report,
-    style: str,
-    look: ReportStyle = PLAIN,
-    checks: Sequence[Check[Any]] = (),
-) -> str:
+def report_text(report: Report, style: str, look: ReportStyle = PLAIN, checks: Sequence[Check[Any]] = ()) -> str:
     """A report in one of FORMATS, as a text."""
     copy = io.StringIO()
     write_report(report, style, copy, look, checks)

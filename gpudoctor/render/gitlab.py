@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpudoctor.check import Check
 from gpudoctor.render.alerts import alerts, examined
 from gpudoctor.render.json import to_json
-
-if TYPE_CHECKING:
-    from gpudoctor.check import Check
-    from gpudoctor.report import Report
+from gpudoctor.report import Report
 
 _SEVERITIES = {"error": "critical", "warning": "major", "note": "info"}
 

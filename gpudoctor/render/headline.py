@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpudoctor.machine import Gpu, SmokeKernel
 from gpudoctor.machine.pasted_text import PROGRAM_ERROR
 from gpudoctor.plain_text import number_of
 
 if TYPE_CHECKING:
-    from gpudoctor.machine import Gpu, SmokeKernel
     from gpudoctor.render.lines import Line
     from gpudoctor.render.style import ReportStyle
     from gpudoctor.report import Report, ReportedQuestion

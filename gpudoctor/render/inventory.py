@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpudoctor.machine import Gpu, Machine, PythonEnvironment
 from gpudoctor.machine.system import JETSON_DRIVER
 
 if TYPE_CHECKING:
-    from gpudoctor.machine import Gpu, Machine, PythonEnvironment
     from gpudoctor.render.lines import Line
     from gpudoctor.report import Report
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from gpudoctor.plain_text import utc
 from gpudoctor.records import in_form
-from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.lines import Line
 from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
@@ -61,12 +61,8 @@ def changes(run: Run) -> list[tuple[str, str | None, str | None]]:
     return [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]
 
 
-def print_history(runs: Iterable[Run], out: TextIO, *, color: bool) -> None:
+def history_lines(runs: tuple[Run, ...]) -> Iterator[Line]:
     """A few lines each, the newest last."""
-    print_lines(_history(tuple(runs)), out, color=color, exact_commands=True)
-
-
-def _history(runs: tuple[Run, ...]) -> Iterator[Line]:
     if not runs:
         yield [("No fix is in the journal.", "")]
         return
@@ -93,12 +89,8 @@ def _of_run(run: Run) -> Iterator[Line]:
     yield [("    id    ", "dim"), (run.id, "dim"), (f"  keeps {size(kept)} for --undo" if kept else "", "dim")]
 
 
-def print_undo_plan(run: Run, out: TextIO, *, color: bool) -> None:
+def undo_plan_lines(run: Run) -> Iterator[Line]:
     """What an undo of a run does, before it is asked for."""
-    print_lines(_undo_plan(run), out, color=color, exact_commands=True)
-
-
-def _undo_plan(run: Run) -> Iterator[Line]:
     where = f"of {run.prefix}" if run.prefix else "of the system"
     yield [("The last fix ", ""), (where, "bold"), (f", {when(run.when)}:", "")]
     yield from _of_run(run)
@@ -125,12 +117,8 @@ def size(count: int) -> str:
     return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{-(-count >> 20)} MiB"
 
 
-def print_kept(run: Run, out: TextIO, *, color: bool) -> None:
+def kept_lines(run: Run) -> Iterator[Line]:
     """What forgetting a run means, before it is asked for."""
-    print_lines(_kept(run), out, color=color, exact_commands=True)
-
-
-def _kept(run: Run) -> Iterator[Line]:
     yield [
         ("The fix of ", ""),
         (run.prefix or "the system", "bold"),
@@ -140,17 +128,13 @@ def _kept(run: Run) -> Iterator[Line]:
     yield [("Forgetting it frees that room. It cannot be undone or continued after that.", "")]
 
 
-def print_forgotten(run: Run, freed: int, out: TextIO, *, color: bool) -> None:
+def forgotten_lines(run: Run, freed: int) -> Iterator[Line]:
     """That a run was forgotten."""
-    print_lines([[("✓ forgotten  ", "bold green"), (f"{run.id}: {size(freed)} freed.", "")]], out, color=color)
+    yield [("✓ forgotten  ", "bold green"), (f"{run.id}: {size(freed)} freed.", "")]
 
 
-def print_undone(told: Undone, out: TextIO, *, color: bool) -> None:
+def undone_lines(told: Undone) -> Iterator[Line]:
     """What an undo did, and what it left."""
-    print_lines(_undone(told), out, color=color)
-
-
-def _undone(told: Undone) -> Iterator[Line]:
     if told.ok:
         counts = f"{told.restored} files are as before, {told.removed} that the fix added are gone."
         yield [("✓ undone  ", "bold green"), (counts, "")]

@@ -16,9 +16,15 @@ from gpudoctor.render.layout import Line, Span, wrap
 if TYPE_CHECKING:
     from gpudoctor.report import Report
 
-__all__ = ["Line", "Span", "colored", "columns", "ignored_lines", "print_lines", "printable"]
+__all__ = ["MARKS", "Line", "Span", "columns", "ignored_lines", "print_lines", "printable"]
 
 _PLAIN_WIDTH, _WIDEST = 80, 120
+MARKS = {
+    "error": ("✗ Problem  ", "bold red"),
+    "warning": ("! Warning  ", "bold yellow"),
+    "note": ("· Note  ", "cyan"),
+}
+"""How the line about a problem begins, and its style."""
 
 
 def print_lines(
@@ -49,13 +55,13 @@ def print_lines(
         # A program, or a log, takes a command as one line; a person copies it from the screen.
         whole = not terminal and any(style == "command" for _, style in clear)
         lines += [clear] if whole else wrap(clear, width)
-    if color and colored(out):
+    if color and _colored(out):
         _print_rich(lines, out)
     else:
         out.writelines("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
 
 
-def colored(out: TextIO) -> bool:
+def _colored(out: TextIO) -> bool:
     """Whether a stream shows colour."""
     return out.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 

@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from gpudoctor.render.headline import other_frameworks, usable
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import printable
@@ -114,8 +116,6 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _without_fixes(finding: ReportedFinding) -> ReportedFinding:
-    from msgspec.structs import replace
-
     return replace(finding, fixes=())
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.render.headline import computed_on_gpu, is_described, other_frameworks, usable
+from gpudoctor.render.lines import Line
 from gpudoctor.render.steps import command_line
 from gpudoctor.step import ManualStep
 
 if TYPE_CHECKING:
-    from gpudoctor.render.lines import Line
     from gpudoctor.render.style import ReportStyle
     from gpudoctor.report import Report, ReportedFinding
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
-from gpudoctor.finding import SetVariable, unique_ids
+from gpudoctor.finding import Finding, Risk, SetVariable, unique_ids
 from gpudoctor.plain_text import number_of
 from gpudoctor.planner.place import OVERRIDE
-from gpudoctor.planner.planned_steps import OF_ALL
+from gpudoctor.planner.planned_steps import OF_ALL, PlannedStep
 from gpudoctor.records import in_form
-from gpudoctor.render.lines import Line, print_lines, printable
+from gpudoctor.render.lines import Line, printable
 from gpudoctor.render.next_command import NEXT, ON_THAT_MACHINE, next_line
 from gpudoctor.render.steps import command_line, step_spans, undo_lines
 from gpudoctor.step import RunStep, Step
 
 if TYPE_CHECKING:
-    from gpudoctor.finding import Finding, Risk
     from gpudoctor.fix.apply import ApplyResult
-    from gpudoctor.planner.planned_steps import PlannedStep
     from gpudoctor.planner.proof import Proof
     from gpudoctor.planner.repair import Repair
     from gpudoctor.render.documents import Result, SecondLook
@@ -35,7 +34,6 @@ _RISKS: dict[Risk, str] = {
 
 def plan_data(plan: Repair) -> dict[str, Any]:
     """The plan as built-in types, in the order of the contract."""
-    import msgspec
 
     from gpudoctor.render.documents import IN_PLAN, Plan
 
@@ -63,11 +61,6 @@ class Around(Struct, frozen=True):
     """Whether that is to be typed on the machine that the plan is for, not here."""
 
 
-def print_plan(plan: Repair, findings: Sequence[Finding], around: Around, out: TextIO, *, color: bool) -> None:
-    """Print the plan for these problems."""
-    print_lines(_plan(plan, findings, around), out, color=color, exact_commands=around.here)
-
-
 def _of_checks(plan: Repair) -> dict[str, str]:
     """The slug of every check, by its id: a plan may meet a problem that is not there yet."""
     from gpudoctor.suites import machine_checks
@@ -75,7 +68,8 @@ def _of_checks(plan: Repair) -> dict[str, str]:
     return {check.id: check.slug for check in machine_checks()} if plan.steps else {}
 
 
-def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator[Line]:
+def plan_lines(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator[Line]:
+    """The plan for these problems."""
     names = {**_of_checks(plan), **{finding.id: finding.slug for finding in findings}}
     if plan.steps:
         steps = number_of(len(plan.steps), "step")
@@ -188,23 +182,11 @@ def _second_look(proof: Proof) -> SecondLook:
     return in_form(SecondLook, proof, **found)
 
 
-def print_outcome(
-    applied: ApplyResult,
-    proof: Proof | None,
-    out: TextIO,
-    *,
-    color: bool,
-    place: tuple[str, ...] = (),
-    same: tuple[str, ...] = (),
-) -> None:
-    """Print how it stands now, what is fixed, what is left and what is new. `place`: options of the environment;
-    `same`: those with which `check` judges the same machine again."""
-    print_lines(_outcome(applied, proof, place, same), out, color=color, exact_commands=True)
-
-
-def _outcome(
+def outcome_lines(
     applied: ApplyResult, proof: Proof | None, place: tuple[str, ...], same: tuple[str, ...]
 ) -> Iterator[Line]:
+    """How it stands now, what is fixed, what is left and what is new. `place`: options of the environment; `same`:
+    those with which `check` judges the same machine again."""
     if not applied.ok:
         yield from _failure(applied)
     if proof is not None:

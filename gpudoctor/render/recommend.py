@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.machine import Gpu, Machine
+from gpudoctor.render.lines import Line
 from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import command_line, fix_lines
 from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.step import RunStep
 
 if TYPE_CHECKING:
-    from gpudoctor.machine import Gpu, Machine
     from gpudoctor.recommend import Out, Recommendation, Recommended
 
 _SHOWN_BUILDS = 6
@@ -40,21 +40,10 @@ def best_command(answer: Recommendation, *, pip: bool) -> tuple[str, str] | None
     return None
 
 
-def print_recommendation(
-    answer: Recommendation,
-    machine: Machine,
-    out: TextIO,
-    *,
-    again: tuple[str, ...] = (),
-    verbose: bool = False,
-    color: bool = True,
-) -> None:
-    """Print it to `out`: with colour if it is a terminal and `color`, plain text otherwise. `again`: the options that
-    name the same machine to another command."""
-    print_lines(_lines(answer, machine, again, verbose), out, color=color)
-
-
-def _lines(answer: Recommendation, machine: Machine, again: tuple[str, ...], verbose: bool) -> Iterator[Line]:
+def recommendation_lines(
+    answer: Recommendation, machine: Machine, *, again: tuple[str, ...], verbose: bool
+) -> Iterator[Line]:
+    """What a person reads of it. `again`: the options that name the same machine to another command."""
     served = [choice for choice in answer.choices if choice.level != "cpu"]
     yield _headline(answer, served)
     yield [("For  ", "dim"), (_subject(answer, machine), "")]

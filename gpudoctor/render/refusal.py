@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from gpudoctor.render.headline import could_not_check
-from gpudoctor.render.lines import Line, ignored_lines, print_lines
+from gpudoctor.render.lines import Line, ignored_lines
 from gpudoctor.render.steps import command_line, fix_lines
 
 if TYPE_CHECKING:
     from gpudoctor.report import Report
 
 
-def print_refusal(
-    report: Report, out: TextIO, command: tuple[str, ...], code: int, again: tuple[str, ...] = ()
-) -> None:
-    """Print a refusal briefly, for a log; `code` is what gpudoctor exits with, `again` the options with which `check`
+def refusal_lines(report: Report, command: tuple[str, ...], code: int, again: tuple[str, ...]) -> Iterator[Line]:
+    """A refusal in brief, for a log; `code` is what gpudoctor exits with, `again` the options with which `check`
     shows the same."""
-    print_lines(_lines(report, command, code, again), out, color=True, exact_commands=True)
-
-
-def _lines(report: Report, command: tuple[str, ...], code: int, again: tuple[str, ...]) -> Iterator[Line]:
     first = report.findings[0] if report.findings else None
     what = f"{command[0] or 'the command'} was not started" if command else "this machine does not pass"
     yield [("gpudoctor: ", "bold"), (f"{what} (exit {code}).", "bold red")]

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpudoctor.check import Check
+from gpudoctor.host.input_file import read_given
 from gpudoctor.render.alerts import Alert, alerts, examined
 from gpudoctor.render.json import to_json
-
-if TYPE_CHECKING:
-    from gpudoctor.check import Check
-    from gpudoctor.report import Report
+from gpudoctor.report import Report
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _DISTRIBUTION = "gpudoctor-cli"
@@ -127,8 +126,6 @@ def _location(alert: Alert) -> Data:
 
 def _columns(path: str, line: int) -> dict[str, int]:
     """The columns between which the line has text; empty if the file is not here."""
-    from gpudoctor.host.input_file import read_given
-
     try:
         text = read_given(path, _LARGEST).decode("utf-8-sig").splitlines()[line - 1]
     except (OSError, ValueError, IndexError):
@@ -147,11 +144,7 @@ def _uri(path: str) -> str:
 
 
 def _invocation(report: Report) -> Data:
-    invocation: Data = {
-        "executionSuccessful": True,
-        "exitCode": report.exit_code,
-        "endTimeUtc": report.created,
-    }
+    invocation: Data = {"executionSuccessful": True, "exitCode": report.exit_code, "endTimeUtc": report.created}
     if report.ignored:
         # Not results with suppressions: GitHub shows these as alerts all the same.
         invocation["toolConfigurationNotifications"] = [

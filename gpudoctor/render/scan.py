@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
+from gpudoctor.codeobjects import Code
+from gpudoctor.machine import Gpu
 from gpudoctor.plain_text import enumeration
 from gpudoctor.records import in_form
 from gpudoctor.render.lines import printable
 from gpudoctor.render.steps import command_line
-from gpudoctor.scan.library import combined_code
+from gpudoctor.scan.library import Library, combined_code
 from gpudoctor.situation.gpu_groups import gpu_names
 
 if TYPE_CHECKING:
-    from gpudoctor.codeobjects import Code
-    from gpudoctor.machine import Gpu
     from gpudoctor.render.documents import LibrariesWithoutCode, Scan, ScannedFor, ScannedLibrary
-    from gpudoctor.scan.library import Library
     from gpudoctor.scan.target import ScanResult
     from gpudoctor.scan.verdicts import Verdict
 
@@ -27,7 +28,6 @@ _MOST_NAMED = 6
 
 def scan_data(scanned: Iterable[ScanResult], judged: list[tuple[Gpu, list[Verdict]]]) -> Scan:
     """The JSON document."""
-    from msgspec import UNSET
 
     from gpudoctor.render.documents import Scan
 

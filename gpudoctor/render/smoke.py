@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from gpudoctor.machine import Machine, Smoke, SmokeDevice, SmokeKernel
 from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
-    from gpudoctor.machine import Machine, Smoke, SmokeDevice, SmokeKernel
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import GpuRates
     from gpudoctor.render.lines import Line

@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, TextIO
 from gpudoctor.privacy import pseudonyms
 from gpudoctor.render.headline import could_not_check, headline
 from gpudoctor.render.inventory import inventory
-from gpudoctor.render.lines import Line, ignored_lines, print_lines
+from gpudoctor.render.lines import MARKS, Line, ignored_lines, print_lines
 from gpudoctor.render.next_command import next_lines
 from gpudoctor.render.steps import fix_lines
 
 if TYPE_CHECKING:
     from gpudoctor.render.style import ReportStyle
     from gpudoctor.report import Report, ReportedFinding
-
-_MARKS = {
-    "error": ("✗ Problem  ", "bold red"),
-    "warning": ("! Warning  ", "bold yellow"),
-    "note": ("· Note  ", "cyan"),
-}
 
 
 def print_report(report: Report, out: TextIO, look: ReportStyle) -> None:
@@ -73,7 +67,7 @@ def _is_named(note: ReportedFinding, shown: list[ReportedFinding]) -> bool:
 def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: bool) -> Iterator[Line]:
     from gpudoctor.render.plain import found_and_needed
 
-    mark, style = _MARKS[finding.severity]
+    mark, style = MARKS[finding.severity]
     subject = f"  {finding.subject}" if finding.subject else ""
     yield [(mark, style), (finding.slug, "bold"), (f" [{finding.id}]", "dim"), (subject, "")]
     yield [("    ", ""), (finding.message, "")]

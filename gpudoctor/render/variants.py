@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from gpudoctor.plain_text import enumeration
-from gpudoctor.render.lines import Line, print_lines, printable
+from gpudoctor.render.lines import Line, printable
 
 if TYPE_CHECKING:
     from gpudoctor.recommend.variants import Variants
@@ -23,12 +23,8 @@ def shell_lines(answer: Variants) -> str:
     return "".join((*(f"# Not known: {printable(what)}.\n" for what in answer.unknown), *lines))
 
 
-def print_variants(answer: Variants, out: TextIO, *, color: bool = True) -> None:
-    """Print it to `out`."""
-    print_lines(_lines(answer), out, color=color)
-
-
-def _lines(answer: Variants) -> Iterator[Line]:
+def variants_lines(answer: Variants) -> Iterator[Line]:
+    """What a person reads of it."""
     if not answer.installers:
         yield [("Installers find no GPU here: they choose builds for the CPU.", "bold")]
     for one in answer.installers:

@@ -204,6 +204,14 @@ class Situation:
         return self.machine.system.container.known
 
     @property
+    def in_wsl(self) -> bool:
+        return self.machine.system.wsl.known
+
+    @property
+    def on_jetson(self) -> bool:
+        return self.machine.system.jetson.known
+
+    @property
     def platform(self) -> str:
         """ "linux-x86_64" or "linux-aarch64", as torch wheels name it."""
         return self.machine.system.platform

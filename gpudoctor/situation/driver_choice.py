@@ -240,7 +240,7 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
     """The fix that installs the machine's NVIDIA driver: on the host if this is a container, in Windows if this is
     WSL. If no one driver supports these GPUs and the others, the choice that a person has."""
     asked = gpus or situation.machine.of_vendor("nvidia")
-    if situation.machine.system.wsl.known:
+    if situation.in_wsl:
         text = "Update the NVIDIA driver in Windows (not in WSL), then run `wsl --shutdown`."
         return by_hand("Update the NVIDIA driver in Windows", text, "reboot")
     if asked and not any(runs_some_build(situation.matrix, gpu) for gpu in asked):

@@ -54,12 +54,17 @@ class InstalledFramework(Struct, frozen=True):
         return self.row is None or self.row.gpu != "always"
 
     @property
+    def named(self) -> str:
+        """ "JAX 0.12.0"."""
+        return f"{self.title} {self.version}"
+
+    @property
     def text(self) -> str:
         """ "JAX 0.12.0 (CUDA 12)"."""
         made_for = f"CUDA {self.cuda}" if self.cuda else f"ROCm {self.rocm}" if self.rocm else ""
         if not self.vendor:
             made_for = "CPU build"
-        return f"{self.title} {self.version}" + (f" ({made_for})" if made_for else "")
+        return self.named + (f" ({made_for})" if made_for else "")
 
 
 def installed_frameworks(environment: PythonEnvironment | None, matrix: Matrix) -> tuple[InstalledFramework, ...]:

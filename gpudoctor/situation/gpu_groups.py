@@ -8,7 +8,10 @@ from typing import Any, TypeVar
 
 from gpudoctor.finding import Device, Finding, Severity, gpu_subject
 from gpudoctor.isa import capability
-from gpudoctor.machine import Gpu
+from gpudoctor.machine import Gpu, Vendor
+
+VENDORS: dict[Vendor, str] = {"nvidia": "NVIDIA", "amd": "AMD"}
+"""The name of a vendor in a message."""
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gpudoctor.dependencies import applies
+from gpudoctor.machine import Constraint, InstallerSettings, PythonEnvironment
 from gpudoctor.matrix.versions import just_below, package_matches
-
-if TYPE_CHECKING:
-    from gpudoctor.machine import Constraint, InstallerSettings, PythonEnvironment
-    from gpudoctor.situation import Situation
+from gpudoctor.situation import Situation
 
 Installer = Literal["pip", "uv", "ensurepip", "none"]
 """ensurepip: there is neither that works, and the interpreter can make itself a pip; none: not even that."""
@@ -31,8 +29,6 @@ def installer(environment: PythonEnvironment) -> Installer:
 
 def settings(environment: PythonEnvironment) -> InstallerSettings:
     """The configuration of what installs into an environment; poetry, pdm and pixi read neither pip's nor uv's."""
-    from gpudoctor.machine import InstallerSettings
-
     if environment.lock in ("poetry.lock", "pdm.lock", "pixi.lock"):
         return InstallerSettings()
     uv = environment.lock == "uv.lock" or installer(environment) == "uv"

@@ -15,6 +15,13 @@ def lines_about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
     )
 
 
+def lines_of(situation: Situation, gpu: Gpu, kinds: tuple[str, ...] = ()) -> tuple[LogFault, ...]:
+    """All lines of the log about this GPU, or those of some kinds, whatever the matrix says that they mean."""
+    log = situation.machine.kernel_log.value
+    lines = lines_about(gpu, log.faults) if log else ()
+    return tuple(line for line in lines if line.kind in kinds) if kinds else lines
+
+
 def names_slot(fault: LogFault, gpu: Gpu) -> bool:
     """Whether the line names this GPU's slot."""
     return fault.bdf is not None and bool(lines_about(gpu, (fault,))) and gpu.bdf is not None

@@ -23,11 +23,6 @@ def torch_or_cudnn(situation: Situation) -> bool:
     )
 
 
-def torch_and_gpu(situation: Situation) -> bool:
-    """A torch is installed, and there is a usable GPU."""
-    return situation.torch is not None and bool(situation.usable)
-
-
 def rocm_torch(situation: Situation) -> bool:
     """A torch built for AMD's GPUs is installed."""
     return situation.built_for == "amd"
@@ -48,24 +43,9 @@ def other_kernels(situation: Situation) -> bool:
     return situation.machine.smoke is not None and situation.machine.smoke.framework != "torch"
 
 
-def errors(situation: Situation) -> bool:
-    """A person saw error messages."""
-    return bool(situation.machine.errors)
-
-
-def requirements(situation: Situation) -> bool:
-    """A job requires something of this machine."""
-    return bool(situation.required)
-
-
 def pasted(situation: Situation) -> bool:
     """The machine was read from a text that somebody pasted."""
     return situation.machine.pasted is not None
-
-
-def gpus(situation: Situation) -> bool:
-    """A GPU is known, whether it is usable or not."""
-    return bool(situation.machine.gpus)
 
 
 def gpus_or_driver(situation: Situation) -> bool:
@@ -89,12 +69,9 @@ def gpu_traces(situation: Situation) -> bool:
 
 def gpus_or_selection(situation: Situation) -> bool:
     """A GPU is known, or a variable selects the visible ones."""
-    return gpus(situation) or any(name.endswith("_VISIBLE_DEVICES") for name in situation.machine.variables)
-
-
-def driver_asked(situation: Situation) -> bool:
-    """The driver was asked, not only its files read."""
-    return situation.machine.level != "static"
+    return bool(situation.machine.gpus) or any(
+        name.endswith("_VISIBLE_DEVICES") for name in situation.machine.variables
+    )
 
 
 def torch_without_record(situation: Situation) -> bool:
@@ -103,16 +80,6 @@ def torch_without_record(situation: Situation) -> bool:
         return situation.environment is not None and bool(situation.environment.torch_remains)
     record = situation.machine.installed("torch")
     return record is None or bool(record.lacks)
-
-
-def amd_gpus(situation: Situation) -> bool:
-    """A GPU of AMD's is known."""
-    return bool(situation.machine.of_vendor("amd"))
-
-
-def several_gpus(situation: Situation) -> bool:
-    """More than one GPU is usable."""
-    return len(situation.usable) > 1
 
 
 def no_usable_gpu(situation: Situation) -> bool:
@@ -149,17 +116,7 @@ def network_settings(situation: Situation) -> bool:
 
 def wsl(situation: Situation) -> bool:
     """The machine is a Linux inside Windows."""
-    return situation.machine.system.wsl.known
-
-
-def container(situation: Situation) -> bool:
-    """This is a container, or may be one."""
-    return not situation.machine.system.container.absent
-
-
-def job(situation: Situation) -> bool:
-    """This is a batch job."""
-    return situation.machine.system.job.value is not None
+    return situation.in_wsl
 
 
 def rocm_settings(situation: Situation) -> bool:
@@ -187,11 +144,6 @@ def framework_variables(situation: Situation) -> bool:
     return bool(settings) or any(situation.variable(name) is not None for name in names)
 
 
-def programs(situation: Situation) -> bool:
-    """A program without Python computes on GPUs, and there is a usable one."""
-    return bool(situation.machine.programs and situation.usable)
-
-
 def computing_packages(situation: Situation) -> bool:
     """A package has libraries that compute on GPUs; or nobody sees them, and it was described or the matrix tells
     its oldest GPU."""
@@ -202,31 +154,11 @@ def computing_packages(situation: Situation) -> bool:
     return any(one.path == "description" or one.name in told for one in packages)
 
 
-def unlinked_packages(situation: Situation) -> bool:
-    """The files of a package are links that lead nowhere."""
-    return any(one.unlinked for one in situation.machine.packages)
-
-
-def packages_installed_twice(situation: Situation) -> bool:
-    """A package has two whole records in one folder."""
-    return any(one.twins for one in situation.machine.packages)
-
-
 def interrupted_installs(situation: Situation) -> bool:
     """An install, update or uninstall of a package other than torch was interrupted."""
     environment = situation.environment
     lacking = any("METADATA" in one.lacks and one.path.endswith(".dist-info") for one in situation.machine.packages)
     return lacking or (environment is not None and bool(environment.interrupted))
-
-
-def packages_for_others(situation: Situation) -> bool:
-    """The wheel of a package was made for another Python or platform."""
-    return any(one.made_for for one in situation.machine.packages)
-
-
-def locked_programs(situation: Situation) -> bool:
-    """Nobody may execute a program of a package."""
-    return any(one.locked for one in situation.machine.packages)
 
 
 def start_faults(situation: Situation) -> bool:
@@ -235,30 +167,12 @@ def start_faults(situation: Situation) -> bool:
 
 
 def environment_faults(situation: Situation) -> bool:
-    """Python does not start, or pip starts that of another environment."""
-    return start_faults(situation) or bool(situation.environment and situation.environment.pip_starts)
-
-
-def unreadable_environment(situation: Situation) -> bool:
-    """This user may not read what is installed."""
-    return bool(situation.environment and situation.environment.torch.state == "denied")
-
-
-def cdi_specifications(situation: Situation) -> bool:
-    """The host describes its GPUs to container engines."""
-    return bool(situation.machine.nvidia.cdi.value)
-
-
-def damaged_packages(situation: Situation) -> bool:
-    """Files of a package are gone or cut short."""
-    return any(one.damaged for one in situation.machine.packages)
+    """Python does not start, pip starts that of another environment, or this user may not read what is installed."""
+    environment = situation.environment
+    unusable = environment is not None and (bool(environment.pip_starts) or environment.torch.state == "denied")
+    return unusable or start_faults(situation)
 
 
 def shadows(situation: Situation) -> bool:
     """A folder or file takes the place of a module that a framework imports."""
     return situation.environment is not None and bool(situation.environment.shadows)
-
-
-def bitsandbytes(situation: Situation) -> bool:
-    """bitsandbytes is installed beside a torch."""
-    return situation.torch is not None and situation.machine.installed("bitsandbytes") is not None

@@ -10,7 +10,7 @@ from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.matrix.names import vgpu_series
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.kernel_log import lines_about
+from gpudoctor.situation.kernel_log import lines_of
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import VgpuSeries
@@ -44,11 +44,9 @@ def refused_in_guest(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
     """Lines of a driver that says that it does not support the GPU, though it is made for that chip: unless this is
     known to be no virtual machine, the GPU is a vGPU, and needs the guest driver."""
     machine = situation.machine
-    log = machine.kernel_log.value
-    if log is None or machine.system.virtual_machine.absent or machine.system.wsl.known or not gpu.arch.value:
+    if machine.system.virtual_machine.absent or machine.system.wsl.known or not gpu.arch.value:
         return ()
-    lines = lines_about(gpu, tuple(fault for fault in log.faults if fault.kind == _UNSUPPORTED))
-    return tuple(line for line in lines if _made_for(situation, gpu, line))
+    return tuple(line for line in lines_of(situation, gpu, (_UNSUPPORTED,)) if _made_for(situation, gpu, line))
 
 
 def _made_for(situation: Situation, gpu: Gpu, line: LogFault) -> bool:

@@ -87,9 +87,8 @@ def visibility_variables(variables: dict[str, str], vendor: Vendor) -> tuple[tup
     CUDA and ROCr take an empty value for "no GPU" (ROCm/legacy-rocm-build#1170); HIP takes it for "not set".
     GPU_DEVICE_ORDINAL is OpenCL's alone, whatever AMD's page on isolation says (rocclr, Device::init).
     """
-    if vendor == "nvidia":
-        names = ("CUDA_VISIBLE_DEVICES",)
-        return tuple((name, variables[name]) for name in names if name in variables)
-    second = next((name for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if variables.get(name)), None)
-    names = ("ROCR_VISIBLE_DEVICES", *((second,) if second else ()))
+    names: tuple[str, ...] = ("CUDA_VISIBLE_DEVICES",)
+    if vendor == "amd":
+        of_hip = [name for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if variables.get(name)]
+        names = ("ROCR_VISIBLE_DEVICES", *of_hip[:1])
     return tuple((name, variables[name]) for name in names if name in variables)

@@ -57,7 +57,7 @@ def of_another_vendor(situation: Situation) -> Vendor | None:
     """The vendor whose GPUs Windows offers, if torch is built for the other vendor and nothing shows a GPU of that
     one. None if torch counts a GPU."""
     trial = situation.torch_trial
-    if not situation.machine.system.wsl.known or dxg_opens(situation) is False or (trial and trial.device_count):
+    if not situation.in_wsl or dxg_opens(situation) is False or (trial and trial.device_count):
         return None
     offered = behind_windows(situation)
     return next(iter(offered)) if offered and situation.built_for and situation.built_for not in offered else None
@@ -109,7 +109,7 @@ def _is_product(listed: str, name: str) -> bool:
 
 def against_build_in_wsl(situation: Situation, rocm: str, gpus: tuple[Gpu, ...]) -> str:
     """Why a build of torch for that ROCm finds no GPU inside WSL; "" if it does, or this is no WSL."""
-    if not situation.machine.system.wsl.known:
+    if not situation.in_wsl:
         return ""
     if situation.matrix.amd.wsl_runtime(rocm) != "wheel":
         return "the ROCm runtime in it finds no GPU inside WSL (from ROCm 7.2 on it does)"
@@ -119,7 +119,7 @@ def against_build_in_wsl(situation: Situation, rocm: str, gpus: tuple[Gpu, ...])
 
 def needed_in_wsl(situation: Situation, rocm: str) -> tuple[dict[str, str], tuple[str, ...]]:
     """The variables that a build for that ROCm needs inside WSL, and in words what must be installed beside it."""
-    if not situation.machine.system.wsl.known:
+    if not situation.in_wsl:
         return {}, ()
     row = situation.matrix.amd.wsl_rocm(rocm)
     unset = row is not None and row.dxg_variable and situation.variable(DXG_VARIABLE) != "1"

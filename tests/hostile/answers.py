@@ -19,7 +19,8 @@ from gpudoctor.intake.text.reading import read_text
 from gpudoctor.planner.script import shell_script
 from gpudoctor.render.formats import FORMATS, report_text
 from gpudoctor.render.json import to_json
-from gpudoctor.render.plan import Around, plan_data, print_plan
+from gpudoctor.render.lines import print_lines
+from gpudoctor.render.plan import Around, plan_data, plan_lines
 from gpudoctor.render.steps import step_spans
 from gpudoctor.report import Report, Subject, make_report
 from gpudoctor.step import EnvStep, ManualStep, RunStep
@@ -61,7 +62,8 @@ def answer(content: bytes, styles: Collection[str] = FORMATS, *, planned: bool =
     if planned:
         plan = plan_of(machine)
         out = io.StringIO()
-        print_plan(plan, judgement.findings, Around("the machine of issue.md", here=False), out, color=False)
+        lines = plan_lines(plan, judgement.findings, Around("the machine of issue.md", here=False))
+        print_lines(lines, out, color=False)
         forms["plan"] = out.getvalue()
         forms["plan as JSON"] = to_json(plan_data(plan))
         forms["script"] = shell_script(plan, version="1", subject="issue.md")

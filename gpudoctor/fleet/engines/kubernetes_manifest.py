@@ -48,7 +48,7 @@ def manifest(order: Order, name: str) -> dict[str, Any]:
 
 
 _CONFINED: dict[str, Any] = {
-    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 }
 
 

@@ -98,10 +98,6 @@ def _name(row: dict[str, Any]) -> str:
     return own if own and own != row["NodeManagerAddress"] else str(row["NodeManagerHostname"])
 
 
-def _command(order: Order) -> tuple[str, ...]:
-    return order.on_node()
-
-
 def _task() -> Any:
     """The function of the task. It is defined here so that Ray sends it as it is: a worker may lack gpudoctor."""
 

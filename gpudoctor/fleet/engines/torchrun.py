@@ -28,18 +28,8 @@ def preview(order: Order) -> str:
     place = ("--nnodes", "N", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", "HOST:29500")
     behind = ("--", *order.options) if order.options else ()
     options = ("--level", order.level, "--timeout", f"{order.seconds:g}", *behind)
-    command = (
-        "torchrun",
-        *place,
-        *order.arguments,
-        "-m",
-        "gpudoctor",
-        "fleet",
-        "check",
-        "--on",
-        "torchrun",
-        *options,
-    )
+    check = ("-m", "gpudoctor", "fleet", "check", "--on", "torchrun")
+    command = ("torchrun", *place, *order.arguments, *check, *options)
     return f"# on every node:\n{as_typed(command)}"
 
 

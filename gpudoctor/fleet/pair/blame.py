@@ -100,7 +100,7 @@ def blame(wrong: Mapping[Pair, bool], *, now_and_then: bool = False) -> Blame:
         left = {pair: went for pair, went in left.items() if worst not in pair}
     record = _Record(left)
     open_pairs = [pair for pair, went in sorted(left.items()) if went]
-    links = tuple(pair for pair in open_pairs if all(record.well_without(node, _other(pair, node)) for node in pair))
+    links = tuple(pair for pair in open_pairs if all(record.well_without(*ends) for ends in (pair, pair[::-1])))
     return Blame(tuple(convicted), links, tuple(pair for pair in open_pairs if pair not in links))
 
 
@@ -140,10 +140,6 @@ def _worst(wrong: Mapping[Pair, bool], now_and_then: bool) -> int | None:
     record = _Record(wrong)
     candidates = [node for node in record.nodes if record.is_guilty(node, now_and_then)]
     return max(candidates, key=lambda node: (record.share(node), record.bad(node), -node), default=None)
-
-
-def _other(pair: Pair, node: int) -> int:
-    return pair[1] if pair[0] == node else pair[0]
 
 
 class _Record:

@@ -6,11 +6,13 @@ import json
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.json import decode
 
 from gpudoctor.fleet.pair.job_rank import JobRank
 from gpudoctor.fleet.pair.member import Answer, Member, MemberError
 from gpudoctor.fleet.pair.outcome import LOOK_SECONDS
 from gpudoctor.fleet.pair.trials import Trial
+from gpudoctor.host import LiveHost
 
 JOIN_SECONDS = 600.0
 """Until the slowest rank is there."""
@@ -40,7 +42,6 @@ class Order(Struct, frozen=True):
 def _ports() -> list[float]:
     """The rates of this node's RDMA ports."""
     from gpudoctor.fleet.pair.capacity import port_rates
-    from gpudoctor.host import LiveHost
     from gpudoctor.probes.network import probe_network
 
     return port_rates(probe_network(LiveHost({})))
@@ -75,8 +76,6 @@ class Rank:
 
     def order(self, step: int, seconds: float) -> Order:
         """The order of that step. Raises MemberError."""
-        from msgspec.json import decode
-
         text = self.member.get(f"order/{step}/{self.place.rank}", seconds)
         if text is None:
             raise MemberError(f"rank 0 ordered nothing for {seconds:g} s")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpudoctor import __version__
 from gpudoctor.check import Check
 from gpudoctor.engine import FailOn, exit_code, in_order
-from gpudoctor.finding import Finding, Verdict
+from gpudoctor.finding import Finding, verdict_of
 from gpudoctor.fleet.pair.outcome import Part
 from gpudoctor.fleet.pair.report import NodeState, PairedNode, Pairing, PairProblem, PairReport, Together
 from gpudoctor.fleet.pair.result import PairResult
@@ -22,17 +22,14 @@ if TYPE_CHECKING:
 
 
 def report_of(
-    trials: Trials,
-    checks: Iterable[Check[PairResult]],
-    fail_on: FailOn = "error",
-    matrix: Matrix | None = None,
+    trials: Trials, checks: Iterable[Check[PairResult]], fail_on: FailOn = "error", matrix: Matrix | None = None
 ) -> PairReport:
     """What rank 0 prints. `matrix` has what links between GPUs carry."""
     result = PairResult(trials, matrix)
     ran = [check.run(result) for check in checks]
     findings = in_order(finding for found, _ in ran for finding in found)
-    not_judged = tuple(question.why for _, questions in ran for question in questions)
-    verdict = _verdict({finding.severity for finding in findings}, bool(not_judged))
+    not_judged = [question for _, questions in ran for question in questions]
+    verdict = verdict_of(findings, not_judged)
     first = next(iter(trials.hellos.values()), {})
     return PairReport(
         gpudoctor=__version__,
@@ -51,16 +48,8 @@ def report_of(
         pairings=tuple(_pairing(result, met) for met in trials.met),
         together=_together(result, trials.together) if trials.together else None,
         exclude=_excluded(result),
-        not_judged=not_judged,
+        not_judged=tuple(question.why for question in not_judged),
     )
-
-
-def _verdict(severities: set[str], not_judged: bool) -> Verdict:
-    if "error" in severities:
-        return "error"
-    if not_judged:
-        return "unknown"
-    return "warning" if "warning" in severities else "ok"
 
 
 def _problem(finding: Finding) -> PairProblem:

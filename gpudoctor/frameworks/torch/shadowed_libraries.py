@@ -17,8 +17,8 @@ from gpudoctor.finding import (
     RemovePackage,
     ReplacePackage,
     SetVariable,
-    UnsetVariable,
     by_hand,
+    unset,
 )
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, distribution_of, family_of, stem_of, without_cuda
@@ -80,6 +80,19 @@ def pin_of(situation: Situation, base: str) -> tuple[str, str] | None:
 def wheels_of(situation: Situation, base: str) -> tuple[Distribution, ...]:
     """The installed distributions of that name, for any CUDA."""
     return tuple(d for d in situation.machine.packages if without_cuda(d.name) == base)
+
+
+def pinned_and_others(
+    situation: Situation, base: str, suffix: str
+) -> tuple[Distribution | None, tuple[Distribution, ...]]:
+    """The installed distribution of that name for the CUDA of a pin, and those for another."""
+    found, name = wheels_of(situation, base), _for_cuda(base, suffix)
+    own = next((one for one in found if one.name == name), None)
+    return own, tuple(one for one in found if one.name != name)
+
+
+def _for_cuda(base: str, suffix: str) -> str:
+    return f"{base}-cu{suffix}" if suffix else base
 
 
 def wanted_version(situation: Situation, base: str) -> str | None:
@@ -153,13 +166,13 @@ def clear_the_way(situation: Situation, library: Library) -> Fix:
     if not library.via.startswith("LD_"):
         text = f"Remove the package that {library.path} belongs to, or its folder from the loader's configuration."
         return by_hand(f"Remove {library.path} from the system", text, "root")
-    return without_folder(situation, library, otherwise=Fix(f"Unset {library.via}", (UnsetVariable(library.via),)))
+    return without_folder(situation, library, otherwise=unset(library.via))
 
 
 def pinned_again(situation: Situation, base: str, version: str, why: str) -> Fix:
     """Install the pinned version of one of NVIDIA's wheels again."""
     suffix = (pin_of(situation, base) or ("", ""))[0]
-    name = f"{base}-cu{suffix}" if suffix else base
+    name = _for_cuda(base, suffix)
     return Fix(f"Install {name} {version.removesuffix('.*')}", (ReplacePackage(name, f"=={version}", why=why),))
 
 
@@ -181,7 +194,7 @@ def two_in_one_folder(situation: Situation, base: str, others: tuple[Distributio
         want=f"only {base} {pinned}",
         subject=base,
         confidence="possible",
-        evidence=tuple(Evidence(other.name, other.version, other.path) for other in others),
+        evidence=tuple(map(Evidence.of_package, others)),
         fixes=(
             Fix(
                 f"Remove {', '.join(d.name for d in others)}, then install the pinned one again",
@@ -217,7 +230,7 @@ def without_folder(situation: Situation, library: Library, otherwise: Fix) -> Fi
         kept = []
     why = f"the loader then finds the right {library.name}"
     if not kept:
-        return Fix(f"Unset {library.via}", (UnsetVariable(library.via, why=why),))
+        return unset(library.via, why)
     return Fix(f"Remove {folder} from {library.via}", (SetVariable(library.via, ":".join(kept), why=why),))
 
 

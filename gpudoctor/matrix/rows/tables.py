@@ -95,81 +95,39 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     known_issues: tuple[KnownIssue, ...] = ()
 
 
-KEYS: dict[str, tuple[str, ...]] = {
-    "capabilities": ("capability",),
-    "architectures": ("architecture",),
-    "nvidia_chips": ("chip",),
-    "nvidia_gpus": ("pci",),
-    "nvidia_socs": ("name",),
-    "cuda_floors": ("major",),
-    "forward_compatibility": ("cuda",),
-    "image_requirements": ("cuda",),
-    "vgpu_series": ("series",),
-    "cudnn_floors": ("cudnn",),
+_SEVERAL_FIELDS = {
     "cuda_toolkits": ("cuda", "update"),
-    "driver_branches": ("branch",),
     "driver_packages": ("distribution", "branch", "flavour"),
     "driver_instructions": ("distribution", "flavour"),
     "nvidia_kernel_limits": ("driver", "kernel"),
-    "gfx_targets": ("gfx",),
-    "amd_gpus": ("pci",),
     "amd_processors": ("gpu", "name", "models"),
-    "other_names": ("id",),
-    "gpu_rates": ("product",),
-    "interconnects": ("name",),
-    "rocm_releases": ("version",),
-    "rocm_driver_window": ("rocm",),
     "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),
     "amdgpu_dkms_systems": ("distribution", "kernel"),
-    "firmware_packages": ("distribution",),
-    "module_keys": ("id",),
     "distribution_kernels": ("distribution", "kernel"),
-    "rocm_blas": ("rocm",),
-    "hipblaslt_use": ("rocm",),
-    "wsl_rocm": ("rocm",),
     "torch_builds": ("version", "build", "origin", "platform"),
     "old_torch_builds": ("torch", "builds"),
-    "ngc_images": ("release",),
     "published_archs": ("origin", "cuda", "release"),
-    "wheel_indexes": ("id",),
-    "distributions": ("distribution",),
-    "distribution_kin": ("id",),
-    "base_images": ("image",),
-    "removed_images": ("image",),
     "removed_packages": ("package", "channel"),
-    "torch_releases": ("version",),
-    "companions": ("torch",),
-    "stable_companions": ("package",),
     "torch_dependents": ("package", "version", "torch"),
     "runtime_libraries": ("package", "version"),
-    "torch_users": ("package",),
-    "library_roles": ("library",),
-    "extension_builds": ("package",),
-    "gpu_lists": ("name",),
     "late_libraries": ("opener", "version"),
-    "imported_modules": ("id",),
-    "optional_modules": ("id",),
-    "removed_modules": ("python",),
-    "version_files": ("package",),
-    "package_folders": ("package",),
-    "frameworks": ("framework",),
-    "frameworks_on_torch": ("framework",),
     "framework_builds": ("framework", "package", "version", "vendor"),
     "framework_variables": ("framework", "variables", "pattern", "ptx"),
     "framework_flags": ("framework", "variable"),
-    "programs": ("program",),
-    "shared_files": ("id",),
-    "installer_targets": ("installer",),
     "package_conflicts": ("package", "version", "other", "other_version"),
     "requirement_uses": ("package", "requires", "version"),
-    "same_releases": ("package",),
-    "log_patterns": ("id",),
-    "error_patterns": ("id",),
-    "told_circumstances": ("id",),
-    "told_concepts": ("concept",),
-    "foreign_words": ("english",),
-    "plain_words": ("english",),
-    "xids": ("xid",),
-    "known_issues": ("id",),
+}
+"""What distinguishes the rows of a table where the first field alone does not."""
+
+
+def _first_field(table: str) -> str:
+    kind: type[Row] = Tables.__annotations__[table].__args__[0]
+    return next(name for name in kind.__struct_fields__ if name not in Row.__struct_fields__)
+
+
+KEYS: dict[str, tuple[str, ...]] = {
+    name: _SEVERAL_FIELDS.get(name) or (_first_field(name),)
+    for name in Tables.__struct_fields__
+    if name not in ("version", "wheel_index")
 }
 """The tables of rows, and the fields that distinguish a row from the others of its table."""

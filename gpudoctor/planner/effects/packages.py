@@ -24,13 +24,13 @@ from gpudoctor.frameworks.torch.torch_by_version import named_torch
 from gpudoctor.machine import Distribution, Machine, PythonEnvironment, Torch, TorchOrigin, absent, known
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
 from gpudoctor.matrix.versions import figures, just_below, package_matches
+from gpudoctor.planner.effects import SOURCE
 from gpudoctor.planner.effects.frameworks import after_installing
-from gpudoctor.planner.effects.trial import imported_anew
+from gpudoctor.planner.effects.variables import imported_anew
 from gpudoctor.planner.effects.variables import machine_after as without_variable
 from gpudoctor.planner.install_requests import rivals
 from gpudoctor.situation import Situation
 
-_SOURCE = "as the plan leaves it"
 _AHEAD = ("PYTHONPATH", ".pth")
 """`TorchCopy.via` of copies that no installer of the environment replaces."""
 _TORCHS_OF_AMD = "amd-torch-"
@@ -130,7 +130,7 @@ def _with_build(
     version = f"{remedy.version}+{remedy.build}"
     origin = cast(TorchOrigin, remedy.origin)
     cuda = cuda_of(remedy.build)
-    torch = named_torch(version, origin, _SOURCE, build=remedy.build, cuda=cuda, rocm=rocm)
+    torch = named_torch(version, origin, SOURCE, build=remedy.build, cuda=cuda, rocm=rocm)
     before = environment.distribution("torch")
     own = version if remedy.index_url else remedy.version
     had = environment.torch.value
@@ -156,7 +156,7 @@ def _with_build(
     for name, _ in remedy.companions:
         after = _healed(after, name)
     after = replace(after, torch_remains=(), missing_symbols=() if not kept else after.missing_symbols)
-    return after.with_torch(known(torch, _SOURCE))
+    return after.with_torch(known(torch, SOURCE))
 
 
 def _pins(torch: Distribution | None) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> Py
             if normalised(one.package) == name
         )
         return replace(healed, extensions=(*healed.extensions, *own))
-    return replace(after.with_torch(known(_whole(after, remedy), _SOURCE)), torch_remains=())
+    return replace(after.with_torch(known(_whole(after, remedy), SOURCE)), torch_remains=())
 
 
 def _whole(environment: PythonEnvironment, remedy: ReinstallPackage) -> Torch:
@@ -236,7 +236,7 @@ def _whole(environment: PythonEnvironment, remedy: ReinstallPackage) -> Torch:
         build = remedy.version.partition("+")[2] or None
         origin: TorchOrigin = "unknown" if build else "pypi"
         rocm = rocm_of(build or "")
-        return named_torch(remedy.version, origin, _SOURCE, build=build, cuda=cuda_of(build or ""), rocm=rocm)
+        return named_torch(remedy.version, origin, SOURCE, build=build, cuda=cuda_of(build or ""), rocm=rocm)
     copies = tuple(copy for copy in torch.copies if copy.version == torch.version)[:1] or torch.copies[:1]
     return replace(torch, damaged=(), unloadable=(), needs_libraries=(), copies=copies)
 
@@ -255,7 +255,7 @@ def _without(situation: Situation, environment: PythonEnvironment, name: str) ->
     )
     after = replace(environment, distributions=replace(environment.distributions, value=listed))
     if name == "torch":
-        return after.with_torch(absent(_SOURCE))
+        return after.with_torch(absent(SOURCE))
     return _healed(after, name)
 
 
@@ -279,12 +279,7 @@ def _healed(environment: PythonEnvironment, name: str) -> PythonEnvironment:
             replace(one, missing=tuple(each for each in one.missing if distribution_of(each.name) != base))
             for one in extensions
         )
-    return replace(
-        environment,
-        extensions=extensions,
-        missing_symbols=symbols,
-        triton_owner=owner,
-    )
+    return replace(environment, extensions=extensions, missing_symbols=symbols, triton_owner=owner)
 
 
 def _installed(
@@ -298,4 +293,4 @@ def _installed(
     listed = tuple(sorted(by_name.values(), key=lambda one: one.name))
     missing = tuple(name for name in environment.not_installed if name not in by_name)
     interrupted = tuple(one for one in environment.interrupted if one.name not in by_name)
-    return replace(environment, distributions=known(listed, _SOURCE), not_installed=missing, interrupted=interrupted)
+    return replace(environment, distributions=known(listed, SOURCE), not_installed=missing, interrupted=interrupted)

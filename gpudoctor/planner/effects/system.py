@@ -39,12 +39,12 @@ from gpudoctor.machine import (
     unknown,
 )
 from gpudoctor.matrix.versions import figures
+from gpudoctor.planner.effects import SOURCE
 from gpudoctor.situation import Situation
 from gpudoctor.situation.healthy_driver import amd_stack, driver_libraries, nvidia_stack
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel
 from gpudoctor.situation.nvidia_driver import kernel_driver
 
-_SOURCE = "as the plan leaves it"
 _ASKED_BEFORE = "asked before the fix"
 
 _OfAKernel = TypeVar("_OfAKernel", InstalledModule, DkmsModule)
@@ -82,8 +82,8 @@ def machine_after(situation: Situation, remedy: AnyRemedy) -> Machine | None:
 def _driven(machine: Machine, version: str, flavour: ModuleFlavour | None, situation: Situation) -> Machine:
     """The machine with that NVIDIA driver loaded. A module whose flavour is unknown is not taken for a wrong one."""
     gpus = _bound(machine, "nvidia", "nvidia")
-    machine = replace(machine, gpus=gpus, kernel_log=known(KernelLog(), _SOURCE), load_path=LoadPath())
-    stack = nvidia_stack(machine, version, flavour, situation.matrix, _SOURCE)
+    machine = replace(machine, gpus=gpus, kernel_log=known(KernelLog(), SOURCE), load_path=LoadPath())
+    stack = nvidia_stack(machine, version, flavour, situation.matrix, SOURCE)
     before = machine.nvidia
     stack = replace(
         stack,
@@ -93,7 +93,7 @@ def _driven(machine: Machine, version: str, flavour: ModuleFlavour | None, situa
         blocked=before.blocked,
         cdi=unknown(""),
     )
-    return replace(machine, nvidia=stack, load_path=driver_libraries(machine, version, _SOURCE))
+    return replace(machine, nvidia=stack, load_path=driver_libraries(machine, version, SOURCE))
 
 
 def _with_kernel(machine: Machine, version: str) -> Machine:
@@ -109,7 +109,7 @@ def _with_kernel(machine: Machine, version: str) -> Machine:
 
     nvidia = machine.nvidia
     nvidia = replace(nvidia, modules_installed=each(nvidia.modules_installed), dkms=each(nvidia.dkms))
-    system = replace(machine.system, kernel=known(kernel, _SOURCE))
+    system = replace(machine.system, kernel=known(kernel, SOURCE))
     machine = replace(machine, system=system, nvidia=nvidia, amd=replace(machine.amd, dkms=each(machine.amd.dkms)))
     return _amd_driven(machine, machine.amd.module.value or "in-tree") if machine.of_vendor("amd") else machine
 
@@ -118,8 +118,8 @@ def _amd_driven(machine: Machine, module: str = "installed") -> Machine:
     gpus = _bound(machine, "amd", "amdgpu")
     ours = tuple(gpu for gpu in gpus if gpu.vendor == "amd" and not gpu.reserved)
     before = machine.amd
-    stack = replace(amd_stack(ours, module, _SOURCE), rocm=before.rocm, firmware_package=before.firmware_package)
-    return replace(machine, gpus=gpus, amd=stack, kernel_log=known(KernelLog(), _SOURCE))
+    stack = replace(amd_stack(ours, module, SOURCE), rocm=before.rocm, firmware_package=before.firmware_package)
+    return replace(machine, gpus=gpus, amd=stack, kernel_log=known(KernelLog(), SOURCE))
 
 
 def _bound(machine: Machine, vendor: Vendor, driver: str) -> tuple[Gpu, ...]:
@@ -131,7 +131,7 @@ def _bound(machine: Machine, vendor: Vendor, driver: str) -> tuple[Gpu, ...]:
             node = f"/dev/nvidia{count}" if vendor == "nvidia" else f"/dev/dri/renderD{128 + count}"
             place = gpu.kfd_node if gpu.kfd_node is not None or vendor == "nvidia" else count + 1
             nodes = gpu.nodes or (node,)
-            gpus.append(replace(gpu, driver=known(driver, _SOURCE), nodes=nodes, nvml=None, kfd_node=place))
+            gpus.append(replace(gpu, driver=known(driver, SOURCE), nodes=nodes, nvml=None, kfd_node=place))
             count += 1
         else:
             gpus.append(gpu)
@@ -154,7 +154,7 @@ def _loaded(machine: Machine, module: str, situation: Situation) -> Machine | No
         return _amd_driven(machine)
     if module == "nvidia_peermem":
         before = machine.nvidia.gpudirect_modules.value or ()
-        loaded = known((*before, module), _SOURCE)
+        loaded = known((*before, module), SOURCE)
         return replace(machine, nvidia=replace(machine.nvidia, gpudirect_modules=loaded))
     if not module.startswith("nvidia"):
         return None
@@ -176,7 +176,7 @@ def _rebooted(situation: Situation) -> Machine:
         file = for_running_kernel(situation, core_modules(situation))
         version = (file.version if file else None) or nvidia.userland.value or module.version
         flavour = (file.flavour if file else None) or module.flavour
-        nvidia = replace(nvidia, module=known(replace(module, version=version, flavour=flavour), _SOURCE))
+        nvidia = replace(nvidia, module=known(replace(module, version=version, flavour=flavour), SOURCE))
     unasked = unknown(_ASKED_BEFORE)
     gpus = tuple(replace(gpu, nvml=None) for gpu in machine.gpus)
     return replace(
@@ -184,8 +184,8 @@ def _rebooted(situation: Situation) -> Machine:
         gpus=gpus,
         nvidia=replace(nvidia, nvml=unasked, cuda=unasked, smi=unasked),
         amd=replace(machine.amd, hsa=unasked),
-        system=replace(machine.system, suspends=known(0, _SOURCE)),
-        kernel_log=known(KernelLog(), _SOURCE),
+        system=replace(machine.system, suspends=known(0, SOURCE)),
+        kernel_log=known(KernelLog(), SOURCE),
     )
 
 
@@ -197,9 +197,9 @@ def _served(machine: Machine, remedy: StartService) -> Machine | None:
         return None
     _, _, version = remedy.package.partition("=")
     fabric = machine.nvidia.fabric
-    manager = known(version.lstrip("="), _SOURCE) if version else fabric.manager_version
-    fabric = replace(fabric, manager_running=known(True, _SOURCE), manager_version=manager)
-    log = known(KernelLog(), _SOURCE)
+    manager = known(version.lstrip("="), SOURCE) if version else fabric.manager_version
+    fabric = replace(fabric, manager_running=known(True, SOURCE), manager_version=manager)
+    log = known(KernelLog(), SOURCE)
     nvidia = replace(machine.nvidia, fabric=fabric, nvml=unknown(_ASKED_BEFORE), cuda=unknown(_ASKED_BEFORE))
     return replace(machine, nvidia=nvidia, kernel_log=log)
 
@@ -207,10 +207,10 @@ def _served(machine: Machine, remedy: StartService) -> Machine | None:
 def _with_package(machine: Machine, remedy: InstallSystemPackage) -> Machine | None:
     environment = machine.environment.value
     if remedy.purpose == "python-headers" and environment is not None:
-        environment = replace(environment, python_headers=known(True, _SOURCE))
+        environment = replace(environment, python_headers=known(True, SOURCE))
         return machine.with_environment(environment)
     if remedy.purpose == "nvidia-container-toolkit":
-        return replace(machine, nvidia=replace(machine.nvidia, toolkit=known("installed", _SOURCE)))
+        return replace(machine, nvidia=replace(machine.nvidia, toolkit=known("installed", SOURCE)))
     return None  # what firmware does, only the GPU tells
 
 
@@ -227,7 +227,7 @@ def _in_group(machine: Machine, group: str) -> Machine:
 def _granted(machine: Machine, remedy: AddContainerFlags) -> Machine | None:
     """The machine in a container that was started anew with its GPUs."""
     if remedy.wants == "shm":
-        return replace(machine, system=replace(machine.system, shm=known(8 << 30, _SOURCE)))
+        return replace(machine, system=replace(machine.system, shm=known(8 << 30, SOURCE)))
     return None
 
 

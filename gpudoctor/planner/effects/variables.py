@@ -11,7 +11,6 @@ from gpudoctor.finding import SetVariable, VariableRemedy
 from gpudoctor.frameworks.torch.torch_by_version import named_torch
 from gpudoctor.machine import Machine, PythonEnvironment, Torch, known, unknown
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
-from gpudoctor.planner.effects.trial import imported_anew
 from gpudoctor.situation import Situation
 from gpudoctor.situation.import_order import NO_USER_SITE, user_site_ahead
 
@@ -117,3 +116,15 @@ def _first_of(torch: Torch, version: str | None) -> Torch:
     build = version.partition("+")[2]
     cuda, rocm = cuda_of(build), rocm_of(build)
     return named_torch(version, "unknown", torch.source, build=build or None, cuda=cuda, rocm=rocm)
+
+
+def imported_anew(environment: PythonEnvironment) -> PythonEnvironment:
+    """The environment, its frameworks not imported yet: an import before the change says nothing after it."""
+    frameworks = environment.frameworks
+    if frameworks.imports:
+        environment = replace(environment, frameworks=replace(frameworks, imports=()))
+    torch = environment.torch.value
+    if torch is None or not torch.trial.known:
+        return environment
+    untried = replace(torch, trial=unknown("not imported since the change"))
+    return environment.with_torch(replace(environment.torch, value=untried))

@@ -14,9 +14,10 @@ FORMATS = ("text", "json", "junit", "openmetrics", "markdown", "html")
 def write_fleet(report: FleetReport, style: str, out: TextIO, *, color: bool = False, verbose: bool = False) -> None:
     """Write a fleet's report to `out` in one of FORMATS."""
     if style == "text":
-        from gpudoctor.render.fleet.text import print_fleet
+        from gpudoctor.render.fleet.text import fleet_lines
+        from gpudoctor.render.lines import print_lines
 
-        print_fleet(report, out, color=color, verbose=verbose)
+        print_lines(fleet_lines(report, verbose=verbose), out, color=color)
     elif style == "json":
         from gpudoctor.render.json import to_json
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from gpudoctor.fleet.names import folded, natural
 from gpudoctor.fleet.operators import ready_lines
+from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup
 from gpudoctor.plain_text import number_of
 from gpudoctor.render.fleet.summary import headline, silent, title_of
 from gpudoctor.render.html.markup import Markup, element, escaped, prose
 from gpudoctor.render.html.page import copied, fix_element, page, section
 from gpudoctor.render.lines import printable
-
-if TYPE_CHECKING:
-    from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup
 
 _ALL_ROWS = 48
 """So many nodes have a row each; of more, those that are like the others share one."""

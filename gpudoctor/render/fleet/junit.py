@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport
 from gpudoctor.render.fleet.summary import title_of
 from gpudoctor.render.lines import printable
-
-if TYPE_CHECKING:
-    from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport
 
 
 def text_of(report: FleetReport) -> str:

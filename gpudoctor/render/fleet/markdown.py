@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gpudoctor.fleet.names import folded
 from gpudoctor.fleet.operators import ready_lines
+from gpudoctor.fleet.records import FleetReport
 from gpudoctor.render.fleet.summary import by_weight, differences, everyone, headline, problems, silent, title_of
 from gpudoctor.render.lines import printable
 from gpudoctor.render.markdown import code
 from gpudoctor.render.steps import step_lines, telling_steps
-
-if TYPE_CHECKING:
-    from gpudoctor.fleet.records import FleetReport
 
 
 def text_of(report: FleetReport) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.fleet.names import folded
 from gpudoctor.fleet.operators import ready_lines
+from gpudoctor.fleet.records import FleetReport
 from gpudoctor.render.fleet.summary import (
     by_weight,
     differences,
@@ -17,34 +17,22 @@ from gpudoctor.render.fleet.summary import (
     silent,
     title_of,
 )
-from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.lines import MARKS, Line
 from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import fix_lines
 
-if TYPE_CHECKING:
-    from gpudoctor.fleet.records import FleetReport
-
-_MARKS = {
-    "error": ("✗ Problem  ", "bold red"),
-    "warning": ("! Warning  ", "bold yellow"),
-    "note": ("· Note  ", "cyan"),
-}
 _STYLES = {"ok": "bold green", "warning": "bold yellow", "error": "bold red", "unknown": "bold magenta"}
 _LONG = 70
 _MOST_VALUES = 8
 
 
-def print_fleet(report: FleetReport, out: TextIO, *, color: bool, verbose: bool) -> None:
-    """Print it to `out`."""
-    print_lines(_lines(report, verbose), out, color=color)
-
-
-def _lines(report: FleetReport, verbose: bool) -> Iterator[Line]:
+def fleet_lines(report: FleetReport, *, verbose: bool) -> Iterator[Line]:
+    """What a person reads of it."""
     yield [(headline(report), _STYLES[report.verdict])]
     yield [(f"gpudoctor {report.gpudoctor}", "dim")]
     yield from _machines(report)
     for problem in problems(report):
-        mark, style = _MARKS[problem.severity]
+        mark, style = MARKS[problem.severity]
         yield []
         yield [
             (mark, style),
@@ -100,7 +88,7 @@ def _differences(report: FleetReport, verbose: bool) -> Iterator[Line]:
         yield []
         yield [("Different from most nodes", "bold")]
     for one in shown:
-        mark, style = _MARKS[one.severity]
+        mark, style = MARKS[one.severity]
         yield [
             (f"  {mark.split()[0]} ", style),
             (folded(one.nodes), "bold"),

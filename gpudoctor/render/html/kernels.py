@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from gpudoctor.machine import Smoke, SmokeKernel
 from gpudoctor.render.html.markup import Markup, element
 from gpudoctor.render.smoke import (
     device_title,
@@ -19,7 +20,6 @@ from gpudoctor.render.smoke import (
 )
 
 if TYPE_CHECKING:
-    from gpudoctor.machine import Smoke, SmokeKernel
     from gpudoctor.matrix.rows import GpuRates
 
 _LIMIT, _DECADE = 75, 15

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from gpudoctor.finding import Layer
+from gpudoctor.machine import Gpu, Machine
 from gpudoctor.render.headline import usable
 from gpudoctor.render.html.markup import Markup, element, fragment
 from gpudoctor.render.inventory import drivers, equal_gpus, frameworks, no_gpus, numbers, place_text, python_text
@@ -16,8 +18,6 @@ from gpudoctor.render.smoke import smoke_summary
 from gpudoctor.situation.usable_gpus import standings
 
 if TYPE_CHECKING:
-    from gpudoctor.finding import Layer
-    from gpudoctor.machine import Gpu, Machine
     from gpudoctor.report import Report, ReportedFinding
 
 _UNKNOWN = "unknown"

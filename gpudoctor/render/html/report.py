@@ -14,12 +14,12 @@ from gpudoctor.render.html.markup import Markup, element, fragment, prose
 from gpudoctor.render.html.page import copied, fix_element, page, section, spans, tone
 from gpudoctor.render.html.picture import picture
 from gpudoctor.render.inventory import system_text
+from gpudoctor.render.lines import Line
 from gpudoctor.render.next_command import next_lines
 from gpudoctor.render.plain import found_and_needed
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check
-    from gpudoctor.render.lines import Line
     from gpudoctor.render.style import ReportStyle
     from gpudoctor.report import Report, ReportedFinding
 
