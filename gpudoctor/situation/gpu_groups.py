@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
 from gpudoctor.finding import Device, Finding, Severity, gpu_subject
-from gpudoctor.isa import capability
 from gpudoctor.machine import Gpu, Vendor
 
 VENDORS: dict[Vendor, str] = {"nvidia": "NVIDIA", "amd": "AMD"}
@@ -42,9 +41,3 @@ def finding(severity: Severity, gpus: tuple[Gpu, ...], **parts: Any) -> Finding:
     device = devices[0] if len(gpus) == 1 else None
     subject = gpu_subject(gpus[0]) if len(gpus) == 1 else called(gpus)
     return Finding(severity=severity, subject=subject, device=device, devices=devices, **parts)
-
-
-def older(gpu: Gpu, other: Gpu) -> bool:
-    """Whether an NVIDIA GPU has a lower compute capability than another."""
-    mine, theirs = capability(gpu.arch.value), capability(other.arch.value)
-    return mine is not None and theirs is not None and mine < theirs

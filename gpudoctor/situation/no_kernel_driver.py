@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Literal
 
 from gpudoctor.finding import Fix
+from gpudoctor.isa import capability
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
-from gpudoctor.situation.gpu_groups import group_by, older
+from gpudoctor.situation.gpu_groups import group_by
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import (
     blocked,
@@ -98,7 +99,9 @@ def has_a_better(situation: Situation, gpu: Gpu) -> bool:
         working = tuple(other for other in working if other.vendor == situation.framework_vendor)
     elif not gpu.integrated:
         working = tuple(other for other in working if not other.integrated)
-    return any(gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or older(gpu, other) for other in working)
+    return any(
+        gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or _older(gpu, other) for other in working
+    )
 
 
 def for_computing(situation: Situation, gpu: Gpu) -> bool:
@@ -254,3 +257,9 @@ def names_gpu(fault: LogFault, gpu: Gpu) -> bool:
     """Whether a log line names this PCI id, or none ("skipped device 1002:67df")."""
     named = re.search(r"device ([0-9a-f]{4}:[0-9a-f]{4})", fault.line, re.IGNORECASE)
     return named is None or gpu.pci_id is None or named[1].lower() == gpu.pci_id.lower()
+
+
+def _older(gpu: Gpu, other: Gpu) -> bool:
+    """Whether an NVIDIA GPU has a lower compute capability than another."""
+    mine, theirs = capability(gpu.arch.value), capability(other.arch.value)
+    return mine is not None and theirs is not None and mine < theirs
