@@ -100,8 +100,6 @@ def has_a_better(situation: Situation, gpu: Gpu) -> bool:
     elif not gpu.integrated:
         working = tuple(other for other in working if not other.integrated)
     return any(gpu.integrated or gpu.boot_vga or gpu.vendor != one.vendor or _older(gpu, one) for one in working)
-        gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or _older(gpu, other) for other in working
-    )
 
 
 def for_computing(situation: Situation, gpu: Gpu) -> bool:
