@@ -96,7 +96,7 @@ def _failed_after(situation: Situation, gpu: Gpu, fall: LogFault) -> bool:
     """Whether the driver could not start the GPU after that line."""
     log = situation.machine.kernel_log.value
     later = log.faults[log.faults.index(fall) + 1 :] if log and fall in log.faults else ()
-    return any(line.kind in _INIT_FAILED for line in lines_about(gpu, later))
+    return bool(lines_about(gpu, tuple(line for line in later if line.kind in _INIT_FAILED)))
 
 
 def _power_cycle() -> Fix:

@@ -50,7 +50,7 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
     """
     log = situation.machine.kernel_log.value
     for gpu in situation.machine.of_vendor("nvidia") if log and log.faults else ():
-        lines = lines_about(gpu, log.faults) if log else ()
+        lines = _lines(situation, gpu, (_XID, _GSP))
         requests = tuple(fault for fault in lines if fault.kind == _XID and fault.xid == _ACTION)
         gsp_lines = () if requests else _gsp_lines(situation, gpu, lines)
         action = _requested_action(requests[-1]) if requests else _RESET if gsp_lines else 0
@@ -97,7 +97,7 @@ def amd_gpu_hang(situation: Situation) -> Verdicts:
     """
     log = situation.machine.kernel_log.value
     for gpu in situation.machine.of_vendor("amd") if log and log.faults else ():
-        lines = lines_about(gpu, log.faults) if log else ()
+        lines = _lines(situation, gpu, (*_HANGS, _RESET_OF, _FAILED))
         hangs = [place for place, line in enumerate(lines) if line.kind in _HANGS]
         later = lines[hangs[-1] :] if hangs else ()
         if not hangs or any(line.kind == _FAILED for line in later):
@@ -123,6 +123,11 @@ def amd_gpu_hang(situation: Situation) -> Verdicts:
         )
 
 
+def _lines(situation: Situation, gpu: Gpu, kinds: tuple[str, ...]) -> tuple[LogFault, ...]:
+    log = situation.machine.kernel_log.value
+    return lines_about(gpu, tuple(fault for fault in log.faults if fault.kind in kinds)) if log else ()
+
+
 def _gsp_lines(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
     """Lines in which the GSP of this GPU does not answer. A line without an address counts for an only GPU. A GPU
     that the driver lists has recovered, or its GSP was only slow."""
@@ -137,7 +142,7 @@ def _failed_resets(situation: Situation) -> Iterator[Finding]:
     """AMD GPUs that hung and that amdgpu could not reset."""
     log = situation.machine.kernel_log.value
     for gpu in situation.machine.of_vendor("amd") if log and log.faults else ():
-        lines = lines_about(gpu, log.faults) if log else ()
+        lines = _lines(situation, gpu, (_RESET_OF, _FAILED))
         ended = [line for line in lines if line.kind == _FAILED or (line.kind == _RESET_OF and "succe" in line.line)]
         if not ended or ended[-1].kind != _FAILED or situation.computed(gpu):
             continue

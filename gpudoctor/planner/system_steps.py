@@ -33,7 +33,8 @@ def rebuild_module(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
     if not place.kernel or headers is None or is_fixed(place):
         return (ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root"),)
     version = f"/{remedy.version}" if remedy.version and is_version(remedy.version) else ""
-    build = ("dkms", "install", f"{remedy.module}{version}", "-k", place.kernel) if version else (
+    tree = remedy.tree if is_name(remedy.tree) else remedy.module
+    build = ("dkms", "install", f"{tree}{version}", "-k", place.kernel) if version else (
         "dkms", "autoinstall", "-k", place.kernel
     )  # fmt: skip
     return (
@@ -56,15 +57,25 @@ def _prebuilt_modules(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
 
 
 def _headers(place: Place) -> str | None:
+    """The headers of the running kernel, whose release tells its flavour ("-pve", "el9uek", "-lts")."""
+    kernel = place.kernel
     names: dict[Family, str] = {
-        "ubuntu": f"linux-headers-{place.kernel}",
-        "debian": f"linux-headers-{place.kernel}",
-        "fedora": f"kernel-devel-{place.kernel}",
-        "rhel": f"kernel-devel-{place.kernel}",
-        "suse": "kernel-default-devel",
-        "arch": "linux-headers",
+        "ubuntu": f"linux-headers-{kernel}",
+        "debian": f"{'proxmox' if kernel.endswith('-pve') else 'linux'}-headers-{kernel}",
+        "fedora": f"kernel-devel-{kernel}",
+        "rhel": f"kernel-{'uek-' if 'uek' in kernel else ''}devel-{kernel}",
+        "suse": f"kernel-{kernel.rpartition('-')[2]}-devel",
+        "arch": f"linux{_arch_flavour(kernel)}-headers",
     }
     return names.get(place.family)
+
+
+def _arch_flavour(kernel: str) -> str:
+    """ "-lts" of 6.12.65-1-lts; Manjaro has a package for each series: "612" of 6.12.48-1-MANJARO."""
+    flavour = re.search(r"-\d+(-[A-Za-z][\w-]*)$", kernel)
+    if flavour is None:
+        return ""
+    return "".join(kernel.split(".")[:2]) if flavour[1] == "-MANJARO" else flavour[1]
 
 
 def load_module(place: Place, remedy: LoadModule) -> tuple[Step, ...]:

@@ -8,10 +8,15 @@ from gpudoctor.situation import Situation
 
 
 def lines_about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
-    """The log lines that name this GPU's slot, or no slot at all."""
+    """The log lines that name this GPU's slot. One that names none ("NVRM: GPU6 RmInitAdapter: ...") is about a GPU
+    that the others name, or about every GPU if none does."""
     slot = (gpu.bdf or "").rpartition(".")[0].lower()
+    named = {fault.bdf.lower().partition(".")[0] for fault in faults if fault.bdf}
+    here = not slot or not named or slot in named
     return tuple(
-        fault for fault in faults if fault.bdf is None or not slot or fault.bdf.lower().partition(".")[0] == slot
+        fault
+        for fault in faults
+        if (here if fault.bdf is None else not slot or fault.bdf.lower().partition(".")[0] == slot)
     )
 
 

@@ -1,0 +1,112 @@
+"""Machines of distributions and platforms whose commands differ from those of their kin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.hosts import Host, first_fix
+
+DEBIAN = 'ID=debian\nVERSION_ID="13"\nVERSION_CODENAME=trixie\nPRETTY_NAME="Debian GNU/Linux 13 (trixie)"\n'
+ARCH = 'ID=arch\nPRETTY_NAME="Arch Linux"\n'
+ORACLE = 'ID="ol"\nID_LIKE="fedora"\nVERSION_ID="9.6"\nPRETTY_NAME="Oracle Linux Server 9.6"\n'
+TUMBLEWEED = 'ID="opensuse-tumbleweed"\nID_LIKE="opensuse suse"\nVERSION_ID="20251120"\n'
+UBUNTU = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="22.04"\nPRETTY_NAME="Ubuntu 22.04"\n'
+
+
+def machine(path: Path, release: str, kernel: str) -> Host:
+    host = Host(path).ubuntu(kernel=kernel).file("/etc/os-release", release)
+    return host.file(f"/lib/modules/{kernel}/modules.dep")
+
+
+def proxmox_container(host: Host) -> Host:
+    """An unprivileged one, seen from inside by its root."""
+    host.file("/run/systemd/container", "lxc\n").file("/proc/1/environ", "container=lxc\0")
+    host.file("/proc/self/uid_map", "         0     100000      65536\n")
+    host.json["user"] = {"uid": 0, "gids": [0]}
+    return host
+
+
+@pytest.mark.parametrize(
+    ("release", "kernel", "package"),
+    [
+        (DEBIAN, "6.14.11-4-pve", "proxmox-headers-6.14.11-4-pve"),
+        (DEBIAN, "6.12.57+deb13-amd64", "linux-headers-6.12.57+deb13-amd64"),
+        (ARCH, "6.17.8-arch1-1", "linux-headers"),
+        (ARCH, "6.12.65-1-lts", "linux-lts-headers"),
+        (ARCH, "6.17.8-zen1-1-zen", "linux-zen-headers"),
+        (ARCH.replace("arch", "cachyos\nID_LIKE=arch"), "6.18.2-2-cachyos-lts", "linux-cachyos-lts-headers"),
+        (ARCH.replace("arch", "manjaro\nID_LIKE=arch"), "6.12.48-1-MANJARO", "linux612-headers"),
+        (ORACLE, "6.12.0-103.40.el9uek.x86_64", "kernel-uek-devel-6.12.0-103.40.el9uek.x86_64"),
+        (ORACLE, "5.14.0-570.el9_6.x86_64", "kernel-devel-5.14.0-570.el9_6.x86_64"),
+        (TUMBLEWEED, "6.17.8-1-default", "kernel-default-devel"),
+        (TUMBLEWEED, "6.12.60-1-longterm", "kernel-longterm-devel"),
+    ],
+)
+def test_dkms_builds_against_the_headers_of_that_very_kernel(tmp_path, release, kernel, package):
+    host = machine(tmp_path, release, kernel).nvidia_gpu("2204", driver=None).nvidia_libraries("580.173.02")
+    host.file("/var/lib/dkms/nvidia/580.173.02/1.2.3-old/x86_64/module/nvidia.ko")
+    host.file("/lib/modules/1.2.3-old/updates/dkms/nvidia.ko", b"version=580.173.02\0")
+    report = host.torch("2.9.1+cu128").check()
+    assert report["findings"][0]["slug"] == "nvidia-dkms-kernel-mismatch"
+    install, build, _ = first_fix(report).split("\n")
+    assert install.split()[-1] == package
+    assert build == f"dkms install nvidia/580.173.02 -k {kernel}"
+
+
+def test_debians_dkms_tree_has_a_name_of_its_own(tmp_path):
+    host = machine(tmp_path, DEBIAN, "6.12.57+deb13-amd64").nvidia_gpu("2204", driver=None)
+    host.file("/var/lib/dkms/nvidia-current/550.163.01/6.1.0-30-amd64/x86_64/module/nvidia-current.ko")
+    host.file("/lib/modules/6.1.0-30-amd64/updates/dkms/nvidia-current.ko", b"version=550.163.01\0")
+    report = host.nvidia_libraries("550.163.01").torch("2.6.0+cu124").check()
+    assert "dkms install nvidia-current/550.163.01 -k 6.12.57+deb13-amd64" in first_fix(report)
+
+
+@pytest.mark.parametrize(
+    ("folder", "package"),
+    [
+        ("nvidia-570srv", "linux-modules-nvidia-570-server-6.8.0-1041-azure"),
+        ("nvidia-570srv-open", "linux-modules-nvidia-570-server-open-6.8.0-1041-azure"),
+        ("nvidia-580-open", "linux-modules-nvidia-580-open-6.8.0-1041-azure"),
+    ],
+)
+def test_modules_that_ubuntu_built_come_from_its_packages(tmp_path, folder, package):
+    host = machine(tmp_path, UBUNTU, "6.8.0-1041-azure").nvidia_gpu("20b5", driver=None, pci_class="0x030200")
+    host.file(f"/lib/modules/6.8.0-1036-azure/kernel/{folder}/nvidia.ko", b"version=570.195.03\0")
+    report = host.nvidia_libraries("570.195.03").torch("2.9.1+cu128").check()
+    assert first_fix(report).split("\n") == [f"apt-get install -y {package}", "modprobe nvidia"]
+
+
+@pytest.mark.parametrize("vendor", ["nvidia", "amd"])
+def test_a_system_container_is_never_removed(tmp_path, vendor):
+    """An LXC container is no throwaway: what is in it would be lost."""
+    host = proxmox_container(machine(tmp_path, DEBIAN, "6.14.11-4-pve"))
+    if vendor == "nvidia":
+        host.nvidia_gpu("2204").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+        nodes, device = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"), "--dev2 /dev/nvidia-uvm"
+    else:
+        host.amd_gpu("747e", 110001).torch("2.10.0+rocm7.1")
+        nodes, device = ("/dev/kfd", "/dev/dri/renderD128"), "--dev0 /dev/kfd"
+    for node in nodes:
+        host.node(node, "EPERM")
+    report = host.check()
+    assert report["findings"][0]["slug"] == "container-cgroup-revoked"
+    every = str(report["findings"][0]["fixes"])
+    assert "pct set ID" in every and device in every
+    assert "Remove this container" not in every and " rm " not in every
+
+
+def test_a_log_line_without_an_address_is_about_the_gpu_that_the_others_name(tmp_path):
+    """ "NVRM: GPU6 RmInitAdapter: Cannot initialize GSP firmware RM" on a machine with four."""
+    host = machine(tmp_path, UBUNTU, "6.8.0-60-generic")
+    for number, bus in enumerate(("21", "41", "61", "81")):
+        host.nvidia_gpu("2bb5", f"0000:{bus}:00.0", pci_class="0x030200", minor=number)
+    lines = (
+        "NVRM: GPU2 RmInitAdapter: Cannot initialize GSP firmware RM",
+        "NVRM: GPU 0000:61:00.0: RmInitAdapter failed! (0x62:0x40:2168)",
+    )
+    host.nvidia_driver("595.71.05").file("/var/log/dmesg", "".join(f"[    5.1] {line}\n" for line in lines))
+    report = host.torch("2.9.1+cu130").check()
+    broken = [f["device"]["bdf"] for f in report["findings"] if f["slug"] == "driver-init-failed-hw"]
+    assert broken == ["0000:61:00.0"]
