@@ -110,3 +110,53 @@ def test_a_log_line_without_an_address_is_about_the_gpu_that_the_others_name(tmp
     report = host.torch("2.9.1+cu130").check()
     broken = [f["device"]["bdf"] for f in report["findings"] if f["slug"] == "driver-init-failed-hw"]
     assert broken == ["0000:61:00.0"]
+
+
+def test_truenas_brings_its_own_driver(tmp_path):
+    """Its os-release is Debian's, and apt is switched off."""
+    kernel = "6.12.105-production+truenas"
+    host = machine(tmp_path / "old", DEBIAN, kernel).file("/etc/version", "25.10.7").torch("2.7.1+cu126")
+    host.nvidia_gpu("1bb3", pci_class="0x030200").nvidia_driver("580.178.04")
+    refused = ("The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:1bb3)", "installed in this system is not supported by open")
+    host.file("/var/log/dmesg", "".join(f"[   87.3] NVRM: {line}\n" for line in refused))
+    report = host.check()
+    assert report["findings"][0]["slug"] == "open-module-unsupported-gpu"
+    assert "release 25.04" in first_fix(report) and "apt" not in first_fix(report)
+    host = machine(tmp_path / "new", DEBIAN, kernel).file("/etc/version", "25.10.7").torch("2.9.1+cu128")
+    report = host.nvidia_gpu("2504", driver=None).check()
+    assert "Install NVIDIA Drivers" in first_fix(report) and "apt" not in first_fix(report)
+
+
+@pytest.mark.parametrize("torch", ["2.9.1+cu128", "2.9.1+rocm6.4"])
+def test_the_virtual_machine_of_docker_desktop_has_no_gpu(tmp_path, torch):
+    report = machine(tmp_path, UBUNTU, "6.12.54-linuxkit").docker().torch(torch).check()
+    assert [finding["slug"] for finding in report["findings"]] == ["no-gpu"]
+    assert "Docker Desktop" in report["findings"][0]["message"]
+    assert "docker context use default" in first_fix(report)
+
+
+@pytest.mark.parametrize(
+    ("line", "slug", "fix"),
+    [
+        (
+            "[drm:amdgpu_get_bios [amdgpu]] *ERROR* Unable to locate a BIOS ROM",
+            "no-driver",
+            "romfile=",
+        ),
+        ("[drm:amdgpu_device_init [amdgpu]] *ERROR* hw_init of IP block <smu> failed -62", "no-driver", "disconnect"),
+        ("amdgpu 0000:03:00.0: amdgpu: PSP load tmr failed!", "no-driver", "disconnect"),
+        (
+            "amdgpu 0000:03:00.0: amdgpu: RAS records:261 exceed threshold:256, GPU will not be initialized. Replace "
+            "this GPU or increase the threshold",
+            "gpu-ecc",
+            "have it replaced",
+        ),
+    ],
+)
+def test_what_amdgpu_says_of_a_gpu_that_it_does_not_start_is_the_reason(tmp_path, line, slug, fix):
+    host = machine(tmp_path, UBUNTU, "6.14.0-27-generic").amd_gpu("740f", 90010, driver=None, kfd=False)
+    lines = (line, "amdgpu 0000:03:00.0: amdgpu: Fatal error during GPU init")
+    host.module("amdgpu").file("/var/log/dmesg", "".join(f"[    5.1] {one}\n" for one in lines))
+    report = host.torch("2.9.1+rocm6.4").check()
+    assert [(f["slug"], f["severity"]) for f in report["findings"]] == [(slug, "error")]
+    assert fix in first_fix(report)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
@@ -11,15 +10,15 @@ from gpudoctor.finding import (
     Evidence,
     Finding,
     Fix,
-    InstallSystemPackage,
     LoadModule,
     Manual,
     NotJudged,
     Reboot,
     by_hand,
 )
-from gpudoctor.machine import Gpu, LogFault, Vendor
+from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.situation import Situation
+from gpudoctor.situation.amdgpu_start import start_failures, start_fix, start_reason
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
@@ -248,26 +247,19 @@ def _not_started(situation: Situation) -> Iterator[Finding]:
         )
 
 
-_FIRMWARE_MISSING = "amdgpu-firmware-missing"
-_FIRMWARE_REFUSED = ("amdgpu-firmware-refused", "amdgpu-firmware-not-loaded")
-
-
 def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
     """The finding `no-driver` about AMD GPUs of one name, with the reason if the kernel log gives one."""
     machine = situation.machine
     kernel, modules = machine.system.kernel.value, machine.amd.modules_installed.value or ()
     there = any(module.name == "amdgpu" and module.kernel == kernel for module in modules)
-    old, lines = gpus[0].driver.value == "radeon", _start_failures(situation, gpus[0])
+    old, lines = gpus[0].driver.value == "radeon", start_failures(situation, gpus[0])
     where = " on the host of this container" if situation.in_container else ""
-    missing = [line for line in lines if line.kind == _FIRMWARE_MISSING]
-    refused = [line for line in lines if line.kind in _FIRMWARE_REFUSED]
-    state = (
-        f"its firmware lacks {_file_of(missing[0])}"
-        if missing
-        else "it refuses the firmware that linux-firmware has for it"
-        if refused
-        else "the kernel module amdgpu is not loaded"
-        if machine.amd.modules_loaded.known and "amdgpu" not in (machine.amd.modules_loaded.value or ())
+    unloaded = machine.amd.modules_loaded.known and "amdgpu" not in (machine.amd.modules_loaded.value or ())
+    state = start_reason(lines) or (
+        "the kernel module amdgpu is not loaded"
+        if unloaded
+        else "amdgpu could not start it"
+        if lines
         else "amdgpu does not drive it"
     )
     if old:
@@ -279,7 +271,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     else:
         install = amds_driver(situation, "Install the AMD kernel driver")
         if "amdgpu" in (machine.amd.modules_loaded.value or ()):
-            fixes = (*_unbound_fixes(lines), *install)
+            fixes = (start_fix(lines), *install)
         else:
             load = Fix("Load the kernel module", (LoadModule("amdgpu"),))
             fixes = (load, *install) if there or not modules else (*install, load)
@@ -299,36 +291,6 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
         fixes=worthwhile(situation, gpus, fixes),
         supersedes=("amd-kfd-missing",),
     )
-
-
-def _start_failures(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
-    """Log lines in which amdgpu says why it did not start the GPU."""
-    log = situation.machine.kernel_log.value
-    kinds = (_FIRMWARE_MISSING, *_FIRMWARE_REFUSED, "amdgpu-init-failed")
-    return lines_about(gpu, tuple(fault for fault in log.faults if fault.kind in kinds)) if log else ()
-
-
-def _file_of(fault: LogFault) -> str:
-    found = re.search(r"amdgpu/[\w.-]+", fault.line)
-    return found[0] if found else "amdgpu/..."
-
-
-def _unbound_fixes(lines: tuple[LogFault, ...]) -> tuple[Fix, ...]:
-    """Fixes if amdgpu is loaded without the GPU: its firmware package is too old, or the reason is unknown."""
-    update = InstallSystemPackage("linux-firmware", why="the installed release lacks files for this GPU")
-    if any(line.kind == _FIRMWARE_MISSING for line in lines):
-        return (Fix("Update linux-firmware", (update, Reboot(why="amdgpu loads the firmware when it starts"))),)
-    if any(line.kind in _FIRMWARE_REFUSED for line in lines):
-        other = Manual(
-            "If that is the newest release, or the trouble began with an update of it: install the release of "
-            "linux-firmware before it, rebuild the initial ramdisk (`sudo update-initramfs -u`; `sudo dracut "
-            "--force`), and reboot. The BIOS is not the reason.",
-            risk="reboot",
-        )
-        newer = InstallSystemPackage("linux-firmware", why="the GPU refuses files of the installed release")
-        return (Fix("Install another release of linux-firmware", (newer, other)),)
-    read = "Read the reason in the kernel log (`sudo dmesg | grep -i amdgpu`), update the BIOS, and reboot."
-    return (by_hand("Find out why amdgpu does not take the GPU", read, "reboot"),)
 
 
 _NOT_PROBED = "not probed"

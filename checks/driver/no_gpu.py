@@ -60,7 +60,7 @@ def no_gpu(situation: Situation) -> Verdicts:
         return
     if cpu_task(situation):
         return
-    lack = _failing(situation, dead) or _reserved(situation) or _none(situation)
+    lack = _failing(situation, dead) or _reserved(situation) or _in_docker_desktop(situation) or _none(situation)
     framework, wanted = situation.gpu_framework, _wanted(situation)
     need = f"{framework.title} is built for {wanted} GPUs" if framework else "A GPU is required"
     yield Finding(
@@ -117,6 +117,23 @@ def _failing(situation: Situation, node: DeviceNode | None) -> _Lack | None:
         but=f"{node.path} does not open ({node.opened}): the driver does not reach the GPU.",
         saw=f"{node.path}: {node.opened}",
         fix=by_hand("Reboot, and read why the node does not open", text, "reboot"),
+        certain=not situation.machine.gpus,
+    )
+
+
+def _in_docker_desktop(situation: Situation) -> _Lack | None:
+    """A container of Docker Desktop, which runs them in a virtual machine of its own; on Windows that is WSL."""
+    kernel = situation.machine.system.kernel.value or ""
+    if not situation.in_container or not kernel.endswith("-linuxkit"):
+        return None
+    text = (
+        "Start the container with Docker Engine, which runs it on the host itself: install docker-ce, `docker "
+        "context use default`, then start it with the GPU. On macOS there is no way: use another machine."
+    )
+    return _Lack(
+        but="this container runs in the virtual machine of Docker Desktop, which has no GPU.",
+        saw=f"kernel {kernel}",
+        fix=by_hand("Start the container with Docker Engine", text, elsewhere=True),
         certain=not situation.machine.gpus,
     )
 

@@ -79,7 +79,7 @@ def probe_system(host: Host) -> System:
     return System(
         kernel=kernel,
         arch=arch,
-        os=_distribution(host),
+        os=_distribution(host, kernel.value or ""),
         libc=read_c_library(host, arch.value),
         cpu_flags=flags,
         memory=memory,
@@ -152,10 +152,13 @@ def _kernel_options(host: Host) -> Fact[tuple[str, ...]]:
 # --- distribution ------------------------------------------------------------------------------------
 
 
-def _distribution(host: Host) -> Fact[Os]:
+def _distribution(host: Host, kernel: str) -> Fact[Os]:
     texts = [host.text(path, 1 << 16) for path in _OS_RELEASES]
     for text in texts:
         fields = _assignments(text.value or "")
+        if kernel.endswith("+truenas") and fields.get("ID") == "debian":  # it leaves Debian's own file there
+            fields |= {"ID": "truenas", "ID_LIKE": "debian", "PRETTY_NAME": "TrueNAS"}
+            fields["VERSION_ID"] = (host.text("/etc/version", 256).value or "").strip()
         if fields.get("ID") or fields.get("NAME"):
             return known(_os(fields, _image(host, fields)), text.source)
     if host.live:
@@ -182,8 +185,9 @@ def _image(host: Host, fields: dict[str, str]) -> str:
     """What replaces the root as a whole; "" on a system that a package manager changes."""
     if host.exists("/run/ostree-booted") or host.exists("/ostree/repo/config"):
         return "rpm-ostree"
-    if fields.get("ID", "").lower() == "steamos":
-        return "SteamOS"
+    appliance = {"steamos": "SteamOS", "truenas": "TrueNAS"}.get(fields.get("ID", "").lower())
+    if appliance is not None:
+        return appliance
     return "transactional-update" if host.exists("/usr/sbin/transactional-update") else ""
 
 

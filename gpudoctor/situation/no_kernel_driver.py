@@ -10,6 +10,7 @@ from typing import Literal
 from gpudoctor.finding import Fix
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
+from gpudoctor.situation.amdgpu_start import bad_pages
 from gpudoctor.situation.gpu_groups import group_by, older
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import (
@@ -201,6 +202,8 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
 
 def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     if not situation.in_container and gpu.driver.value != "radeon":
+        if bad_pages(situation, gpu):
+            yield "gpu-ecc"
         if blocked(situation, "amd") or "nomodeset" in (situation.machine.system.kernel_options.value or ()):
             yield "module-blacklisted"
         if refused := signature_refusal(situation, "amd"):
