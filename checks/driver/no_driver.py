@@ -24,7 +24,7 @@ from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
 from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel
-from gpudoctor.situation.no_kernel_driver import because, unserved, worthwhile
+from gpudoctor.situation.no_kernel_driver import because, loads_at_first_use, unserved, worthwhile
 from gpudoctor.situation.nvidia_driver import answers_now, cuda_status, driver_answers, lists_no_gpu, nvml_status
 from gpudoctor.situation.virtual_gpu import hosts_vgpus
 
@@ -34,6 +34,9 @@ _NO_GPU = 100
 _INIT_FAILED = "nvidia-init-failed"
 _NOT_LOADED = 9
 """NVML's error if the kernel module is not loaded."""
+_LOADS_ITSELF = (
+    "the kernel module nvidia is not loaded; the first CUDA program loads it, or fails (`--level driver` asks CUDA)"
+)
 _OF_L4T = (
     "Install nvidia-l4t-cuda, which has it for this L4T: `sudo apt-get install nvidia-l4t-cuda && sudo ldconfig`."
 )
@@ -57,6 +60,9 @@ def no_driver(situation: Situation) -> Verdicts:
     Installing a driver needs root and a reboot, and replaces the present driver.
     """
     for severity, gpus in because(situation, "no-driver"):
+        if gpus[0].vendor == "nvidia" and loads_at_first_use(situation):
+            yield NotJudged(_LOADS_ITSELF, matters=severity == "error")
+            continue
         yield (
             _without_amdgpu(situation, severity, gpus)
             if gpus[0].vendor == "amd"

@@ -13,6 +13,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.device_nodes import dead_nodes
 from gpudoctor.situation.gpu_groups import gpu_names, group_by
+from gpudoctor.situation.no_kernel_driver import loads_at_first_use
 
 
 @check("GPD101", "no-gpu", "driver")
@@ -36,7 +37,7 @@ def no_gpu(situation: Situation) -> Verdicts:
     needed = vendor is not None or situation.requires_gpu
     dead = next(dead_nodes(situation, vendor), None)
     usable = situation.usable_of(vendor) if dead and vendor else situation.usable
-    if usable or machine.assumed or _behind_windows(situation):
+    if usable or machine.assumed or _behind_windows(situation) or loads_at_first_use(situation):
         return
     if not machine.gpus and machine.buses.undecided:
         unknown_torch = situation.environment is None or situation.environment.torch.undecided

@@ -13,6 +13,7 @@ from gpudoctor.probes.batch_job import probe_job
 from gpudoctor.probes.c_library import read_c_library
 from gpudoctor.probes.container import probe_container
 from gpudoctor.probes.mounts import mount_at, read_mounts
+from gpudoctor.probes.process_limits import in_user_namespace
 from gpudoctor.probes.processor import read_arch, read_cpu_flags
 from gpudoctor.probes.search_path import on_path
 from gpudoctor.probes.secure_boot import probe_lockdown, probe_secure_boot
@@ -288,7 +289,8 @@ def _user(host: Host, numbers: dict[str, int]) -> User:
     """Groups above 999 stay without a name: a person's own group is named like the person."""
     user = host.user()
     names = {number: name for name, number in reversed(numbers.items()) if number < 1000 or name in _GPU_GROUPS}
-    return replace(user, groups=tuple(names[gid] for gid in user.gids if gid in names))
+    groups = tuple(names[gid] for gid in user.gids if gid in names)
+    return replace(user, groups=groups, in_namespace=in_user_namespace(host))
 
 
 def _suspends(host: Host) -> Fact[int]:

@@ -11,6 +11,7 @@ from gpudoctor.finding import Fix
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.amdgpu_start import bad_pages
+from gpudoctor.situation.device_nodes import made_at_first_use
 from gpudoctor.situation.gpu_groups import group_by, older
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import (
@@ -22,7 +23,7 @@ from gpudoctor.situation.kernel_modules import (
     signature_rule,
     unbuilt_dkms,
 )
-from gpudoctor.situation.nvidia_driver import refusal, refusals
+from gpudoctor.situation.nvidia_driver import cuda_status, refusal, refusals
 from gpudoctor.situation.virtual_gpu import refused_in_guest
 
 RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
@@ -65,6 +66,16 @@ def served(situation: Situation) -> tuple[Gpu, ...]:
     """Usable GPUs without a known problem."""
     out = (*unserved(situation, "nvidia"), *unserved(situation, "amd"))
     return tuple(gpu for gpu in situation.usable if gpu not in out and not _is_in_doubt(situation, gpu))
+
+
+def loads_at_first_use(situation: Situation) -> bool:
+    """Whether the first CUDA program loads NVIDIA's module, which is installed for this kernel, and nothing is known
+    to keep it from that. It does not say yet whether it works."""
+    ready = for_running_kernel(situation, core_modules(situation)) is not None
+    unloaded = ready and situation.machine.nvidia.module.absent and not situation.in_container
+    if not unloaded or made_at_first_use(situation) is not True or cuda_status(situation) is not None:
+        return False
+    return bool(because(situation, "no-driver"))
 
 
 def _is_in_doubt(situation: Situation, gpu: Gpu) -> bool:

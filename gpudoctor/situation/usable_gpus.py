@@ -96,11 +96,11 @@ def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
 
 
 def awaits_nodes(machine: Machine) -> bool:
-    """Whether libcuda makes missing nodes when it starts, as it does for root, in a container that was given the
-    driver's library. The device cgroup decides whether they open, so a start of CUDA that failed says no."""
-    library, cuda = machine.load_path.first("libcuda.so.1"), machine.nvidia.cuda.value
+    """Whether libcuda makes missing nodes when it starts, as it does for the machine's root, in a container that has
+    the driver's library. The device cgroup decides whether they open, so a start of CUDA that failed says no."""
+    library, cuda, user = machine.load_path.first("libcuda.so.1"), machine.nvidia.cuda.value, machine.system.user
     given = machine.nvidia.module.known and library is not None and library.mounted is True
-    return given and machine.system.user.uid == 0 and (cuda is None or cuda.status == 0)
+    return given and user.uid == 0 and not user.in_namespace and (cuda is None or cuda.status == 0)
 
 
 def _nvidia_openable(machine: Machine, gpu: Gpu) -> Answer:
