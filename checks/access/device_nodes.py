@@ -263,7 +263,7 @@ def _missing_nodes(situation: Situation) -> Iterator[Finding]:
 
 @check("GPD209", "nvidia-uvm-missing", "access")
 def nvidia_uvm_missing(situation: Situation) -> Verdicts:
-    """A device node that every CUDA program opens is missing, and nothing will create it.
+    """A node that CUDA needs is missing, and nothing will create it.
 
     ## Why it matters
     CUDA needs nvidia-uvm and fails with error 999 without it. nvidia-smi does not need it and looks healthy.

@@ -87,7 +87,7 @@ def _module(host: Host, loaded: Fact[tuple[str, ...]]) -> Fact[NvidiaModule]:
         if module is not None:
             return known(module, banner.source)
     version = host.text("/sys/module/nvidia/version", 256)
-    if re.fullmatch(_VERSION, version.value or ""):
+    if version.value is not None and re.fullmatch(_VERSION, version.value):
         return known(NvidiaModule(version=version.value), version.source)
     if banner.value is not None:
         return unknown("no version in it", banner.source)
