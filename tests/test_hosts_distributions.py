@@ -55,12 +55,13 @@ def test_dkms_builds_against_the_headers_of_that_very_kernel(tmp_path, release, 
     assert build == f"dkms install nvidia/580.173.02 -k {kernel}"
 
 
-def test_debians_dkms_tree_has_a_name_of_its_own(tmp_path):
-    host = machine(tmp_path, DEBIAN, "6.12.57+deb13-amd64").nvidia_gpu("2204", driver=None)
-    host.file("/var/lib/dkms/nvidia-current/550.163.01/6.1.0-30-amd64/x86_64/module/nvidia-current.ko")
-    host.file("/lib/modules/6.1.0-30-amd64/updates/dkms/nvidia-current.ko", b"version=550.163.01\0")
+@pytest.mark.parametrize(("release", "tree"), [(DEBIAN, "nvidia-current"), (UBUNTU, "nvidia-srv")])
+def test_a_dkms_tree_may_have_another_name_than_the_module(tmp_path, release, tree):
+    host = machine(tmp_path, release, "6.12.57-generic").nvidia_gpu("2204", driver=None)
+    host.file(f"/var/lib/dkms/{tree}/550.163.01/6.1.0-30-generic/x86_64/module/nvidia.ko")
+    host.file("/lib/modules/6.1.0-30-generic/updates/dkms/nvidia.ko", b"version=550.163.01\0")
     report = host.nvidia_libraries("550.163.01").torch("2.6.0+cu124").check()
-    assert "dkms install nvidia-current/550.163.01 -k 6.12.57+deb13-amd64" in first_fix(report)
+    assert f"dkms install {tree}/550.163.01 -k 6.12.57-generic" in first_fix(report)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,13 @@ def test_without_any_need_for_it_nobody_misses_the_helper(tmp_path):
     assert gpu_host(tmp_path).check()["findings"] == []
 
 
+def test_nobody_misses_it_where_another_vendors_gpu_does_the_work(tmp_path):
+    host = system(tmp_path).nvidia_gpu("1f82").nvidia_driver("580.95.05").torch("2.9.1+rocm6.4")
+    host.amd_gpu("744c", 110000, "0000:08:00.0").json["nodes"].pop("/dev/nvidia-uvm")
+    report = host.remove("/dev/nvidia-uvm").check()
+    assert report["verdict"] == "ok"
+
+
 def test_a_recording_without_programs_does_not_tell_whether_it_is_there(tmp_path):
     assert gpu_host(tmp_path, missing=NODES).remove("/usr/bin/env").check()["findings"] == []
 

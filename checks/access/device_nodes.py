@@ -279,6 +279,8 @@ def nvidia_uvm_missing(situation: Situation) -> Verdicts:
     nodes, machine = nvidia_nodes(situation), situation.machine
     if nodes is None or machine.system.wsl.known or machine.system.jetson.known or unserved(situation, "nvidia"):
         return
+    if _needless(situation, "nvidia"):
+        return
     uvm = nodes.get("/dev/nvidia-uvm")
     dead = uvm is not None and uvm.opened in ("ENXIO", "ENODEV", "EIO")
     stranded = _stranded(situation, nodes)

@@ -21,8 +21,9 @@ def core_modules(situation: Situation) -> tuple[InstalledModule, ...]:
 
 
 def is_nvidia_core(name: str) -> bool:
-    """ "nvidia" itself (also nvidia-current, nvidia-tesla-470 ...), not nvidia_uvm and its other companions."""
-    return bool(re.fullmatch(r"nvidia(_(current|tesla|legacy|open|\d+)\w*)?", name.replace("-", "_")))
+    """ "nvidia" itself (also nvidia-current, nvidia-srv, nvidia-tesla-470 ...), not nvidia_uvm and its other
+    companions."""
+    return bool(re.fullmatch(r"nvidia(_(current|tesla|legacy|open|srv|\d+)\w*)?", name.replace("-", "_")))
 
 
 def for_running_kernel(situation: Situation, modules: tuple[InstalledModule, ...]) -> InstalledModule | None:
