@@ -161,3 +161,16 @@ def test_what_amdgpu_says_of_a_gpu_that_it_does_not_start_is_the_reason(tmp_path
     report = host.torch("2.9.1+rocm6.4").check()
     assert [(f["slug"], f["severity"]) for f in report["findings"]] == [(slug, "error")]
     assert fix in first_fix(report)
+
+
+@pytest.mark.parametrize(("opens", "slug"), [("EPERM", "job-without-gpu"), ("ok", "container-no-gpu")])
+def test_a_container_of_a_job_without_gpus_is_no_fault_of_the_container(tmp_path, opens, slug):
+    """Slurm with pyxis: the nodes are there, the job's control group closes them, and nothing mounts libraries. A
+    site whose jobs do not ask for GPUs leaves the nodes open."""
+    host = machine(tmp_path, UBUNTU, "6.8.0-60-generic").nvidia_gpu("2330", pci_class="0x030200")
+    host.nvidia_driver("580.95.05", libraries=None).environ(SLURM_JOB_ID="7", NVIDIA_VISIBLE_DEVICES="void")
+    host.file("/proc/self/mountinfo", "500 400 0:60 /enroot/data/pyxis_7.0 / rw - overlay overlay rw\n")
+    for node in ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"):
+        host.node(node, opens)
+    report = host.torch("2.9.1+cu128").check()
+    assert [f["slug"] for f in report["findings"]] == [slug]

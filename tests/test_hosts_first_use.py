@@ -46,8 +46,9 @@ def test_without_any_need_for_it_nobody_misses_the_helper(tmp_path):
 
 
 def test_nobody_misses_it_where_another_vendors_gpu_does_the_work(tmp_path):
-    host = system(tmp_path).nvidia_gpu("1f82").nvidia_driver("580.95.05").torch("2.9.1+rocm6.4")
-    host.amd_gpu("744c", 110000, "0000:08:00.0").json["nodes"].pop("/dev/nvidia-uvm")
+    host = Host(tmp_path).ubuntu().file("/usr/bin/env", b"\x7fELF").torch("2.9.1+rocm6.4")
+    host.nvidia_gpu("1f82").nvidia_driver("580.95.05").amd_gpu("744c", 110000, "0000:08:00.0")
+    host.json["nodes"].pop("/dev/nvidia-uvm")
     report = host.remove("/dev/nvidia-uvm").check()
     assert report["verdict"] == "ok"
 

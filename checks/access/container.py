@@ -74,7 +74,8 @@ def container_no_gpu(situation: Situation) -> Verdicts:
     vendor = situation.expected_vendor
     if not situation.in_container or cpu_task(situation):
         return
-    if vendor == "nvidia" and _given(situation, vendor):
+    asked = bool(situation.usable) or not without_request(situation)  # else the job is why, not the container
+    if vendor == "nvidia" and asked and _given(situation, vendor):
         yield from _without_libraries(situation)
     present = dict.fromkeys(gpu.vendor for gpu in situation.machine.gpus)
     asked_for = situation.machine.pasted is not None and bool(situation.machine.errors)
