@@ -128,6 +128,18 @@ def test_truenas_brings_its_own_driver(tmp_path):
     assert "Install NVIDIA Drivers" in first_fix(report) and "apt" not in first_fix(report)
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_gpu_that_the_driver_was_told_to_leave_out_cannot_be_used(tmp_path, left):
+    host = machine(tmp_path, UBUNTU, "6.8.0-60-generic").nvidia_gpu("2684").nvidia_driver("580.95.05")
+    text = "Bus Location: \t 0000:01:00.0\nDevice Minor: \t 0\nGPU Excluded:\t Yes\n"
+    host.file("/proc/driver/nvidia/gpus/0000:01:00.0/information", text).torch("2.9.1+cu128")
+    if left:
+        host.nvidia_gpu("2684", "0000:02:00.0", minor=1)
+    report = host.check()
+    assert [(f["slug"], f["severity"]) for f in report["findings"]] == ([] if left else [("no-gpu", "error")])
+    assert left or "NVreg_ExcludedGpus" in first_fix(report)
+
+
 @pytest.mark.parametrize("torch", ["2.9.1+cu128", "2.9.1+rocm6.4"])
 def test_the_virtual_machine_of_docker_desktop_has_no_gpu(tmp_path, torch):
     report = machine(tmp_path, UBUNTU, "6.12.54-linuxkit").docker().torch(torch).check()

@@ -14,6 +14,7 @@ from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.device_nodes import dead_nodes
 from gpudoctor.situation.gpu_groups import gpu_names, group_by
 from gpudoctor.situation.no_kernel_driver import loads_at_first_use
+from gpudoctor.situation.usable_gpus import is_excluded
 
 
 @check("GPD101", "no-gpu", "driver")
@@ -61,7 +62,8 @@ def no_gpu(situation: Situation) -> Verdicts:
         return
     if cpu_task(situation):
         return
-    lack = _failing(situation, dead) or _reserved(situation) or _in_docker_desktop(situation) or _none(situation)
+    known = _failing(situation, dead) or _reserved(situation) or _excluded(situation) or _in_docker_desktop(situation)
+    lack = known or _none(situation)
     framework, wanted = situation.gpu_framework, _wanted(situation)
     need = f"{framework.title} is built for {wanted} GPUs" if framework else "A GPU is required"
     yield Finding(
@@ -104,6 +106,23 @@ def _reserved(situation: Situation) -> _Lack | None:
         but=f"{gpu.name} is reserved for virtual machines ({gpu.driver.value}).",
         saw=gpu.driver.value or "",
         fix=by_hand("Return the GPU to the host", text, "reboot"),
+        certain=True,
+    )
+
+
+def _excluded(situation: Situation) -> _Lack | None:
+    """A GPU that the driver leaves out as it was told."""
+    gpu = next((gpu for gpu in situation.machine.gpus if is_excluded(situation.machine, gpu)), None)
+    if gpu is None or situation.expected_vendor == "amd":
+        return None
+    text = (
+        "Remove its UUID from the option NVreg_ExcludedGpus of the module nvidia (/etc/modprobe.d, kernel command "
+        "line), build the initial ramdisk again, and reboot."
+    )
+    return _Lack(
+        but=f"the driver was told to leave {gpu.name} out.",
+        saw="GPU Excluded: Yes",
+        fix=by_hand("Give the GPU back to the driver's programs", text, "reboot"),
         certain=True,
     )
 

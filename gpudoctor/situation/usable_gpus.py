@@ -54,7 +54,12 @@ def _standing(machine: Machine, gpu: Gpu, selected: dict[str, Answer]) -> Standi
     reasons = (
         (bound, f"bound to {gpu.driver.value}" if gpu.driver.known else "no kernel driver has it"),
         (counted, "its kernel driver gives it no compute node"),
-        (granted, "its device node is not in this container or job"),
+        (
+            granted,
+            "the driver was told to leave it out (NVreg_ExcludedGpus)"
+            if is_excluded(machine, gpu)
+            else "its device node is not in this container or job",
+        ),
         (openable, "its device node does not open"),
         (chosen, "a visibility variable hides it"),
     )
@@ -82,7 +87,14 @@ def _nvidia_bound(gpu: Gpu) -> Answer:
     return "no" if gpu.driver.absent else "unknown"
 
 
+def is_excluded(machine: Machine, gpu: Gpu) -> bool:
+    """Whether NVIDIA's driver has the GPU and gives it to nobody, as an option of its module says."""
+    return any(one.excluded and one.bdf == gpu.bdf for one in machine.nvidia.proc_details)
+
+
 def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
+    if is_excluded(machine, gpu):
+        return "no"
     if not machine.system.container.known or machine.system.wsl.known or machine.system.jetson.known:
         return "yes"
     listed = next((api.value.devices for api in machine.nvidia.answered if api.value and api.value.devices), None)
