@@ -186,3 +186,11 @@ def test_a_container_of_a_job_without_gpus_is_no_fault_of_the_container(tmp_path
         host.node(node, opens)
     report = host.torch("2.9.1+cu128").check()
     assert [f["slug"] for f in report["findings"]] == [slug]
+
+
+def test_wsl_1_has_no_gpu_whatever_the_windows_driver(tmp_path):
+    report = machine(tmp_path, UBUNTU, "4.4.0-22621-Microsoft").torch("2.9.1+cu128").check()
+    assert report["findings"][0]["slug"] == "wsl-driver"
+    assert "WSL 1" in report["findings"][0]["message"] and "--set-version" in first_fix(report)
+    report = machine(tmp_path / "2", UBUNTU, "6.6.87.2-microsoft-standard-WSL2").torch("2.9.1+cu128").check()
+    assert "/dev/dxg" in report["findings"][0]["message"]
