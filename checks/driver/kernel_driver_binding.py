@@ -161,8 +161,9 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     limits = situation.matrix.nvidia.kernel_limits(version, kernel) if version else ()
     failed = any(tree.failed and (tree.version, tree.kernel) == (version, kernel) for tree in trees)
     for severity, gpus in because(situation, "nvidia-dkms-kernel-mismatch"):
-        tree = next((tree.name for tree in trees if tree.version == version), "")
-        build = RebuildModule("nvidia", version or "", why="needs the headers of the running kernel", tree=tree)
+        build = RebuildModule("nvidia", version or "", why="needs the headers of the running kernel")
+        tree = next((tree.name for tree in trees if tree.version == version), build.module)
+        build = build if tree == build.module else replace(build, tree=tree)
         rebuild = Fix(f"Build the module for kernel {kernel}", (build, LoadModule("nvidia")))
         newer = _newer_than(version or "", situation, gpus)
         rebuild = _by_akmods(kernel) if any("/extra/nvidia/" in module.path for module in modules) else rebuild
