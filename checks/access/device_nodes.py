@@ -47,7 +47,7 @@ def _needless(situation: Situation, vendor: Vendor) -> bool:
     working = served(situation)
     if (wanted := situation.framework_vendor) is not None:
         return wanted != vendor and any(gpu.vendor == wanted for gpu in working)
-    return any(not gpu.integrated for gpu in working)
+    return any(gpu.vendor != vendor and not gpu.integrated for gpu in working)
 
 
 _SILENT = (
