@@ -98,6 +98,15 @@ def test_a_system_container_is_never_removed(tmp_path, vendor):
     assert "Remove this container" not in every and " rm " not in every
 
 
+def test_nspawn_gets_lines_of_its_own(tmp_path):
+    host = machine(tmp_path, DEBIAN, "6.12.57+deb13-amd64").file("/run/systemd/container", "systemd-nspawn\n")
+    host.nvidia_gpu("2204").nvidia_driver("580.95.05").environ(container="systemd-nspawn").torch("2.9.1+cu128")
+    for node in ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"):
+        host.node(node, "EPERM")
+    fix = first_fix(host.check())
+    assert "systemd-nspawn --bind=/dev/nvidia0" in fix and "docker" not in fix
+
+
 def test_a_log_line_without_an_address_is_about_the_gpu_that_the_others_name(tmp_path):
     """ "NVRM: GPU6 RmInitAdapter: Cannot initialize GSP firmware RM" on a machine with four."""
     host = machine(tmp_path, UBUNTU, "6.8.0-60-generic")

@@ -19,6 +19,8 @@ _NVIDIA = {
     "apptainer": "apptainer exec --nv ...",
     "lxc": "Proxmox, on the host:  pct set ID --dev0 /dev/nvidia0 --dev1 /dev/nvidiactl --dev2 /dev/nvidia-uvm\n"
     "LXD, Incus:  lxc config device add CONTAINER gpu gpu   (and nvidia.runtime=true)",
+    "systemd-nspawn": "systemd-nspawn --bind=/dev/nvidia0 --bind=/dev/nvidiactl --bind=/dev/nvidia-uvm ...\n"
+    "  (its service also needs DeviceAllow='/dev/nvidia0 rw', and so on for each node)",
 }
 _AMD = {
     "docker": "docker run --device /dev/kfd --device /dev/dri{groups} ...",
@@ -29,6 +31,8 @@ _AMD = {
     "lxc": "Proxmox, on the host:  pct set ID --dev0 /dev/kfd,gid=GID --dev1 /dev/dri/renderD128,gid=GID\n"
     "  (GID is the number of the group render in the container)\n"
     "LXD, Incus:  lxc config device add CONTAINER gpu gpu   (and /dev/kfd as a unix-char device)",
+    "systemd-nspawn": "systemd-nspawn --bind=/dev/kfd --bind=/dev/dri ...\n"
+    "  (its service also needs DeviceAllow='/dev/kfd rw' and DeviceAllow='char-drm rw')",
 }
 _SHM = {
     "docker": "docker run --ipc=host ...\nOr set a size in its place, with --shm-size=8g.",
@@ -55,6 +59,8 @@ _RESTART = {
 }
 """System containers keep what is in them, and get their devices and mounts at each start."""
 _TOOLS = {"singularity": "apptainer", "k8s": "kubernetes", "cri-o": "kubernetes", "containerd": "kubernetes"}
+_SELDOM = ("podman-compose", "systemd-nspawn")
+"""Not shown where the kind of container is unknown."""
 _ENGINES = ("docker", "podman")
 """Tools of the command line; people also start such containers from compose files and Pods."""
 
@@ -79,7 +85,7 @@ def add_flags(place: Place, remedy: AddContainerFlags) -> tuple[Step, ...]:
 
 def _chosen(lines: dict[str, str], kind: str) -> list[str]:
     if kind not in lines:
-        return [name for name in lines if name != "podman-compose"]
+        return [name for name in lines if name not in _SELDOM]
     if kind not in _ENGINES:
         return [kind]
     compose = "podman-compose" if f"{kind}-compose" in lines else "compose"
