@@ -102,6 +102,8 @@ def test_a_driver_version_that_only_the_module_tells(tmp_path):
     host = Host(tmp_path).ubuntu().nvidia_gpu("2684").nvidia_driver("570.133.07", libraries="580.95.05")
     report = host.file("/proc/driver/nvidia/version", "NVRM version: ?\n").torch("2.9.1+cu128").check()
     assert report["findings"][0]["slug"] == "driver-lib-mismatch" and report["verdict"] == "error"
+    report = host.file("/sys/module/nvidia/version", "?\n").check()
+    assert (report["verdict"], report["findings"]) == ("unknown", [])
 
 
 @pytest.mark.parametrize(("torch", "hip", "slugs"), [("rocm6.4", None, []), ("rocm7.14", "7.14.0", ["error"])])
