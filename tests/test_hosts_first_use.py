@@ -80,6 +80,13 @@ def test_a_rule_against_the_module_counts_all_the_same(tmp_path):
     assert report["findings"][0]["slug"] == "module-blacklisted" and report["verdict"] == "error"
 
 
+@pytest.mark.parametrize(("helper", "verdict"), [(True, "unknown"), (False, "error")])
+def test_a_plain_blacklist_stops_no_program_that_loads_the_module_by_its_name(tmp_path, helper, verdict):
+    report = unloaded(tmp_path, helper=helper).file("/etc/modprobe.d/no.conf", "blacklist nvidia\n").check()
+    assert report["verdict"] == verdict
+    assert [f["slug"] for f in report["findings"]] == ([] if helper else ["module-blacklisted"])
+
+
 @pytest.mark.parametrize(
     ("ids", "verdict"), [("0 1000 1\n1 100000 65536\n", "error"), ("0 0 4294967295\n", "unknown")]
 )

@@ -28,7 +28,7 @@ from gpudoctor.situation.device_nodes import (
     owning_group,
 )
 from gpudoctor.situation.gpu_groups import called, finding
-from gpudoctor.situation.kernel_modules import amds_driver
+from gpudoctor.situation.kernel_modules import amds_driver, forbids
 from gpudoctor.situation.no_kernel_driver import served, unserved, without_kfd
 from gpudoctor.situation.nvidia_driver import (
     CUDA_UNKNOWN,
@@ -291,7 +291,7 @@ def nvidia_uvm_missing(situation: Situation) -> Verdicts:
         return
     fixed_dev = situation.in_container and machine.system.container.value not in _SHARES_DEV
     blocked = machine.nvidia.blocked.value or ()
-    rules = [rule for rule in blocked if rule.module == "nvidia_uvm" and _forbids(rule.rule)]
+    rules = [rule for rule in blocked if rule.module == "nvidia_uvm" and forbids(rule.rule)]
     if not fixed_dev and cuda_status(situation) != CUDA_UNKNOWN and (not rules or situation.in_container):
         return
     load = LoadModule("nvidia_uvm", why="it creates /dev/nvidia-uvm")
@@ -348,8 +348,3 @@ def _stranded(situation: Situation, nodes: dict[str, DeviceNode]) -> Finding | N
         fixes=(by_hand("Install nvidia-modprobe", text, "root"),),
         supersedes=("no-driver", "no-gpu"),
     )
-
-
-def _forbids(rule: str) -> bool:
-    """Whether a rule stops a module that is loaded by its name (a plain "blacklist" line does not)."""
-    return rule.strip().startswith("install") or "module_blacklist" in rule

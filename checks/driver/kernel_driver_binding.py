@@ -99,7 +99,9 @@ def module_blacklisted(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check reads the rules that modprobe and the kernel obey, for a GPU without a driver whose module is installed.
-    It is a note if a person chose this with a graphics switch.
+    It is a note if a person chose this with a graphics switch. A plain "blacklist" keeps NVIDIA's module from loading
+    only at boot where the first CUDA program loads it by its name (for root, or with nvidia-modprobe): then only
+    level driver tells.
 
     ## Fix safety
     Needs root. A copy of the rule is kept beside its file, so that it can be put back.

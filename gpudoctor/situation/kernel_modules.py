@@ -56,6 +56,12 @@ def blocked(situation: Situation, vendor: Vendor) -> tuple[BlockedModule, ...]:
     return tuple(rule for rule in situation.machine.amd.blocked.value or () if rule.module == "amdgpu")
 
 
+def forbids(rule: str) -> bool:
+    """Whether a rule stops a module that is loaded by its name, as programs do; a plain "blacklist" stops only what
+    the kernel loads for a device."""
+    return rule.strip().startswith(("install", "alias")) or rule.startswith("module_blacklist")
+
+
 def unbuilt_dkms(situation: Situation, vendor: Vendor) -> tuple[DkmsModule, ...]:
     """DKMS trees of the vendor's driver, if none of them is installed for the running kernel."""
     kernel = situation.machine.system.kernel.value

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from gpudoctor.finding import Fix
-from gpudoctor.machine import Gpu, LogFault, Vendor
+from gpudoctor.machine import BlockedModule, Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.amdgpu_start import bad_pages
 from gpudoctor.situation.device_nodes import made_at_first_use
@@ -18,6 +18,7 @@ from gpudoctor.situation.kernel_modules import (
     blocked,
     core_modules,
     for_running_kernel,
+    forbids,
     kernel_too_old,
     signature_refusal,
     signature_rule,
@@ -197,7 +198,8 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
         modules = core_modules(situation)
         known = situation.machine.nvidia.modules_installed.known
         ready = for_running_kernel(situation, modules) is not None
-        if blocked(situation, "nvidia") and (modules or not known):
+        rules = blocked(situation, "nvidia")
+        if rules and (modules or not known) and not _until_first_use(situation, rules):
             yield "module-blacklisted"
         refused = signature_refusal(situation, "nvidia")
         if refused and (ready or not known):
@@ -209,6 +211,12 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
         if ready and enforced:
             yield enforced
     yield "no-driver"
+
+
+def _until_first_use(situation: Situation, rules: tuple[BlockedModule, ...]) -> bool:
+    """Whether these rules only keep the module from loading at boot: the first CUDA program loads it by its name."""
+    waits = made_at_first_use(situation) is True and cuda_status(situation) is None
+    return waits and not any(rule.chosen or forbids(rule.rule) for rule in rules)
 
 
 def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
