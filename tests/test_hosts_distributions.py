@@ -98,6 +98,13 @@ def test_a_system_container_is_never_removed(tmp_path, vendor):
     assert "Remove this container" not in every and " rm " not in every
 
 
+def test_a_node_that_does_not_open_is_tried_anew_before_the_host_is_rebooted(tmp_path):
+    host = proxmox_container(machine(tmp_path, DEBIAN, "6.14.11-4-pve")).amd_gpu("7550", 120001, revision="0xc0")
+    report = host.node("/dev/kfd", "EINVAL").torch("2.10.0+rocm7.1").check()
+    assert [f["slug"] for f in report["findings"]] == ["no-gpu"]
+    assert "pct reboot ID" in first_fix(report) and "reboot the host" in first_fix(report)
+
+
 def test_nspawn_gets_lines_of_its_own(tmp_path):
     host = machine(tmp_path, DEBIAN, "6.12.57+deb13-amd64").file("/run/systemd/container", "systemd-nspawn\n")
     host.nvidia_gpu("2204").nvidia_driver("580.95.05").environ(container="systemd-nspawn").torch("2.9.1+cu128")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Device, Evidence, Finding, Fix, NotJudged, by_hand
+from gpudoctor.finding import AddContainerFlags, Device, Evidence, Finding, Fix, Manual, NotJudged, by_hand
 from gpudoctor.machine import DeviceNode, Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
@@ -131,12 +131,16 @@ def _failing(situation: Situation, node: DeviceNode | None) -> _Lack | None:
     """A node that is there and does not open."""
     if node is None:
         return None
-    again = " the host, then start the container again" if situation.in_container else ""
-    text = f"Reboot{again}; the kernel log (`sudo dmesg | grep -i -e nvrm -e amdgpu`) says why."
+    log = "the kernel log (`sudo dmesg | grep -i -e nvrm -e amdgpu`) says why."
+    fix = by_hand("Reboot, and read why the node does not open", f"Reboot; {log}", "reboot")
+    if situation.in_container:
+        again = AddContainerFlags("recreate", why="its node may be one of before the driver was loaded again")
+        host = Manual(f"If it does not open then either: reboot the host; {log}", risk="reboot")
+        fix = Fix("Recreate the container; if the problem remains, reboot its host", (again, host))
     return _Lack(
         but=f"{node.path} does not open ({node.opened}): the driver does not reach the GPU.",
         saw=f"{node.path}: {node.opened}",
-        fix=by_hand("Reboot, and read why the node does not open", text, "reboot"),
+        fix=fix,
         certain=not situation.machine.gpus,
     )
 
