@@ -129,6 +129,15 @@ def test_a_log_line_without_an_address_is_about_the_gpu_that_the_others_name(tmp
     assert broken == ["0000:61:00.0"]
 
 
+def test_a_kernel_update_took_the_running_kernels_modules_away(tmp_path):
+    """Arch removes the modules of the kernel that still runs."""
+    host = Host(tmp_path).ubuntu(kernel="6.17.8-arch1-1").file("/etc/os-release", ARCH)
+    host.file("/lib/modules/6.17.9-arch1-1/kernel/drivers/gpu/drm/amd/amdgpu/amdgpu.ko.zst")
+    report = host.amd_gpu("744c", 110000, driver=None, kfd=False).torch("2.9.1+rocm6.4").check()
+    assert report["findings"][0]["slug"] == "no-driver"
+    assert report["findings"][0]["fixes"][0]["title"] == "Reboot into kernel 6.17.9-arch1-1"
+
+
 def test_truenas_brings_its_own_driver(tmp_path):
     """Its os-release is Debian's, and apt is switched off."""
     kernel = "6.12.105-production+truenas"

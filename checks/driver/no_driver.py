@@ -17,6 +17,7 @@ from gpudoctor.finding import (
     by_hand,
 )
 from gpudoctor.machine import Gpu, Vendor
+from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.amdgpu_start import start_failures, start_fix, start_reason
 from gpudoctor.situation.batch_job import cpu_task
@@ -280,7 +281,11 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
             fixes = (start_fix(lines), *install)
         else:
             load = Fix("Load the kernel module", (LoadModule("amdgpu"),))
-            fixes = (load, *install) if there or not modules else (*install, load)
+            others = sorted((one.kernel for one in modules if one.name == "amdgpu"), key=figures)
+            newer = others[-1] if others and not there and figures(others[-1]) > figures(kernel or "") else ""
+            why = f"kernel {newer} is newer than the running one, and has the module"
+            fixes = (Fix(f"Reboot into kernel {newer}", (Reboot(why=why),)),) if newer else ()
+            fixes += (load, *install) if there or not modules else (*install, load)
     return finding(
         "note" if severity == "note" else "error",
         gpus,
