@@ -156,11 +156,13 @@ class InstallKernel(Remedy, frozen=True):
 
 
 class RebuildModule(Remedy, frozen=True):
-    """Build the DKMS module for the running kernel (headers included)."""
+    """Build the DKMS module for the running kernel (headers included). `tree` is what DKMS calls it, if not `module`
+    (Debian: nvidia-current)."""
 
     module: str
     version: str = ""
     why: str = ""
+    tree: str = ""
 
 
 class LoadModule(Remedy, frozen=True):

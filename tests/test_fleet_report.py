@@ -318,6 +318,13 @@ def test_a_node_is_drained_for_its_own_reason(tmp_path: Path) -> None:
     assert not any("torch-no-arch-for-gpu" in line and "driver-too-old" in line for line in drained)
 
 
+@pytest.mark.parametrize("slug", ["job-without-gpu", "container-no-gpu"])
+def test_a_node_is_not_drained_because_a_job_asked_for_no_gpu(tmp_path: Path, slug: str) -> None:
+    said = run(str(written(tmp_path, nodes(4, gpu17=MACHINES[slug])))).stdout
+    assert slug in said
+    assert "state=drain" not in said and "--exclude" not in said and "cordon" not in said
+
+
 def test_markdown_has_the_plan_and_nothing_that_a_shell_takes_for_a_command(tmp_path: Path) -> None:
     page = run(
         str(written(tmp_path, nodes(4, gpu17=MACHINES["torch-no-arch-for-gpu"]))), "--format", "markdown"

@@ -75,7 +75,8 @@ def container_no_gpu(situation: Situation) -> Verdicts:
     vendor = situation.expected_vendor
     if not situation.in_container or cpu_task(situation):
         return
-    if vendor == "nvidia" and _given(situation, vendor):
+    asked = bool(situation.usable) or not without_request(situation)  # else the job is why, not the container
+    if vendor == "nvidia" and asked and _given(situation, vendor):
         yield from _without_libraries(situation)
     present = dict.fromkeys(gpu.vendor for gpu in situation.machine.gpus)
     asked_for = situation.machine.pasted is not None and bool(situation.machine.errors)
@@ -266,6 +267,9 @@ def container_cgroup_revoked(situation: Situation) -> Verdicts:
 
 
 def _recreate(situation: Situation, vendor: Vendor) -> tuple[Fix, ...]:
+    if situation.machine.system.container.value in _SYSTEM_CONTAINERS:
+        flags = AddContainerFlags(vendor, why="a device gives rights to the nodes; a mount alone does not")
+        return (Fix("Give the container the GPU as a device", (flags,)),)
     if vendor == "amd":
         # Engines keep the rights that --device gave. These nodes came another way, such as a mount of /dev.
         kfd, render = amd_nodes(situation) or (None, ())
@@ -275,7 +279,7 @@ def _recreate(situation: Situation, vendor: Vendor) -> tuple[Fix, ...]:
     again = AddContainerFlags("recreate", why="a new container gets new device rules")
     lasting = (
         "To prevent this on the host: `sudo nvidia-ctk system create-dev-char-symlinks --create-all`, or use "
-        "the cgroupfs driver for the container engine; in LXC, allow the devices (lxc.cgroup2.devices.allow)."
+        "the cgroupfs driver for the container engine."
     )
     return (
         Fix("Recreate the container", (again, Manual(lasting, risk="root"))),

@@ -19,9 +19,16 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import DeviceNode, Vendor
 from gpudoctor.situation import Situation
-from gpudoctor.situation.device_nodes import SHARED, amd_nodes, gpu_nodes, nvidia_nodes, owning_group
+from gpudoctor.situation.device_nodes import (
+    SHARED,
+    amd_nodes,
+    gpu_nodes,
+    made_at_first_use,
+    nvidia_nodes,
+    owning_group,
+)
 from gpudoctor.situation.gpu_groups import called, finding
-from gpudoctor.situation.kernel_modules import amds_driver
+from gpudoctor.situation.kernel_modules import amds_driver, forbids
 from gpudoctor.situation.no_kernel_driver import served, unserved, without_kfd
 from gpudoctor.situation.nvidia_driver import (
     CUDA_UNKNOWN,
@@ -40,7 +47,7 @@ def _needless(situation: Situation, vendor: Vendor) -> bool:
     working = served(situation)
     if (wanted := situation.framework_vendor) is not None:
         return wanted != vendor and any(gpu.vendor == wanted for gpu in working)
-    return any(not gpu.integrated for gpu in working)
+    return any(gpu.vendor != vendor and not gpu.integrated for gpu in working)
 
 
 _SILENT = (
@@ -256,14 +263,15 @@ def _missing_nodes(situation: Situation) -> Iterator[Finding]:
 
 @check("GPD209", "nvidia-uvm-missing", "access")
 def nvidia_uvm_missing(situation: Situation) -> Verdicts:
-    """The node /dev/nvidia-uvm is missing, and nothing will create it.
+    """A node that CUDA needs is missing, and nothing will create it.
 
     ## Why it matters
     CUDA needs nvidia-uvm and fails with error 999 without it. nvidia-smi does not need it and looks healthy.
 
     ## How it is judged
     In a container that has the other NVIDIA nodes, this one is missing or dead. On bare metal the first CUDA program
-    creates it, so there only a failed start of CUDA counts, or a rule that keeps nvidia_uvm from loading.
+    creates the missing nodes, so there only a failed start of CUDA counts, a rule that keeps nvidia_uvm from loading,
+    or a user other than root where nvidia-modprobe, which does it for them, is missing.
 
     ## Fix safety
     Loading nvidia_uvm needs root on the host and does not disturb running programs.
@@ -271,13 +279,19 @@ def nvidia_uvm_missing(situation: Situation) -> Verdicts:
     nodes, machine = nvidia_nodes(situation), situation.machine
     if nodes is None or situation.in_wsl or situation.on_jetson or unserved(situation, "nvidia"):
         return
+    if _needless(situation, "nvidia"):
+        return
     uvm = nodes.get("/dev/nvidia-uvm")
     dead = uvm is not None and uvm.opened in ("ENXIO", "ENODEV", "EIO")
+    stranded = _stranded(situation, nodes)
+    if stranded:
+        yield stranded
+        return
     if "/dev/nvidiactl" not in nodes or (uvm is not None and not dead) or cuda_status(situation) == 0:
         return
     fixed_dev = situation.in_container and machine.system.container.value not in _SHARES_DEV
     blocked = machine.nvidia.blocked.value or ()
-    rules = [rule for rule in blocked if rule.module == "nvidia_uvm" and _forbids(rule.rule)]
+    rules = [rule for rule in blocked if rule.module == "nvidia_uvm" and forbids(rule.rule)]
     if not fixed_dev and cuda_status(situation) != CUDA_UNKNOWN and (not rules or situation.in_container):
         return
     load = LoadModule("nvidia_uvm", why="it creates /dev/nvidia-uvm")
@@ -306,6 +320,31 @@ def nvidia_uvm_missing(situation: Situation) -> Verdicts:
     )
 
 
-def _forbids(rule: str) -> bool:
-    """Whether a rule stops a module that is loaded by its name (a plain "blacklist" line does not)."""
-    return rule.strip().startswith("install") or "module_blacklist" in rule
+def _stranded(situation: Situation, nodes: dict[str, DeviceNode]) -> Finding | None:
+    """Shared nodes that this user's CUDA programs need on bare metal and cannot have made."""
+    nvidia = situation.machine.nvidia
+    missing = tuple(path for path in SHARED if path not in nodes)
+    asked = cuda_status(situation) is not None or situation.machine.of_vendor("nvidia") == ()
+    if not missing or asked or situation.in_container or not nvidia.module.known:
+        return None
+    if made_at_first_use(situation) is not False:
+        return None
+    text = (
+        "Install nvidia-modprobe: the package of that name (Arch: nvidia-utils; openSUSE: nvidia-compute-utils-G06 "
+        "or -G07). Until then any CUDA program of root makes the nodes, up to the next reboot."
+    )
+    return Finding(
+        severity="error",
+        message=f"{' and '.join(missing)} {'are' if missing[1:] else 'is'} missing, and nvidia-modprobe, which makes "
+        "missing nodes for users other than root, is not installed: CUDA cannot start.",
+        saw=f"no {missing[0]}, no {nvidia.modprobe.source}",
+        want=" and ".join(SHARED),
+        subject=missing[0],
+        confidence="likely",
+        evidence=(
+            Evidence("nvidia.nodes", " ".join(sorted(nodes)) or "none", nvidia.nodes.source),
+            Evidence.of("nvidia.modprobe", nvidia.modprobe),
+        ),
+        fixes=(by_hand("Install nvidia-modprobe", text, "root"),),
+        supersedes=("no-driver", "no-gpu"),
+    )

@@ -10,6 +10,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Device, Evidence, Finding, Fix, Reboot, by_hand, gpu_subject
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
+from gpudoctor.situation.amdgpu_start import bad_pages
 from gpudoctor.situation.gpu_groups import finding
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU, reset
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
@@ -104,7 +105,7 @@ def _failed_after(situation: Situation, gpu: Gpu, fall: LogFault) -> bool:
     """Whether the driver could not start the GPU after that line."""
     log = situation.machine.kernel_log.value
     later = log.faults[log.faults.index(fall) + 1 :] if log and fall in log.faults else ()
-    return any(line.kind in _INIT_FAILED for line in lines_about(gpu, later))
+    return bool(lines_about(gpu, tuple(line for line in later if line.kind in _INIT_FAILED)))
 
 
 def _power_cycle() -> Fix:
@@ -126,20 +127,36 @@ def gpu_ecc(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check reads the driver's own counters. Errors since the driver was loaded, and a remapping that is pending or
-    has failed, are errors. Counts over the GPU's life are history: a note. Log lines without counters are a note.
+    has failed, are errors. Counts over the GPU's life are history: a note. Log lines without counters are a note; but
+    if amdgpu wrote that the GPU retired more pages than it may, and did not take the GPU, that is the cause.
 
     ## Fix safety
     A reset or reboot ends every program on the GPU and changes nothing on disk. Past errors need no fix.
     """
+    worn_out = {gpu.key for _, gpus in because(situation, "gpu-ecc") for gpu in gpus}
     for gpu in situation.machine.gpus:
-        lines = _told_of(situation, gpu, "gpu-ecc")
-        if found := _memory_errors(gpu, lines):
+        worn = gpu.key in worn_out
+        lines = bad_pages(situation, gpu) if worn else _told_of(situation, gpu, "gpu-ecc")
+        if found := _worn_out(gpu, lines) if worn else _memory_errors(gpu, lines):
             yield replace(
                 found,
                 subject=gpu_subject(gpu),
                 device=Device.of(gpu),
                 evidence=(*found.evidence, *log_evidence(situation, lines)),
             )
+
+
+def _worn_out(gpu: Gpu, lines: tuple[LogFault, ...]) -> Finding:
+    text = "Take the GPU out of service and have it replaced: more of its memory is bad than it may have."
+    return Finding(
+        severity="error",
+        message=f"{gpu.name} has retired more memory pages than it may, so amdgpu does not start it.",
+        saw=lines[-1].line,
+        want="fewer bad pages than the threshold",
+        evidence=(Evidence.of("gpu.driver", gpu.driver),),
+        fixes=(by_hand("Replace the GPU", text),),
+        supersedes=("no-driver",),
+    )
 
 
 def _memory_errors(gpu: Gpu, lines: tuple[LogFault, ...]) -> Finding | None:

@@ -49,7 +49,7 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
     A reset or reboot ends every program on the GPU and changes nothing on disk.
     """
     for gpu in situation.machine.of_vendor("nvidia"):
-        lines = lines_of(situation, gpu)
+        lines = lines_of(situation, gpu, (_XID, _GSP))
         requests = tuple(fault for fault in lines if fault.kind == _XID and fault.xid == _ACTION)
         gsp_lines = () if requests else _gsp_lines(situation, gpu, lines)
         action = _requested_action(requests[-1]) if requests else _RESET if gsp_lines else 0
@@ -95,7 +95,7 @@ def amd_gpu_hang(situation: Situation) -> Verdicts:
     Newer firmware or a newer kernel needs root and a reboot; the old kernel stays in the boot menu.
     """
     for gpu in situation.machine.of_vendor("amd"):
-        lines = lines_of(situation, gpu)
+        lines = lines_of(situation, gpu, (*_HANGS, _RESET_OF, _FAILED))
         hangs = [place for place, line in enumerate(lines) if line.kind in _HANGS]
         later = lines[hangs[-1] :] if hangs else ()
         if not hangs or any(line.kind == _FAILED for line in later):
@@ -134,7 +134,7 @@ def _gsp_lines(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...]) -> t
 def _failed_resets(situation: Situation) -> Iterator[Finding]:
     """AMD GPUs that hung and that amdgpu could not reset."""
     for gpu in situation.machine.of_vendor("amd"):
-        lines = lines_of(situation, gpu)
+        lines = lines_of(situation, gpu, (_RESET_OF, _FAILED))
         ended = [line for line in lines if line.kind == _FAILED or (line.kind == _RESET_OF and "succe" in line.line)]
         if not ended or ended[-1].kind != _FAILED or situation.computed(gpu):
             continue

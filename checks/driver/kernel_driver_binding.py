@@ -99,7 +99,9 @@ def module_blacklisted(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check reads the rules that modprobe and the kernel obey, for a GPU without a driver whose module is installed.
-    It is a note if a person chose this with a graphics switch.
+    It is a note if a person chose this with a graphics switch. A plain "blacklist" keeps NVIDIA's module from loading
+    only at boot where the first CUDA program loads it by its name (for root, or with nvidia-modprobe): then only
+    level driver tells.
 
     ## Fix safety
     Needs root. A copy of the rule is kept beside its file, so that it can be put back.
@@ -162,6 +164,8 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     failed = any(tree.failed and (tree.version, tree.kernel) == (version, kernel) for tree in trees)
     for severity, gpus in because(situation, "nvidia-dkms-kernel-mismatch"):
         build = RebuildModule("nvidia", version or "", why="needs the headers of the running kernel")
+        tree = next((tree.name for tree in trees if tree.version == version), build.module)
+        build = build if tree == build.module else replace(build, tree=tree)
         rebuild = Fix(f"Build the module for kernel {kernel}", (build, LoadModule("nvidia")))
         newer = _newer_than(version or "", situation, gpus)
         rebuild = _by_akmods(kernel) if any("/extra/nvidia/" in module.path for module in modules) else rebuild

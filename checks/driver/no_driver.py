@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
@@ -11,21 +10,22 @@ from gpudoctor.finding import (
     Evidence,
     Finding,
     Fix,
-    InstallSystemPackage,
     LoadModule,
     Manual,
     NotJudged,
     Reboot,
     by_hand,
 )
-from gpudoctor.machine import Gpu, LogFault, Vendor
+from gpudoctor.machine import Gpu, Vendor
+from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
+from gpudoctor.situation.amdgpu_start import start_failures, start_fix, start_reason
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about, lines_of, log_evidence
 from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel
-from gpudoctor.situation.no_kernel_driver import because, unserved, worthwhile
+from gpudoctor.situation.no_kernel_driver import because, loads_at_first_use, unserved, worthwhile
 from gpudoctor.situation.nvidia_driver import answers_now, cuda_status, driver_answers, lists_no_gpu, nvml_status
 from gpudoctor.situation.virtual_gpu import hosts_vgpus
 
@@ -35,6 +35,9 @@ _NO_GPU = 100
 _INIT_FAILED = "nvidia-init-failed"
 _NOT_LOADED = 9
 """NVML's error if the kernel module is not loaded."""
+_LOADS_ITSELF = (
+    "the kernel module nvidia is not loaded; the first CUDA program loads it, or fails (`--level driver` asks CUDA)"
+)
 _OF_L4T = (
     "Install nvidia-l4t-cuda, which has it for this L4T: `sudo apt-get install nvidia-l4t-cuda && sudo ldconfig`."
 )
@@ -58,6 +61,9 @@ def no_driver(situation: Situation) -> Verdicts:
     Installing a driver needs root and a reboot, and replaces the present driver.
     """
     for severity, gpus in because(situation, "no-driver"):
+        if gpus[0].vendor == "nvidia" and loads_at_first_use(situation):
+            yield NotJudged(_LOADS_ITSELF, matters=severity == "error")
+            continue
         yield (
             _without_amdgpu(situation, severity, gpus)
             if gpus[0].vendor == "amd"
@@ -244,28 +250,19 @@ def _not_started(situation: Situation) -> Iterator[Finding]:
         )
 
 
-_FIRMWARE_MISSING = "amdgpu-firmware-missing"
-_FIRMWARE_REFUSED = ("amdgpu-firmware-refused", "amdgpu-firmware-not-loaded")
-_START_FAILURES = (_FIRMWARE_MISSING, *_FIRMWARE_REFUSED, "amdgpu-init-failed")
-"""Log lines in which amdgpu says why it did not start a GPU."""
-
-
 def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
     """The finding `no-driver` about AMD GPUs of one name, with the reason if the kernel log gives one."""
     machine = situation.machine
     kernel, modules = machine.system.kernel.value, machine.amd.modules_installed.value or ()
     there = any(module.name == "amdgpu" and module.kernel == kernel for module in modules)
-    old, lines = gpus[0].driver.value == "radeon", lines_of(situation, gpus[0], _START_FAILURES)
+    old, lines = gpus[0].driver.value == "radeon", start_failures(situation, gpus[0])
     where = " on the host of this container" if situation.in_container else ""
-    missing = [line for line in lines if line.kind == _FIRMWARE_MISSING]
-    refused = [line for line in lines if line.kind in _FIRMWARE_REFUSED]
-    state = (
-        f"its firmware lacks {_file_of(missing[0])}"
-        if missing
-        else "it refuses the firmware that linux-firmware has for it"
-        if refused
-        else "the kernel module amdgpu is not loaded"
-        if machine.amd.modules_loaded.known and "amdgpu" not in (machine.amd.modules_loaded.value or ())
+    unloaded = machine.amd.modules_loaded.known and "amdgpu" not in (machine.amd.modules_loaded.value or ())
+    state = start_reason(lines) or (
+        "the kernel module amdgpu is not loaded"
+        if unloaded
+        else "amdgpu could not start it"
+        if lines
         else "amdgpu does not drive it"
     )
     if old:
@@ -277,10 +274,14 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     else:
         install = amds_driver(situation, "Install the AMD kernel driver")
         if "amdgpu" in (machine.amd.modules_loaded.value or ()):
-            fixes = (*_unbound_fixes(lines), *install)
+            fixes = (start_fix(lines), *install)
         else:
             load = Fix("Load the kernel module", (LoadModule("amdgpu"),))
-            fixes = (load, *install) if there or not modules else (*install, load)
+            others = sorted((one.kernel for one in modules if one.name == "amdgpu"), key=figures)
+            newer = others[-1] if others and not there and figures(others[-1]) > figures(kernel or "") else ""
+            why = f"kernel {newer} is newer than the running one, and has the module"
+            fixes = (Fix(f"Reboot into kernel {newer}", (Reboot(why=why),)),) if newer else ()
+            fixes += (load, *install) if there or not modules else (*install, load)
     return finding(
         "note" if severity == "note" else "error",
         gpus,
@@ -297,29 +298,6 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
         fixes=worthwhile(situation, gpus, fixes),
         supersedes=("amd-kfd-missing",),
     )
-
-
-def _file_of(fault: LogFault) -> str:
-    found = re.search(r"amdgpu/[\w.-]+", fault.line)
-    return found[0] if found else "amdgpu/..."
-
-
-def _unbound_fixes(lines: tuple[LogFault, ...]) -> tuple[Fix, ...]:
-    """Fixes if amdgpu is loaded without the GPU: its firmware package is too old, or the reason is unknown."""
-    update = InstallSystemPackage("linux-firmware", why="the installed release lacks files for this GPU")
-    if any(line.kind == _FIRMWARE_MISSING for line in lines):
-        return (Fix("Update linux-firmware", (update, Reboot(why="amdgpu loads the firmware when it starts"))),)
-    if any(line.kind in _FIRMWARE_REFUSED for line in lines):
-        other = Manual(
-            "If that is the newest release, or the trouble began with an update of it: install the release of "
-            "linux-firmware before it, rebuild the initial ramdisk (`sudo update-initramfs -u`; `sudo dracut "
-            "--force`), and reboot. The BIOS is not the reason.",
-            risk="reboot",
-        )
-        newer = InstallSystemPackage("linux-firmware", why="the GPU refuses files of the installed release")
-        return (Fix("Install another release of linux-firmware", (newer, other)),)
-    read = "Read the reason in the kernel log (`sudo dmesg | grep -i amdgpu`), update the BIOS, and reboot."
-    return (by_hand("Find out why amdgpu does not take the GPU", read, "reboot"),)
 
 
 _NOT_PROBED = "not probed"

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Device, Evidence, Finding, Fix, NotJudged, by_hand
+from gpudoctor.finding import AddContainerFlags, Device, Evidence, Finding, Fix, Manual, NotJudged, by_hand
 from gpudoctor.machine import DeviceNode, Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.device_nodes import dead_nodes
 from gpudoctor.situation.gpu_groups import gpu_names, group_by
+from gpudoctor.situation.no_kernel_driver import loads_at_first_use
+from gpudoctor.situation.usable_gpus import is_excluded
 
 
 @check("GPD101", "no-gpu", "driver")
@@ -36,7 +38,7 @@ def no_gpu(situation: Situation) -> Verdicts:
     needed = vendor is not None or situation.requires_gpu
     dead = next(dead_nodes(situation, vendor), None)
     usable = situation.usable_of(vendor) if dead and vendor else situation.usable
-    if usable or machine.assumed or _behind_windows(situation):
+    if usable or machine.assumed or _behind_windows(situation) or loads_at_first_use(situation):
         return
     if not machine.gpus and machine.buses.undecided:
         unknown_torch = situation.environment is None or situation.environment.torch.undecided
@@ -60,7 +62,8 @@ def no_gpu(situation: Situation) -> Verdicts:
         return
     if cpu_task(situation):
         return
-    lack = _failing(situation, dead) or _reserved(situation) or _none(situation)
+    known = _failing(situation, dead) or _reserved(situation) or _excluded(situation) or _in_docker_desktop(situation)
+    lack = known or _none(situation)
     framework, wanted = situation.gpu_framework, _wanted(situation)
     need = f"{framework.title} is built for {wanted} GPUs" if framework else "A GPU is required"
     yield Finding(
@@ -107,16 +110,54 @@ def _reserved(situation: Situation) -> _Lack | None:
     )
 
 
+def _excluded(situation: Situation) -> _Lack | None:
+    """A GPU that the driver leaves out as it was told."""
+    gpu = next((gpu for gpu in situation.machine.gpus if is_excluded(situation.machine, gpu)), None)
+    if gpu is None or situation.expected_vendor == "amd":
+        return None
+    text = (
+        "Remove its UUID from the option NVreg_ExcludedGpus of the module nvidia (/etc/modprobe.d, kernel command "
+        "line), build the initial ramdisk again, and reboot."
+    )
+    return _Lack(
+        but=f"the driver was told to leave {gpu.name} out.",
+        saw="GPU Excluded: Yes",
+        fix=by_hand("Give the GPU back to the driver's programs", text, "reboot"),
+        certain=True,
+    )
+
+
 def _failing(situation: Situation, node: DeviceNode | None) -> _Lack | None:
     """A node that is there and does not open."""
     if node is None:
         return None
-    again = " the host, then start the container again" if situation.in_container else ""
-    text = f"Reboot{again}; the kernel log (`sudo dmesg | grep -i -e nvrm -e amdgpu`) says why."
+    log = "the kernel log (`sudo dmesg | grep -i -e nvrm -e amdgpu`) says why."
+    fix = by_hand("Reboot, and read why the node does not open", f"Reboot; {log}", "reboot")
+    if situation.in_container:
+        again = AddContainerFlags("recreate", why="its node may be one of before the driver was loaded again")
+        host = Manual(f"If it does not open then either: reboot the host; {log}", risk="reboot")
+        fix = Fix("Recreate the container; if the problem remains, reboot its host", (again, host))
     return _Lack(
         but=f"{node.path} does not open ({node.opened}): the driver does not reach the GPU.",
         saw=f"{node.path}: {node.opened}",
-        fix=by_hand("Reboot, and read why the node does not open", text, "reboot"),
+        fix=fix,
+        certain=not situation.machine.gpus,
+    )
+
+
+def _in_docker_desktop(situation: Situation) -> _Lack | None:
+    """A container of Docker Desktop, which runs them in a virtual machine of its own; on Windows that is WSL."""
+    kernel = situation.machine.system.kernel.value or ""
+    if not situation.in_container or not kernel.endswith("-linuxkit"):
+        return None
+    text = (
+        "Start the container with Docker Engine, which runs it on the host itself: install docker-ce, `docker "
+        "context use default`, then start it with the GPU. On macOS there is no way: use another machine."
+    )
+    return _Lack(
+        but="this container runs in the virtual machine of Docker Desktop, which has no GPU.",
+        saw=f"kernel {kernel}",
+        fix=by_hand("Start the container with Docker Engine", text, elsewhere=True),
         certain=not situation.machine.gpus,
     )
 

@@ -6,7 +6,7 @@ Whether it is new enough for the CUDA of torch: `checks/runtime/driver_and_libcu
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, Reboot, by_hand
+from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, NotJudged, Reboot, by_hand
 from gpudoctor.machine import Gpu, Library
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_library import baked_in, same_version
@@ -86,6 +86,8 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
     logged = situation.log_is_the_complaint and situation.log_faults("driver-lib-mismatch")
     if versions is not None and _on_disk(situation, versions[1]):
         return
+    if _unknown_module(situation):
+        yield NotJudged(_NO_VERSION, matters=situation.expected_vendor == "nvidia")
     compat = _compat(situation)
     if versions is None and (not (reported or logged) or situation.in_wsl):
         return
@@ -119,6 +121,18 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
         # The firmware of the loaded module went with its libraries.
         supersedes=("no-driver", "driver-too-old", "nvidia-firmware-missing"),
     )
+
+
+_NO_VERSION = "the version of the loaded NVIDIA kernel module cannot be read, and it may not be that of the libraries"
+
+
+def _unknown_module(situation: Situation) -> bool:
+    """Whether a loaded module states no version, and the driver was not asked whether its parts fit."""
+    machine = situation.machine
+    loaded = "nvidia" in (machine.nvidia.modules_loaded.value or ()) and machine.nvidia.module.undecided
+    asked = nvml_status(situation) is not None or cuda_status(situation) is not None
+    elsewhere = machine.system.wsl.known or machine.system.jetson.known
+    return loaded and machine.nvidia.userland.known and not asked and not elsewhere
 
 
 def _mismatch(situation: Situation) -> tuple[str, str] | None:

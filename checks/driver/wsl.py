@@ -56,7 +56,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
     )
     found: Finding | None = None
     if dxg is False:
-        found = _without_dxg() if situation.framework_vendor == "nvidia" else None
+        found = _without_dxg(machine.system.wsl.value or "") if situation.framework_vendor == "nvidia" else None
     elif first is not None and first.kind == "driver" and cuda_status(situation) != 0:
         found = _linux_driver(first.path, sure=bool(cuda_status(situation)))
     elif dxg and situation.framework_vendor == "nvidia" and not of_another_vendor(situation):
@@ -66,7 +66,12 @@ def wsl_driver(situation: Situation) -> Verdicts:
         yield replace(found, evidence=(*evidence, *found.evidence), supersedes=supersedes)
 
 
-def _without_dxg() -> Finding:
+def _without_dxg(kernel: str) -> Finding:
+    if kernel.endswith("-Microsoft"):  # WSL 2 writes it small
+        text = "In Windows: `wsl --set-version DISTRIBUTION 2` (`wsl -l -v` lists the names), then start it again."
+        message = f"This is WSL 1 (kernel {kernel}), which has no GPU: only WSL 2 has."
+        fixes = (by_hand("Convert the distribution to WSL 2", text), UPDATE_WINDOWS)
+        return Finding("error", message, "WSL 1", "WSL 2", "WSL", fixes=fixes)
     message = "This WSL system has no /dev/dxg: Windows gives it no GPU."
     return Finding("error", message, "no /dev/dxg", "/dev/dxg", "WSL", fixes=(UPDATE_WINDOWS,))
 

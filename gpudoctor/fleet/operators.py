@@ -11,36 +11,43 @@ from gpudoctor.fleet.records import FleetReport
 from gpudoctor.plain_text import enumeration
 from gpudoctor.spelling import is_name
 
+_OF_THE_REQUEST = frozenset(("job-without-gpu", "container-no-gpu"))
+"""Problems of how a job or container was started: another one works on the same node."""
+
 
 def ready_lines(report: FleetReport) -> Iterator[tuple[str, str]]:
     """Pairs of a program and a line for it. Jobs exclude nodes with an error and nodes without a document; only a
     node with an error is taken out of use, because a lost document is no fault of the node."""
-    if without := _names(report, "error", "unknown"):
+    reasons = _by_reason(report, _names(report, "error"))
+    names = tuple(sorted((name for nodes in reasons.values() for name in nodes), key=natural))
+    if without := tuple(sorted((*names, *_names(report, "unknown")), key=natural)):
         yield "sbatch, srun", f"--exclude={folded(without)}"
-    names = _names(report, "error")
     if not names:
         return
     together = folded(names)
-    for reason, nodes in _by_reason(report, names).items():
+    for reason, nodes in reasons.items():
         nodename = shlex.quote(folded(nodes))
         yield "Slurm", f"scontrol update nodename={nodename} state=drain reason={shlex.quote(reason)}"
     yield "Kubernetes", f"kubectl cordon {shlex.join(names)}"
     yield f"Ray on {together}", "ray start --labels gpudoctor=bad"
 
 
-def _names(report: FleetReport, *verdicts: Verdict) -> tuple[str, ...]:
-    """The names of the nodes with one of these verdicts. What cannot be the name of a host is left out."""
-    found = (node.name for node in report.nodes if node.verdict in verdicts)
+def _names(report: FleetReport, verdict: Verdict) -> tuple[str, ...]:
+    """The names of the nodes with this verdict. What cannot be the name of a host is left out."""
+    found = (node.name for node in report.nodes if node.verdict == verdict)
     return tuple(sorted(filter(is_name, found), key=natural))
 
 
 def _by_reason(report: FleetReport, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """These nodes by what is wrong with them: each group of nodes has its own problems."""
+    """These nodes by what is wrong with them: each group of nodes has its own problems. A node with which nothing is
+    wrong but the request is left out."""
     found: dict[str, tuple[str, ...]] = {}
     groups = {node: group for group in report.groups for node in group.nodes}
     for name in names:
         problems = groups[name].problems if name in groups else ()
         wrong = dict.fromkeys(problem.slug for problem in problems if problem.severity == "error")
+        if wrong and _OF_THE_REQUEST.issuperset(wrong):
+            continue
         reason = f"gpudoctor: {enumeration(list(wrong), 3) or 'differs from the others'}"
         found[reason] = (*found.get(reason, ()), name)
     return found

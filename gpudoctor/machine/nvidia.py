@@ -127,6 +127,8 @@ class NvidiaStack(Record, frozen=True):
     """Version of the driver's own user-space libraries (not cuda-compat, not stubs)."""
     nodes: Fact[tuple[DeviceNode, ...]] = unknown("not probed")
     """/dev/nvidia*, /dev/nvidia-caps/*, /dev/dxg, /dev/nvhost-*."""
+    modprobe: Fact[bool] = unknown("not probed")
+    """Whether nvidia-modprobe is there, with its rights: it loads modules and makes nodes for ordinary users."""
     proc_gpus: Fact[tuple[str, ...]] = unknown("not probed")
     """PCI addresses that /proc/driver/nvidia/gpus lists: the GPUs bound to the module."""
     proc_details: tuple[ProcGpu, ...] = ()

@@ -50,6 +50,8 @@ class User(Record, frozen=True):
     gids: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
     source: str = ""
+    in_namespace: bool = False
+    """In a user namespace (a rootless container): its root is not that of the machine."""
 
 
 class ProcessLimits(Record, frozen=True):

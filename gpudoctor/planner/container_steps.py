@@ -17,7 +17,10 @@ _NVIDIA = {
     "podman-compose": "compose, in the service:  devices: [nvidia.com/gpu=all]{group_add}",
     "kubernetes": _IN_KUBERNETES % "nvidia.com/gpu",
     "apptainer": "apptainer exec --nv ...",
-    "lxc": "lxc config device add CONTAINER gpu gpu   (and nvidia.runtime=true)",
+    "lxc": "Proxmox, on the host:  pct set ID --dev0 /dev/nvidia0 --dev1 /dev/nvidiactl --dev2 /dev/nvidia-uvm\n"
+    "LXD, Incus:  lxc config device add CONTAINER gpu gpu   (and nvidia.runtime=true)",
+    "systemd-nspawn": "systemd-nspawn --bind=/dev/nvidia0 --bind=/dev/nvidiactl --bind=/dev/nvidia-uvm ...\n"
+    "  (its service also needs DeviceAllow='/dev/nvidia0 rw', and so on for each node)",
 }
 _AMD = {
     "docker": "docker run --device /dev/kfd --device /dev/dri{groups} ...",
@@ -25,7 +28,11 @@ _AMD = {
     "compose": "compose, in the service:  devices: [/dev/kfd, /dev/dri]{group_add}",
     "kubernetes": _IN_KUBERNETES % "amd.com/gpu",
     "apptainer": "apptainer exec --rocm ...",
-    "lxc": "lxc config device add CONTAINER gpu gpu   (and /dev/kfd as a unix-char device)",
+    "lxc": "Proxmox, on the host:  pct set ID --dev0 /dev/kfd,gid=GID --dev1 /dev/dri/renderD128,gid=GID\n"
+    "  (GID is the number of the group render in the container)\n"
+    "LXD, Incus:  lxc config device add CONTAINER gpu gpu   (and /dev/kfd as a unix-char device)",
+    "systemd-nspawn": "systemd-nspawn --bind=/dev/kfd --bind=/dev/dri ...\n"
+    "  (its service also needs DeviceAllow='/dev/kfd rw' and DeviceAllow='char-drm rw')",
 }
 _SHM = {
     "docker": "docker run --ipc=host ...\nOr set a size in its place, with --shm-size=8g.",
@@ -46,7 +53,14 @@ _AGAIN = {
     "compose": "docker compose up -d --force-recreate SERVICE",
     "kubernetes": "kubectl delete pod POD\nIts controller makes a new one.",
 }
+_RESTART = {
+    "lxc": "Proxmox, on the host:  pct reboot ID\nLXD, Incus:  lxc restart CONTAINER",
+    "systemd-nspawn": "machinectl reboot CONTAINER",
+}
+"""System containers keep what is in them, and get their devices and mounts at each start."""
 _TOOLS = {"singularity": "apptainer", "k8s": "kubernetes", "cri-o": "kubernetes", "containerd": "kubernetes"}
+_SELDOM = ("podman-compose", "systemd-nspawn")
+"""Not shown where the kind of container is unknown."""
 _ENGINES = ("docker", "podman")
 """Tools of the command line; people also start such containers from compose files and Pods."""
 
@@ -54,6 +68,8 @@ _ENGINES = ("docker", "podman")
 def add_flags(place: Place, remedy: AddContainerFlags) -> tuple[Step, ...]:
     """The lines for this kind of container; for all kinds if it is unknown."""
     again = remedy.wants == "recreate"
+    if again and place.container in _RESTART:
+        return (ManualStep(text=f"Restart the container:\n{_RESTART[place.container]}", why=remedy.why),)
     lines = {"nvidia": _NVIDIA, "amd": _AMD, "shm": _SHM, "utility": _UTILITY, "recreate": _AGAIN}[remedy.wants]
     shown = "\n".join(
         _filled(lines[name], remedy) for name in _chosen(lines, _TOOLS.get(place.container, place.container))
@@ -69,7 +85,7 @@ def add_flags(place: Place, remedy: AddContainerFlags) -> tuple[Step, ...]:
 
 def _chosen(lines: dict[str, str], kind: str) -> list[str]:
     if kind not in lines:
-        return [name for name in lines if name != "podman-compose"]
+        return [name for name in lines if name not in _SELDOM]
     if kind not in _ENGINES:
         return [kind]
     compose = "podman-compose" if f"{kind}-compose" in lines else "compose"

@@ -219,11 +219,12 @@ def _in_pythonpath(environment: PythonEnvironment | None) -> str:
 
 
 def _prebuilt(machine: Machine) -> str:
-    """Read from the folder of the modules: /lib/modules/KERNEL/kernel/nvidia-580-open/nvidia.ko."""
+    """Read from the folder of the modules: /lib/modules/KERNEL/kernel/nvidia-580-open/nvidia.ko. That of 580-server
+    is nvidia-580srv."""
     for module in machine.nvidia.modules_installed.value or ():
-        folder = re.search(r"/kernel/nvidia-(\d{3}(?:-server)?(?:-open)?)/", module.path)
+        folder = re.search(r"/kernel/nvidia-(\d{3}(?:srv|-server)?(?:-open)?)/", module.path)
         if folder:
-            return folder[1]
+            return folder[1].replace("srv", "-server")
     return ""
 
 
@@ -261,6 +262,7 @@ def _family(machine: Machine) -> Family:
         ("rhel", "rhel"),
         ("centos", "rhel"),
         ("amzn", "rhel"),
+        ("ol", "rhel"),
         ("fedora", "fedora"),
         ("suse", "suse"),
         ("opensuse", "suse"),

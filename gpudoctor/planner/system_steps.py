@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.finding import BlockModule, JoinGroup, LoadModule, RebuildModule, StartService, UnblockModule
-from gpudoctor.planner.place import Place, by_manager, is_path
+from gpudoctor.planner.place import Family, Place, by_manager, is_path
 from gpudoctor.planner.system_packages import INSTALL, elsewhere, exact_package, is_fixed
 from gpudoctor.spelling import is_name, is_version
 from gpudoctor.step import ManualStep, Step, as_root
@@ -29,16 +29,12 @@ def rebuild_module(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
     words = f"install the headers of the running kernel and build the DKMS module {remedy.module} again"
     if outside := elsewhere(place, words, remedy.why):
         return outside
-    headers = by_manager(
-        apt=f"linux-headers-{place.kernel}",
-        dnf=f"kernel-devel-{place.kernel}",
-        zypper="kernel-default-devel",
-        pacman="linux-headers",
-    ).get(place.family)
+    headers = _headers(place)
     if not place.kernel or headers is None or is_fixed(place):
         return (ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root"),)
     version = f"/{remedy.version}" if remedy.version and is_version(remedy.version) else ""
-    build = ("install", f"{remedy.module}{version}") if version else ("autoinstall",)
+    tree = remedy.tree if is_name(remedy.tree) else remedy.module
+    build = ("install", f"{tree}{version}") if version else ("autoinstall",)
     return (
         as_root((*INSTALL[place.family], headers), "DKMS builds against them"),
         as_root(("dkms", *build, "-k", place.kernel), remedy.why),
@@ -53,6 +49,28 @@ def _prebuilt_modules(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
         return outside
     why = "the driver's modules come from Ubuntu, in a separate package for each kernel"
     return (exact_package(place, package, "", why), as_root(("modprobe", "nvidia"), "loads what was installed"))
+
+
+def _headers(place: Place) -> str | None:
+    """The headers of the running kernel, whose release tells its flavour ("-pve", "el9uek", "-lts")."""
+    kernel = place.kernel
+    names: dict[Family, str] = {
+        "ubuntu": f"linux-headers-{kernel}",
+        "debian": f"{'proxmox' if kernel.endswith('-pve') else 'linux'}-headers-{kernel}",
+        "fedora": f"kernel-devel-{kernel}",
+        "rhel": f"kernel-{'uek-' if 'uek' in kernel else ''}devel-{kernel}",
+        "suse": f"kernel-{kernel.rpartition('-')[2]}-devel",
+        "arch": f"linux{_arch_flavour(kernel)}-headers",
+    }
+    return names.get(place.family)
+
+
+def _arch_flavour(kernel: str) -> str:
+    """ "-lts" of 6.12.65-1-lts; Manjaro has a package for each series: "612" of 6.12.48-1-MANJARO."""
+    flavour = re.search(r"-\d+(-[A-Za-z][\w-]*)$", kernel)
+    if flavour is None:
+        return ""
+    return "".join(kernel.split(".")[:2]) if flavour[1] == "-MANJARO" else flavour[1]
 
 
 def load_module(place: Place, remedy: LoadModule) -> tuple[Step, ...]:

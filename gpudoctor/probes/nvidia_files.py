@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 
 from gpudoctor.host import Host
 from gpudoctor.machine import (
@@ -35,6 +36,8 @@ _CUDA = "/usr/local/cuda"
 _PTXAS = f"{_CUDA}/bin/ptxas"
 _BINARIES = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/nvidia/toolkit", "/opt/nvidia/toolkit")
 _UNINSTALLER = "nvidia-uninstall"
+_MODPROBE = "/usr/bin/nvidia-modprobe"
+_VERSION = r"\d+\.\d+(?:\.\d+)?"
 _FABRIC_MANAGER = "nv-fabricmanager"
 _UMAD = "/sys/class/infiniband_mad"
 _FABRIC_VERSION = (
@@ -58,6 +61,7 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System) -
         dkms=dkms_modules(host, "nvidia"),
         blocked=blocked_modules(host, MODULES),
         nodes=_nodes(host),
+        modprobe=_modprobe(host),
         proc_gpus=known(tuple(gpu.bdf for gpu in gpus), listed.source) if listed.known else listed,
         proc_details=gpus,
         firmware=_firmware(host, module, system),
@@ -79,10 +83,13 @@ def _module(host: Host, loaded: Fact[tuple[str, ...]]) -> Fact[NvidiaModule]:
     banner = host.text(f"{PROC}/version", 4096)
     if banner.value is not None:
         module = parse_banner(banner.value)
-        return known(module, banner.source) if module else unknown("no version in it", banner.source)
+        if module is not None:
+            return known(module, banner.source)
     version = host.text("/sys/module/nvidia/version", 256)
-    if version.value:
+    if version.value is not None and re.fullmatch(_VERSION, version.value):
         return known(NvidiaModule(version=version.value), version.source)
+    if banner.value is not None:
+        return unknown("no version in it", banner.source)
     if loaded.value is not None and "nvidia" not in loaded.value:
         return absent(loaded.source, "the module nvidia is not loaded")
     return unknown(banner.why or "its version cannot be read", banner.source)
@@ -90,7 +97,7 @@ def _module(host: Host, loaded: Fact[tuple[str, ...]]) -> Fact[NvidiaModule]:
 
 def parse_banner(text: str) -> NvidiaModule | None:
     """/proc/driver/nvidia/version; its build date may be in any language."""
-    found = re.search(r"Kernel Module(?:\s+for\s+\S+)?\s+(\d+\.\d+(?:\.\d+)?)", text)
+    found = re.search(rf"Kernel Module(?:\s+for\s+\S+)?\s+({_VERSION})", text)
     if found is None:
         return None
     return NvidiaModule(version=found[1], flavour="open" if "Open Kernel Module" in text else "proprietary")
@@ -205,6 +212,16 @@ def _manager_running(host: Host, system: System) -> Fact[bool]:
 
 
 # --- container toolkit -----------------------------------------------------------------------------
+
+
+def _modprobe(host: Host) -> Fact[bool]:
+    """libcuda knows it by this path alone. A recording seldom has the system's programs, and their rights."""
+    found = host.stat(_MODPROBE)
+    if found.absent and not host.exists("/usr/bin/env"):
+        return unknown("the system's programs are not in this recording", _MODPROBE)
+    if found.value is None:
+        return found.unanswered()
+    return known(not host.live or bool(found.value.mode & stat.S_ISUID), _MODPROBE)
 
 
 def _run_file(host: Host) -> Fact[str]:

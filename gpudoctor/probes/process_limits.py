@@ -18,7 +18,6 @@ from gpudoctor.probes.mounts import process_files
 
 _ROOT = "/sys/fs/cgroup"
 _IPC_LOCK = 1 << 14
-_ALL_IDS = "0 0 4294967295"
 _LIMITS = {"Max locked memory": "locked_memory", "Max open files": "open_files"}
 
 
@@ -75,8 +74,13 @@ def _has_ipc_lock(host: Host, process: str) -> bool:
     capabilities = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.MULTILINE)
     if capabilities is None or not int(capabilities[1], 16) & _IPC_LOCK:
         return False
+    return not in_user_namespace(host, process)
+
+
+def in_user_namespace(host: Host, process: str = "/proc/self") -> bool:
+    """Whether the process lives in a user namespace of its own: there not every number stands for itself."""
     ids = host.text(f"{process}/uid_map", 4096).value
-    return ids is None or " ".join(ids.split()) == _ALL_IDS
+    return ids is not None and " ".join(ids.split()) != "0 0 4294967295"
 
 
 def _soft(limit: int) -> int | None:

@@ -13,6 +13,7 @@ from gpudoctor.probes.batch_job import probe_job
 from gpudoctor.probes.container import probe_container
 from gpudoctor.probes.loader_cache import default_folders
 from gpudoctor.probes.mounts import mount_at, read_mounts
+from gpudoctor.probes.process_limits import in_user_namespace
 from gpudoctor.probes.processor import read_arch, read_cpu_flags
 from gpudoctor.probes.search_path import on_path
 from gpudoctor.probes.secure_boot import probe_lockdown, probe_secure_boot
@@ -50,7 +51,7 @@ def probe_system(host: Host) -> System:
     return System(
         kernel=kernel,
         arch=arch,
-        os=_distribution(host),
+        os=_distribution(host, kernel.value or ""),
         libc=_c_library(host, arch.value),
         cpu_flags=flags,
         memory=memory,
@@ -123,10 +124,13 @@ def _kernel_options(host: Host) -> Fact[tuple[str, ...]]:
 # --- distribution ------------------------------------------------------------------------------------
 
 
-def _distribution(host: Host) -> Fact[Os]:
+def _distribution(host: Host, kernel: str) -> Fact[Os]:
     texts = [host.text(path, 1 << 16) for path in _OS_RELEASES]
     for text in texts:
         fields = _assignments(text.value or "")
+        if kernel.endswith("+truenas") and fields.get("ID") == "debian":  # it leaves Debian's own file there
+            fields |= {"ID": "truenas", "ID_LIKE": "debian", "PRETTY_NAME": "TrueNAS"}
+            fields["VERSION_ID"] = (host.text("/etc/version", 256).value or "").strip()
         if fields.get("ID") or fields.get("NAME"):
             return known(_os(fields, _image(host, fields)), text.source)
     if host.live:
@@ -153,8 +157,9 @@ def _image(host: Host, fields: dict[str, str]) -> str:
     """What replaces the root as a whole; "" on a system that a package manager changes."""
     if host.exists("/run/ostree-booted") or host.exists("/ostree/repo/config"):
         return "rpm-ostree"
-    if fields.get("ID", "").lower() == "steamos":
-        return "SteamOS"
+    appliance = {"steamos": "SteamOS", "truenas": "TrueNAS"}.get(fields.get("ID", "").lower())
+    if appliance is not None:
+        return appliance
     return "transactional-update" if host.exists("/usr/sbin/transactional-update") else ""
 
 
@@ -255,7 +260,8 @@ def _user(host: Host, numbers: dict[str, int]) -> User:
     """Groups above 999 stay without a name: a person's own group is named like the person."""
     user = host.user()
     names = {number: name for name, number in reversed(numbers.items()) if number < 1000 or name in _GPU_GROUPS}
-    return replace(user, groups=tuple(names[gid] for gid in user.gids if gid in names))
+    groups = tuple(names[gid] for gid in user.gids if gid in names)
+    return replace(user, groups=groups, in_namespace=in_user_namespace(host))
 
 
 def _suspends(host: Host) -> Fact[int]:

@@ -27,6 +27,15 @@ def nvidia_nodes(situation: Situation) -> dict[str, DeviceNode] | None:
     return {node.path: node for node in nodes.value if node.opened != "ENOENT"}
 
 
+def made_at_first_use(situation: Situation) -> bool | None:
+    """Whether libcuda loads NVIDIA's modules and makes the nodes that are missing on bare metal: the machine's root
+    does so itself, for others nvidia-modprobe does. None if it is unknown whether that is there."""
+    user, modprobe = situation.machine.system.user, situation.machine.nvidia.modprobe
+    if user.uid == 0 and not user.in_namespace:
+        return True
+    return False if modprobe.absent else modprobe.value
+
+
 def amd_nodes(situation: Situation) -> tuple[DeviceNode | None, tuple[DeviceNode, ...]] | None:
     """/dev/kfd, if it is present, and the render nodes; None if nobody could look."""
     kfd, render = situation.machine.amd.kfd, situation.machine.amd.render_nodes

@@ -8,18 +8,22 @@ from gpudoctor.situation import Situation
 
 
 def lines_about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
-    """The log lines that name this GPU's slot, or no slot at all."""
+    """The log lines that name this GPU's slot. One that names none ("NVRM: GPU6 RmInitAdapter: ...") is about a GPU
+    that the others name, or about every GPU if none does."""
     slot = (gpu.bdf or "").rpartition(".")[0].lower()
+    named = {fault.bdf.lower().partition(".")[0] for fault in faults if fault.bdf}
+    here = not slot or not named or slot in named
     return tuple(
-        fault for fault in faults if fault.bdf is None or not slot or fault.bdf.lower().partition(".")[0] == slot
+        fault
+        for fault in faults
+        if (here if fault.bdf is None else not slot or fault.bdf.lower().partition(".")[0] == slot)
     )
 
 
-def lines_of(situation: Situation, gpu: Gpu, kinds: tuple[str, ...] = ()) -> tuple[LogFault, ...]:
-    """All lines of the log about this GPU, or those of some kinds, whatever the matrix says that they mean."""
+def lines_of(situation: Situation, gpu: Gpu, kinds: tuple[str, ...]) -> tuple[LogFault, ...]:
+    """The lines of these kinds that are about this GPU, whatever the matrix says that they mean."""
     log = situation.machine.kernel_log.value
-    lines = lines_about(gpu, log.faults) if log else ()
-    return tuple(line for line in lines if line.kind in kinds) if kinds else lines
+    return lines_about(gpu, tuple(fault for fault in log.faults if fault.kind in kinds)) if log else ()
 
 
 def names_slot(fault: LogFault, gpu: Gpu) -> bool:

@@ -21,8 +21,9 @@ def core_modules(situation: Situation) -> tuple[InstalledModule, ...]:
 
 
 def is_nvidia_core(name: str) -> bool:
-    """ "nvidia" itself (also nvidia-current, nvidia-tesla-470 ...), not nvidia_uvm and its other companions."""
-    return bool(re.fullmatch(r"nvidia(_(current|tesla|legacy|open|\d+)\w*)?", name.replace("-", "_")))
+    """ "nvidia" itself (also nvidia-current, nvidia-srv, nvidia-tesla-470 ...), not nvidia_uvm and its other
+    companions."""
+    return bool(re.fullmatch(r"nvidia(_(current|tesla|legacy|open|srv|\d+)\w*)?", name.replace("-", "_")))
 
 
 def for_running_kernel(situation: Situation, modules: tuple[InstalledModule, ...]) -> InstalledModule | None:
@@ -53,6 +54,12 @@ def blocked(situation: Situation, vendor: Vendor) -> tuple[BlockedModule, ...]:
         rules = situation.machine.nvidia.blocked.value or ()
         return tuple(rule for rule in rules if is_nvidia_core(rule.module))
     return tuple(rule for rule in situation.machine.amd.blocked.value or () if rule.module == "amdgpu")
+
+
+def forbids(rule: str) -> bool:
+    """Whether a rule stops a module that is loaded by its name, as programs do; a plain "blacklist" stops only what
+    the kernel loads for a device."""
+    return rule.strip().startswith(("install", "alias")) or rule.startswith("module_blacklist")
 
 
 def unbuilt_dkms(situation: Situation, vendor: Vendor) -> tuple[DkmsModule, ...]:

@@ -9,20 +9,23 @@ from typing import Literal
 
 from gpudoctor.finding import Fix
 from gpudoctor.isa import capability
-from gpudoctor.machine import Gpu, LogFault, Vendor
+from gpudoctor.machine import BlockedModule, Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
+from gpudoctor.situation.amdgpu_start import bad_pages
+from gpudoctor.situation.device_nodes import made_at_first_use
 from gpudoctor.situation.gpu_groups import group_by
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import (
     blocked,
     core_modules,
     for_running_kernel,
+    forbids,
     kernel_too_old,
     signature_refusal,
     signature_rule,
     unbuilt_dkms,
 )
-from gpudoctor.situation.nvidia_driver import refusal, refusals
+from gpudoctor.situation.nvidia_driver import cuda_status, refusal, refusals
 from gpudoctor.situation.virtual_gpu import refused_in_guest
 
 RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
@@ -65,6 +68,16 @@ def served(situation: Situation) -> tuple[Gpu, ...]:
     """Usable GPUs without a known problem."""
     out = (*unserved(situation, "nvidia"), *unserved(situation, "amd"))
     return tuple(gpu for gpu in situation.usable if gpu not in out and not _is_in_doubt(situation, gpu))
+
+
+def loads_at_first_use(situation: Situation) -> bool:
+    """Whether the first CUDA program loads NVIDIA's module, which is installed for this kernel, and nothing is known
+    to keep it from that. It does not say yet whether it works."""
+    ready = for_running_kernel(situation, core_modules(situation)) is not None
+    unloaded = ready and situation.machine.nvidia.module.absent and not situation.in_container
+    if not unloaded or made_at_first_use(situation) is not True or cuda_status(situation) is not None:
+        return False
+    return bool(because(situation, "no-driver"))
 
 
 def _is_in_doubt(situation: Situation, gpu: Gpu) -> bool:
@@ -186,7 +199,8 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
         modules = core_modules(situation)
         known = situation.machine.nvidia.modules_installed.known
         ready = for_running_kernel(situation, modules) is not None
-        if blocked(situation, "nvidia") and (modules or not known):
+        rules = blocked(situation, "nvidia")
+        if rules and (modules or not known) and not _until_first_use(situation, rules):
             yield "module-blacklisted"
         refused = signature_refusal(situation, "nvidia")
         if refused and (ready or not known):
@@ -200,8 +214,16 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     yield "no-driver"
 
 
+def _until_first_use(situation: Situation, rules: tuple[BlockedModule, ...]) -> bool:
+    """Whether these rules only keep the module from loading at boot: the first CUDA program loads it by its name."""
+    waits = made_at_first_use(situation) is True and cuda_status(situation) is None
+    return waits and not any(rule.chosen or forbids(rule.rule) for rule in rules)
+
+
 def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     if not situation.in_container and gpu.driver.value != "radeon":
+        if bad_pages(situation, gpu):
+            yield "gpu-ecc"
         if blocked(situation, "amd") or "nomodeset" in (situation.machine.system.kernel_options.value or ()):
             yield "module-blacklisted"
         if refused := signature_refusal(situation, "amd"):

@@ -54,7 +54,12 @@ def _standing(machine: Machine, gpu: Gpu, selected: dict[str, Answer]) -> Standi
     reasons = (
         (bound, f"bound to {gpu.driver.value}" if gpu.driver.known else "no kernel driver has it"),
         (counted, "its kernel driver gives it no compute node"),
-        (granted, "its device node is not in this container or job"),
+        (
+            granted,
+            "the driver was told to leave it out (NVreg_ExcludedGpus)"
+            if is_excluded(machine, gpu)
+            else "its device node is not in this container or job",
+        ),
         (openable, "its device node does not open"),
         (chosen, "a visibility variable hides it"),
     )
@@ -82,7 +87,14 @@ def _nvidia_bound(gpu: Gpu) -> Answer:
     return "no" if gpu.driver.absent else "unknown"
 
 
+def is_excluded(machine: Machine, gpu: Gpu) -> bool:
+    """Whether NVIDIA's driver has the GPU and gives it to nobody, as an option of its module says."""
+    return any(one.excluded and one.bdf == gpu.bdf for one in machine.nvidia.proc_details)
+
+
 def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
+    if is_excluded(machine, gpu):
+        return "no"
     if not machine.system.container.known or machine.system.wsl.known or machine.system.jetson.known:
         return "yes"
     listed = next((api.value.devices for api in machine.nvidia.answered if api.value and api.value.devices), None)
@@ -96,11 +108,11 @@ def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
 
 
 def awaits_nodes(machine: Machine) -> bool:
-    """Whether libcuda makes missing nodes when it starts, as it does for root, in a container that was given the
-    driver's library. The device cgroup decides whether they open, so a start of CUDA that failed says no."""
-    library, cuda = machine.load_path.first("libcuda.so.1"), machine.nvidia.cuda.value
+    """Whether libcuda makes missing nodes when it starts, as it does for the machine's root, in a container that has
+    the driver's library. The device cgroup decides whether they open, so a start of CUDA that failed says no."""
+    library, cuda, user = machine.load_path.first("libcuda.so.1"), machine.nvidia.cuda.value, machine.system.user
     given = machine.nvidia.module.known and library is not None and library.mounted is True
-    return given and machine.system.user.uid == 0 and (cuda is None or cuda.status == 0)
+    return given and user.uid == 0 and not user.in_namespace and (cuda is None or cuda.status == 0)
 
 
 def _nvidia_openable(machine: Machine, gpu: Gpu) -> Answer:

@@ -165,7 +165,10 @@ def _loaded(machine: Machine, module: str, situation: Situation) -> Machine | No
 def _rebooted(situation: Situation) -> Machine:
     """The machine after a reboot: the installed module is loaded, the log is empty, nothing was asked yet."""
     machine = situation.machine
-    if machine.amd.module.known:
+    of_another_kernel = any(
+        one.kernel != machine.system.kernel.value for one in machine.amd.modules_installed.value or ()
+    )
+    if machine.amd.module.known or of_another_kernel:
         machine = _amd_driven(machine, machine.amd.module.value or "in-tree")
     waiting = next(iter(core_modules(situation)), None)
     version = (waiting.version if waiting else None) or machine.nvidia.userland.value
