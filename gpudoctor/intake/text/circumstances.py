@@ -28,7 +28,7 @@ _ABOUT_GPUS = re.compile(
     re.ASCII,
 )
 _COMPLAINS = re.compile(
-    r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br(?:ea|o)k\w*"
+    r"n't\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br(?:ea|o)k\w*"
     r"|without|unlicen[sc]ed|expired?|forgets|drops"
     r"|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable"
     r"|missing|gone|dead|disappear\w*|vanish\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck"
@@ -38,7 +38,7 @@ _COMPLAINS = re.compile(
 )
 _NO_COMPLAINT = re.compile(
     r"\b(?:without|no|any) (?:any |further |more )?(?:problems?|issues?|errors?|trouble|bugs?)\b"
-    r"|(?:\bnot|n['\u2019]t) (?:see|know|understand|find out|remember) (?:how|why|what|where|when|if|whether)\b"
+    r"|(?:\bnot|n't) (?:see|know|understand|find out|remember) (?:how|why|what|where|when|if|whether)\b"
 )
 _WISH = re.compile(
     r"\bplease (?:add|support)|feature request|\bwould (?:be (?:great|nice)|love)|\bany plans?\b|roadmap"
@@ -52,7 +52,7 @@ _TRIED = re.compile(
     re.ASCII,
 )
 """But what has it already, and does not serve, is amiss."""
-_NEGATED = re.compile(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n.t\b)[^.:;,!?\n]{0,10}$", re.ASCII)
+_NEGATED = re.compile(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n't\b)[^.:;,!?\n]{0,10}$", re.ASCII)
 """What stands before a fault that is not there."""
 _CONDITION = re.compile(
     r"\b(?:even (?:when|if|though)|if|whether|in case|unless) (?:(?:an?|the|no|any|my|your) )?$"
@@ -67,7 +67,7 @@ _BY_OTHERS = re.compile(
 _CLAUSE_END = re.compile(r"(?<!\bago)(?<!\bpast)(?<!\bthen)(?<!\bdays)(?<!\byear), |\b(?:and|but|yet)\b", re.ASCII)
 """Another time, and another speaker, may begin here; "years ago, it failed" is one clause."""
 _GENERAL_QUESTION = re.compile(
-    r", (?:is|are|does|do|will|can)(?:n.t)? (?:it|that|this|they)"
+    r", (?:is|are|does|do|will|can)(?:n't)? (?:it|that|this|they)"
     r"(?: (?:planned|possible|supported|right|true|correct))?\?$"
     rf"|(?:^\W*|: )(?:is|are|does|do|can|could|will|would|should|which|what)\b{AS_A_QUESTION}"
     r"(?!.*\b(?:my|me|we|our|us|(?<!can )(?<!could )(?<!should )i)\b)[^?]*\?$"
@@ -78,7 +78,7 @@ _GENERAL_QUESTION = re.compile(
 _IN_ORDER = re.compile(
     r"\b(?:as|is|are) (?:expected|intended|designed|configured)\b|\bas it should\b|\bas (?:i|we) want\b"
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by (?:design|choice)|as planned|of course)\b"
-    r"|\bwould(?: not|n.t) work\b[^.;!?]{0,40}, so (?:it|i|we) (?:takes?|uses?|keeps?)\b(?! (?:the )?cpu)"
+    r"|\bwould(?: not|n't) work\b[^.;!?]{0,40}, so (?:it|i|we) (?:takes?|uses?|keeps?)\b(?! (?:the )?cpu)"
     r"|\buntil (?:i|we) (?:installed|updated|added|set|fixed|changed|removed)\b"
     r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b"
     r"|\bwhich (?:is|was) (?:(?:just|exactly) )?(?:fine|ok(?:ay)?|what (?:i|we) (?:want|need)(?:ed)?)\b"
@@ -113,7 +113,7 @@ _PROPOSED = re.compile(
 """Beside what nobody has done yet."""
 _FINE = re.compile(r"\bworks? fine\b|\b(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b", re.ASCII)
 """The same, if the text tells of something that was amiss before."""
-_DENIED = re.compile(r"(?:\bnot|n.t|\bnothing|\bnever|\bnone|\bno|\bwithout|\bdespite)\b[^.;!?]{0,25}$", re.ASCII)
+_DENIED = re.compile(r"(?:\bnot|n't|\bnothing|\bnever|\bnone|\bno|\bwithout|\bdespite)\b[^.;!?]{0,25}$", re.ASCII)
 _ASKED = re.compile(r"[^.:;!?\n]{0,200}\?")
 """The rest of a question: who asks for a remedy does not tell that it helped."""
 _MARKS = str.maketrans("", "", "*`")

@@ -25,7 +25,7 @@ _NEAR = 3
 """Sentences in which all concepts of a set must stand."""
 _END = re.compile(r"(?<=[.;!?])(?<!\.\.)\s+")
 _CLAUSE = re.compile(r"(?<=[.!?,;:])\s+|\s+(?=(?:and|but|while|yet|though|although)\b)")
-AS_A_QUESTION = r"(?! ?not\b|n.t\b| (?:it|this|that)(?: be)? (?:because|due|caused)\b)"
+AS_A_QUESTION = r"(?! ?not\b|n't\b| (?:it|this|that)(?: be)? (?:because|due|caused)\b)"
 """Behind the word that begins a question: neither "can not find" nor a guess at the cause, "is it because"."""
 _SUPPOSED = re.compile(
     r"^\W*(?:if(?! (?:the \w+|it) (?:was|is|has been|goes|went|comes)\b)|unless|in case|should|before|please(?! help)"
@@ -45,7 +45,7 @@ _QUESTION = re.compile(
 _PRINTED = re.compile(r"(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
 """What people do not write in a sentence."""
 _TO_OTHERS, _OF_ONESELF = re.compile(r"\byour?\b"), re.compile(r"\b(?:i|my|me|mine|we|our|us)\b")
-_NOT = r"(?:\b(?:not|nothing|never|none|neither|no|no longer)|n['\u2019]t)"
+_NOT = r"(?:\b(?:not|nothing|never|none|neither|no|no longer)|n't)"
 _NO_FAULT = re.compile(rf"{_NOT} (?:[\w+.-]+ ){{0,2}}$|\bwithout (?:(?:an?|any|the|further|more) ){{0,2}}$", re.ASCII)
 """What stands before a fault that is not there."""
 _NONE = re.compile(
