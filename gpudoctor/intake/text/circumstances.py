@@ -71,6 +71,8 @@ _GENERAL_QUESTION = re.compile(
     r"(?: (?:planned|possible|supported|right|true|correct))?\?$"
     rf"|(?:^\W*|: )(?:is|are|does|do|can|could|will|would|should|which|what)\b{AS_A_QUESTION}"
     r"(?!.*\b(?:my|me|we|our|us|(?<!can )(?<!could )(?<!should )i)\b)[^?]*\?$"
+    r"|\bwhy\b(?: (?:is|was|are|were))?(?: there)? no (?:\w+ ){0,2}(?:support|builds?|wheels?|versions?)\b[^?]*\?$"
+    r"|\bwhy\b[^?]*\b(?:was|were|is|are|got) (?:dropped|removed|discontinued|deprecated)\b"
     r"|\bi (?:suppose|guess|assume)\?$|^(?!.*\b(?:my|i|me|we)\b).*\bby default\b[^?]*\?$",
     re.ASCII,
 )

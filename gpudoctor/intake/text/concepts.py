@@ -44,6 +44,9 @@ _QUESTION = re.compile(
 """What a sentence asks at its end; "why" complains."""
 _PRINTED = re.compile(r"(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
 """What people do not write in a sentence."""
+_LINK = re.compile(r"https?://\S+")
+_FORM_HEADING = re.compile(r"#{2,6} |\*\*.*\*\*:?$")
+"""What a form asks its reader is no advice: "What you expected"."""
 _TO_OTHERS, _OF_ONESELF = re.compile(r"\byour?\b"), re.compile(r"\b(?:i|my|me|mine|we|our|us)\b")
 _NOT = r"(?:\b(?:not|nothing|never|none|neither|no|no longer)|n't)"
 _NO_FAULT = re.compile(rf"{_NOT} (?:[\w+.-]+ ){{0,2}}$|\bwithout (?:(?:an?|any|the|further|more) ){{0,2}}$", re.ASCII)
@@ -69,9 +72,10 @@ class Concepts:
 
     def __init__(self, lines: Iterable[tuple[Line, str]], matrix: Matrix, is_aside: Callable[[str], bool]) -> None:
         """Lines, each with the English words of a person in it, if any; `is_aside`: what complains of nothing."""
-        people = list(islice(((line, text.strip()) for line, text in lines if text), _MOST_LINES + 1))
+        people = list(islice(((line, _LINK.sub("", text).strip()) for line, text in lines if text), _MOST_LINES + 1))
         whole = "\n".join(text for _, text in people).lower() if len(people) <= _MOST_LINES else ""
-        explains = _TO_OTHERS.search(whole) and not _OF_ONESELF.search(whole)
+        own = "\n".join(text for line, text in people if not _FORM_HEADING.match(line.text)).lower()
+        explains = _TO_OTHERS.search(own) and not _OF_ONESELF.search(own)
         self._sentences = _sentences(people, matrix) if len(whole) <= _SHORT and whole and not explains else ()
         self._matrix, self._is_aside = matrix, is_aside
 
