@@ -93,6 +93,7 @@ _IN_ORDER = re.compile(
 )
 """What a person says of something that is no fault, in the same sentence."""
 _SENTENCE_END = re.compile(r"(?<!\.)[.;!?](?=\s|$)")
+_BETWEEN = re.compile(r"(?<=[.;!?])(?<!\.\.)\s+")
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
     r"|works? (?:again|now|for me)|(?:seem|appear)(?:s|ed)? to (?:have )?(?:fix|solve|resolve|help)(?:e?d)?"
@@ -262,7 +263,7 @@ def _told(
         found = pattern.search(around)
         if found is None:
             continue
-        alone = pattern.search(line.lower()) is not None
+        alone = pattern.search(line.lower())
         said = lines[place : place + 1] if alone else lines[max(0, place - 1) : place + 2]
         near = around[max(0, found.start() - _AROUND) : found.end() + _AROUND]
         beside = " ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()
@@ -276,6 +277,7 @@ def _told(
         told = row.alone or _COMPLAINS.search(_NO_COMPLAINT.sub("", without_clauses(others, near)))
         complains = row.remedy or bool(about and told and not _is_in_order(around, found))
         text = " ".join(one.text.translate(_MARKS).strip() for one in said).strip()
+        text = _same_sentence(text, line, alone) if alone else text
         yield Told(row.id, text.lstrip("#-* ")[:300], lines[place].number, complains)
         if complains:
             return
@@ -285,6 +287,13 @@ def _sentence(text: str, found: re.Match[str]) -> str:
     """The sentence in which something was found."""
     end = _SENTENCE_END.search(text, found.end())
     return text[_start(text, found) : end.end() if end else len(text)]
+
+
+def _same_sentence(text: str, worded: str, found: re.Match[str]) -> str:
+    """The sentence of a line that stands where something was found in the line in other words."""
+    sentences, others = (tuple(filter(None, _BETWEEN.split(one.strip()))) for one in (text, worded))
+    first, last = (len(_BETWEEN.findall(worded, 0, place)) for place in found.span())
+    return " ".join(sentences[first : last + 1]) if len(sentences) == len(others) else text
 
 
 def _start(text: str, found: re.Match[str]) -> int:

@@ -27,7 +27,8 @@ _TORCH = re.compile(
     r"(?:\+[\w.]{2,40})?)(?![\w.])"
 )
 _WITH_BUILD = re.compile(
-    r"(?i)\b(?:py)?torch[ =]{1,3}v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)[ (,+]{1,3}"
+    r"(?i)\b(?:py)?torch(?:[ =]{1,3}|(?: in (?:my|the|this|our) \w{1,20})? is (?:still |at )?)"
+    r"v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)[ (,+]{1,3}(?:with )?"
     r"(?P<build>cu1[0-3]\d|rocm\d\.\d)\b"
 )
 """A sentence that names a release of torch and its build: "torch 2.8 cu129"."""
