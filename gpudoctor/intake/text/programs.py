@@ -230,8 +230,10 @@ _AMD_NAME = re.compile(
     r"(?:Instinct )?\b(?i:MI)\d{2,3}[A-Za-z]?\b"
     r"|(?i:(?:\b|(?<=\b\dx))(?:[5-7][3-9][05]0|90[67]0) ?(?:XTX?|GRE)\b)"
     r"|(?:AMD )?(?:Radeon )?(?:RX )?\bVega ?(?:56|64)\b"
-    r"|\b[57][5-9]00G\b"
+    r"|\b[57][5-9]00G\b|\bStrix (?:Halo|Point)\b"
+    r"|(?<!GTX )(?<!gtx )(?<!GeForce )\b(?:[67]80|8[89]0)[Mm]\b"
 )
+_WITHOUT_DIGITS = ("Jetson", "VII", "Strix")
 _GFX = re.compile(r"(?<![\w/-])gfx(?P<number>9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
 _DRIVER = re.compile(r"(?i)\bdrivers?\b[^\d\n]{0,20}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?![\d.]*\d)")
 _KERNEL = re.compile(
@@ -333,7 +335,7 @@ def read_prose(lines: Iterable[Line], facts: Facts) -> None:
     lines = tuple(
         line
         for line in lines
-        if (any(sign.isdigit() for sign in line.text) or "Jetson" in line.text or "VII" in line.text)
+        if (any(sign.isdigit() for sign in line.text) or any(name in line.text for name in _WITHOUT_DIGITS))
         and not _LISTING.search(line.text)
     )
     errors = {line.number for line in facts.errors}  # an error may name the target of another GPU than the one meant
