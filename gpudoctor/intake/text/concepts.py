@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.languages import in_plain_words
@@ -47,6 +47,10 @@ _PRINTED = re.compile(r"(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
 _LINK = re.compile(r"https?://\S+")
 _FORM_HEADING = re.compile(r"#{2,6} |\*\*.*\*\*:?$")
 """What a form asks its reader is no advice: "What you expected"."""
+_ONLY_A_FORM = re.compile(
+    r"(?:#{2,6} |\*\*)(?:[^*]*\?|(?!.*\b(?:not?|fail\w*|errors?|cpu|only)\b)(?:[\w/()-]+ ?){1,3}):?(?:\*\*)?:?", re.I
+)
+"""A heading that tells nothing by itself, "GPU model": it is one with the sentence below it."""
 _TO_OTHERS, _OF_ONESELF = re.compile(r"\byour?\b"), re.compile(r"\b(?:i|my|me|mine|we|our|us)\b")
 _NOT = r"(?:\b(?:not|nothing|never|none|neither|no|no longer)|n't)"
 _NO_FAULT = re.compile(rf"{_NOT} (?:[\w+.-]+ ){{0,2}}$|\bwithout (?:(?:an?|any|the|further|more) ){{0,2}}$", re.ASCII)
@@ -61,10 +65,12 @@ _NONE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """A sentence as it stands in the text, and its English words in small letters in each wording."""
+    """A sentence as it stands in the text, and its English words in small letters in each wording; whether it is only
+    the heading of a form."""
 
     line: Line
     worded: tuple[str, ...]
+    of_form: bool
 
 
 class Concepts:
@@ -78,6 +84,7 @@ class Concepts:
         explains = _TO_OTHERS.search(own) and not _OF_ONESELF.search(own)
         self._sentences = _sentences(people, matrix) if len(whole) <= _SHORT and whole and not explains else ()
         self._matrix, self._is_aside = matrix, is_aside
+        self._places = tuple(accumulate((not one.of_form for one in self._sentences), initial=0))[:-1]
 
     @cached_property
     def _named(self) -> dict[str, frozenset[int]]:
@@ -87,7 +94,11 @@ class Concepts:
         told = [self._complaint(one) for one in self._sentences]
         of_gpu = [tuple(without_clauses(others, _QUESTION.sub("", words)) for words in one) for one in told]
         return {
-            row.concept: frozenset(n for n, one in enumerate(of_gpu if row.of_gpu else told) if _names(row, one))
+            row.concept: frozenset(
+                place
+                for place, one in zip(self._places, of_gpu if row.of_gpu else told, strict=True)
+                if _names(row, one)
+            )
             for row in rows
         }
 
@@ -100,11 +111,14 @@ class Concepts:
 
     def told(self, row: ToldCircumstance) -> Told | None:
         """The circumstance, if sentences beside each other name all concepts of one of its sets: as few as do so."""
+        last = max(self._places, default=-1)
         for size in range(1, _NEAR + 1) if row.together else ():
-            for first in range(len(self._sentences) - size + 1):
+            for first in range(last - size + 2):
                 near = frozenset(range(first, first + size))
                 if any(all(self._named[name] & near for name in names) for names in row.together):
-                    said = [one.line for one in self._sentences[first : first + size]]
+                    said = [
+                        one.line for one, place in zip(self._sentences, self._places, strict=True) if place in near
+                    ]
                     text = " ".join(dict.fromkeys(one.text for one in said))
                     return Told(row.id, text[:300], said[0].number, complains=True)
         return None
@@ -127,6 +141,7 @@ def _sentences(people: list[tuple[Line, str]], matrix: Matrix) -> tuple[_Sentenc
         _Sentence(
             Line(line.number, part if part in line.text else line.text.strip()),
             tuple(dict.fromkeys((part.lower(), other.text.lower()))),
+            _ONLY_A_FORM.fullmatch(line.text.strip()) is not None,
         )
         for (line, part), other in zip(parts, plain, strict=True)
     )
