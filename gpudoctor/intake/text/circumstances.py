@@ -81,6 +81,7 @@ _IN_ORDER = re.compile(
     r"\b(?:as|is|are) (?:expected|intended|designed|configured)\b|\bas it should\b|\bas (?:i|we) want\b"
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by (?:design|choice)|as planned|of course)\b"
     r"|\b(?:since|because|while|as) (?:the |my )?(?:machine|laptop|pc|computer|it) (?:sleeps|is asleep)\b"
+    r"|\b(?:is|are|'s) (?:no|not an?) (?:problem|issue)s? (?:that|for|to)\b"
     r"|\bwould(?: not|n't) work\b[^.;!?]{0,40}, so (?:it|i|we) (?:takes?|uses?|keeps?)\b(?! (?:the )?cpu)"
     r"|\buntil (?:i|we) (?:installed|updated|added|set|fixed|changed|removed)\b"
     r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b"
