@@ -43,6 +43,11 @@ from tests.support.judged_texts import problems
         # The effect of the fault, and words about the message, are no second fault.
         ("After the kernel update nvidia-smi fails. torch does not see the GPU.", {"nvidia-dkms-kernel-mismatch"}),
         (
+            "nvidia-smi works on the host, but in the docker container torch finds no GPU. I installed torch cu128 there, "
+            "not the CPU build.",
+            {"container-no-gpu"},
+        ),
+        (
             "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
             "My torch is still 2.4 with cu121, and I have an RTX 5090.",
             {"torch-no-arch-for-gpu"},
