@@ -43,7 +43,7 @@ from tests.support.judged_texts import problems
         # The effect of the fault, and words about the message, are no second fault.
         ("After the kernel update nvidia-smi fails. torch does not see the GPU.", {"nvidia-dkms-kernel-mismatch"}),
         (
-            "nvidia-smi works on the host, but in the docker container torch finds no GPU. I installed torch cu128 there, "
+            "nvidia-smi works on the host, but in the docker container torch finds no GPU. I installed torch cu128, "
             "not the CPU build.",
             {"container-no-gpu"},
         ),
