@@ -211,7 +211,7 @@ def test_what_only_wsl_causes_comes_last_where_it_is_not_wsl() -> None:
 def test_a_sentence_tells_that_the_runtime_finds_no_gpu(sentence: str) -> None:
     assert first_cause(sentence) == "amd-kernel-or-runtime-too-old"
     assert first_cause(f"{sentence}\n5.15.167.4-microsoft-standard-WSL2\n") == "rocm-wsl-unsupported"
-    assert problems("rocminfo works, but I can only see the CPU in torch") == []
+    assert problems("rocminfo works, but I can only see the CPU in torch") == ["torch-wrong-build-or-cpu"]
 
 
 def test_an_override_that_nobody_named_is_not_the_first_cause_of_a_fault() -> None:

@@ -78,3 +78,12 @@ def test_a_problem_does_not_name_itself_as_another_possible_cause() -> None:
     assert found.slug == "driver-lib-mismatch"
     assert others
     assert found.slug not in others.partition(".")[0].split(", ")
+
+
+def test_a_heading_of_a_form_is_one_with_the_sentence_below_it() -> None:
+    text = (
+        "**Which version of LM Studio?**\nIt is LM Studio 0.4.17\n\n**Which operating system?**\n"
+        "Ubuntu 24.04 with Wayland\n\n**What did you expect?**\n\n**What is the bug?**\nMy RX 6800 is not detected."
+    )
+    assert problems(text) == ["program-on-cpu"]
+    assert problems(text.replace("Wayland", "Wayland. I like it. I use it daily.")) == []  # the name is too far away

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
+from gpudoctor.frameworks.torch.told_causes import tells_of
+from gpudoctor.machine import Told
 from gpudoctor.plain_text import sentence
 from gpudoctor.situation import Situation
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
-from gpudoctor.situation.seen_errors import tells_a_fault
+from gpudoctor.situation.seen_errors import seen_errors, tells_a_fault
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import ToldCircumstance
+
+    _Complaint = tuple[ToldCircumstance, Told]
 
 
 @check("GPD447", "circumstance-told", "framework")
@@ -21,28 +31,13 @@ def circumstance_told(situation: Situation) -> Verdicts:
     The matrix lists such circumstances with the cause that was confirmed most often. One counts where the same
     sentence says that a GPU is not used or lost, and where the text has no error message and no sign that a GPU was
     used. Where the person says what helped, that alone counts. Where the text has an error message, the circumstance
-    ranks the causes of that message.
+    ranks the causes of that message. A fault of another area of the machine, such as torch beside the driver, is told
+    in addition to both.
 
     ## Fix safety
     That of the cause.
     """
-    text = situation.machine.pasted
-    if text is None or tells_a_fault(situation):
-        return
-    complaints = [
-        (row, said)
-        for row, said in told_circumstances(situation)
-        if said.complains and not (row.of_message or (text.works and row.of_torch))
-    ]
-    # What the facts of the text bear out tells the cause of what was complained of, and what helped still more so.
-    for exact in ([one for one in complaints if one[0].where], [one for one in complaints if one[0].remedy]):
-        complaints = exact or complaints
-    complaints.sort(key=lambda complaint: complaint[0].severity)  # an error before a warning
-    told = set[int]()
-    for row, said in complaints:
-        if said.line in told:  # one sentence tells of one matter: the rows are in the order of what they tell
-            continue
-        told.add(said.line)
+    for row, said in _matters(situation):
         yield Finding(
             severity=row.severity,
             slug=row.slug,
@@ -56,3 +51,53 @@ def circumstance_told(situation: Situation) -> Verdicts:
             refs=row.refs,
             possible_causes=(row.slug,),
         )
+
+
+def _matters(situation: Situation) -> Iterator[_Complaint]:
+    """What is complained of, each matter once; beside a message only what is no part of its matter."""
+    text = situation.machine.pasted
+    if text is None:
+        return
+    complaints = [
+        (row, said)
+        for row, said in told_circumstances(situation)
+        if said.complains and not (row.of_message or (text.works and row.of_torch))
+    ]
+    if tells_a_fault(situation):
+        found, complaints, areas = [], *_beside_messages(situation, complaints, text.error_lines)
+    else:
+        # What the facts of the text bear out tells the cause of the complaint, and what helped still more so.
+        exact = [one for one in complaints if one[0].where]
+        exact = [one for one in exact or complaints if one[0].remedy] or exact
+        found, areas = _one_of_each_line(exact or complaints), set[str]()
+        if not all(row.area for row, _ in exact):  # it may have been amiss for all else that is told
+            complaints = []
+    areas |= {row.area for row, _ in found}
+    for row, said in complaints:
+        if row.area in {"", *areas} or any(said.line == one.line and said.text in one.text for _, one in found):
+            continue
+        areas.add(row.area)
+        found.append((row, said))
+    yield from found
+
+
+def _one_of_each_line(complaints: list[_Complaint]) -> list[_Complaint]:
+    """The first complaint of each line, errors before warnings: the rows are in the order of what they tell."""
+    by_line: dict[int, _Complaint] = {}
+    for row, said in sorted(complaints, key=lambda complaint: complaint[0].severity):
+        by_line.setdefault(said.line, (row, said))
+    return list(by_line.values())
+
+
+def _beside_messages(
+    situation: Situation, complaints: list[_Complaint], lines: Collection[int]
+) -> tuple[list[_Complaint], set[str]]:
+    """The complaints that are about none of the messages, which stand in these lines; and the areas of those."""
+    seen = [row for _, row in seen_errors(situation) if row is not None]
+    slugs = {row.slug for row in seen}
+    apart = [
+        (one, said)
+        for one, said in complaints
+        if said.line not in lines and not any(tells_of(one, row, (row.slug, *row.also)) for row in seen)
+    ]
+    return apart, {row.area for row in situation.matrix.tables.told_circumstances if row.slug in slugs}

@@ -12,6 +12,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.installed_build import build_name
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
+from gpudoctor.frameworks.torch.told_causes import tells_of
 from gpudoctor.machine import Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.versions import minor
@@ -67,8 +68,6 @@ _HIDDEN, _LOST = "cuda-visible-devices", "gpu-off-bus"
 _NEWER, _OLDER, _FIRST_OF_ALL_BUILDS = "torch-no-arch-for-gpu", "torch-dropped-old-gpu", 75
 """Want of code for a GPU that is newer than the build, or older, as each before Turing (7.5) is."""
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
-_NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
-"""Causes of messages that only say that no GPU was found."""
 _GIVE_GPUS = by_hand(
     "Give the container the GPUs",
     "On the host, run `sudo nvidia-ctk runtime configure --runtime=docker` (or containerd) and restart it. "
@@ -230,7 +229,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
 def _circumstances(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[ToldCircumstance, ...]:
     """What the person told beside this message, and that is about it."""
     told = told_circumstances(situation)
-    return tuple(one for one, said in told if not _is_message(situation, one, said) and _tells_of(one, row, causes))
+    return tuple(one for one, said in told if not _is_message(situation, one, said) and tells_of(one, row, causes))
 
 
 def _with_told(
@@ -260,18 +259,6 @@ def _hiding(situation: Situation) -> str:
     values = ((name, situation.variable(name)) for name in _VISIBILITY)
     told = [f"{name}={value}" for name, value in values if value is not None]
     return f" Set here: {', '.join(told)}." if told else ""
-
-
-def _tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[str, ...]) -> bool:
-    """Whether a circumstance is about this message: it names one of its causes, or why no GPU is found. That a
-    program has libraries of its own tells what to install where code is missing, and nothing of other faults."""
-    if not circumstance.of_torch:
-        return row.slug in NO_CODE and row.of_torch
-    if circumstance.slug in causes:
-        return True
-    open_ = row.slug == CRASH or row.slug in _NO_GPU_FOUND
-    ranks = circumstance.severity == "error" and not circumstance.of_message
-    return open_ and ranks and bool(_NO_GPU_FOUND.intersection(causes))
 
 
 def _is_message(situation: Situation, circumstance: ToldCircumstance, said: Told) -> bool:

@@ -20,7 +20,7 @@ _COMMIT = re.compile(
 """A title that begins with the kind of a commit."""
 _OF_A_DOCUMENT = re.compile(
     r"\s*#?\s*(?:[Aa]dd|[Cc]orrect|[Ff]ix|[Ii]mprove|[Rr]emove|[Rr]ename|[Uu]pdate) (?:the )?"
-    r"[\w./-]{1,60}\.(?:rst|md|adoc)\b(?!.*(?:\b(?:fail|error|not|wrong|broken)|n.t\b))"
+    r"[\w./-]{1,60}\.(?:rst|md|adoc)\b(?!.*(?:\b(?:fail|error|not|wrong|broken)|n't\b))"
 )
 """A title that tells what to do with a file of the documentation."""
 _TAGGED = re.compile(

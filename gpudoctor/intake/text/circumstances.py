@@ -25,7 +25,7 @@ _ABOUT_GPUS = re.compile(
     re.ASCII,
 )
 _COMPLAINS = re.compile(
-    r"n['\u2019]t\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br(?:ea|o)k\w*"
+    r"n't\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br(?:ea|o)k\w*"
     r"|without|unlicen[sc]ed|expired?|forgets|drops"
     r"|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable"
     r"|missing|gone|dead|disappear\w*|vanish\w*|nothing|no (?:\w+ )?(?:gpus?|devices?)|unknown|hangs?|stuck"
@@ -35,7 +35,7 @@ _COMPLAINS = re.compile(
 )
 _NO_COMPLAINT = re.compile(
     r"\b(?:without|no|any) (?:any |further |more )?(?:problems?|issues?|errors?|trouble|bugs?)\b"
-    r"|(?:\bnot|n['\u2019]t) (?:see|know|understand|find out|remember) (?:how|why|what|where|when|if|whether)\b"
+    r"|(?:\bnot|n't) (?:see|know|understand|find out|remember) (?:how|why|what|where|when|if|whether)\b"
 )
 _WISH = re.compile(
     r"\bplease (?:add|support)|feature request|\bwould (?:be (?:great|nice)|love)|\bany plans?\b|roadmap"
@@ -49,7 +49,7 @@ _TRIED = re.compile(
     re.ASCII,
 )
 """But what has it already, and does not serve, is amiss."""
-_NEGATED = re.compile(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n.t\b)[^.:;,!?\n]{0,10}$", re.ASCII)
+_NEGATED = re.compile(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n't\b)[^.:;,!?\n]{0,10}$", re.ASCII)
 """What stands before a fault that is not there."""
 _CONDITION = re.compile(
     r"\b(?:even (?:when|if|though)|if|whether|in case|unless) (?:(?:an?|the|no|any|my|your) )?$"
@@ -64,10 +64,12 @@ _BY_OTHERS = re.compile(
 _CLAUSE_END = re.compile(r"(?<!\bago)(?<!\bpast)(?<!\bthen)(?<!\bdays)(?<!\byear), |\b(?:and|but|yet)\b", re.ASCII)
 """Another time, and another speaker, may begin here; "years ago, it failed" is one clause."""
 _GENERAL_QUESTION = re.compile(
-    r", (?:is|are|does|do|will|can)(?:n.t)? (?:it|that|this|they)"
+    r", (?:is|are|does|do|will|can)(?:n't)? (?:it|that|this|they)"
     r"(?: (?:planned|possible|supported|right|true|correct))?\?$"
     rf"|(?:^\W*|: )(?:is|are|does|do|can|could|will|would|should|which|what)\b{AS_A_QUESTION}"
     r"(?!.*\b(?:my|me|we|our|us|(?<!can )(?<!could )(?<!should )i)\b)[^?]*\?$"
+    r"|\bwhy\b(?: (?:is|was|are|were))?(?: there)? no (?:\w+ ){0,2}(?:support|builds?|wheels?|versions?)\b[^?]*\?$"
+    r"|\bwhy\b[^?]*\b(?:was|were|is|are|got) (?:dropped|removed|discontinued|deprecated)\b"
     r"|\bi (?:suppose|guess|assume)\?$|^(?!.*\b(?:my|i|me|we)\b).*\bby default\b[^?]*\?$",
     re.ASCII,
 )
@@ -75,7 +77,9 @@ _GENERAL_QUESTION = re.compile(
 _IN_ORDER = re.compile(
     r"\b(?:as|is|are) (?:expected|intended|designed|configured)\b|\bas it should\b|\bas (?:i|we) want\b"
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by (?:design|choice)|as planned|of course)\b"
-    r"|\bwould(?: not|n.t) work\b[^.;!?]{0,40}, so (?:it|i|we) (?:takes?|uses?|keeps?)\b(?! (?:the )?cpu)"
+    r"|\b(?:since|because|while|as) (?:the |my )?(?:machine|laptop|pc|computer|it) (?:sleeps|is asleep)\b"
+    r"|\b(?:is|are|'s) (?:no|not an?) (?:problem|issue)s? (?:that|for|to)\b"
+    r"|\bwould(?: not|n't) work\b[^.;!?]{0,40}, so (?:it|i|we) (?:takes?|uses?|keeps?)\b(?! (?:the )?cpu)"
     r"|\buntil (?:i|we) (?:installed|updated|added|set|fixed|changed|removed)\b"
     r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b"
     r"|\bwhich (?:is|was) (?:(?:just|exactly) )?(?:fine|ok(?:ay)?|what (?:i|we) (?:want|need)(?:ed)?)\b"
@@ -88,6 +92,7 @@ _IN_ORDER = re.compile(
 )
 """What a person says of something that is no fault, in the same sentence."""
 _SENTENCE_END = re.compile(r"(?<!\.)[.;!?](?=\s|$)")
+_BETWEEN = re.compile(r"(?<=[.;!?])(?<!\.\.)\s+")
 _HELPED = re.compile(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
     r"|works? (?:again|now|for me)|(?:seem|appear)(?:s|ed)? to (?:have )?(?:fix|solve|resolve|help)(?:e?d)?"
@@ -110,7 +115,7 @@ _PROPOSED = re.compile(
 """Beside what nobody has done yet."""
 _FINE = re.compile(r"\bworks? fine\b|\b(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b", re.ASCII)
 """The same, if the text tells of something that was amiss before."""
-_DENIED = re.compile(r"(?:\bnot|n.t|\bnothing|\bnever|\bnone|\bno|\bwithout|\bdespite)\b[^.;!?]{0,25}$", re.ASCII)
+_DENIED = re.compile(r"(?:\bnot|n't|\bnothing|\bnever|\bnone|\bno|\bwithout|\bdespite)\b[^.;!?]{0,25}$", re.ASCII)
 _ASKED = re.compile(r"[^.:;!?\n]{0,200}\?")
 """The rest of a question: who asks for a remedy does not tell that it helped."""
 _MARKS = str.maketrans("", "", "*`")
@@ -257,7 +262,7 @@ def _told(
         found = pattern.search(around)
         if found is None:
             continue
-        alone = pattern.search(line.lower()) is not None
+        alone = pattern.search(line.lower())
         said = lines[place : place + 1] if alone else lines[max(0, place - 1) : place + 2]
         near = around[max(0, found.start() - _AROUND) : found.end() + _AROUND]
         beside = " ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()
@@ -271,6 +276,7 @@ def _told(
         told = row.alone or _COMPLAINS.search(_NO_COMPLAINT.sub("", without_clauses(others, near)))
         complains = row.remedy or bool(about and told and not _is_in_order(around, found))
         text = " ".join(one.text.translate(_MARKS).strip() for one in said).strip()
+        text = _same_sentence(text, line, alone) if alone else text
         yield Told(row.id, text.lstrip("#-* ")[:300], lines[place].number, complains)
         if complains:
             return
@@ -279,6 +285,13 @@ def _told(
 def _sentence(text: str, found: re.Match[str]) -> str:
     end = _SENTENCE_END.search(text, found.end())
     return text[_start(text, found) : end.end() if end else len(text)]
+
+
+def _same_sentence(text: str, worded: str, found: re.Match[str]) -> str:
+    """The sentence of a line that stands where something was found in the line in other words."""
+    sentences, others = (tuple(filter(None, _BETWEEN.split(one.strip()))) for one in (text, worded))
+    first, last = (len(_BETWEEN.findall(worded, 0, place)) for place in found.span())
+    return " ".join(sentences[first : last + 1]) if len(sentences) == len(others) else text
 
 
 def _start(text: str, found: re.Match[str]) -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, islice
 
 from gpudoctor.intake.text.languages import in_plain_words
 from gpudoctor.intake.text.lines import Line
@@ -21,7 +21,7 @@ _NEAR = 3
 """Sentences in which all concepts of a set must stand."""
 _END = re.compile(r"(?<=[.;!?])(?<!\.\.)\s+")
 _CLAUSE = re.compile(r"(?<=[.!?,;:])\s+|\s+(?=(?:and|but|while|yet|though|although)\b)")
-AS_A_QUESTION = r"(?! ?not\b|n.t\b| (?:it|this|that)(?: be)? (?:because|due|caused)\b)"
+AS_A_QUESTION = r"(?! ?not\b|n't\b| (?:it|this|that)(?: be)? (?:because|due|caused)\b)"
 """Behind the word that begins a question: neither "can not find" nor a guess at the cause, "is it because"."""
 _SUPPOSED = re.compile(
     r"^\W*(?:if(?! (?:the \w+|it) (?:was|is|has been|goes|went|comes)\b)|unless|in case|should|before|please(?! help)"
@@ -40,8 +40,15 @@ _QUESTION = re.compile(
 """What a sentence asks at its end; "why" complains."""
 _PRINTED = re.compile(r"(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
 """What people do not write in a sentence."""
+_LINK = re.compile(r"https?://\S+")
+_FORM_HEADING = re.compile(r"#{2,6} |\*\*.*\*\*:?$")
+"""What a form asks its reader is no advice: "What you expected"."""
+_ONLY_A_FORM = re.compile(
+    r"(?:#{2,6} |\*\*)(?:[^*]*\?|(?!.*\b(?:not?|fail\w*|errors?|cpu|only)\b)(?:[\w/()-]+ ?){1,3}):?(?:\*\*)?:?", re.I
+)
+"""A heading that tells nothing by itself, "GPU model": it is one with the sentence below it."""
 _TO_OTHERS, _OF_ONESELF = re.compile(r"\byour?\b"), re.compile(r"\b(?:i|my|me|mine|we|our|us)\b")
-_NOT = r"(?:\b(?:not|nothing|never|none|neither|no|no longer)|n['\u2019]t)"
+_NOT = r"(?:\b(?:not|nothing|never|none|neither|no|no longer)|n't)"
 _NO_FAULT = re.compile(rf"{_NOT} (?:[\w+.-]+ ){{0,2}}$|\bwithout (?:(?:an?|any|the|further|more) ){{0,2}}$", re.ASCII)
 """What stands before a fault that is not there."""
 _NONE = re.compile(
@@ -54,10 +61,12 @@ _NONE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """A sentence as it stands in the text, and its English words in small letters in each wording."""
+    """A sentence as it stands in the text, and its English words in small letters in each wording; whether it is only
+    the heading of a form."""
 
     line: Line
     worded: tuple[str, ...]
+    of_form: bool
 
 
 class Concepts:
@@ -65,11 +74,13 @@ class Concepts:
 
     def __init__(self, lines: Iterable[tuple[Line, str]], matrix: Matrix, is_aside: Callable[[str], bool]) -> None:
         """Lines, each with the English words of a person in it, if any; `is_aside`: what complains of nothing."""
-        people = list(islice(((line, text.strip()) for line, text in lines if text), _MOST_LINES + 1))
+        people = list(islice(((line, _LINK.sub("", text).strip()) for line, text in lines if text), _MOST_LINES + 1))
         whole = "\n".join(text for _, text in people).lower() if len(people) <= _MOST_LINES else ""
-        explains = _TO_OTHERS.search(whole) and not _OF_ONESELF.search(whole)
+        own = "\n".join(text for line, text in people if not _FORM_HEADING.match(line.text)).lower()
+        explains = _TO_OTHERS.search(own) and not _OF_ONESELF.search(own)
         self._sentences = _sentences(people, matrix) if len(whole) <= _SHORT and whole and not explains else ()
         self._matrix, self._is_aside = matrix, is_aside
+        self._places = tuple(accumulate((not one.of_form for one in self._sentences), initial=0))[:-1]
 
     @cached_property
     def _named(self) -> dict[str, frozenset[int]]:
@@ -79,7 +90,11 @@ class Concepts:
         told = [self._complaint(one) for one in self._sentences]
         of_gpu = [tuple(without_clauses(others, _QUESTION.sub("", words)) for words in one) for one in told]
         return {
-            row.concept: frozenset(n for n, one in enumerate(of_gpu if row.of_gpu else told) if _names(row, one))
+            row.concept: frozenset(
+                place
+                for place, one in zip(self._places, of_gpu if row.of_gpu else told, strict=True)
+                if _names(row, one)
+            )
             for row in rows
         }
 
@@ -92,11 +107,14 @@ class Concepts:
 
     def told(self, row: ToldCircumstance) -> Told | None:
         """The circumstance, if sentences beside each other name all concepts of one of its sets: as few as do so."""
+        last = max(self._places, default=-1)
         for size in range(1, _NEAR + 1) if row.together else ():
-            for first in range(len(self._sentences) - size + 1):
+            for first in range(last - size + 2):
                 near = frozenset(range(first, first + size))
                 if any(all(self._named[name] & near for name in names) for names in row.together):
-                    said = [one.line for one in self._sentences[first : first + size]]
+                    said = [
+                        one.line for one, place in zip(self._sentences, self._places, strict=True) if place in near
+                    ]
                     text = " ".join(dict.fromkeys(one.text for one in said))
                     return Told(row.id, text[:300], said[0].number, complains=True)
         return None
@@ -119,6 +137,7 @@ def _sentences(people: list[tuple[Line, str]], matrix: Matrix) -> tuple[_Sentenc
         _Sentence(
             Line(line.number, part if part in line.text else line.text.strip()),
             tuple(dict.fromkeys((part.lower(), other.text.lower()))),
+            _ONLY_A_FORM.fullmatch(line.text.strip()) is not None,
         )
         for (line, part), other in zip(parts, plain, strict=True)
     )

@@ -34,6 +34,8 @@ _INDENT = "  "
 """Of a block of code in Markdown, or within an item of a list."""
 _ESCAPED = re.compile(r"\\([_*`])|^(\s*)\\(?=- )")
 """What Markdown's editors write for a letter that is no markup."""
+_APOSTROPHE = re.compile(r"(?<=[A-Za-z])[\u2019\u00b4](?=[A-Za-z])")
+"""As phones and editors write it: patterns know the plain one."""
 _NUMBERED = re.compile(r"\s{0,6}(\d{1,6})(?:[:|.)]|\s\|)?(?:\s|$)")
 _PROMPT = re.compile(
     r"(?P<indent> {0,12})(?:\([\w.-]{1,40}\) ){0,2}(?!root@[0-9a-f]{12}:)"
@@ -134,6 +136,8 @@ def _clean(line: str) -> str:
         line = "" if _FENCE.match(line) else line
     if "\\" in line:
         line = _ESCAPED.sub(lambda found: found[1] or found[2] or "", line)
+    if not line.isascii():
+        line = _APOSTROPHE.sub("'", line)
     if "@" in line:
         line = _PROMPT.sub(r"\g<indent>$ ", line, count=1) if _PROMPT.match(line) else line
     return line.rstrip()

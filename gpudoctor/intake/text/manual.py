@@ -27,10 +27,10 @@ _OF_ADVICE = re.compile(
     r"|table of contents|install(?:ation|ing)?\b.{0,40}|(?:quick )?verif(?:ication|y\b.{0,40})|change ?log|see also"
     r"|further reading|step[- ]by[- ]step\b.{0,20}|(?:the )?(?:fix|solution|resolution|prevention)(?:es|s)?"
     r"|how to\b.{0,40}|best practices|.{3,40} (?:notes|guide|manual|wiki)|what (?:it is|is it\??|is this\??)"
-    r"|why (?:it matters|it['\u2019]s needed)\b.{0,20}|(?:引言|前言|概述|简介|总结|目录)\b.{0,40}|第.部分.{0,40})$"
+    r"|why (?:it matters|it's needed)\b.{0,20}|(?:引言|前言|概述|简介|总结|目录)\b.{0,40}|第.部分.{0,40})$"
 )
 """Headings under which a reader is told what to do."""
-_TO_THE_READER = re.compile(r"(?i)\byou(?:'|\u2019)?(?:re|ll|ve)?\b|\byour\b|您|用户")
+_TO_THE_READER = re.compile(r"(?i)\byou'?(?:re|ll|ve)?\b|\byour\b|您|用户")
 _ANNOUNCES = re.compile(
     r"(?i)\b(?:this (?:article|guide|tutorial|page|chapter|text)|a deep dive)\b.{0,20}\b(?:covers?|explains?"
     r"|explores?|provides?|discuss(?:es)?|walks?|into)\b|^Scope: |本文(?:旨在|将|介绍|主要|深入)"

@@ -27,7 +27,8 @@ _TORCH = re.compile(
     r"(?:\+[\w.]{2,40})?)(?![\w.])"
 )
 _WITH_BUILD = re.compile(
-    r"(?i)\b(?:py)?torch[ =]{1,3}v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)[ (,+]{1,3}"
+    r"(?i)\b(?:py)?torch(?:[ =]{1,3}|(?: in (?:my|the|this|our) \w{1,20})? is (?:still |at )?)"
+    r"v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)[ (,+]{1,3}(?:with )?"
     r"(?P<build>cu1[0-3]\d|rocm\d\.\d)\b"
 )
 """A sentence that names a release of torch and its build: "torch 2.8 cu129"."""
@@ -207,8 +208,10 @@ _AMD_NAME = re.compile(
     r"(?:Instinct )?\b(?i:MI)\d{2,3}[A-Za-z]?\b"
     r"|(?i:(?:\b|(?<=\b\dx))(?:[5-7][3-9][05]0|90[67]0) ?(?:XTX?|GRE)\b)"
     r"|(?:AMD )?(?:Radeon )?(?:RX )?\bVega ?(?:56|64)\b"
-    r"|\b[57][5-9]00G\b"
+    r"|\b[57][5-9]00G\b|\bStrix (?:Halo|Point)\b"
+    r"|(?<!GTX )(?<!gtx )(?<!GeForce )\b(?:[67]80|8[89]0)[Mm]\b"
 )
+_WITHOUT_DIGITS = ("Jetson", "VII", "Strix")
 _GFX = re.compile(r"(?<![\w/-])gfx(?P<number>9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
 _DRIVER = re.compile(r"(?i)\bdrivers?\b[^\d\n]{0,20}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?![\d.]*\d)")
 _KERNEL = re.compile(
@@ -310,7 +313,7 @@ def read_prose(lines: Iterable[Line], facts: Facts) -> None:
     lines = tuple(
         line
         for line in lines
-        if (any(sign.isdigit() for sign in line.text) or "Jetson" in line.text or "VII" in line.text)
+        if (any(sign.isdigit() for sign in line.text) or any(name in line.text for name in _WITHOUT_DIGITS))
         and not _LISTING.search(line.text)
     )
     errors = {line.number for line in facts.errors}  # an error may name the target of another GPU than the one meant

@@ -22,7 +22,7 @@ _WORKS = re.compile(
     r"(?=\s*[:!.\])]| by\b| with\b| after\b)"
     rf"|\b{_FAULT} (?:is|are|has|have)(?: now| all)? (?:solved|fixed|resolved|gone|disappeared|vanished)\b"
     rf"|\b(?:{_FAULT}|it|they|that) went away\b"
-    r"|(?:\b(?:does|do|did|has|have)(?: not|n['\u2019]t)|\bnever) (?:ever )?"
+    r"|(?:\b(?:does|do|did|has|have)(?: not|n't)|\bnever) (?:ever )?"
     r"(?:happen|occur|appear|crash|fail|hang|die|freeze|show up|come back)(?:ed|n)? (?:any ?more|again|since)\b"
     r"|\bno longer (?:happen|occur|appear|crash|fail|hang|freeze)(?:e?s)?\b"
     r"|\b(?!(?:error|problem|issue|bug|message|crash|it)\b)[\w-]+ (?:is|are) back\b"
@@ -31,7 +31,7 @@ _WORKS = re.compile(
     r"|\bclosing (?:this|the issue)\b|\b(?:this|it|issue) can be closed\b"
 )
 _ONLY_WORDS = re.compile(
-    r"(?i)\b(?:it|that|this|which|message|warning|error)(?:['\u2019]s| is| was)? (?:just|only|merely|simply) "
+    r"(?i)\b(?:it|that|this|which|message|warning|error)(?:'s| is| was)? (?:just|only|merely|simply) "
     r"(?:an? |the )?(?:misleading|harmless|cosmetic|spurious|bogus|wrong|false) (?:error |warning )?"
     r"(?:messages?|warnings?|errors?|alarm)\b"
 )
@@ -43,14 +43,14 @@ _BUT = re.compile(
     r"|slow\w*|wrong|garbage|nans?|broken|breaks?|lo(?:st|ses?)|dead|segfaults?|killed|but|however|except|only|unless"
     r"|until|cpu|how|why|what|when|if|sometimes|would|should|please|without|else|unfortunately|aber|nicht|nur|warum|wie"
     r"|re-?boot\w*|restart\w*|suspen\w*|sleep|resum\w*|every|each|while|hours?|minutes?|sudo|root|an?other)\b|\?"
-    rf"|{_OF_THE_PAST.format(*[' '] * 5)}\bnot\b|{_OF_THE_PAST.format(*[''] * 5)}n['\u2019]t\b"
+    rf"|{_OF_THE_PAST.format(*[' '] * 5)}\bnot\b|{_OF_THE_PAST.format(*[''] * 5)}n't\b"
 )
 """Words of a person who misses something all the same or asks, or whose fault comes and goes."""
 _BOOTED_ONCE = re.compile(r"(?i)\b(?:after|with) (?:a|the|one) (?:re-?boot|restart)\b(?!.*\bagain\b)")
 _LAST_BUT = re.compile(r"(?i),? ?\bbut\b(?=[^,]*$)")
 _PAST = re.compile(r"(?i)\b(?:was|were|had|got|came from|yesterday|before)\b")
 _BY_A_DEED = re.compile(r"(?i)(?:solved|fixed) (?:by|with|after)\b")
-_NOT = re.compile(r"(?i)\bnot\b|n['\u2019]t\b")
+_NOT = re.compile(r"(?i)\bnot\b|n't\b")
 _SENTENCE = re.compile(r"[^.!?;\n]*(?:\.(?=\S)[^.!?;\n]*)*[.!?;]*")
 _SHORT = 500
 """Characters of a text that is about one matter."""

@@ -167,6 +167,9 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     """What helped: it counts where the text beside it says so, and then by itself."""
     of_message: bool = False
     """It counts only beside a message that names `slug` among its causes."""
+    area: Literal["", "hardware", "driver", "access", "torch", "packages", "several processes"] = ""
+    """Of what it states a fault, whatever else is amiss; none: it may be the effect of another fault that the text
+    tells."""
     of_torch: bool = True
     """Whether torch may be what failed; of a program with libraries of its own, no build of torch mends anything."""
     together: tuple[tuple[str, ...], ...] = ()
