@@ -178,6 +178,16 @@ def test_a_compiler_that_is_not_there_is_named(variable: str) -> None:
     assert remedies(gone, "framework-variable") == [f"unset {variable}"]
 
 
+@pytest.mark.parametrize(("value", "told"), [("1", ["warning"]), ("true", ["warning"]), ("0", []), ("", [])])
+def test_triton_left_in_its_interpreter(value: str, told: list[str]) -> None:
+    machine = nvidia_machine(variables={"TRITON_INTERPRET": value})
+    assert [one.severity for one in found(machine, "framework-variable")] == told
+    assert (
+        found(nvidia_machine(torch=torch("2.9.1+cpu"), variables={"TRITON_INTERPRET": "1"}), "framework-variable")
+        == []
+    )
+
+
 @pytest.mark.parametrize("variable", ["TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"])
 def test_a_folder_for_kernels_that_cannot_be_made_is_named(variable: str) -> None:
     machine = nvidia_machine(nvidia_gpu(), variables={variable: "/proc/nope"})

@@ -436,6 +436,8 @@ def test_a_cuda_build_on_an_amd_machine_is_an_error_and_one_for_both_a_note():
     [
         (JAX_12, "cpu", ["warning"]),
         (JAX_12, "cuda,cpu", []),
+        (JAX_12, "cpu,cuda", ["warning"]),
+        (JAX_CPU, "cpu,cuda", []),
         (JAX_12, "cuda", []),
         (JAX_12, "", []),
         (JAX_CPU, "cuda", ["error"]),
