@@ -174,6 +174,8 @@ def test_a_compiler_that_is_not_there_is_named(variable: str) -> None:
     machine = nvidia_machine(nvidia_gpu(), variables={variable: CONDAS})
     assert severity(machine, "framework-variable") is None
     gone = with_system(machine, missing_compilers=(CONDAS,))
+    arguments = with_system(nvidia_machine(variables={variable: "ccache gcc"}), missing_compilers=("ccache gcc",))
+    assert severity(arguments, "framework-variable") == "warning"
     assert severity(gone, "framework-variable") == "warning"
     assert remedies(gone, "framework-variable") == [f"unset {variable}"]
 
@@ -218,7 +220,8 @@ def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
 
     assert lost(CC="my-cc", CXX=f"{tmp_path}/my-cc") == ()
     assert lost(CC=CONDAS, CXX=f"{tmp_path}/c++") == (CONDAS, f"{tmp_path}/c++")
-    assert lost(CC="ccache gcc") == lost(CC="./my-cc", CXX="tools/c++") == lost() == ()
+    assert lost(CC="ccache gcc", CXX="ccache /usr/bin/g++") == ("ccache gcc", "ccache /usr/bin/g++")
+    assert lost(CC="./my-cc", CXX="tools/c++") == lost() == ()
 
 
 @pytest.mark.parametrize("name", ["TORCHINDUCTOR_MIN_NUM_SPLIT", "AOTINDUCTOR_REPRO_LEVEL", "TORCH_AUTOTUNE_REP"])

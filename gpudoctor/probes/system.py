@@ -102,10 +102,10 @@ def probe_system(host: Host) -> System:
 
 
 def _missing_compilers(host: Host) -> tuple[str, ...]:
-    """A recording does not hold what is on PATH, a name with a space may come with arguments, and a relative path is
-    one from the folder of a program."""
+    """A recording does not hold what is on PATH, and a relative path is one from the folder of a program. Triton and
+    torch.compile take the whole value for a name: "ccache gcc" is none."""
     named = (host.environ.get(name, "") for name in _COMPILERS) if host.live else ()
-    plain = (name for name in dict.fromkeys(named) if name and re.fullmatch(r"[^\s/]+|/\S+", name))
+    plain = (name for name in dict.fromkeys(named) if name and re.fullmatch(r"[^\s/]+(\s.*)?|/.+", name))
     return tuple(name for name in plain if not on_path(host, name))
 
 
