@@ -102,7 +102,7 @@ def put_first(case: Case) -> ImportFault | None:
         cause = "PYTHONPATH" if isinstance(remedy, UnsetVariable) else "The user's site folder"
         why = f"{cause} puts {first.path} before the packages of this environment."
         return ImportFault(why, (Fix(remedy_title(remedy), (remedy,)),), (REQUIREMENTS, "torch-shadowed"))
-    folder = _folder_of(another, case) if another else posixpath.dirname(first.path)
+    folder = _folder_of(another, case) if another else first.import_folder or posixpath.dirname(first.path)
     if first.put_first and not case.path.startswith(f"{folder}/"):
         text = f"Take {folder} out of {first.put_first}, or remove that file, if nothing else needs it."
         why = f"{first.put_first} makes Python look into {folder}, where it finds {first.path}."
