@@ -165,6 +165,14 @@ def test_an_interpreter_that_cannot_be_started_is_known_to_fail(tmp_path: Path, 
     assert found.error.startswith(NOT_STARTED) and said in found.error
 
 
+def test_what_ended_python_at_its_start_is_repeated(tmp_path: Path) -> None:
+    """Its last line, "<no Python frame>", would tell nothing."""
+    host = LiveHost({**os.environ, "PYTHONUTF8": "yes"})
+    found = perform(host, PythonEnvironment(interpreter=sys.executable), Request(level=None)).trial.value
+    assert found is not None
+    assert found.error.startswith(NOT_STARTED) and "invalid PYTHONUTF8" in found.error
+
+
 def test_counting_that_hangs_is_no_fault_of_the_import(tmp_path: Path) -> None:
     hanging = GPUS.replace("return 2", "import time; time.sleep(60)")
     found = attempt(tmp_path, hanging).value
