@@ -194,11 +194,12 @@ def programs(situation: Situation) -> bool:
 
 def computing_packages(situation: Situation) -> bool:
     """A package has libraries that compute on GPUs; or nobody sees them, and it was described or the matrix tells
-    its oldest GPU."""
+    its oldest GPU, or how it comes without them."""
     environment, packages = situation.environment, situation.machine.packages
     if environment and environment.extensions:
         return True
-    told = {row.package for row in situation.matrix.tables.extension_builds if row.least} if packages else set()
+    rows = situation.matrix.tables.extension_builds if packages else ()
+    told = {row.package for row in rows if row.least or row.skip}
     return any(one.path == "description" or one.name in told for one in packages)
 
 
