@@ -195,7 +195,7 @@ def _left_record(situation: Situation, torch: Torch, stale: TorchCopy) -> Findin
     fails = situation.torch_trial is not None and not situation.torch_imported
     if record is None or stale.path not in record.strays or record.lacks or torch.damaged or fails:
         return None
-    text = f"Remove the folder, no installer does: rm -rf {shlex.quote(stale.path)}"
+    text = f"Remove the folder, which no installer does:\nrm -rf {shlex.quote(stale.path)}"
     return Finding(
         severity="warning",
         message=f"{posixpath.basename(stale.path)} is left of an earlier torch and lists no files. torch "

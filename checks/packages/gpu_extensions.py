@@ -74,7 +74,6 @@ def _not_compiled(situation: Situation) -> Iterator[Finding]:
                 "imported.",
                 saw="a wheel for every platform",
                 want=spelled(wanted),
-                confidence="likely",
                 evidence=(Evidence(f"{package.name}.pure", "py3-none-any", f"{package.path}/WHEEL"),),
                 fixes=(
                     Fix(
