@@ -22,6 +22,8 @@ from gpudoctor.probes.wsl_jetson import probe_jetson, probe_wsl
 _OS_RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 _GPU_GROUPS = ("render", "video")
 _COMPILERS = ("CC", "CXX")
+_NAMES_OF_USERS = ("LOGNAME", "USER", "LNAME", "USERNAME")
+"""Where Python's getpass looks before it asks for the account."""
 _FOR_KERNELS = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -283,8 +285,19 @@ def _group_numbers(host: Host) -> dict[str, int]:
 def _user(host: Host, numbers: dict[str, int]) -> User:
     """Groups above 999 stay without a name: a person's own group is named like the person."""
     user = host.user()
+    nameless = host.live and not any(map(host.environ.get, _NAMES_OF_USERS)) and not _has_account(user.uid)
     names = {number: name for name, number in reversed(numbers.items()) if number < 1000 or name in _GPU_GROUPS}
-    return replace(user, groups=tuple(names[gid] for gid in user.gids if gid in names))
+    return replace(user, groups=tuple(names[gid] for gid in user.gids if gid in names), nameless=nameless)
+
+
+def _has_account(uid: int) -> bool:
+    """Accounts of a directory service (LDAP) are in no file."""
+    import pwd
+
+    try:
+        return bool(pwd.getpwuid(uid))
+    except KeyError:
+        return False
 
 
 def _suspends(host: Host) -> Fact[int]:

@@ -179,12 +179,13 @@ def imports(situation: Situation) -> bool:
 
 
 def framework_variables(situation: Situation) -> bool:
-    """A variable is set that the matrix judges."""
+    """A variable is set that the matrix judges, or the user has no name."""
     tables = situation.matrix.tables
     names = {name for row in tables.framework_variables for name in row.variables}
     names |= {row.variable for row in tables.framework_flags}
     settings = situation.environment.frameworks.settings if situation.environment else ()
-    return bool(settings) or any(situation.variable(name) is not None for name in names)
+    nameless = situation.machine.system.user.nameless
+    return bool(settings) or nameless or any(situation.variable(name) is not None for name in names)
 
 
 def programs(situation: Situation) -> bool:
