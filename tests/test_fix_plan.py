@@ -342,6 +342,17 @@ def test_damaged_files_are_laid_down_again_from_where_they_came() -> None:
 # --- variables -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("prefix", "owner"),
+    [("/usr", "the distribution manages"), ("/root/.local/share/uv/python/cpython-3.11", "another tool")],
+)
+def test_the_owner_of_a_managed_python_is_not_always_the_distribution(prefix: str, owner: str) -> None:
+    parts = {"kind": "system", "externally_managed": True, "prefix": prefix, "interpreter": f"{prefix}/bin/python3"}
+    first = plan(machine_with(cpu_environment(**parts)), REMEDIES[ReplaceTorch])[0]
+    assert owner in first.why
+    assert ("python3-venv" in first.why) == (prefix == "/usr")
+
+
 def test_pixi_needs_cuda_in_its_manifest() -> None:
     """Without it pixi finds no CUDA build, whatever the machine has."""
     pixi = machine_with(cpu_environment(lock="pixi.lock", project="/proj", kind="conda", prefix="/proj/.pixi/envs/a"))
