@@ -635,7 +635,6 @@ def test_a_value_of_torchs_allocator_that_ends_torch(name, value, fails):
         ({"faiss-cpu": "1.15.1", "faiss-gpu-cu12": "1.14.1"}, "packages-overwrite-each-other", "faiss-gpu-cu12"),
         ({"faiss-gpu-cu11": "1.10", "faiss-gpu-cu12": "1.14.1"}, "packages-overwrite-each-other", None),
         ({"xgboost": "3.2.0", "xgboost-cpu": "3.2.0"}, "packages-overwrite-each-other", "xgboost"),
-        ({"onnxruntime-gpu": "1.31.1", "ort-nightly-gpu": "1.23.0"}, "ort-cpu-and-gpu-both", "onnxruntime-gpu"),
     ],
 )  # fmt: skip
 def test_packages_that_own_the_same_files(packages, slug, kept):
