@@ -27,7 +27,7 @@ from gpudoctor.machine import (
 from gpudoctor.planner.effects import effect
 from gpudoctor.probes.extensions import read_extensions
 from gpudoctor.situation import Situation
-from tests.support.check_cases import matrix
+from tests.support.check_cases import found, matrix
 from tests.support.codeobject_files import container, cuda_library, elf
 from tests.support.environments import shared_library, write_distribution
 from tests.support.judging import finding, severity, told
@@ -71,6 +71,31 @@ def test_ptx_serves_a_newer_gpu_and_vllm_is_named_by_compute_capability():
 def test_a_gpu_that_torch_does_not_serve_is_torchs_own_finding():
     machine = with_environment(nvidia_machine(BLACKWELL, torch=torch("2.6.0+cu124")), extensions=(FLASH,))
     assert SLUG not in dict(told(machine))
+
+
+@pytest.mark.parametrize(
+    ("name", "pure", "gpu", "told_of"),
+    [
+        ("flash-attn", True, "RTX 4090", ["error"]),
+        ("mamba-ssm", True, "RTX 4090", ["error"]),
+        ("flash-attn", False, "RTX 4090", []),
+        ("accelerate", True, "RTX 4090", []),
+    ],
+)
+def test_a_package_that_was_built_without_its_kernels(name, pure, gpu, told_of):
+    package = Distribution(name, "2.8.3", f"/v/{name}.dist-info", pure=pure)
+    machine = nvidia_machine(nvidia_gpu(gpu))
+    machine = with_environment(machine, distributions=known((package,), "/v"))
+    found_here = [one for one in found(machine, "ext-built-without-gpu-arch") if "without its kernels" in one.message]
+    assert [one.severity for one in found_here] == told_of
+    for one in found_here:
+        assert "--no-cache-dir" in one.fixes[0].remedies[0].text  # pip would take the wheel that it built before
+
+
+def test_a_flash_attn_of_triton_for_amd_is_whole():
+    package = Distribution("flash-attn", "2.8.3", "/v/flash_attn.dist-info", pure=True)
+    machine = with_environment(amd_machine(), distributions=known((package,), "/v"))
+    assert found(machine, "ext-built-without-gpu-arch") == []
 
 
 def test_no_build_is_proposed_for_a_gpu_that_the_source_leaves_out():

@@ -126,6 +126,20 @@ def test_a_python_that_is_led_astray_has_the_variable_unset() -> None:
     assert remedies(machine, "torch-import-fails") == ["unset PYTHONHOME"]
 
 
+@pytest.mark.parametrize(
+    ("said", "variable"),
+    [
+        ("config_init_hash_seed: PYTHONHASHSEED must be random or an integer", "PYTHONHASHSEED"),
+        ("preconfig_init_utf8_mode: invalid PYTHONUTF8 environment variable value", "PYTHONUTF8"),
+        ("init_stdio_encoding: failed to get the Python codec name of the stdio encoding", "PYTHONIOENCODING"),
+    ],
+)
+def test_a_variable_that_python_refuses_is_unset(said: str, variable: str) -> None:
+    trial = ImportTrial(ok=False, error=f"{NOT_STARTED} (status 1): {said}")
+    machine = with_torch(nvidia_machine(), trial=known(trial, SOURCE))
+    assert remedies(machine, "torch-import-fails") == [f"unset {variable}"]
+
+
 def test_packages_of_another_python_on_pythonpath_are_taken_off_it() -> None:
     foreign = SuspectFile("/py311/torch/_C.cpython-311.so", problem="other-python", detail="Python 3.11")
     trial = ImportTrial(ok=False, error="ModuleNotFoundError: No module named 'torch._C'", suspects=(foreign,))

@@ -407,9 +407,29 @@ def test_a_release_without_the_issue_is_installed():
 
 
 @pytest.mark.parametrize(
-    ("diffusers", "hub", "told"), [("0.27.2", "0.36.0", 1), ("0.29.2", "0.36.0", 0), ("0.27.2", "0.25.2", 0)]
+    ("package", "version", "beside", "told"),
+    [
+        ("diffusers", "0.27.2", {"huggingface-hub": "0.36.0"}, "cached_download"),
+        ("diffusers", "0.29.2", {"huggingface-hub": "0.36.0"}, ""),
+        ("diffusers", "0.27.2", {"huggingface-hub": "0.25.2"}, ""),
+        ("deepspeed", "0.14.0", {}, "torch.distributed.elastic"),
+        ("deepspeed", "0.14.1", {}, ""),
+        ("speechbrain", "1.0.3", {"torchaudio": "2.9.1"}, "list_audio_backends"),
+        ("speechbrain", "1.0.3", {"torchaudio": "2.8.0"}, ""),
+        ("speechbrain", "1.1.0", {"torchaudio": "2.9.1"}, ""),
+    ],
 )
-def test_a_diffusers_that_the_hub_left_behind_is_told(diffusers: str, hub: str, told: int) -> None:
-    machine = nvidia_machine(packages={"diffusers": diffusers, "huggingface-hub": hub})
-    issues = [one for one in found(machine, "known-issue") if "cached_download" in one.message]
-    assert [one.fixes[0].remedies[0].name for one in issues] == ["diffusers"] * told
+def test_a_package_that_another_left_behind_is_replaced(
+    package: str, version: str, beside: dict[str, str], told: str
+):
+    machine = nvidia_machine(packages={package: version, **beside})
+    issues = [one for one in found(machine, "known-issue") if package in one.message]
+    assert [one.fixes[0].remedies[0].name for one in issues] == [package] * bool(told)
+    assert all(one.severity == "warning" and told in one.message for one in issues)
+
+
+@pytest.mark.parametrize(("torchvision", "told"), [("0.24.1", ["warning"]), ("0.16.2", [])])
+def test_basicsr_has_no_release_for_new_torchvisions(torchvision: str, told: list[str]):
+    machine = nvidia_machine(packages={"basicsr": "1.4.2", "torchvision": torchvision})
+    issues = [one for one in found(machine, "known-issue") if "functional_tensor" in one.message]
+    assert [one.severity for one in issues] == told

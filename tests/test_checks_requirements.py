@@ -214,6 +214,17 @@ def test_all_problems_are_one_with_a_command_for_each_kind(site):
     assert len(commands) == 2
 
 
+def test_a_pin_that_nothing_misses_comes_along_with_what_is_missed(site):
+    """Without it pip would say at the end that torch still lacks a package."""
+    remove(site, "typing-extensions")
+    remove(site, "nvidia-nvtx-cu12")
+    assert "nvidia-nvtx-cu12==12.8.90 (not installed)" in finding(machine(site), "requirements-incomplete").message
+    assert remedies(machine(site), "requirements-incomplete") == [
+        "ReplacePackage typing-extensions>=4.10.0",
+        "ReplacePackage nvidia-nvtx-cu12==12.8.90",
+    ]
+
+
 def test_a_rocm_torch_has_its_triton_under_another_name(site):
     remove(site, "triton")
     write_distribution(site, "pytorch-triton-rocm", "3.5.1")
@@ -309,7 +320,8 @@ def test_a_record_without_a_list_of_files_is_removed_before_pip_meets_it(site):
     stray = site / "torch-2.8.0.dist-info"
     stray.mkdir()
     (stray / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.8.0\n")
-    first, second = plan_of(machine(site), Permissions(packages=True)).to_run
+    failed = ImportTrial(ok=False, error="ImportError: cannot import name 'a' from 'torch'")
+    first, second = plan_of(machine(site, failed), Permissions(packages=True)).to_run
     assert first.argv == ("rm", "-rf", str(stray))
     assert "uninstall" not in second.argv
     assert any("torch==" in word for word in second.argv)

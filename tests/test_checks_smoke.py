@@ -451,6 +451,17 @@ def test_a_gpu_that_was_named_and_not_computed_on_leaves_the_verdict_open():
     assert judged(change(machine, smoke=change(machine.smoke, gpu_asked=False))).verdict == "ok"
 
 
+def test_kernels_on_the_cpu_alone_need_no_gpu():
+    wrong = SmokeKernel(name="matmul", device="cpu", dtype="float32", status="wrong")
+    cpu = SmokeDevice(name="cpu")
+    asked = ran(no_gpu_machine(torch=torch("2.9.1+cu128")), *passing(device="cpu"), devices=(cpu,), cpu_asked=True)
+    assert judged(asked).verdict == "ok"
+    assert [one.severity for one in judged(asked).findings if one.slug == "no-gpu"] == ["note"]
+    by_itself = change(asked, smoke=change(asked.smoke, cpu_asked=False))
+    assert errors(by_itself) == ["no-gpu"]
+    assert "no-gpu" not in errors(change(asked, smoke=change(asked.smoke, kernels=(wrong,))))
+
+
 def test_kernels_that_were_asked_for_require_a_torch_and_on_a_gpu_a_gpu():
     cpu_build = torch("2.9.1+cpu", build="cpu", cuda=None)
     without = change(no_gpu_machine(torch=cpu_build), smoke=Smoke(level="quick", why="torch sees no GPU"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.machine import NOT_STARTED, DamagedFile, ImportTrial, TorchCopy, absent, known
+from gpudoctor.machine import NOT_STARTED, DamagedFile, Distribution, ImportTrial, TorchCopy, absent, known
 from gpudoctor.planner.effects import effect
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.situation import Situation
@@ -143,6 +143,27 @@ def test_a_file_named_torch_py_stands_in_the_way():
 def test_traces_of_earlier_installs(via, weight):
     trace = TorchCopy(path=f"{SITE}/torch-2.6.0.dist-info", version="2.6.0", via=via)
     assert severity(copies(OWN, trace), "torch-shadowed") == weight
+
+
+@pytest.mark.parametrize(
+    ("trial", "damaged", "weight", "way"),
+    [
+        (None, (), "warning", "rm -rf"),
+        (ImportTrial(ok=True), (), "warning", "rm -rf"),
+        (ImportTrial(ok=False, error="ImportError: a"), (), "error", ""),
+        (None, (DamagedFile(path=f"{SITE}/torch/_C.so", problem="missing"),), "error", ""),
+    ],
+)
+def test_a_record_without_files_beside_a_whole_torch_is_removed_alone(trial, damaged, weight, way):
+    left = f"{SITE}/torch-2.6.0.dist-info"
+    trace = TorchCopy(path=left, version="2.6.0", via="left-over dist-info")
+    record = Distribution("torch", "2.9.1", f"{SITE}/torch-2.9.1.dist-info", strays=(left,))
+    machine = with_environment(copies(OWN, trace), distributions=known((record,), SITE))
+    machine = with_torch(machine, damaged=damaged, **({"trial": known(trial, "child")} if trial else {}))
+    found = finding(machine, "torch-shadowed")
+    assert found.severity == weight
+    assert way in getattr(found.fixes[0].remedies[0], "text", "")
+    assert (len(found.fixes[0].remedies) == 1 and weight == "error") != (way == "rm -rf")
 
 
 # --- damage ------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from gpudoctor.host import LiveHost
 from gpudoctor.intake.described import imagined
 from gpudoctor.intake.description import Description
+from gpudoctor.machine import User
 from gpudoctor.probes.system import probe_system
 from tests.support.check_cases import found, matrix
 from tests.support.judging import finding, fixes, remedies, severity, told
@@ -174,8 +177,53 @@ def test_a_compiler_that_is_not_there_is_named(variable: str) -> None:
     machine = nvidia_machine(nvidia_gpu(), variables={variable: CONDAS})
     assert severity(machine, "framework-variable") is None
     gone = with_system(machine, missing_compilers=(CONDAS,))
+    arguments = with_system(nvidia_machine(variables={variable: "ccache gcc"}), missing_compilers=("ccache gcc",))
+    assert severity(arguments, "framework-variable") == "warning"
     assert severity(gone, "framework-variable") == "warning"
     assert remedies(gone, "framework-variable") == [f"unset {variable}"]
+
+
+@pytest.mark.parametrize(
+    ("nameless", "version", "told"),
+    [(True, "2.9.1+cu128", ["set USER=user"]), (False, "2.9.1+cu128", None), (True, "2.13.0+cu130", None)],
+)
+def test_a_user_without_a_name_gets_one(nameless: bool, version: str, told: list[str] | None) -> None:
+    user = User(uid=4321, gids=(4321,), nameless=nameless)
+    machine = with_system(nvidia_machine(torch=torch(version)), user=user)
+    assert severity(machine, "framework-variable") == (told and "warning")
+    if told:
+        assert remedies(machine, "framework-variable") == told
+
+
+def test_a_name_comes_from_a_variable_or_an_account() -> None:
+    account, nobody = pwd.getpwuid(os.getuid()), next(uid for uid in range(40000, 60000) if not _account(uid))
+
+    def nameless(uid: int, **environ: str) -> bool:
+        host = LiveHost(environ)
+        host.user = lambda: User(uid=uid)  # type: ignore[method-assign]
+        return probe_system(host).user.nameless
+
+    bare = dict.fromkeys(("LOGNAME", "USER", "LNAME", "USERNAME"), "")
+    assert not nameless(account.pw_uid, **bare)
+    assert nameless(nobody, **bare)
+    assert not nameless(nobody, **bare | {"USER": "me"})
+
+
+def _account(uid: int) -> bool:
+    try:
+        return bool(pwd.getpwuid(uid))
+    except KeyError:
+        return False
+
+
+@pytest.mark.parametrize(("value", "told"), [("1", ["warning"]), ("true", ["warning"]), ("0", []), ("", [])])
+def test_triton_left_in_its_interpreter(value: str, told: list[str]) -> None:
+    machine = nvidia_machine(variables={"TRITON_INTERPRET": value})
+    assert [one.severity for one in found(machine, "framework-variable")] == told
+    assert (
+        found(nvidia_machine(torch=torch("2.9.1+cpu"), variables={"TRITON_INTERPRET": "1"}), "framework-variable")
+        == []
+    )
 
 
 @pytest.mark.parametrize("variable", ["TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"])
@@ -208,7 +256,8 @@ def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
 
     assert lost(CC="my-cc", CXX=f"{tmp_path}/my-cc") == ()
     assert lost(CC=CONDAS, CXX=f"{tmp_path}/c++") == (CONDAS, f"{tmp_path}/c++")
-    assert lost(CC="ccache gcc") == lost(CC="./my-cc", CXX="tools/c++") == lost() == ()
+    assert lost(CC="ccache gcc", CXX="ccache /usr/bin/g++") == ("ccache gcc", "ccache /usr/bin/g++")
+    assert lost(CC="./my-cc", CXX="tools/c++") == lost() == ()
 
 
 @pytest.mark.parametrize("name", ["TORCHINDUCTOR_MIN_NUM_SPLIT", "AOTINDUCTOR_REPRO_LEVEL", "TORCH_AUTOTUNE_REP"])

@@ -342,6 +342,26 @@ def test_damaged_files_are_laid_down_again_from_where_they_came() -> None:
 # --- variables -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("prefix", "owner"),
+    [("/usr", "the distribution manages"), ("/root/.local/share/uv/python/cpython-3.11", "another tool")],
+)
+def test_the_owner_of_a_managed_python_is_not_always_the_distribution(prefix: str, owner: str) -> None:
+    parts = {"kind": "system", "externally_managed": True, "prefix": prefix, "interpreter": f"{prefix}/bin/python3"}
+    first = plan(machine_with(cpu_environment(**parts)), REMEDIES[ReplaceTorch])[0]
+    assert owner in first.why
+    assert ("python3-venv" in first.why) == (prefix == "/usr")
+
+
+def test_pixi_needs_cuda_in_its_manifest() -> None:
+    """Without it pixi finds no CUDA build, whatever the machine has."""
+    pixi = machine_with(cpu_environment(lock="pixi.lock", project="/proj", kind="conda", prefix="/proj/.pixi/envs/a"))
+    forge = ReplaceTorch(version="2.9.1", build="cuda-version>=12.8,<13", origin="conda-forge")
+    text = words(pixi, forge)
+    assert 'no `cuda = "12"` below [system-requirements]' in text
+    assert text.splitlines()[-1] == "pixi add 'pytorch-gpu=2.9.1' 'cuda-version>=12.8,<13'"
+
+
 def test_conda_keeps_variables_elsewhere_they_are_for_the_command() -> None:
     variable = SetVariable(name="HSA_OVERRIDE_GFX_VERSION", value="10.3.0")
     assert plan(machine_with(), variable) == (

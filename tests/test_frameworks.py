@@ -436,6 +436,8 @@ def test_a_cuda_build_on_an_amd_machine_is_an_error_and_one_for_both_a_note():
     [
         (JAX_12, "cpu", ["warning"]),
         (JAX_12, "cuda,cpu", []),
+        (JAX_12, "cpu,cuda", ["warning"]),
+        (JAX_CPU, "cpu,cuda", []),
         (JAX_12, "cuda", []),
         (JAX_12, "", []),
         (JAX_CPU, "cuda", ["error"]),
@@ -630,6 +632,9 @@ def test_a_value_of_torchs_allocator_that_ends_torch(name, value, fails):
         ({"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0"}, "packages-overwrite-each-other", "cupy-cuda13x"),
         ({**JAX_12, "nvidia-cudnn-cu12": "9", "nvidia-cudnn-cu13": "9"}, "packages-overwrite-each-other",
          "nvidia-cudnn-cu12"),
+        ({"faiss-cpu": "1.15.1", "faiss-gpu-cu12": "1.14.1"}, "packages-overwrite-each-other", "faiss-gpu-cu12"),
+        ({"faiss-gpu-cu11": "1.10", "faiss-gpu-cu12": "1.14.1"}, "packages-overwrite-each-other", None),
+        ({"xgboost": "3.2.0", "xgboost-cpu": "3.2.0"}, "packages-overwrite-each-other", "xgboost"),
     ],
 )  # fmt: skip
 def test_packages_that_own_the_same_files(packages, slug, kept):
@@ -664,6 +669,7 @@ def test_of_two_cupys_the_one_is_kept_whose_cuda_is_in_the_environment(runtime, 
         {"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-nccl-cu12": "2.27.5", "nvidia-cublas-cu12": "12.8.4.1"},
         {"cudf-cu12": "26.10.0", "rmm-cu12": "26.10.0", "libcudf-cu12": "26.10.0"},
         {"onnxruntime-gpu": "1.31.1", "onnxruntime-genai-cuda": "0.9.0"},
+        {"faiss-gpu-cu12": "1.14.1", "xgboost": "3.2.0"},
     ],
 )
 def test_packages_that_share_nothing_are_silent(packages):

@@ -340,8 +340,8 @@ def test_the_start_file_that_puts_another_folder_first_is_named(tmp_path: Path, 
     machine = examined(tmp_path)
     assert problems(machine) == ["torch-import-fails"]
     found = finding(machine, "torch-import-fails")
-    assert f"{site}/{name} makes Python look into {folder}/helper" in found.message
-    assert f"out of {site}/{name}" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+    assert f"{site}/{name} makes Python look into {folder}, where it finds {folder}/helper" in found.message
+    assert f"Take {folder} out of {site}/{name}" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
 
 
 # --- variables that are set when Python starts ---

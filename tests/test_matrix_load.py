@@ -322,6 +322,32 @@ def test_the_whole_matrix_needs_sources(tmp_path: Path) -> None:
         load_yaml(path)
 
 
+_VARIABLE = "framework_variables: [{framework: jax, variables: [A], severity: note, meaning: a, pattern: "
+_FLAGS = "framework_flags: [{framework: jax, variable: A, libraries: [b], severity: error, meaning: a, "
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        (f"{_VARIABLE} '('}}]", "pattern"),
+        (f"{_VARIABLE} a, without: '['}}]", "without"),
+        (f"{_VARIABLE} a, version: 2x}}]", "version"),
+        (f"{_FLAGS} gone: '*'}}]", "gone"),
+        (f"{_FLAGS} takes: {{a: '('}}}}]", "takes"),
+        ("shared_files: [{id: a, packages: 'a(', slug: a, what: a}]", "packages"),
+        ("library_roles: [{library: 'a(', role: half}]", "library"),
+        (
+            "frameworks: [{framework: a, title: A, packages: [a], gpu: usually, record: {file: a, cuda: '('}}]",
+            "record",
+        ),
+        ("requirement_uses: [{package: torch, requires: a, breaks: gpu, spare: '('}]", "spare"),
+    ],
+)
+def test_a_field_that_is_no_expression_or_specifier_is_named(overlay, row: str, field: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(MatrixError, match=rf": {field}: "):
+        validate_matrix([overlay(row + "\n")])
+
+
 def test_validating_files_of_both_kinds(overlay) -> None:  # type: ignore[no-untyped-def]
     assert validate_matrix() == own_tables()
     added = validate_matrix([overlay("cuda_floors:\n  - {major: '14', driver: '700'}\n")])

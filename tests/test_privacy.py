@@ -165,6 +165,7 @@ def test_every_variable_of_the_matrix_is_kept_without_being_asked_for() -> None:
         environ = dict.fromkeys(matrix().variables, "1")
 
     assert probe_variables(Shell()).keys() == matrix().variables  # type: ignore[arg-type]
+    assert "USER" not in matrix().variables  # a name of a person
 
 
 # --- commands ----------------------------------------------------------------------------------------

@@ -165,6 +165,14 @@ def test_an_interpreter_that_cannot_be_started_is_known_to_fail(tmp_path: Path, 
     assert found.error.startswith(NOT_STARTED) and said in found.error
 
 
+def test_what_ended_python_at_its_start_is_repeated(tmp_path: Path) -> None:
+    """Its last line, "<no Python frame>", would tell nothing."""
+    host = LiveHost({**os.environ, "PYTHONUTF8": "yes"})
+    found = perform(host, PythonEnvironment(interpreter=sys.executable), Request(level=None)).trial.value
+    assert found is not None
+    assert found.error.startswith(NOT_STARTED) and "invalid PYTHONUTF8" in found.error
+
+
 def test_counting_that_hangs_is_no_fault_of_the_import(tmp_path: Path) -> None:
     hanging = GPUS.replace("return 2", "import time; time.sleep(60)")
     found = attempt(tmp_path, hanging).value
@@ -281,6 +289,14 @@ def test_a_gpu_by_name_where_torch_sees_none_is_told_as_what_it_is(tmp_path: Pat
     assert {device for _, device, _ in ran(performed)} == {"cpu"}
     assert performed.smoke is not None
     assert (performed.smoke.why, performed.smoke.gpu_asked) == ("torch sees no GPU", True)
+
+
+@pytest.mark.parametrize(("devices", "expected"), [(("cpu",), True), ((), False), (("cuda:0", "cpu"), False)])
+def test_the_cpu_alone_is_told_from_the_cpu_instead(tmp_path: Path, devices: tuple[str, ...], expected: bool) -> None:
+    request = Request(level="quick", devices=devices, cpu_instead=True)
+    performed = session(write_torch(tmp_path), write_kernels(tmp_path / "k", GOOD), request=request)
+    assert {device for _, device, _ in ran(performed)} == {"cpu"}
+    assert performed.smoke is not None and performed.smoke.cpu_asked == expected
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,23 @@ def made_for(folder: Path, python: str, *tags: str, files: tuple[str, ...] = (),
 
 
 @pytest.mark.parametrize(
+    ("name", "tag", "expected"),
+    [
+        ("flash_attn", "py3-none-any", True),
+        ("flash_attn", "cp311-cp311-linux_x86_64", False),
+        ("click", "py3-none-any", False),
+    ],
+)
+def test_gpu_packages_with_nothing_compiled_are_marked(tmp_path: Path, name: str, tag: str, expected: bool) -> None:
+    info = write_distribution(write_venv(tmp_path / "venv", "3.11"), name, "1.0")
+    (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nTag: {tag}\n")
+    environment = probe_environment(LiveHost({}), str(tmp_path / "venv"), {}, packages=("flash-attn",)).value
+    assert environment is not None
+    package = environment.distribution(name.replace("_", "-"))
+    assert package is not None and package.pure == expected
+
+
+@pytest.mark.parametrize(
     ("python", "tags", "expected"),
     [
         ("3.12", ["cp312-cp312-manylinux_2_17_x86_64", "cp312-cp312-manylinux2014_x86_64"], ""),

@@ -28,14 +28,16 @@ def no_gpu(situation: Situation) -> Verdicts:
     The check reads the PCI bus and what replaces it (KFD, WSL, Jetson). Without a GPU build of a framework, a machine
     without GPUs, or with GPUs that nothing can use, is healthy: a note. With one, or if a GPU is required, it is an
     error, unless another check knows the exact cause; so it is beside usable GPUs of another vendor if a node of
-    those that are needed fails to open. If the bus could not be read, the check reports nothing.
+    those that are needed fails to open. Where smoke kernels were asked for on the CPU alone, a GPU build needs none.
+    If the bus could not be read, the check reports nothing.
 
     ## Fix safety
     Replacing a GPU build by a CPU build is right only if no GPU should be used. If no GPU build is installed either,
     there is nothing to fix.
     """
     machine, vendor = situation.machine, situation.expected_vendor
-    needed = vendor is not None or situation.requires_gpu
+    on_the_cpu = machine.smoke is not None and machine.smoke.cpu_asked
+    needed = situation.requires_gpu or (vendor is not None and not on_the_cpu)
     dead = next(dead_nodes(situation, vendor), None)
     usable = situation.usable_of(vendor) if dead and vendor else situation.usable
     if usable or machine.assumed or _behind_windows(situation) or loads_at_first_use(situation):

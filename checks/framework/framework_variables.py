@@ -33,7 +33,8 @@ def framework_variable(situation: Situation) -> Verdicts:
     looked for in the library that knows them; of some the matrix knows whether they take a number or true and false.
     Where KERAS_BACKEND is not set, keras.json in the home folder counts. Without a usable GPU only what makes any
     build stop is reported, and nothing in a CPU build for a value that asks for the CPU. A compiler that CC or CXX
-    names is looked for on PATH, and a folder for compiled kernels must be one that this user can make.
+    names is looked for on PATH, and a folder for compiled kernels must be one that this user can make. A user
+    without an account must have a name in USER.
 
     ## Fix safety
     Unsets the variable, takes the flags out of it, or sets one that takes precedence over a file. Whoever set it must
@@ -42,13 +43,16 @@ def framework_variable(situation: Situation) -> Verdicts:
     for row in situation.matrix.tables.framework_variables:
         for name in row.variables:
             value, file = situation.variable(name), ""
+            if row.names == "user":
+                value = value or ""
             if not value and (setting := _in_a_file(situation, name)):
                 value, file = setting.value, setting.path
             one = _installed(situation, row.framework) if value is not None else None
             if one is None or value is None or not re.fullmatch(row.pattern, value):
                 continue
             if _counts(situation, row, value, one):
-                yield _set_by_file(row, name, one, value, file) if file else _finding(row, name, value, one)
+                named = _set_by_file(row, name, one, value, file) if file else _finding(row, name, value, one)
+                yield named if row.names != "user" else _missed(row, name, one)
     for flags in situation.matrix.tables.framework_flags:
         yield from _refused(situation, flags)
 
@@ -65,6 +69,20 @@ def _finding(row: FrameworkVariable, name: str, value: str, one: InstalledFramew
         fixes=(unset(name, f"{one.title} chooses itself"),),
         refs=(row.source,),
         supersedes=("torch-import-fails",) if row.framework == "torch" else ("framework-import-fails",),
+    )
+
+
+def _missed(row: FrameworkVariable, name: str, one: InstalledFramework) -> Finding:
+    return Finding(
+        severity=row.severity,
+        message=f"{name} is not set: {row.meaning}.",
+        saw=f"no {name}",
+        want=f"{name} set",
+        subject=name,
+        framework=row.framework,
+        evidence=(Evidence("system.user", "no account", "the running process"),),
+        fixes=(Fix(f"Set {name}", (SetVariable(name, "user", why="any name will do"),)),),
+        refs=(row.source,),
     )
 
 
@@ -160,7 +178,8 @@ def _counts(situation: Situation, row: FrameworkVariable, value: str, one: Insta
     if row.without and any(re.fullmatch(row.without, one.name) for one in situation.machine.packages):
         return False
     system = situation.machine.system
-    lacking = {"program": system.missing_compilers, "folder": system.closed_folders}
+    unnamed = ("",) if system.user.nameless else ()
+    lacking = {"program": system.missing_compilers, "folder": system.closed_folders, "user": unnamed}
     if row.names and value not in lacking[row.names]:
         return False
     if row.ptx and _has_ptx(situation) != (row.ptx == "there"):

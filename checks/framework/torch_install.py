@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
@@ -96,12 +97,12 @@ def torch_shadowed(situation: Situation) -> Verdicts:
     gpudoctor looks into every folder that the interpreter imports from, in order. It is an error if PYTHONPATH, the
     user's site folder or a .pth file puts a torch of another version before the installed one, if a file torch.py
     takes its place, or if the installers' records name another version than the files. A torch in the folder where
-    gpudoctor was started is a warning: programs started there import it first. Copies of one version, and what an
-    interrupted uninstall leaves, are a note.
+    gpudoctor was started is a warning: programs started there import it first. So is a record without a list of files
+    beside a whole torch. Copies of one version, and what an interrupted uninstall leaves, are a note.
 
     ## Fix safety
     Unsetting PYTHONPATH affects other packages found through it, and PYTHONNOUSERSITE those in the user's site
-    folder. Removing a copy needs that copy's own installer.
+    folder. Removing a copy needs that copy's own installer; a record that lists no files is a folder to remove.
     For copies of one version, and remains that nothing is imported from, there is nothing to fix.
     """
     torch = situation.torch
@@ -124,7 +125,8 @@ def torch_shadowed(situation: Situation) -> Verdicts:
         yield _note(f"torch {torch.version} is installed twice: {first[0].path} and {others[0].path}.", importable)
     stale = [trace for trace in traces if trace.via in ("left-over dist-info", "conda record")]
     if stale:
-        yield _two_records(situation, torch, stale[0])
+        left = _left_record(situation, torch, stale[0])
+        yield left or _two_records(situation, torch, stale[0])
     elif traces:
         yield _note(f"An earlier install of torch left {traces[0].path} ({traces[0].via}).", traces)
 
@@ -174,6 +176,26 @@ def _own_torch_first(first: TorchCopy) -> Fix:
         return Fix(remedy_title(keep_out), (keep_out,))
     text = f"Take {folder} out of the .pth file that names it, or remove the torch there."
     return by_hand("Take the folder out of the .pth file", text, "replaces")
+
+
+def _left_record(situation: Situation, torch: Torch, stale: TorchCopy) -> Finding | None:
+    """Of a record that lists no files beside a whole torch with a record of its own; None: the two may be mixed."""
+    record = situation.machine.installed("torch")
+    fails = situation.torch_trial is not None and not situation.torch_imported
+    if record is None or stale.path not in record.strays or record.lacks or torch.damaged or fails:
+        return None
+    text = f"Remove the folder, which no installer does:\nrm -rf {shlex.quote(stale.path)}"
+    return Finding(
+        severity="warning",
+        message=f"{posixpath.basename(stale.path)} is left of an earlier torch and lists no files. torch "
+        f"{torch.version} is whole, but programs that ask for its version (transformers, accelerate) may be told "
+        f"{stale.version}, or none.",
+        saw=f"record of {stale.version}",
+        want=f"one record, of {torch.version}",
+        subject=f"torch {torch.version}",
+        evidence=(Evidence("torch.copy", f"{stale.version} ({stale.via})", stale.path),),
+        fixes=(by_hand("Remove what is left of the earlier torch", text, "replaces"),),
+    )
 
 
 def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Finding:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
-from gpudoctor.frameworks.described_packages import described_without_code, unsupported
+from gpudoctor.frameworks.described_packages import described_without_code, older_than_source, unsupported
 from gpudoctor.frameworks.others import framework_of
 from gpudoctor.frameworks.torch.compiled_packages import (
     built_for,
@@ -36,8 +38,9 @@ def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
     ## How it is judged
     Some code in the libraries of the package must run on the GPU. Helpers for chosen architectures do not count, nor
     does a library that cannot be loaded beside one that can. A package that was compiled against torch is judged for
-    the GPUs that torch supports. Of a package of which no code was read the matrix says which GPUs it supports. It is
-    an error if no GPU is supported and the package is of no use without one, else a warning.
+    the GPUs that torch supports. Of a package of which no code was read the matrix says which GPUs it supports, and
+    which setup.py leaves all code out if a variable says so. It is an error if no GPU is supported and the package is
+    of no use without one, else a warning.
 
     ## Fix safety
     Nothing runs: building such a package takes long, and needs a compiler and the toolkit of its CUDA or ROCm.
@@ -53,6 +56,33 @@ def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
             whole = len(lacking) == len(gpus) and made_for_gpus(package, extensions)
             yield _without_code(situation, counting, lacking, "error" if whole else "warning")
     yield from described_without_code(situation)
+    yield from _not_compiled(situation)
+
+
+def _not_compiled(situation: Situation) -> Iterator[Finding]:
+    """Packages whose setup.py was told to compile nothing, beside a torch for NVIDIA GPUs. For AMD's that may be
+    right: flash-attn then has its kernels in Triton."""
+    gpus = tuple(fit.gpu for fit in fits(situation) if fit.served and fit.gpu.vendor == "nvidia")
+    for row in situation.matrix.tables.extension_builds if gpus else ():
+        package = situation.machine.installed(row.package) if row.skip else None
+        if package is not None and package.pure and not any(older_than_source(row, gpu) for gpu in gpus):
+            wanted = tuple(dict.fromkeys(gpu.arch.value or "" for gpu in gpus))
+            yield finding(
+                "error",
+                gpus,
+                message=f"{package.name} {package.version} was built without its kernels ({row.skip}): it cannot be "
+                "imported.",
+                saw="a wheel for every platform",
+                want=spelled(wanted),
+                evidence=(Evidence(f"{package.name}.pure", "py3-none-any", f"{package.path}/WHEEL"),),
+                fixes=(
+                    Fix(
+                        f"Install another {package.name}",
+                        (_rebuild(situation, package.name, package.version, wanted),),
+                    ),
+                ),
+                refs=(row.source,),
+            )
 
 
 def _computes(situation: Situation, extension: Extension) -> bool:
@@ -121,7 +151,7 @@ def _without_code(
             ),
         ),
         fixes=_another_build(situation, first, lacking)
-        or (Fix(f"Install another {first.package}", (_rebuild(situation, first, wanted),)),),
+        or (Fix(f"Install another {first.package}", (_rebuild(situation, first.package, first.version, wanted),)),),
     )
 
 
@@ -133,8 +163,8 @@ def _another_build(situation: Situation, extension: Extension, lacking: tuple[Gp
     return installs(situation, framework, lacking) if framework else ()
 
 
-def _rebuild(situation: Situation, extension: Extension, wanted: tuple[str, ...]) -> Manual:
-    package, amd = extension.package, wanted[0].startswith("gfx")
+def _rebuild(situation: Situation, package: str, version: str, wanted: tuple[str, ...]) -> Manual:
+    amd = wanted[0].startswith("gfx")
     row = next((row for row in situation.matrix.tables.extension_builds if row.package == package), None)
     least = capability(row.least) if row else None
     if row and least and any(found < least for arch in wanted if (found := capability(arch))):
@@ -148,7 +178,7 @@ def _rebuild(situation: Situation, extension: Extension, wanted: tuple[str, ...]
         )
         text += (
             f", or compile it here: {variables} pip install --no-build-isolation --no-deps --force-reinstall "
-            f"--no-binary {package} {package}=={extension.version}"
+            f"--no-cache-dir --no-binary {package} {package}=={version}"
         )
     return Manual(f"{text}.", risk="replaces")
 

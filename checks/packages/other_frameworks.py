@@ -139,11 +139,14 @@ def _keep_only(keep: list[Distribution], group: list[Distribution]) -> Fix:
 def _to_keep(situation: Situation, row: SharedFiles, group: list[Distribution]) -> Distribution | None:
     """The package of a build for the usable GPUs: one that the driver runs, then one whose CUDA is in the
     environment, then that of the newest CUDA. None if none is, or frameworks of different CUDA releases need one
-    each."""
+    each. Of packages without a framework, the only one for GPUs, by its name."""
     if row.framework is None:
+        named = [one for one in group if re.search(r"-(gpu|cu\d+)\b", one.name)]
+        for_gpus = named or [one for one in group if not one.name.endswith("-cpu")]
         majors = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.cuda}
-        wanted = [one for one in group if one.name.rpartition("-cu")[2] in majors]
-        return wanted[0] if len(wanted) == 1 else None
+        wanted = [one for one in for_gpus if one.name.rpartition("-cu")[2] in majors] or for_gpus
+        served = situation.usable_of("nvidia") or not situation.usable
+        return wanted[0] if served and len(wanted) == 1 else None
     return _for_the_gpus(situation, row.framework, group)
 
 

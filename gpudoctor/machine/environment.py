@@ -45,6 +45,8 @@ class Distribution(Record, frozen=True):
     """What its wheel is for, if not this Python on this machine: "Python 3.12", "aarch64"."""
     unlinked: bool = False
     """Its files are links that lead nowhere: the cache of the installer was removed."""
+    pure: bool = False
+    """Its wheel is for every platform, so that it holds nothing compiled; read only for GPU packages."""
 
     @property
     def only_named(self) -> bool:

@@ -62,5 +62,7 @@ class Smoke(Record, frozen=True):
     """Whether a person asked for the level (otherwise it was the default)."""
     gpu_asked: bool = False
     """Whether a person named a GPU ("cuda:0", "cuda") to compute on."""
+    cpu_asked: bool = False
+    """Whether a person named the CPU alone."""
     framework: str = "torch"
     """What computed: torch, or another framework by the matrix's name."""

@@ -49,6 +49,8 @@ class User(Record, frozen=True):
     uid: int = -1
     gids: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
+    nameless: bool = False
+    """No account has this number, and no variable gives a name: `docker run --user 1234`."""
     source: str = ""
     in_namespace: bool = False
     """In a user namespace (a rootless container): its root is not that of the machine."""

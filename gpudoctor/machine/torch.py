@@ -86,7 +86,9 @@ class SuspectFile(Record, frozen=True):
     standard: bool = False
     """Part of the interpreter's standard library."""
     put_first: str = ""
-    """The .pth file or sitecustomize.py that names its folder: Python looks there because of it."""
+    """The .pth file or sitecustomize.py that names `import_folder`: Python looks there because of it."""
+    import_folder: str = ""
+    """The folder of sys.path with this file."""
 
 
 class StartVariable(Record, frozen=True):

@@ -94,13 +94,14 @@ class Matrix:
 
     @property
     def variables(self) -> frozenset[str]:
-        """Names of the variables that known issues, frameworks and programs depend on."""
+        """Names of the variables that known issues, frameworks and programs depend on, but for a person's name."""
         issues = self.known_issues()
         names = {name for row in issues for name in (*(one.name for one in row.when.env), *row.variables)}
         names |= {row.chosen_by for row in self.tables.programs if row.chosen_by}
         names |= {row.unless for row in self.tables.same_releases}
         names |= {row.variable for row in self.tables.framework_flags}
-        return frozenset(names | {name for row in self.tables.framework_variables for name in row.variables})
+        rows = (row for row in self.tables.framework_variables if row.names != "user")
+        return frozenset(names | {name for row in rows for name in row.variables})
 
     def builds_of(self, framework: str) -> tuple[FrameworkBuild, ...]:
         """The GPU builds of a framework beside torch."""

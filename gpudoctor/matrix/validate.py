@@ -1,4 +1,4 @@
-"""Rules for the matrix that types cannot express: keys, sources, dates, references, specifiers, patterns."""
+"""Rules for the matrix that types cannot express: keys, sources, dates, references, and what `fields` checks."""
 
 from __future__ import annotations
 
@@ -10,30 +10,11 @@ from typing import Any
 from msgspec import Struct
 
 from gpudoctor.matrix import rows
+from gpudoctor.matrix.fields import wrong_expression, wrong_expressions, wrong_specifier, wrong_specifiers
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import KEYS, check_template
-from gpudoctor.matrix.versions import check_specifier
 from gpudoctor.spelling import is_name, is_version
 
-_SPECIFIERS = {
-    "nvidia_kernel_limits": ("driver", "kernel"),
-    "cudnn_floors": ("cudnn",),
-    "amdgpu_dkms_limits": ("dkms", "kernel"),
-    "amdgpu_dkms_systems": ("kernel",),
-    "rocm_driver_window": ("rocm",),
-    "hipblaslt_use": ("rocm",),
-    "companions": ("torchvision_torch", "torchaudio_torch", "triton"),
-    "stable_companions": ("torch",),
-    "torch_dependents": ("version", "torch"),
-    "runtime_libraries": ("version", "torch", "python"),
-    "late_libraries": ("version",),
-    "framework_builds": ("version",),
-    "package_conflicts": ("version", "other_version"),
-    "requirement_uses": ("version",),
-    "torch_releases": ("triton",),
-}
-_PATTERNS = ("image", "distribution", "requires", "pattern", "unless", "beside")
-"""Fields that hold regular expressions, in the rows that have a rule."""
 _NOT_ITS_EXAMPLE = "the pattern does not match its example"
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
 
@@ -61,7 +42,7 @@ def problems(tables: rows.Tables, overlay: dict[str, set[tuple[Any, ...]]] | Non
             if key in seen:
                 yield Problem(table, index, "a second row with this key")
             seen.add(key)
-            for text in (*_origin(row, from_overlay), *_specifiers(table, row), *_about(row, matrix)):
+            for text in (*_origin(row, from_overlay), *wrong_specifiers(table, row), *_about(row, matrix)):
                 yield Problem(table, index, text)
 
 
@@ -77,28 +58,10 @@ def _origin(row: Any, from_overlay: bool) -> Iterator[str]:
             yield f"checked: {row.checked!r} is no date (YEAR-MONTH-DAY)"
 
 
-def _specifiers(table: str, row: Any) -> Iterator[str]:
-    for field in _SPECIFIERS.get(table, ()):
-        value = getattr(row, field)
-        if value:
-            yield from _specifier(field, value)
-
-
-def _specifier(field: str, value: str) -> Iterator[str]:
-    try:
-        check_specifier(value)
-    except ValueError as error:
-        yield f"{field}: {error}"
-
-
 def _about(row: Any, matrix: Matrix) -> Iterator[str]:
     """What the rule for rows of this kind says. It takes for granted that patterns are patterns."""
     rule = _RULES.get(type(row))
-    if rule is None:
-        return
-    fields = (field for field in _PATTERNS if getattr(row, field, None))
-    wrong = [error for field in fields for error in _expression(field, getattr(row, field))]
-    yield from wrong or rule(row, matrix)
+    yield from wrong_expressions(row) or (rule(row, matrix) if rule else ())
 
 
 def _reference(what: str, table: str, row: object) -> Iterator[str]:
@@ -111,13 +74,6 @@ def _architectures(names: Iterable[str], matrix: Matrix) -> Iterator[str]:
     for name in names:
         row = matrix.gpus.target(name) or (matrix.gpus.capability(name) if "_" in name else None)
         yield from _reference(name, "capabilities or gfx_targets", row)
-
-
-def _expression(field: str, pattern: str) -> Iterator[str]:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        yield f"{field}: {error}"
 
 
 def _nvidia(row: rows.NvidiaChip | rows.NvidiaSoc | rows.NvidiaGpu, matrix: Matrix) -> Iterator[str]:
@@ -187,7 +143,7 @@ def _removed_image(row: rows.RemovedImage, matrix: Matrix) -> Iterator[str]:
 
 
 def _other_name(row: rows.OtherName, matrix: Matrix) -> Iterator[str]:
-    if wrong := tuple(_expression("name", row.name)):
+    if wrong := tuple(wrong_expression("name", row.name)):
         yield from wrong
         return
     if matrix.gpus.other_name(row.example) != row.says:
@@ -346,12 +302,12 @@ def _issue(row: rows.KnownIssue, matrix: Matrix) -> Iterator[str]:
     for field in ("torch", "cuda", "rocm", "kernel", "driver", "firmware"):
         value = getattr(when, field)
         if value:
-            yield from _specifier(field, value)
+            yield from wrong_specifier(field, value)
     for patched in when.patched_kernels:
-        yield from _specifier(f"patched_kernels {patched.flavour}", patched.kernel)
+        yield from wrong_specifier(f"patched_kernels {patched.flavour}", patched.kernel)
     for package in when.packages:
         if package.specifier:
-            yield from _specifier(package.package, package.specifier)
+            yield from wrong_specifier(package.package, package.specifier)
     for gfx in when.gfx:
         yield from _reference(gfx, "gfx_targets", matrix.gpus.target(gfx))
     for sm in when.sm:

@@ -154,7 +154,7 @@ def _conda_forge(here: Place, situation: Situation, torch: ReplaceTorch) -> Comm
     for way, tool in tools:
         for step in python_steps.replace_torch(replace(here, tool=tool), situation, torch)[:1]:
             argv = step.argv if isinstance(step, RunStep) else ()
-            commands[way] = tuple(shlex.split(step.text)) if isinstance(step, ManualStep) else argv
+            commands[way] = tuple(shlex.split(step.text.splitlines()[-1])) if isinstance(step, ManualStep) else argv
     return commands
 
 

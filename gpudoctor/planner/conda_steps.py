@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpudoctor.finding import ReplaceTorch, SetVariable
 from gpudoctor.planner.place import Place, risk_of
 from gpudoctor.step import ManualStep, RunStep, Step
@@ -12,12 +14,24 @@ def torch(place: Place, remedy: ReplaceTorch, why: str) -> Step:
     version = remedy.version if remedy.version.startswith(">=") else f"={remedy.version}"
     packages = (f"pytorch-gpu{version}", remedy.build, *(name for name, _ in remedy.companions))
     if place.tool == "pixi":
-        return ManualStep(text=f"pixi add {' '.join(repr(p) for p in packages)}", why=why, risk="replaces")
+        text = f"{_declared(remedy.build)}pixi add {' '.join(repr(p) for p in packages)}"
+        return ManualStep(text=text, why=why, risk="replaces")
     if not place.prefix:
         return ManualStep(text=f"conda install -c conda-forge {' '.join(repr(p) for p in packages)}", why=why)
     argv = (_tool(place), "install", "-y", "-p", place.prefix, "-c", "conda-forge", *packages)
     back = "; conda install --revision undoes it" if _tool(place) == "conda" else ""
     return RunStep(argv=argv, why=f"{why}{back}", risk="replaces")
+
+
+def _declared(build: str) -> str:
+    """pixi looks for what the manifest says, not for what the machine has."""
+    newest = re.search(r"<(\d+)", build)
+    if newest is None:
+        return ""
+    return (
+        f'pixi takes the CPU build where its manifest has no `cuda = "{int(newest[1]) - 1}"` below '
+        "[system-requirements] (or for its platform): add it. Then:\n"
+    )
 
 
 def reinstall(place: Place, name: str, version: str, why: str) -> Step:

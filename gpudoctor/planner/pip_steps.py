@@ -290,12 +290,15 @@ def _beside_the_environment(place: Place, situation: Situation, wanted: Wanted) 
 
 
 def _in_a_new_venv(place: Place, situation: Situation, wanted: Wanted) -> tuple[Step, ...]:
-    """The distribution owns this Python: nothing is forced into it. The frameworks that need the packages go into the
-    new environment, too."""
-    needs = "; its venv module is the package python3-venv" if place.family in ("debian", "ubuntu") else ""
+    """The distribution, or uv, owns this Python: nothing is forced into it. The frameworks that need the packages go
+    into the new environment, too."""
+    of_distribution = place.prefix in ("", "/usr")
+    debian = of_distribution and place.family in ("debian", "ubuntu")
+    needs = "; its venv module is the package python3-venv" if debian else ""
+    owner = "the distribution" if of_distribution else "another tool"
     make = RunStep(
         argv=(place.python, "-m", "venv", NEW_VENV),
-        why=f"the distribution manages this Python: packages of your own go into a venv{needs}",
+        why=f"{owner} manages this Python (EXTERNALLY-MANAGED): packages of your own go into a venv{needs}",
         undo=(("rm", "-r", NEW_VENV),),
     )
     inside, index = _new_venv(place), index_of_torch(situation)

@@ -73,7 +73,7 @@ def probe_environment(
         layout=layout,
         path=path,
         environ=environ,
-        distributions=with_their_wheels(host, layout, distributions, program),
+        distributions=with_their_wheels(host, layout, distributions, program, packages),
         conda=conda_torch(conda),
         late=late,
     )

@@ -25,6 +25,8 @@ _GLIBC = "libc.so.6"
 _MUSL_LOADER = "/lib/ld-musl-{arch}.so.1"
 _GPU_GROUPS = ("render", "video")
 _COMPILERS = ("CC", "CXX")
+_NAMES_OF_USERS = ("LOGNAME", "USER", "LNAME", "USERNAME")
+"""Where Python's getpass looks before it asks for the account."""
 _FOR_KERNELS = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -74,10 +76,10 @@ def probe_system(host: Host) -> System:
 
 
 def _missing_compilers(host: Host) -> tuple[str, ...]:
-    """A recording does not hold what is on PATH, a name with a space may come with arguments, and a relative path is
-    one from the folder of a program."""
+    """A recording does not hold what is on PATH, and a relative path is one from the folder of a program. Triton and
+    torch.compile take the whole value for a name: "ccache gcc" is none."""
     named = (host.environ.get(name, "") for name in _COMPILERS) if host.live else ()
-    plain = (name for name in dict.fromkeys(named) if name and re.fullmatch(r"[^\s/]+|/\S+", name))
+    plain = (name for name in dict.fromkeys(named) if name and re.fullmatch(r"[^\s/]+(\s.*)?|/.+", name))
     return tuple(name for name in plain if not on_path(host, name))
 
 
@@ -259,9 +261,20 @@ def _group_numbers(host: Host) -> dict[str, int]:
 def _user(host: Host, numbers: dict[str, int]) -> User:
     """Groups above 999 stay without a name: a person's own group is named like the person."""
     user = host.user()
+    nameless = host.live and not any(map(host.environ.get, _NAMES_OF_USERS)) and not _has_account(user.uid)
     names = {number: name for name, number in reversed(numbers.items()) if number < 1000 or name in _GPU_GROUPS}
     groups = tuple(names[gid] for gid in user.gids if gid in names)
-    return replace(user, groups=groups, in_namespace=in_user_namespace(host))
+    return replace(user, groups=groups, in_namespace=in_user_namespace(host), nameless=nameless)
+
+
+def _has_account(uid: int) -> bool:
+    """Accounts of a directory service (LDAP) are in no file."""
+    import pwd
+
+    try:
+        return bool(pwd.getpwuid(uid))
+    except KeyError:
+        return False
 
 
 def _suspends(host: Host) -> Fact[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Collection
 from functools import lru_cache
 
 from msgspec.structs import replace
@@ -30,24 +31,30 @@ _ARCHS = {"i686": "i386", "armv6l": "32-bit ARM", "armv7l": "32-bit ARM", "ppc64
 
 
 def with_their_wheels(
-    host: Host, layout: Layout, distributions: tuple[Distribution, ...], program: Program
+    host: Host, layout: Layout, distributions: tuple[Distribution, ...], program: Program, packages: Collection[str]
 ) -> tuple[Distribution, ...]:
     """The same distributions, with a mark on those whose wheel is for another Python than this one or another
-    processor or C library than `program`, and on those whose files are links that lead nowhere."""
+    processor or C library than `program`, on those whose files are links that lead nowhere, and on those of
+    `packages` whose wheel holds nothing compiled."""
     inside = f"{layout.prefix.rstrip('/')}/"
     return tuple(
-        _with_its_wheel(host, one, layout.python, program)
+        _with_its_wheel(host, one, layout.python, program, marked=one.name in packages)
         if one.path.startswith(inside) and one.path.endswith(".dist-info")
         else one
         for one in distributions
     )
 
 
-def _with_its_wheel(host: Host, distribution: Distribution, python: str | None, program: Program) -> Distribution:
+def _with_its_wheel(
+    host: Host, distribution: Distribution, python: str | None, program: Program, *, marked: bool
+) -> Distribution:
     wheel = host.text(posixpath.join(distribution.path, "WHEEL"), _WHEEL_LIMIT)
     if wheel.absent and any(_leads_nowhere(host, f"{distribution.path}/{name}") for name in ("METADATA", "WHEEL")):
         return replace(distribution, unlinked=True)
-    made_for = _made_for(host, distribution, wheel.value or "", python, program) if python else ""
+    tags = re.findall(r"(?m)^Tag:\s*(\S+)\s*$", wheel.value or "")[:_MOST_TAGS]
+    if marked and tags and all(tag.endswith("-none-any") for tag in tags):
+        return replace(distribution, pure=True)
+    made_for = _made_for(host, distribution, tags, python, program) if python else ""
     return replace(distribution, made_for=made_for) if made_for else distribution
 
 
@@ -55,11 +62,11 @@ def _leads_nowhere(host: Host, path: str) -> bool:
     return host.link(path) is not None and host.stat(path).absent
 
 
-def _made_for(host: Host, distribution: Distribution, text: str, python: str, program: Program) -> str:
+def _made_for(host: Host, distribution: Distribution, tags: list[str], python: str, program: Program) -> str:
     """What its wheel is for; "" where that is this Python, or nothing tells. Some distributions build one package for
     several Pythons, and record no files: the tags are those of the last."""
-    tags = [tag.split("-") for tag in re.findall(r"(?m)^Tag:\s*(\S+)\s*$", text)[:_MOST_TAGS]]
-    wrong = [_misfit(*tag, python=python, program=program) for tag in tags if len(tag) == 3]
+    parts = [tag.split("-") for tag in tags]
+    wrong = [_misfit(*tag, python=python, program=program) for tag in parts if len(tag) == 3]
     if not wrong or not all(wrong):
         return ""
     record = read_record(host, distribution.path)

@@ -136,21 +136,23 @@ def imports(situation: Situation) -> bool:
 
 
 def framework_variables(situation: Situation) -> bool:
-    """A variable is set that the matrix judges."""
+    """A variable is set that the matrix judges, or the user has no name."""
     tables = situation.matrix.tables
     names = {name for row in tables.framework_variables for name in row.variables}
     names |= {row.variable for row in tables.framework_flags}
     settings = situation.environment.frameworks.settings if situation.environment else ()
-    return bool(settings) or any(situation.variable(name) is not None for name in names)
+    nameless = situation.machine.system.user.nameless
+    return bool(settings) or nameless or any(situation.variable(name) is not None for name in names)
 
 
 def computing_packages(situation: Situation) -> bool:
     """A package has libraries that compute on GPUs; or nobody sees them, and it was described or the matrix tells
-    its oldest GPU."""
+    its oldest GPU, or how it comes without them."""
     environment, packages = situation.environment, situation.machine.packages
     if environment and environment.extensions:
         return True
-    told = {row.package for row in situation.matrix.tables.extension_builds if row.least} if packages else set()
+    rows = situation.matrix.tables.extension_builds if packages else ()
+    told = {row.package for row in rows if row.least or row.skip}
     return any(one.path == "description" or one.name in told for one in packages)
 
 

@@ -49,6 +49,11 @@ class Request(Struct, frozen=True):
     def gpu_asked(self) -> bool:
         return any(name.startswith("cuda") for name in self.devices)
 
+    @property
+    def cpu_asked(self) -> bool:
+        """Whether the CPU alone is asked for by name."""
+        return set(self.devices) == {"cpu"}
+
 
 class Limits(Struct, frozen=True):
     """Seconds that a step may take. A running kernel is never cut below its own limit."""

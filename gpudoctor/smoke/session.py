@@ -95,6 +95,7 @@ def _result(
         why=why,
         asked=request.asked,
         gpu_asked=request.asked and request.gpu_asked,
+        cpu_asked=request.asked and request.cpu_asked,
     )
 
 
@@ -172,7 +173,7 @@ class _Session:
         results = runner.run(jobs, self._limits.in_all(request, len(devices)), self._progress)
         none = "torch sees no GPU" if plan.wants_gpus(request) and not gpus else ""
         why = runner.why or ("torch could not list its devices" if failed else none)
-        return _result(request, devices, (*((failed,) if failed else ()), *results), why)
+        return _result(self._request, devices, (*((failed,) if failed else ()), *results), why)
 
     def _cpu(self) -> SmokeDevice:
         uname = self._host.uname().value

@@ -139,6 +139,8 @@ def _lost(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source
     signal = ""
     if not report.event:
         how = NOT_STARTED + ("" if lost.signal else f" (status {lost.status})")
+        fatal = re.search(r"^Fatal Python error: (.+)", lost.said, flags=re.M)
+        said = fatal[1][:_ERROR_LIMIT] if fatal else said
     elif lost.signal:
         how, signal = "", lost.signal
     elif lost.how == "garbled":

@@ -113,6 +113,8 @@ def unmet(situation: Situation) -> tuple[Unmet, ...]:
     names = {one.name for one in left}
     found = left if all(one.name in names or one.by.name in names for one in found) else found
     found += _damaged_extras(situation, listed, {one.name for one in found} | by_name.keys())
+    repaired = {one.by.name for one in found if one.severity != "note"}
+    found = [one for one in found if one.severity != "note" or one.by.name in repaired]
     return tuple(sorted(found, key=lambda one: (one.severity != "error", _weight(one.effect), one.name)))
 
 
@@ -254,7 +256,7 @@ def _severity(situation: Situation, problem: Problem, effect: Effect, found: Dis
     if effect.breaks == "import":
         return "error"
     if effect.breaks == "nothing":
-        return None
+        return "note" if problem == "absent" else None  # told, and installed, only beside what breaks something
     if effect.breaks == "gpu" and effect.package not in _of_torch(situation):
         return "error" if situation.usable else "warning"
     if effect.breaks == "part" or torch is None:

@@ -37,6 +37,10 @@ def not_started(case: Case) -> ImportFault | None:
         why = "PYTHONHOME makes this Python look for its standard library elsewhere."
         unset = UnsetVariable("PYTHONHOME", why="each Python finds its own standard library")
         return ImportFault(why, (Fix("Unset PYTHONHOME", (unset,)),))
+    named = re.search(r"\bPYTHON[A-Z0-9_]+", error)
+    if refused := named[0] if named else "PYTHONIOENCODING" if "init_stdio_encoding" in error else "":
+        unset = UnsetVariable(refused, why="Python then starts with what it takes by itself")
+        return ImportFault(f"Python refuses the value of {refused}.", (Fix(f"Unset {refused}", (unset,)),))
     if "Permission denied" in error:
         text = "Give this user the right to execute the interpreter, or run as the user that owns the environment."
         return ImportFault("This user may not execute the interpreter.", (by_hand("Give this user access", text),))
@@ -102,7 +106,7 @@ def put_first(case: Case) -> ImportFault | None:
         cause = "PYTHONPATH" if isinstance(remedy, UnsetVariable) else "The user's site folder"
         why = f"{cause} puts {first.path} before the packages of this environment."
         return ImportFault(why, (Fix(remedy_title(remedy), (remedy,)),), (REQUIREMENTS, "torch-shadowed"))
-    folder = _folder_of(another, case) if another else posixpath.dirname(first.path)
+    folder = _folder_of(another, case) if another else first.import_folder or posixpath.dirname(first.path)
     if first.put_first and not case.path.startswith(f"{folder}/"):
         text = f"Take {folder} out of {first.put_first}, or remove that file, if nothing else needs it."
         why = f"{first.put_first} makes Python look into {folder}, where it finds {first.path}."

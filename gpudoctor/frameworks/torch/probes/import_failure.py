@@ -113,7 +113,7 @@ class _Outside:
         while folder not in ("/", ""):
             named = re.compile(rf"{re.escape(folder)}/?(?![\w./-])")
             if found := next((path for path, text in texts.items() if named.search(text)), None):
-                return replace(suspect, put_first=found)
+                return replace(suspect, put_first=found, import_folder=folder)
             folder = posixpath.dirname(folder)
         return suspect
 
