@@ -51,8 +51,10 @@ def framework_variable(situation: Situation) -> Verdicts:
             if one is None or value is None or not re.fullmatch(row.pattern, value):
                 continue
             if _counts(situation, row, value, one):
-                named = _set_by_file(row, name, one, value, file) if file else _finding(row, name, value, one)
-                yield named if row.names != "user" else _missed(row, name, one)
+                if row.names == "user":
+                    yield _missed(row, name)
+                else:
+                    yield _set_by_file(row, name, one, value, file) if file else _finding(row, name, value, one)
     for flags in situation.matrix.tables.framework_flags:
         yield from _refused(situation, flags)
 
@@ -72,7 +74,7 @@ def _finding(row: FrameworkVariable, name: str, value: str, one: InstalledFramew
     )
 
 
-def _missed(row: FrameworkVariable, name: str, one: InstalledFramework) -> Finding:
+def _missed(row: FrameworkVariable, name: str) -> Finding:
     return Finding(
         severity=row.severity,
         message=f"{name} is not set: {row.meaning}.",
