@@ -51,6 +51,7 @@ OFF_PATH = {
     "poetry's .venv": BUILD
     + "ENV POETRY_VIRTUALENVS_IN_PROJECT=1\nWORKDIR /app\nRUN poetry install && poetry run pip "
     "list\nRUN .venv/bin/pip install torch\n" + SLIM + "COPY --from=build /app/.venv /app/.venv\n" + START,
+    "what a module of the standard library runs": VENV + SLIM + COPY + 'CMD ["python", "-m", "cProfile", "app.py"]\n',
     "by .bashrc": SLIM
     + "RUN python -m venv /v && /v/bin/pip install torch && echo '. /v/bin/activate' >> ~/.bashrc\n"
     + START,
@@ -76,6 +77,7 @@ ON = {
     + 'CMD ["sh", "-c", ". /opt/venv/bin/activate; python app.py"]\n',
     "a login shell": VENV + SLIM + COPY + 'CMD ["bash", "-lc", "python app.py"]\n',
     "another program": VENV + SLIM + COPY + 'CMD ["nginx"]\n',
+    "a module of the standard library": VENV + SLIM + COPY + 'CMD ["python", "-m", "http.server", "8000"]\n',
     "the base image's torch": "FROM pytorch/pytorch\nRUN python -m venv /v && /v/bin/pip install torch\n" + START,
     "PYTHONPATH": VENV + SLIM + COPY + "ENV PYTHONPATH=/opt/venv/lib/python3.11/site-packages\n" + START,
     "a folder of PATH with a slash at its end": VENV + SLIM + COPY + "ENV PATH=/opt/venv/bin/:$PATH\n" + START,
@@ -130,6 +132,9 @@ INCOMPLETE = {
     "another version": VENV + "FROM python:3.12-slim\n" + COPY + ON_PATH + START,
     "uv's Python left behind": CUDA.replace("\n", " AS build\n") + UV + "RUN uv venv /opt/venv --python 3.12 && "
     "uv pip install --python /opt/venv/bin/python torch\n" + CUDA + COPY + ON_PATH + START,
+    "an environment that a second command fills": CUDA.replace("\n", " AS build\n") + UV + "WORKDIR /app\nENV "
+    "UV_PYTHON=3.13\nRUN uv sync --no-install-project\nRUN uv sync\n" + CUDA + "COPY --from=build /app /app\n"
+    + 'CMD ["/app/.venv/bin/python", "app.py"]\n',
     "the distribution's Python, and none here": "FROM ubuntu:24.04 AS build\nRUN apt-get install -y python3-venv\n"
     "RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install torch\nFROM ubuntu:24.04\n" + COPY + ON_PATH + START,
     "packages of another version": PIP + "FROM python:3.12-slim\n" + SITE_COPY + START,
@@ -176,6 +181,9 @@ COMPLETE = {
     "all of /usr/local": PIP + SLIM + "COPY --from=build /usr/local /usr/local\n" + SERVE,
     "a command as a module": PIP + SLIM + SITE_COPY + 'CMD ["python", "-m", "uvicorn", "app:app"]\n',
     "a program by its path": VENV + SLIM + COPY + "WORKDIR /opt\n" + 'CMD ["venv/bin/uvicorn", "app:app"]\n',
+    "uv's project in the active environment": SLIM.replace("\n", " AS build\n") + UV + "RUN python -m venv /opt/venv\n"
+    "ENV VIRTUAL_ENV=/opt/venv\nWORKDIR /app\nRUN uv sync --active\n" + SLIM + COPY
+    + "COPY --from=build /app /app\n" + ON_PATH + START,
     "moved, and its python": VENV + SLIM + "COPY --from=build /opt/venv /app/venv\n"
     'CMD ["/app/venv/bin/python", "app.py"]\n',
 }  # fmt: skip
@@ -200,6 +208,8 @@ CLOSED = {
     + USER
     + 'CMD ["/root/v/bin/python", "app.py"]\n',
     "by a number": ROOTS + "USER 1000:1000\n" + START,
+    "beside another name of root": ROOTS + "RUN useradd -o -u 0 toor && useradd -u 1000 -m app\nUSER app\n" + START,
+    "in the group of root": ROOTS + "RUN useradd -u 1000 -g 0 -m app\nUSER app\n" + START,
     "uv's Python": CUDA + UV + "RUN uv venv --python 3.12 /app/.venv\nENV PATH=/app/.venv/bin:$PATH\n"
     "RUN uv pip install torch\n" + USER + START,
     "a cache": SLIM + "ENV HF_HOME=/root/.cache/huggingface\nRUN pip install torch\n" + USER + START,
@@ -217,6 +227,8 @@ OPEN = {
     "root": ROOTS + START,
     "a folder of a build tool": SLIM + "ENV CARGO_HOME=/root/.cargo\nRUN pip install torch\n" + USER + START,
     "root again": ROOTS + USER + "RUN pip list\nUSER root\n" + START,
+    "root by another name": ROOTS + "RUN useradd app -m -o -u 0 -g 0\nUSER app\n" + START,
+    "the same, in Alpine": ROOTS + "RUN adduser -D --uid=0 app\nUSER app\n" + START,
     "chmod": ROOTS + "RUN chmod 711 /root\n" + USER + START,
     "elsewhere": SLIM + "RUN python -m venv /v\nENV PATH=/v/bin:$PATH\nRUN pip install torch\n" + USER + START,
     "uv's Python elsewhere": CUDA + UV + "ENV UV_PYTHON_INSTALL_DIR=/python\nRUN uv venv --python 3.12 /app/.venv\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -24,6 +25,8 @@ from gpudoctor.dockerfile.start import programs, starts
 from gpudoctor.finding import Evidence, Finding, Fix
 
 _PYTHON = re.compile(r"python[\d.]*$")
+_RUNNING = ("cProfile", "pdb", "profile", "runpy", "trace")
+"""Modules of the standard library that run the program after them."""
 _OF_OTHER_NAME = {"torchrun": "torch", "jupyter-lab": "jupyterlab", "accelerate-launch": "accelerate"}
 _ELSEWHERE = ("PYTHONPATH", "PYTHONHOME", "BASH_ENV", "PYTHONUSERBASE", "ENV_NAME")
 """Variables that may put another Python or its packages in front; micromamba's ENTRYPOINT activates ENV_NAME."""
@@ -67,7 +70,7 @@ def environment_off_path(recipe: Recipe) -> Verdicts:
                 continue
             if any(f"{environment}/" in word for one in (entrypoint, command) if one for word in one.words):
                 continue  # it names what lies there
-            found = next((one for one in programs(entrypoint, command) if _needs(image, one[0], environment)), None)
+            found = next((one for one in programs(entrypoint, command) if _needs(image, one, environment)), None)
             start = command or entrypoint
             if found is None or start is None:
                 continue
@@ -126,8 +129,11 @@ def _linked(image: Image, environment: str) -> bool:
     )
 
 
-def _needs(image: Image, program: str, environment: str) -> bool:
+def _needs(image: Image, words: tuple[str, ...], environment: str) -> bool:
     """Whether a program, by its name alone, is meant to be that of an environment."""
+    program = words[0]
+    if words[1:2] == ("-m",) and _of_python_alone("".join(words[2:3])):
+        return False
     if "/" in program:
         return program.startswith(("/usr/bin/python", "/usr/local/bin/python"))
     if _PYTHON.match(program):
@@ -135,6 +141,12 @@ def _needs(image: Image, program: str, environment: str) -> bool:
     owner = _OF_OTHER_NAME.get(program, program)
     owners = [step for step in image.steps if step.pip is not None and step.pip.asks_for(owner)]
     return bool(owners) and all(step.environment == environment for step in owners)
+
+
+def _of_python_alone(module: str) -> bool:
+    """Whether a module is one of the standard library that needs no package: `python -m http.server`."""
+    name = module.partition(".")[0]
+    return name in sys.stdlib_module_names and name not in _RUNNING
 
 
 @check("GPD627", "image-environment-incomplete", "image")

@@ -16,6 +16,9 @@ from gpudoctor.finding import Finding, Fix
 
 _OPENING = ("chown", "chmod", "setfacl", "install", "usermod")
 """Programs that change who may enter a folder."""
+_ACCOUNTS = ("useradd", "adduser", "usermod")
+_AS_ROOT = re.compile(r" (-[a-z]*u|--uid)[ =]?0( |$)")
+"""The option that gives a user the number of root: `useradd -o -u 0 NAME`."""
 _OF_PROGRAMS = re.compile(
     r"(HOME|(HF|HUGGINGFACE|TRITON|MIOPEN|VLLM|OLLAMA)_\w+|(TRANSFORMERS|NUMBA|CUPY|CUDA|TORCHINDUCTOR)_CACHE\w*|"
     r"(TORCH|SENTENCE_TRANSFORMERS|XDG_(CACHE|CONFIG|DATA))_HOME|MPLCONFIGDIR)$"
@@ -53,12 +56,15 @@ def user_without_access(recipe: Recipe) -> Verdicts:
 def _user(recipe: Recipe, image: Image) -> str:
     """The user of its containers; "" for root, or if they differ."""
     users = {(service.user if service else "") or image.user for service, _, _ in starts(recipe, image)}
-    return _name(users.pop()) if len(users) == 1 else ""
+    return _name(image, users.pop()) if len(users) == 1 else ""
 
 
-def _name(user: str) -> str:
+def _name(image: Image, user: str) -> str:
+    """The name of a user; "" for root, also by another name, or if it is unknown."""
     name = user.partition(":")[0]
-    return "" if name in ("root", "0") or "$" in name else name
+    made = [one.command for one in image.steps if posixpath.basename(one.command.argv[0]) in _ACCOUNTS]
+    another_root = any(name in one.argv and _AS_ROOT.search(one.text) for one in made)
+    return "" if name in ("root", "0") or "$" in name or another_root else name
 
 
 def _closed(image: Image, user: str) -> bool:
@@ -178,7 +184,7 @@ def _passable(image: Image) -> Fix:
 def _while_building(image: Image) -> Iterator[Finding]:
     """A user who makes an environment in a folder of root."""
     for number, step in enumerate(image.steps):
-        user, place = _name(step.user), step.environment or ""
+        user, place = _name(image, step.user), step.environment or ""
         if not user or step.copied or not place.startswith("/") or not makes_one(step.command.argv):
             continue
         if step.command.maybe or _WRITABLE.match(place) or _opened(image, image.steps[:number]):

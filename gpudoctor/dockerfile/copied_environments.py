@@ -44,16 +44,17 @@ class CopiedEnvironment(Struct, frozen=True):
 
 @lru_cache
 def made_environments(image: Image) -> tuple[MadeEnvironment, ...]:
-    """The virtual environments that the own commands of an image make."""
-    found: list[MadeEnvironment] = []
+    """The virtual environments that the own commands of an image make, each by the first that does."""
+    found: dict[str, MadeEnvironment] = {}
     for step in image.steps:
         argv, text = step.command.argv, step.command.text
-        if step.copied or not step.environment or not makes_one(argv) or len(found) == _MOST:
+        place = step.environment
+        if step.copied or not place or place in found or not makes_one(argv) or len(found) == _MOST:
             continue
         named = re.search(r"--python[ =](?:cpython-)?(3\.\d+)", text) or re.match(r"\S*python(3\.\d+) -m", text)
         by_uv = posixpath.basename(argv[0]) == "uv"
-        found.append(MadeEnvironment(step.environment, step, by_uv, named[1] if named else ""))
-    return tuple(found)
+        found[place] = MadeEnvironment(place, step, by_uv, named[1] if named else "")
+    return tuple(found.values())
 
 
 def origin_of(image: Image, copied: CopyInstruction) -> Image | None:
