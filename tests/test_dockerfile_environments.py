@@ -181,9 +181,10 @@ COMPLETE = {
     "all of /usr/local": PIP + SLIM + "COPY --from=build /usr/local /usr/local\n" + SERVE,
     "a command as a module": PIP + SLIM + SITE_COPY + 'CMD ["python", "-m", "uvicorn", "app:app"]\n',
     "a program by its path": VENV + SLIM + COPY + "WORKDIR /opt\n" + 'CMD ["venv/bin/uvicorn", "app:app"]\n',
-    "uv's project in the active environment": SLIM.replace("\n", " AS build\n") + UV + "RUN python -m venv /opt/venv\n"
-    "ENV VIRTUAL_ENV=/opt/venv\nWORKDIR /app\nRUN uv sync --active\n" + SLIM + COPY
-    + "COPY --from=build /app /app\n" + ON_PATH + START,
+    "uv's project in the active environment": CUDA.replace("\n", " AS build\n") + UV + "RUN apt-get install -y "
+    "python3-venv && python3 -m venv /opt/venv\nENV VIRTUAL_ENV=/opt/venv\nWORKDIR /app\nRUN uv sync --active\n"
+    + CUDA + "RUN apt-get install -y software-properties-common\n" + COPY + "COPY --from=build /app /app\n" + ON_PATH
+    + START,
     "moved, and its python": VENV + SLIM + "COPY --from=build /opt/venv /app/venv\n"
     'CMD ["/app/venv/bin/python", "app.py"]\n',
 }  # fmt: skip
