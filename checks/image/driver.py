@@ -14,6 +14,7 @@ from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.dockerfile.proposals import setting_finding
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
+from gpudoctor.dockerfile.toolkit import without_stubs
 from gpudoctor.finding import Evidence, Finding, Severity
 from gpudoctor.matrix.versions import figures
 
@@ -114,7 +115,7 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
     The check reads ENV LD_LIBRARY_PATH of the stage that is built: a warning, because the stub's name there is
     libcuda.so, and most programs open libcuda.so.1. It is an error if the stub is linked or copied as libcuda.so.1
     to another folder, or its folder written to ld.so.conf, unless a later command removes it. LIBRARY_PATH, or a
-    variable of one RUN, are the right places for the stub.
+    variable of one RUN, are the right places for the stub. An image without the toolkit (`runtime`, `base`) has none.
 
     ## Fix safety
     Linking needs only LIBRARY_PATH.
@@ -122,7 +123,7 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         setting = image.settings.get("LD_LIBRARY_PATH")
         folders = (setting.value or "").split(":") if setting else []
-        stubs = [folder for folder in folders if folder.rstrip("/").endswith("/stubs")]
+        stubs = [one for one in folders if one.rstrip("/").endswith("/stubs") and not without_stubs(image, one)]
         if setting is not None and stubs:
             yield setting_finding(
                 image,
