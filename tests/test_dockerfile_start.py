@@ -123,3 +123,65 @@ def test_one_image_of_two_services_is_reported_once(tmp_path: Path):
     (tmp_path / "compose.yaml").write_text("services:\n  a: {build: .}\n  b: {build: .}\n")
     found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
     assert [one["slug"] for one in found] == ["image-preflight-without-command"]
+
+
+TORCH = "FROM pytorch/pytorch:2.9.1-cuda12.8-cudnn9-devel\nCOPY start.sh gpu.sh /\n"
+SCRIPT = TORCH + 'ENTRYPOINT ["/start.sh"]\n'
+HIDING = {
+    "by export": (SCRIPT, "#!/bin/bash\nset -e\nexport CUDA_VISIBLE_DEVICES=all\nexec python app.py\n", "start.sh:3"),
+    "beside others": (SCRIPT, "export A=1 CUDA_VISIBLE_DEVICES=all B=2\npython app.py --listen\n", "start.sh:1"),
+    "for the program alone": (SCRIPT, "cd /app\nCUDA_VISIBLE_DEVICES=all exec python app.py\n", "start.sh:2"),
+    "by default": (SCRIPT, 'export CUDA_VISIBLE_DEVICES="${GPUS:-all}"\nexec "$@"\n', "start.sh:1"),
+    "exported later": (SCRIPT, "CUDA_VISIBLE_DEVICES=all\nexport CUDA_VISIBLE_DEVICES\npython a.py\n", "start.sh:1"),
+    "a script of CMD": (TORCH + 'CMD ["bash", "/start.sh"]\n', "export CUDA_VISIBLE_DEVICES=all\npython a.py\n", "start.sh:1"),
+    "CMD itself": (TORCH + "CMD CUDA_VISIBLE_DEVICES=all python app.py\n", "", "Dockerfile:3"),
+    "over that of ENV": (SCRIPT + "ENV CUDA_VISIBLE_DEVICES=0\n", "export CUDA_VISIBLE_DEVICES=all\npython a\n", "start.sh:1"),
+}  # fmt: skip
+SHOWING = {
+    "a number": "export CUDA_VISIBLE_DEVICES=${GPU:-0}\npython app.py\n",
+    "under a condition": 'if [ "$ALL" ]; then\nexport CUDA_VISIBLE_DEVICES=all\nfi\npython app.py\n',
+    "the same, in one line": '[ -n "$ALL" ] && export CUDA_VISIBLE_DEVICES=all\npython app.py\n',
+    "for another command": "CUDA_VISIBLE_DEVICES=all python check.py\npython app.py\n",
+    "for the shell alone": "CUDA_VISIBLE_DEVICES=all\npython app.py\n",
+    "set anew": "export CUDA_VISIBLE_DEVICES=all\nexport CUDA_VISIBLE_DEVICES=0\npython app.py\n",
+    "taken back": "export CUDA_VISIBLE_DEVICES=all\nunset CUDA_VISIBLE_DEVICES\npython app.py\n",
+    "in a function": "all() {\nexport CUDA_VISIBLE_DEVICES=all\n}\npython app.py\n",
+}
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_a_variable_that_a_start_script_exports_is_judged_at_its_place(name: str):
+    text, script, place = HIDING[name]
+    (found,) = [one for one in findings(text, {"start.sh": script}) if one.slug == "image-hides-gpus"]
+    assert (found.subject, lines(found)) == (place, f"{place}: remove this variable.")
+
+
+@pytest.mark.parametrize("name", SHOWING)
+def test_a_variable_that_a_start_script_may_not_export_is_silent(name: str):
+    assert findings(SCRIPT, {"start.sh": SHOWING[name]}) == []
+
+
+def test_a_stub_that_a_start_script_puts_on_the_load_path():
+    script = "export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH\nexec python app.py\n"
+    (found,) = findings(SCRIPT, {"start.sh": script})
+    assert (found.slug, found.subject) == ("image-stub-libcuda", "start.sh:1")
+    assert "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs, and LD_LIBRARY_PATH without it" in lines(found)
+
+
+def test_an_override_that_a_start_script_exports_is_judged_on_the_described_gpu(tmp_path: Path):
+    (tmp_path / "start.sh").write_text("export HSA_OVERRIDE_GFX_VERSION=10.3.0\nexec python app.py\n")
+    (tmp_path / "Dockerfile").write_text(
+        "FROM rocm/pytorch:rocm6.4_ubuntu24.04_py3.12_pytorch_release_2.6.0\nCOPY start.sh /\nCMD /start.sh\n"
+    )
+    (found,) = dockerfile_report(tmp_path / "Dockerfile", "--gpu", "RX 7900 XTX")["findings"]
+    assert found["slug"] == "hsa-override-wrong"
+    assert found["fixes"][0]["steps"][0]["text"] == "start.sh:1: leave out HSA_OVERRIDE_GFX_VERSION"
+
+
+def test_a_service_that_replaces_the_start_script_does_not_see_what_it_exports(tmp_path: Path):
+    (tmp_path / "start.sh").write_text("export CUDA_VISIBLE_DEVICES=all\nexec python app.py\n")
+    (tmp_path / "Dockerfile").write_text(SCRIPT.replace(" gpu.sh", ""))
+    (tmp_path / "compose.yaml").write_text(
+        "services:\n  a: {build: ., gpus: all, ipc: host, entrypoint: [python, app.py]}\n"
+    )
+    assert dockerfile_report(tmp_path / "compose.yaml")["findings"] == []

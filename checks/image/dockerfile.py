@@ -31,14 +31,15 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     which CUDA, HIP and ROCr do not know: they read numbers and UUIDs.
 
     ## How it is judged
-    The check reads the last ENV of the built stage. Values that hide GPUs on purpose count in images that are made
-    for a GPU. An unset variable is fine.
+    The check reads the last ENV of the built stage, and what a start script exports in any case. Values of ENV that
+    hide GPUs on purpose count in images that are made for a GPU. An unset variable is fine.
 
     ## Fix safety
     Without the line the base image's value applies; NVIDIA's images have `all` and `compute,utility`.
     """
     for image in recipe.images:
-        for chosen in (image.settings[name] for name in VISIBLE if name in image.settings):
+        variables = recipe.variables(image)
+        for chosen in (variables[name] for name in VISIBLE if name in variables):
             if chosen.value is not None and (why := slip_in_devices(chosen.value)):
                 yield setting_finding(
                     image,

@@ -21,7 +21,7 @@ from gpudoctor.dockerfile.copied_environments import (
 from gpudoctor.dockerfile.environments import makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, Image, Step
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
-from gpudoctor.dockerfile.start import programs, starts
+from gpudoctor.dockerfile.start import programs
 from gpudoctor.finding import Evidence, Finding, Fix
 
 _PYTHON = re.compile(r"python[\d.]*$")
@@ -65,7 +65,7 @@ def environment_off_path(recipe: Recipe) -> Verdicts:
         if any(f"{one}/bin" in folders for one in filled):
             continue  # also another one: the program may run in that, and start what needs torch
         told = set[str]()
-        for service, entrypoint, command in starts(recipe, image):
+        for service, entrypoint, command in recipe.starts(image):
             if service is not None and any(name in service.environment for name in ("PATH", *_ELSEWHERE)):
                 continue
             if any(f"{environment}/" in word for one in (entrypoint, command) if one for word in one.words):
@@ -211,7 +211,7 @@ def _starts_uv(recipe: Recipe, image: Image) -> bool:
     """Whether uv starts the program: it makes the environment anew."""
     return any(
         posixpath.basename(words[0]) == "uv"
-        for _, entrypoint, command in starts(recipe, image)
+        for _, entrypoint, command in recipe.starts(image)
         for words in programs(entrypoint, command)
     )
 
@@ -267,7 +267,7 @@ def _base(image: Image, copied: CopyInstruction) -> str:
 
 def _commands(recipe: Recipe, image: Image) -> Iterator[Finding]:
     """Commands that the container starts and that were not copied, or that name another place."""
-    started = {words[0] for _, ep, cmd in starts(recipe, image) for words in programs(ep, cmd)}
+    started = {words[0] for _, ep, cmd in recipe.starts(image) for words in programs(ep, cmd)}
     places = {one.place for one in copied_environments(image)}
     for one in copied_environments(image):
         names = [word for word in started if posixpath.basename(word) in _scripts(one.origin)]

@@ -9,7 +9,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.image import Image, Start
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
-from gpudoctor.dockerfile.start import is_preflight, runs_preflight, started_by_preflight, starts
+from gpudoctor.dockerfile.start import is_preflight, runs_preflight, started_by_preflight
 from gpudoctor.finding import Evidence, Finding
 
 
@@ -30,7 +30,7 @@ def preflight_without_command(recipe: Recipe) -> Verdicts:
     The exec form starts no shell: variables in its words are not expanded.
     """
     for image in recipe.images:
-        found = (_dropped(image, *one) for one in starts(recipe, image))
+        found = (_dropped(image, *one) for one in recipe.starts(image))
         yield from {one.subject: one for one in found if one is not None}.values()
 
 

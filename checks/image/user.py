@@ -11,7 +11,6 @@ from gpudoctor.dockerfile.copied_environments import copied_environments, interp
 from gpudoctor.dockerfile.environments import makes_one
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change
-from gpudoctor.dockerfile.start import starts
 from gpudoctor.finding import Finding, Fix
 
 _OPENING = ("chown", "chmod", "setfacl", "install", "usermod")
@@ -55,7 +54,7 @@ def user_without_access(recipe: Recipe) -> Verdicts:
 
 def _user(recipe: Recipe, image: Image) -> str:
     """The user of its containers; "" for root, or if they differ."""
-    users = {(service.user if service else "") or image.user for service, _, _ in starts(recipe, image)}
+    users = {(service.user if service else "") or image.user for service, _, _ in recipe.starts(image)}
     return _name(image, users.pop()) if len(users) == 1 else ""
 
 

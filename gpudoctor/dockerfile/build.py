@@ -19,7 +19,7 @@ from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
 from gpudoctor.dockerfile.scripts import Script, for_a_shell, installing_script, installs_torch, script_path
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError
-from gpudoctor.dockerfile.variables import expanded, partly_expanded, without
+from gpudoctor.dockerfile.variables import OF_PROGRAMS, expanded, partly_expanded, without
 from gpudoctor.dockerfile.words import UnclosedError, words
 
 _WORKSPACE = "/workspaces/project"
@@ -209,7 +209,24 @@ class Build:
             self._take(commands(one, self._known, self._bounds, self._names), files, 0)
         steps = tuple(self.steps[before:])
         self.steps[before:] = [step for step in steps if step.pip is not None and not step.command.maybe]
-        return Start(one.argv or (*self._shell, one.text.strip()), one.line, one.argv is None, steps)
+        words = one.argv or (*self._shell, one.text.strip())
+        return Start(words, one.line, one.argv is None, steps, self._exports(steps, files))
+
+    def _exports(self, steps: tuple[Step, ...], files: _Files) -> dict[str, ImageVariable]:
+        """What a start sets for the last command of its script, or for its own, that the image does not have."""
+        sure = [step.command for step in steps if not step.command.maybe]
+        last = next((one for one in reversed(sure) if one.script), sure[-1] if sure else None)
+        found = {}
+        for name in OF_PROGRAMS if last is not None else ():
+            value, own = last.variables.get(name), self.settings.get(name)
+            if value is None or (own is not None and own.value == value):
+                continue
+            path, _, number = last.script.rpartition(":")
+            lines = (self._scripts.get(files.whole(path)) or "").split("\n")[: int(number or 0)]
+            sets = (at for at in range(len(lines), 0, -1) if f"{name}=" in lines[at - 1])
+            place = f"{files.shown(path)}:{next(sets, number)}" if path else ""
+            found[name] = ImageVariable(name, value, last.line, place)
+        return found
 
     def run_later(self, later: Later, stage: Stage) -> None:
         """Commands that run in a container of the image, whose places are in another file."""

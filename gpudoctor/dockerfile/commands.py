@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.conditions import KEYWORDS, Conditions
 from gpudoctor.dockerfile.syntax import Instruction
-from gpudoctor.dockerfile.variables import partly_expanded
+from gpudoctor.dockerfile.variables import OF_PROGRAMS, partly_expanded
 from gpudoctor.dockerfile.words import Quoted, Sign, Token, UnclosedError, shell_words
 
 SHELLS = ("sh", "bash", "dash", "ash", "zsh")
@@ -60,7 +60,8 @@ class Command(Struct, frozen=True):
     tolerated: bool = False
     """Whether the build goes on if it fails: `|| true` comes after it."""
     variables: dict[str, str] = {}
-    """Variables that decide what is installed or compiled: set by ENV, ARG or export, or for this command alone."""
+    """Variables that decide what is installed or compiled, or what a program sees: set by ENV, ARG or export, or for
+    this command alone."""
     text: str = ""
     """The command as written, its words separated by single spaces."""
     writes: str = ""
@@ -140,6 +141,8 @@ class _Shell:
     def __init__(self, variables: Mapping[str, str], bounds: Bounds, names: Sequence[str]) -> None:
         self._known: ChainMap[str, str] = ChainMap({}, variables)  # type: ignore[arg-type]
         self._bounds, self._names = bounds, (*_OF_INSTALLERS, *names)
+        self._unsure: set[str] = set()
+        """Variables that were set under a condition, or for the shell alone."""
 
     def of_script(self, text: str, line: int) -> Iterator[Command]:
         """A script, in which a line break ends a command."""
@@ -214,8 +217,14 @@ class _Shell:
                 first += 1
         if keyword in ("", "export"):
             self._known.update(assigned)
+            if keyword == "export" and not maybe:
+                self._unsure -= {*assigned, *rest[first:]}
+            else:
+                self._unsure |= assigned.keys()
             return
         scope = ChainMap(assigned, self._known) if assigned else self._known
+        if keyword == "unset":
+            self._unsure.update(rest[first:])
         argv = tuple(part for word in rest[first:] for part in self._parts(word, scope))
         for command in self.called(argv, line, maybe, level):
             yield replace(command, variables=self._kept(scope), writes=_written(words))
@@ -249,7 +258,8 @@ class _Shell:
         yield Command(argv, line, maybe, variables=self._kept(self._known), text=" ".join(argv))
 
     def _kept(self, known: Mapping[str, str]) -> dict[str, str]:
-        return {name: known[name] for name in self._names if name in known}
+        names = (*self._names, *(name for name in OF_PROGRAMS if name not in self._unsure))
+        return {name: known[name] for name in names if name in known}
 
 
 def _without_redirections(words: tuple[str, ...]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, 
 from gpudoctor.dockerfile.torch_dependents import pins_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest, build_of_index
 from gpudoctor.dockerfile.torch_wheels import cuda_of, wheels_for
-from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted, torch_and_companions
 from gpudoctor.frameworks.torch.coverage import gfx_answer
 from gpudoctor.isa import cuda_runs
@@ -284,8 +284,8 @@ def setting_finding(
     image: Image, setting: ImageVariable, severity: Severity, message: str, want: str, instead: str = ""
 ) -> Finding:
     """A finding about a variable of the image. `instead` is the line to write in its place; "" removes it."""
-    written = f"{setting.name}={setting.value}"
-    if image.form == "definition":
+    written, place = f"{setting.name}={setting.value}", image.place_of(setting)
+    if image.form == "definition" or setting.script:
         instead = instead.replace("ENV ", "export ", 1)
     advice = f"write {instead}" if instead else "remove this variable"
     return Finding(
@@ -293,7 +293,7 @@ def setting_finding(
         message=message,
         saw=written,
         want=want,
-        subject=image.place(setting.line),
-        evidence=(line_of(image, setting.line, image.written_env(setting.name, setting.value)),),
-        fixes=(change(f"Change line {setting.line}", f"{image.place(setting.line)}: {advice}."),),
+        subject=place,
+        evidence=(Evidence("instruction", image.written(setting), place),),
+        fixes=(change(f"Change line {place.rpartition(':')[2]}", f"{place}: {advice}."),),
     )

@@ -9,13 +9,15 @@ from msgspec import Struct
 from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.frameworks import ImageFramework, frameworks_of
-from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.image import Image, ImageVariable, Start
 from gpudoctor.dockerfile.torch import torch_of
 from gpudoctor.dockerfile.torch_wheels import ImageTorch
 from gpudoctor.dockerfile.variables import OVERRIDE
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpudoctor.machine import Gpu, Vendor
     from gpudoctor.matrix.questions import Matrix
 
@@ -63,10 +65,30 @@ class Recipe:
             return None
         return image.facts.vendor if image.facts else None
 
+    def starts(self, image: Image) -> Iterator[tuple[Service | None, Start | None, Start | None]]:
+        """The ways in which containers of an image are started, each with its service: ENTRYPOINT and CMD."""
+        services = [one.service for one in self.services if one.image is image]
+        for service in services:
+            line = service.line
+            entrypoint = Start(service.entrypoint, line) if service.entrypoint is not None else image.entrypoint
+            own = image.command if service.entrypoint is None else None
+            yield service, entrypoint, Start(service.command, line) if service.command is not None else own
+        if not services:
+            yield None, image.entrypoint, image.command
+
+    def variables(self, image: Image) -> dict[str, ImageVariable]:
+        """The variables that programs of the image see: those of ENV, and what its start scripts export."""
+        found = dict(image.settings)
+        for _, *started in self.starts(image):
+            for one in started:
+                found.update(one.exports if one is not None else {})
+        return found
+
     def overrides(self, image: Image) -> dict[str, str]:
         """HSA_OVERRIDE_GFX_VERSION as containers of the image have it: what its services agree on, over its own
         ENV."""
-        own = {one.name: one.value for one in image.settings.values() if OVERRIDE.match(one.name) and one.value}
+        values = self.variables(image).values()
+        own = {one.name: one.value for one in values if OVERRIDE.match(one.name) and one.value}
         services = [started.service.environment for started in self.services if started.image is image]
         given = [{name: value for name, value in one.items() if OVERRIDE.match(name)} for one in services]
         agreed = given[0] if given and all(one == given[0] for one in given) else {}

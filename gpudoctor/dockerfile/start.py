@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gpudoctor.dockerfile.commands import SHELLS
-from gpudoctor.dockerfile.compose import Service
-from gpudoctor.dockerfile.image import Image, Start
-from gpudoctor.dockerfile.recipe import Recipe
+from gpudoctor.dockerfile.image import Start
 
 _WRAPPERS = ("env", "exec", "nice", "nohup", "stdbuf", "timeout", "numactl", "tini", "dumb-init", "catatonit",
              "nvidia_entrypoint.sh", "xvfb-run")  # fmt: skip
@@ -19,18 +17,6 @@ _FLAGS = ("-q", "-v", "-qv", "-vq", "--quiet", "--verbose", "--set-env")
 _CHANGING = (".", "source", "eval", "conda", "mamba", "micromamba", "set")
 """Commands after which another Python may be in front."""
 _AS_AT_LOGIN = re.compile(r"-[a-z]*[li]|--(login|rcfile|init-file)")
-
-
-def starts(recipe: Recipe, image: Image) -> Iterator[tuple[Service | None, Start | None, Start | None]]:
-    """The ways in which containers of an image are started, each with its service."""
-    services = [one.service for one in recipe.services if one.image is image]
-    for service in services:
-        line = service.line
-        entrypoint = Start(service.entrypoint, line) if service.entrypoint is not None else image.entrypoint
-        own = image.command if service.entrypoint is None else None
-        yield service, entrypoint, Start(service.command, line) if service.command is not None else own
-    if not services:
-        yield None, image.entrypoint, image.command
 
 
 def programs(entrypoint: Start | None, command: Start | None) -> tuple[tuple[str, ...], ...]:
