@@ -78,7 +78,8 @@ HEALTHY = {
     "ENV LIBRARY_PATH=/usr/local/cuda/lib64/stubs\n"
     "RUN LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs make",
     "stubs that a runtime image does not have": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04 AS build\nRUN make\n"
-    "FROM nvidia/cuda:12.8.1-runtime-ubuntu22.04\nENV LD_LIBRARY_PATH=/usr/local/mpi/lib:/usr/local/cuda/lib64/stubs\n"
+    "FROM nvidia/cuda:12.8.1-runtime-ubuntu22.04\n"
+    "ENV LD_LIBRARY_PATH=/usr/local/mpi/lib:/usr/local/cuda/lib64/stubs\n"
     "COPY --from=build /usr/local/mpi /usr/local/mpi",
     "stubs in a stage that only builds": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04 AS build\n"
     "ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs\nRUN apt-get install -y nvidia-driver-550\n"

@@ -103,8 +103,8 @@ ON = {
     "micromamba run -n gpu pip install torch\nENV ENV_NAME=gpu\n" + START,
     "uv's project in the image's own Python": SLIM + UV + "ENV UV_PROJECT_ENVIRONMENT=/usr/local\nWORKDIR /app\n"
     "RUN uv add torch\n" + START,
-    "uv's project in the active environment": SLIM + UV + "RUN python -m venv /v\nENV VIRTUAL_ENV=/v PATH=/v/bin:$PATH\n"
-    "WORKDIR /app\nRUN uv add --active torch\n" + START,
+    "uv's project in the active environment": SLIM + UV + "RUN python -m venv /v\nENV VIRTUAL_ENV=/v\n"
+    "ENV PATH=/v/bin:$PATH\nWORKDIR /app\nRUN uv add --active torch\n" + START,
     "uv into the system": SLIM + UV + "ENV UV_SYSTEM_PYTHON=1\nRUN uv pip install torch\n" + START,
     "a venv of gpudoctor": SLIM + "RUN python -m venv /g && /g/bin/pip install gpudoctor-cli\nRUN pip install torch\n"
     + START,
@@ -183,8 +183,8 @@ COMPLETE = {
     "all of /usr/local": PIP + SLIM + "COPY --from=build /usr/local /usr/local\n" + SERVE,
     "a command as a module": PIP + SLIM + SITE_COPY + 'CMD ["python", "-m", "uvicorn", "app:app"]\n',
     "a program by its path": VENV + SLIM + COPY + "WORKDIR /opt\n" + 'CMD ["venv/bin/uvicorn", "app:app"]\n',
-    "a package that requires the distribution's Python": "FROM ubuntu:24.04 AS build\nRUN apt-get install -y python3-venv"
-    "\nRUN python3 -m venv /opt/venv && /opt/venv/bin/pip install torch\nFROM ubuntu:24.04\n"
+    "a package that requires the distribution's Python": "FROM ubuntu:24.04 AS build\nRUN apt-get install -y "
+    "python3-venv\nRUN python3 -m venv /opt/venv && /opt/venv/bin/pip install torch\nFROM ubuntu:24.04\n"
     "RUN apt-get install -y software-properties-common\n" + COPY + ON_PATH + START,
     "moved, and its python": VENV + SLIM + "COPY --from=build /opt/venv /app/venv\n"
     'CMD ["/app/venv/bin/python", "app.py"]\n',

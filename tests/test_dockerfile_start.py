@@ -133,9 +133,9 @@ HIDING = {
     "for the program alone": (SCRIPT, "cd /app\nCUDA_VISIBLE_DEVICES=all exec python app.py\n", "start.sh:2"),
     "by default": (SCRIPT, 'export CUDA_VISIBLE_DEVICES="${GPUS:-all}"\nexec "$@"\n', "start.sh:1"),
     "exported later": (SCRIPT, "CUDA_VISIBLE_DEVICES=all\nexport CUDA_VISIBLE_DEVICES\npython a.py\n", "start.sh:1"),
-    "a script of CMD": (TORCH + 'CMD ["bash", "/start.sh"]\n', "export CUDA_VISIBLE_DEVICES=all\npython a.py\n", "start.sh:1"),
+    "a script of CMD": (TORCH + "CMD bash /start.sh\n", "export CUDA_VISIBLE_DEVICES=all\npython a\n", "start.sh:1"),
     "CMD itself": (TORCH + "CMD CUDA_VISIBLE_DEVICES=all python app.py\n", "", "Dockerfile:3"),
-    "over that of ENV": (SCRIPT + "ENV CUDA_VISIBLE_DEVICES=0\n", "export CUDA_VISIBLE_DEVICES=all\npython a\n", "start.sh:1"),
+    "over ENV": (SCRIPT + "ENV CUDA_VISIBLE_DEVICES=0\n", "export CUDA_VISIBLE_DEVICES=all\nrun", "start.sh:1"),
 }  # fmt: skip
 SHOWING = {
     "a number": "export CUDA_VISIBLE_DEVICES=${GPU:-0}\npython app.py\n",

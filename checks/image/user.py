@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.copied_environments import copied_environments, interpreter_of, made_environments
@@ -61,9 +62,14 @@ def _user(recipe: Recipe, image: Image) -> str:
 def _name(image: Image, user: str) -> str:
     """The name of a user; "" for root, also by another name, or if it is unknown."""
     name = user.partition(":")[0]
+    return "" if name in ("root", "0") or "$" in name or name in _other_roots(image) else name
+
+
+@lru_cache(maxsize=32)
+def _other_roots(image: Image) -> frozenset[str]:
+    """The words of commands that make a user with the number of root, its name among them."""
     made = [one.command for one in image.steps if posixpath.basename(one.command.argv[0]) in _ACCOUNTS]
-    another_root = any(name in one.argv and _AS_ROOT.search(one.text) for one in made)
-    return "" if name in ("root", "0") or "$" in name or another_root else name
+    return frozenset(word for one in made if _AS_ROOT.search(one.text) for word in one.argv)
 
 
 def _closed(image: Image, user: str) -> bool:

@@ -215,9 +215,11 @@ class Build:
     def _exports(self, steps: tuple[Step, ...], files: _Files) -> dict[str, ImageVariable]:
         """What a start sets for the last command of its script, or for its own, that the image does not have."""
         sure = [step.command for step in steps if not step.command.maybe]
-        last = next((one for one in reversed(sure) if one.script), sure[-1] if sure else None)
+        if not sure:
+            return {}
+        last = next((one for one in reversed(sure) if one.script), sure[-1])
         found = {}
-        for name in OF_PROGRAMS if last is not None else ():
+        for name in OF_PROGRAMS:
             value, own = last.variables.get(name), self.settings.get(name)
             if value is None or (own is not None and own.value == value):
                 continue

@@ -141,8 +141,8 @@ class _Shell:
     def __init__(self, variables: Mapping[str, str], bounds: Bounds, names: Sequence[str]) -> None:
         self._known: ChainMap[str, str] = ChainMap({}, variables)  # type: ignore[arg-type]
         self._bounds, self._names = bounds, (*_OF_INSTALLERS, *names)
-        self._unsure: set[str] = set()
-        """Variables that were set under a condition, or for the shell alone."""
+        self._of_programs = {name for name in OF_PROGRAMS if name in variables}
+        """Variables of programs that are surely set here: not under a condition, nor for the shell alone."""
 
     def of_script(self, text: str, line: int) -> Iterator[Command]:
         """A script, in which a line break ends a command."""
@@ -218,16 +218,17 @@ class _Shell:
         if keyword in ("", "export"):
             self._known.update(assigned)
             if keyword == "export" and not maybe:
-                self._unsure -= {*assigned, *rest[first:]}
+                self._of_programs.update(name for name in (*assigned, *rest[first:]) if name in OF_PROGRAMS)
             else:
-                self._unsure |= assigned.keys()
+                self._of_programs -= assigned.keys()
             return
         scope = ChainMap(assigned, self._known) if assigned else self._known
         if keyword == "unset":
-            self._unsure.update(rest[first:])
+            self._of_programs.difference_update(rest[first:])
         argv = tuple(part for word in rest[first:] for part in self._parts(word, scope))
+        own = tuple(name for name in assigned if name in OF_PROGRAMS)
         for command in self.called(argv, line, maybe, level):
-            yield replace(command, variables=self._kept(scope), writes=_written(words))
+            yield replace(command, variables=self._kept(scope, own), writes=_written(words))
 
     def _whole(self, word: str) -> str:
         return partly_expanded(word, self._known, self._bounds)
@@ -257,9 +258,8 @@ class _Shell:
         self._bounds.commands.spend()
         yield Command(argv, line, maybe, variables=self._kept(self._known), text=" ".join(argv))
 
-    def _kept(self, known: Mapping[str, str]) -> dict[str, str]:
-        names = (*self._names, *(name for name in OF_PROGRAMS if name not in self._unsure))
-        return {name: known[name] for name in names if name in known}
+    def _kept(self, known: Mapping[str, str], own: tuple[str, ...] = ()) -> dict[str, str]:
+        return {name: known[name] for name in (*self._names, *self._of_programs, *own) if name in known}
 
 
 def _without_redirections(words: tuple[str, ...]) -> Iterator[str]:

@@ -120,9 +120,8 @@ def _has_own(image: Image) -> bool:
     """Whether the Python of the base image is there: a distribution has it after an installation alone."""
     names = [name for step in image.steps if not step.copied for name in system_packages(step.command)]
     own = bool(image.facts and image.facts.prefix != "/usr")
-    return own or any(
-        re.match(r"python3|(virtualenv|python-is-python3|software-properties-common)$", name) for name in names
-    )
+    with_python = re.compile(r"python3|(virtualenv|python-is-python3|software-properties-common)$")
+    return own or any(map(with_python.match, names))
 
 
 @lru_cache

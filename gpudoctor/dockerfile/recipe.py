@@ -41,6 +41,10 @@ class Recipe:
         driver: str = "",
     ) -> None:
         self.matrix, self.images, self.services, self.gpus, self.driver = matrix, images, services, gpus, driver
+        self._variables: dict[Image, dict[str, ImageVariable]] = {}
+        self._started: dict[Image | None, list[Service]] = {}
+        for one in services:
+            self._started.setdefault(one.image, []).append(one.service)
         self._torches: dict[Image, ImageTorch | None] = {}
         self._frameworks: dict[Image, tuple[ImageFramework, ...]] = {}
 
@@ -67,7 +71,7 @@ class Recipe:
 
     def starts(self, image: Image) -> Iterator[tuple[Service | None, Start | None, Start | None]]:
         """The ways in which containers of an image are started, each with its service: ENTRYPOINT and CMD."""
-        services = [one.service for one in self.services if one.image is image]
+        services = self._started.get(image, [])
         for service in services:
             line = service.line
             entrypoint = Start(service.entrypoint, line) if service.entrypoint is not None else image.entrypoint
@@ -78,18 +82,19 @@ class Recipe:
 
     def variables(self, image: Image) -> dict[str, ImageVariable]:
         """The variables that programs of the image see: those of ENV, and what its start scripts export."""
-        found = dict(image.settings)
-        for _, *started in self.starts(image):
-            for one in started:
-                found.update(one.exports if one is not None else {})
-        return found
+        if image not in self._variables:
+            found = self._variables[image] = dict(image.settings)
+            for _, *started in self.starts(image):
+                for one in started:
+                    found.update(one.exports if one is not None else {})
+        return self._variables[image]
 
     def overrides(self, image: Image) -> dict[str, str]:
         """HSA_OVERRIDE_GFX_VERSION as containers of the image have it: what its services agree on, over its own
         ENV."""
         values = self.variables(image).values()
         own = {one.name: one.value for one in values if OVERRIDE.match(one.name) and one.value}
-        services = [started.service.environment for started in self.services if started.image is image]
+        services = [one.environment for one in self._started.get(image, [])]
         given = [{name: value for name, value in one.items() if OVERRIDE.match(name)} for one in services]
         agreed = given[0] if given and all(one == given[0] for one in given) else {}
         return {**own, **{name: value for name, value in agreed.items() if "$" not in value}}
