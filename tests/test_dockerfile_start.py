@@ -12,6 +12,7 @@ from tests.test_dockerfile import dockerfile_report, findings, lines
 
 BASE = "FROM python:3.12-slim\nRUN pip install gpudoctor-cli\nWORKDIR /app\nCOPY app.py entry.sh ./\n"
 PREFLIGHT = 'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n'
+START = 'CMD ["python", "app.py"]\n'
 GPUS = "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}\n"
 
 
@@ -185,3 +186,64 @@ def test_a_service_that_replaces_the_start_script_does_not_see_what_it_exports(t
         "services:\n  a: {build: ., gpus: all, ipc: host, entrypoint: [python, app.py]}\n"
     )
     assert dockerfile_report(tmp_path / "compose.yaml")["findings"] == []
+
+
+REQUIRING = 'ENTRYPOINT ["gpudoctor", "preflight", "--require", "gpu>=2", "--"]\nCMD ["python", "app.py"]\n'
+ENTRY = 'ENTRYPOINT ["/entry.sh"]\nCMD ["python", "app.py"]\n'
+REFUSED = {
+    "no GPU": (REQUIRING, "{}", "warning", "count: all"),
+    "behind tini": (REQUIRING.replace('["gpu', '["tini", "--", "gpu'), "{}", "warning", "count: all"),
+    "too few": (REQUIRING, "{gpus: [{count: 1}]}", "error", "count: 2"),
+    "too few by their ids": (REQUIRING, "{gpus: [{device_ids: ['0']}]}", "error", "count: 2"),
+    "by its own entrypoint": ("", "{entrypoint: [gpudoctor, preflight, --require, gpu.memory>=8GiB, --, python, a]}",
+                              "warning", "count: all"),
+    "by its command": ("", "{command: gpudoctor preflight --require any(sm>=8.0) -- python a.py}", "warning", "all"),
+    "by a variable": (PREFLIGHT + START, "{environment: {GPUDOCTOR_REQUIRE: 'torch>=2;gpu>=1'}}", "warning", "all"),
+    "by ENV": (PREFLIGHT + START + "ENV GPUDOCTOR_REQUIRE=torch.cuda,gpu==1\n", "{}", "warning", "count: all"),
+    "in a script": (ENTRY, "{}", "warning", "count: all"),
+}  # fmt: skip
+PASSED = {
+    "all": (REQUIRING, "{gpus: all}"),
+    "enough": (REQUIRING, "{gpus: [{count: 2}]}"),
+    "privileged": (REQUIRING, "{privileged: true}"),
+    "the runtime": (REQUIRING, "{runtime: nvidia}"),
+    "no GPU required": (PREFLIGHT + START, "{environment: [GPUDOCTOR_REQUIRE=torch>=2.6]}"),
+    "what may be missing": (REQUIRING.replace('"--"]', '"--fail-on", "never", "--"]'), "{}"),
+    "what is ignored": (REQUIRING.replace('"--"]', '"--ignore", "GPD910", "--"]'), "{}"),
+    "skipped": (REQUIRING, "{environment: {GPUDOCTOR_SKIP: 1}}"),
+    "another program": (REQUIRING, "{entrypoint: [python, migrate.py]}"),
+    "a service that is not started": (REQUIRING, "{scale: 0}"),
+    "what depends on a variable": (REQUIRING.replace("gpu>=2", "gpu>=$N"), "{}"),
+}
+
+
+def composed_on_slim(tmp_path: Path, image: str, service: str) -> list[Any]:
+    (tmp_path / "entry.sh").write_text('set -e\nexec gpudoctor preflight --require "gpu>=1" -- "$@"\n')
+    (tmp_path / "Dockerfile").write_text(BASE + "RUN pip install torch\n" + image.replace("/entry", "/app/entry"))
+    (tmp_path / "compose.yaml").write_text(f"services:\n  serve:\n    build: .\n    <<: {service}\n")
+    return [one for one in dockerfile_report(tmp_path / "compose.yaml")["findings"] if one["severity"] != "note"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_service_without_the_gpus_that_its_preflight_requires_is_told(tmp_path: Path, name: str):
+    image, service, severity, fix = REFUSED[name]
+    (found,) = composed_on_slim(tmp_path, image, service)
+    assert (found["slug"], found["severity"]) == ("compose-no-device", severity)
+    assert fix in found["fixes"][0]["steps"][0]["text"]
+
+
+@pytest.mark.parametrize("name", PASSED)
+def test_a_service_whose_preflight_may_pass_is_silent(tmp_path: Path, name: str):
+    assert composed_on_slim(tmp_path, *PASSED[name]) == []
+
+
+@pytest.mark.parametrize(("gpus", "told"), [(1, True), (2, False), (4, False)])
+def test_a_container_of_a_manifest_with_too_few_gpus_for_its_preflight(tmp_path: Path, gpus: int, told: bool):
+    (tmp_path / "pod.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n    - name: t\n      image: example.org/own:1\n"
+        f"      resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}\n"
+        '      command: [gpudoctor, preflight, --require, "gpu>=2", --, torchrun, train.py]\n'
+    )
+    found = dockerfile_report(tmp_path / "pod.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["compose-no-device"] * told
+    assert "nvidia.com/gpu: 2" in str(found) or not told

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.image import Image, Start
+from gpudoctor.dockerfile.preflights import is_preflight, runs_preflight, started_by_preflight
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
-from gpudoctor.dockerfile.start import is_preflight, runs_preflight, started_by_preflight
 from gpudoctor.finding import Evidence, Finding
 
 

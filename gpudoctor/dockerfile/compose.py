@@ -37,6 +37,8 @@ class Service(Struct, frozen=True):
     """Whether it is given NVIDIA GPUs, in any way."""
     amd: bool = False
     """Whether AMD GPUs are reserved for it; engines may also be given their device nodes."""
+    gpu_count: int | None = None
+    """How many GPUs it is given; None where that is not written as a number."""
     kfd: bool = False
     render: bool = False
     """/dev/dri, or a node in it."""
@@ -156,6 +158,7 @@ def _service(
         or given.get("runtime") == "nvidia"
         or any("nvidia" in device or device.startswith("/dev/dxg") for device in devices),
         amd="amd" in reserved,
+        gpu_count=_count(given, deploy),
         kfd=any(device in ("/dev/kfd", "/dev", "/dev/dxg") or "amd.com/gpu" in device for device in devices),
         render=any(device.startswith(("/dev/dri", "/dev/dxg")) or device == "/dev" for device in devices),
         devices=tuple(devices),
@@ -176,11 +179,7 @@ def _service(
 
 def _reserved_vendors(given: dict[str, Any], deploy: dict[str, Any]) -> set[Vendor]:
     """Whose GPUs are reserved. A reservation that names no vendor is for the GPUs of the host."""
-    resources = deploy.get("resources")
-    reservations = resources.get("reservations") if isinstance(resources, dict) else None
-    reservations = reservations if isinstance(reservations, dict) else {}
-    wanted = given.get("gpus")
-    wanted = ["all"] if isinstance(wanted, str) and wanted else _list(wanted)
+    wanted, reservations = _wanted(given), _reservations(deploy)
     vendors: set[Vendor] = set()
     for device in (*wanted, *_list(reservations.get("devices"))):
         one = device if isinstance(device, dict) else {"capabilities": ["gpu"]}
@@ -191,6 +190,31 @@ def _reserved_vendors(given: dict[str, Any], deploy: dict[str, Any]) -> set[Vend
     if re.search("gpu", generic := str(reservations.get("generic_resources") or ""), re.IGNORECASE):
         vendors |= _of_name(generic)
     return vendors
+
+
+def _wanted(given: dict[str, Any]) -> list[Any]:
+    """The devices that `gpus` names."""
+    wanted = given.get("gpus")
+    return ["all"] if isinstance(wanted, str) and wanted else _list(wanted)
+
+
+def _reservations(deploy: dict[str, Any]) -> dict[str, Any]:
+    resources = deploy.get("resources")
+    reservations = resources.get("reservations") if isinstance(resources, dict) else None
+    return reservations if isinstance(reservations, dict) else {}
+
+
+def _count(given: dict[str, Any], deploy: dict[str, Any]) -> int | None:
+    """How many GPUs are reserved, if every reservation says that."""
+    devices = (*_wanted(given), *_list(_reservations(deploy).get("devices")))
+    counts = [_count_of(one) if isinstance(one, dict) else None for one in devices]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
+
+
+def _count_of(device: dict[str, Any]) -> int | None:
+    count, ids = device.get("count"), _list(device.get("device_ids"))
+    return len(ids) or None if count is None else count if isinstance(count, int) else None
 
 
 def _of_name(text: str) -> set[Vendor]:

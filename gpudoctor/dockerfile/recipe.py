@@ -10,6 +10,7 @@ from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.frameworks import ImageFramework, frameworks_of
 from gpudoctor.dockerfile.image import Image, ImageVariable, Start
+from gpudoctor.dockerfile.preflights import NeededGpus, needed_gpus
 from gpudoctor.dockerfile.torch import torch_of
 from gpudoctor.dockerfile.torch_wheels import ImageTorch
 from gpudoctor.dockerfile.variables import OVERRIDE
@@ -73,12 +74,16 @@ class Recipe:
         """The ways in which containers of an image are started, each with its service: ENTRYPOINT and CMD."""
         services = self._started.get(image, [])
         for service in services:
-            line = service.line
-            entrypoint = Start(service.entrypoint, line) if service.entrypoint is not None else image.entrypoint
-            own = image.command if service.entrypoint is None else None
-            yield service, entrypoint, Start(service.command, line) if service.command is not None else own
+            yield service, *_started(service, image)
         if not services:
             yield None, image.entrypoint, image.command
+
+    def needed_gpus(self, started: RecipeService) -> NeededGpus | None:
+        """The GPUs that the preflight of a service requires."""
+        service, image = started.service, started.image
+        known = {name: one.value or "" for name, one in self.variables(image).items()} if image is not None else {}
+        entrypoint, command = _started(service, image)
+        return needed_gpus((entrypoint, command), {**known, **service.environment})
 
     def variables(self, image: Image) -> dict[str, ImageVariable]:
         """The variables that programs of the image see: those of ENV, and what its start scripts export."""
@@ -98,6 +103,14 @@ class Recipe:
         given = [{name: value for name, value in one.items() if OVERRIDE.match(name)} for one in services]
         agreed = given[0] if given and all(one == given[0] for one in given) else {}
         return {**own, **{name: value for name, value in agreed.items() if "$" not in value}}
+
+
+def _started(service: Service, image: Image | None) -> tuple[Start | None, Start | None]:
+    """ENTRYPOINT and CMD of a service: its own, or those of its image."""
+    entrypoint, own = (image.entrypoint, image.command) if image is not None else (None, None)
+    if service.entrypoint is not None:
+        entrypoint, own = Start(service.entrypoint, service.line), None
+    return entrypoint, Start(service.command, service.line) if service.command is not None else own
 
 
 def line_of(image: Image, line: int, text: str) -> Evidence:

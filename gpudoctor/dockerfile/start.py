@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 from gpudoctor.dockerfile.commands import SHELLS
 from gpudoctor.dockerfile.image import Start
+from gpudoctor.dockerfile.preflights import is_preflight, started_by_preflight
 
 _WRAPPERS = ("env", "exec", "nice", "nohup", "stdbuf", "timeout", "numactl", "tini", "dumb-init", "catatonit",
              "nvidia_entrypoint.sh", "xvfb-run")  # fmt: skip
 """Programs that become, or start, the program after their options."""
-_FLAGS = ("-q", "-v", "-qv", "-vq", "--quiet", "--verbose", "--set-env")
-"""Options of a preflight that take no value."""
 _CHANGING = (".", "source", "eval", "conda", "mamba", "micromamba", "set")
 """Commands after which another Python may be in front."""
 _AS_AT_LOGIN = re.compile(r"-[a-z]*[li]|--(login|rcfile|init-file)")
@@ -63,30 +62,3 @@ def unwrapped(words: Sequence[str]) -> tuple[str, ...]:
         else:
             break
     return tuple(rest)
-
-
-def is_preflight(words: Sequence[str]) -> bool:
-    """Whether the words are a `gpudoctor preflight`."""
-    for at, word in enumerate(words[:4]):
-        if word == "preflight" and at and re.fullmatch(r"gpudoctor(-cli|\.pyz)?", posixpath.basename(words[at - 1])):
-            return True
-    return False
-
-
-def started_by_preflight(words: Sequence[str]) -> list[str]:
-    """The command of a preflight: after `--`, else the first word that is no option; [] without one."""
-    rest = list(words)[list(words).index("preflight") + 1 :]
-    while rest and rest[0].startswith("-"):
-        option = rest.pop(0)
-        if option == "--":
-            break
-        if option not in _FLAGS and "=" not in option:
-            rest = rest[1:]
-    return rest
-
-
-def runs_preflight(start: Start | None) -> bool:
-    """Whether an ENTRYPOINT or CMD runs a preflight, itself or in a script."""
-    if start is None:
-        return False
-    return is_preflight(start.words) or any(is_preflight(step.command.argv) for step in start.steps)
