@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Gpu
     from gpudoctor.matrix.rows import TorchBuild
 
+_OF_TORCH = re.compile(r"(pytorch-)?triton(-rocm|-xpu)?$|nvidia-[a-z-]+-cu\d\d$")
+"""What a torch of an index requires by its exact version."""
 _MOST = 8
 """Commands of companions that one proposal writes anew."""
 
@@ -121,7 +124,8 @@ def _in_commands(image: Image, step: Step, wanted: tuple[PackageSpec, ...], inde
     others = islice((one for one in image.steps if one is not step and _installs(one, companions)), _MOST)
     for one in sorted((step, *others), key=lambda one: one.command.line):
         names = wanted if one is step else companions
-        yield in_place(image, one.command, rewritten(one, {each.name: quoted([each]) for each in names}, index))
+        new = {**dict.fromkeys(_brought_by_torch(one.pip), ""), **{each.name: quoted([each]) for each in names}}
+        yield in_place(image, one.command, rewritten(one, new, index))
     for one in islice((one for one in image.steps if _installs(one, companions, in_file=True)), _MOST):
         assert one.pip is not None
         files = (found.file for each in companions if (found := one.pip.asks_for(each.name)) is not None)
@@ -141,14 +145,27 @@ def _installs(step: Step, companions: tuple[PackageSpec, ...], in_file: bool = F
 
 def _in_requirements(install: PipInstall, place: str, wanted: Iterable[PackageSpec], url: str) -> Iterator[str]:
     """The lines of requirements files: torch and its companions, each where it stands, and the index above them."""
-    other = next((one for one in install.extra_urls if build_of_index(one)), "")
-    if url and url not in install.extra_urls:
+    other = next((one for one in (*install.extra_urls, *install.index_urls) if build_of_index(one)), "")
+    if url and url not in (*install.extra_urls, *install.index_urls):
         where = f"in place of {other}" if other else f"{place.rpartition(':')[0]}:1: above it"
-        yield f"{where}: --extra-index-url {url}"
+        option = "--index-url" if other in install.index_urls else "--extra-index-url"
+        yield f"{where}: {option} {url}"
     for one in wanted:
         requirement = install.asks_for(one.name)
         if requirement is not None and requirement.file:
             yield f"{requirement.file}: {one.text}"
+    for name in _brought_by_torch(install):
+        requirement = install.asks_for(name)
+        if requirement is not None and requirement.file:
+            yield f"{requirement.file}: leave out {name}, which torch brings"
+
+
+def _brought_by_torch(install: PipInstall | None) -> tuple[str, ...]:
+    """The packages that a command pins and that every torch requires in a release of its own."""
+    if install is None or install.asks_for("torch") is None:
+        return ()
+    pinned = (one.name for one in install.requirements if "==" in one.specifier)
+    return tuple(name for name in pinned if _OF_TORCH.match(name))
 
 
 def package_line(image: Image, step: Step, asked: Requirement, package: str, index: TorchIndex | None = None) -> str:
