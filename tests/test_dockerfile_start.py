@@ -247,3 +247,26 @@ def test_a_container_of_a_manifest_with_too_few_gpus_for_its_preflight(tmp_path:
     found = dockerfile_report(tmp_path / "pod.yaml")["findings"]
     assert [one["slug"] for one in found] == ["compose-no-device"] * told
     assert "nvidia.com/gpu: 2" in str(found) or not told
+
+
+ENV_FILES = {
+    "one": ("gpu.env", "CUDA_VISIBLE_DEVICES=all\n", True),
+    "a list": ("[a.env, gpu.env]", "# all\nCUDA_VISIBLE_DEVICES=all\n", True),
+    "by its path": ("[{path: ./gpu.env, required: false}]", 'export CUDA_VISIBLE_DEVICES="all"\n', True),
+    "a number": ("gpu.env", "CUDA_VISIBLE_DEVICES=0\n", False),
+    "quotes, which compose takes away": ("gpu.env", 'CUDA_VISIBLE_DEVICES="0"\n', False),
+    "a file that is not there": ("other.env", "CUDA_VISIBLE_DEVICES=all\n", False),
+    "the service's own value": ("gpu.env, environment: {CUDA_VISIBLE_DEVICES: 1}", "CUDA_VISIBLE_DEVICES=all", False),
+}
+
+
+@pytest.mark.parametrize("name", ENV_FILES)
+def test_the_variables_of_an_env_file_count(tmp_path: Path, name: str):
+    files, text, hides = ENV_FILES[name]
+    (tmp_path / "gpu.env").write_text(text)
+    service = f"{{image: vllm/vllm-openai:v0.11.0, gpus: all, ipc: host, env_file: {files}}}"
+    (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {service}\n")
+    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["compose-hides-gpus"] * hides
+    at = f"gpu.env:{text.count(chr(10))}: leave out CUDA_VISIBLE_DEVICES"
+    assert not hides or at in found[0]["fixes"][0]["steps"][0]["text"]

@@ -18,8 +18,8 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     the value, with the same effect.
 
     ## How it is judged
-    By the value alone. An empty value, -1 and other words that hide the GPUs on purpose are not reported. An error if
-    the service is given a GPU, else a warning.
+    By the value alone, in `environment` or a file of `env_file`. An empty value, -1 and other words that hide the GPUs
+    on purpose are not reported. An error if the service is given a GPU, else a warning.
 
     ## Fix safety
     Without the variable a program sees the GPUs that the container is given.
@@ -35,14 +35,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
                     message=f"{service.title} sets {name}={value}, which hides every GPU: {why}.",
                     saw=f"{name}={value}",
                     want="not set, or numbers without quotes",
-                    fixes=(
-                        change(
-                            "Remove the variable",
-                            f"{service.place}: below {service.name}, leave out {name}, or write numbers:",
-                            f"    {'env' if service.cluster else 'environment'}:",
-                            f"      {service.written_variable(name, 0)}",
-                        ),
-                    ),
+                    fixes=(change("Remove the variable", *service.written_anew(name, 0)),),
                     refs=(
                         "pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices",
                         "ROCm/ROCR-Runtime amd_filter_device.cpp, RvdFilter; ROCm/clr rocdevice.cpp, Device::init",

@@ -144,7 +144,7 @@ def _variable(recipe: Recipe, image: Image, remedy: VariableRemedy) -> str:
     service = service or next(iter(services), None)
     if service is not None:
         what = f"leave out {name}" if value is None else service.written_variable(name, value)
-        return f"{service.place}: {what} in the environment of {service.name}"
+        return f"{service.set_in.get(name, service.place)}: {what} in the environment of {service.name}"
     if value is None:
         return f"unset {name}"
     line = image.written_env(name, value)

@@ -50,6 +50,10 @@ class Service(Struct, frozen=True):
     user: str = ""
     privileged: bool = False
     environment: dict[str, str] = {}
+    env_files: tuple[str, ...] = ()
+    """Files with more variables, relative to the compose file."""
+    set_in: dict[str, str] = {}
+    """The places of the variables that such a file sets: "gpu.env:2"."""
     entrypoint: tuple[str, ...] | None = None
     """Its words in place of the image's ENTRYPOINT, whose CMD then does not count either."""
     command: tuple[str, ...] | None = None
@@ -93,6 +97,18 @@ class Service(Struct, frozen=True):
     def written_variable(self, name: str, value: object) -> str:
         """How its environment is given a variable."""
         return f'- {{name: {name}, value: "{value}"}}' if self.cluster else f"{name}: {value}"
+
+    def written_anew(self, name: str, value: object) -> tuple[str, ...]:
+        """Where a variable of its environment is written, and how it is written with another value."""
+        place = self.set_in.get(name)
+        if place is not None:
+            return f"{place}: leave out {name}, or write numbers:", f"    {name}={value}"
+        where = f"{self.place}: below {self.name}, leave out {name}, or write numbers:"
+        return (
+            where,
+            f"    {'env' if self.cluster else 'environment'}:",
+            f"      {self.written_variable(name, value)}",
+        )
 
     @property
     def given_gpus(self) -> bool:
@@ -170,6 +186,7 @@ def _service(
         user=str(given.get("user") or ""),
         privileged=given.get("privileged") is True,
         environment=environment,
+        env_files=tuple(map(_path, _list(given.get("env_file")))),
         entrypoint=_words(given.get("entrypoint")),
         command=_words(given.get("command")),
         scaled_to_none=deploy.get("replicas") == 0 or given.get("scale") == 0,
@@ -228,6 +245,10 @@ def _device(device: Any) -> str:
     if isinstance(device, dict):
         return str(device.get("source") or "")
     return str(device).split(":")[0]
+
+
+def _path(file: Any) -> str:
+    return str(file.get("path") if isinstance(file, dict) else file)
 
 
 def _words(value: Any) -> tuple[str, ...] | None:
