@@ -128,6 +128,45 @@ def test_path_is_set_where_the_environment_is_there():
     assert lines(finding) == "Dockerfile:5: below it\nENV PATH=/opt/venv/bin:$PATH"
 
 
+IN_VENV = SLIM + "RUN python -m venv /opt/venv && /opt/venv/bin/pip install torch uvicorn\nCOPY start.sh /\n"
+RUNNING = IN_VENV + 'ENTRYPOINT ["/start.sh"]\n'
+SCRIPTS_OFF_PATH = {
+    "a command": (RUNNING, "#!/bin/sh\nset -e\nexec uvicorn app:app\n", "/start.sh:3: /opt/venv/bin/uvicorn"),
+    "a python": (RUNNING, "cd /app\npython app.py\n", "/start.sh:2: /opt/venv/bin/python"),
+    "by CMD": (IN_VENV + "CMD bash ./start.sh\n", "python app.py\n", "start.sh:1: /opt/venv/bin/python"),
+    "the words of CMD": (RUNNING + START, 'mkdir -p /data\nexec "$@"\n', "/start.sh:2: /opt/venv/bin/python"),
+    "behind a preflight": (RUNNING + START, 'exec gpudoctor preflight -- "$@"\n', "/start.sh:1: /opt/venv/bin/py"),
+}  # fmt: skip
+SCRIPTS_ON = {
+    "it activates": ". /opt/venv/bin/activate\nexec uvicorn app:app\n",
+    "it may activate": "if [ -f /opt/venv/bin/activate ]; then . /opt/venv/bin/activate; fi\npython app.py\n",
+    "PATH": 'export PATH="/opt/venv/bin:$PATH"\nexec python app.py\n',
+    "PATH under a condition": "[ -d /opt/venv ] && PATH=/opt/venv/bin:$PATH\nexec python app.py\n",
+    "an unknown environment": "export PATH=$VENV/bin:$PATH\npython app.py\n",
+    "another file": ". /etc/app.env\npython app.py\n",
+    "by its path": "exec /opt/venv/bin/uvicorn app:app\n",
+    "a helper before": "python wait_for_db.py\n/opt/venv/bin/python app.py\n",
+    "packages": "export PYTHONPATH=/opt/venv/lib/python3.11/site-packages\npython app.py\n",
+    "a text": "cat > /etc/x <<EOF\npython app.py\nEOF\nexec nginx\n",
+    "conda": 'eval "$(conda shell.bash hook)"\nconda activate app\npython app.py\n',
+    "uv": "exec uv run app.py\n",
+    "another command": 'exec nginx -g "daemon off;"\n',
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS_OFF_PATH)
+def test_a_start_script_that_passes_over_the_environment_is_reported_at_its_line(name: str):
+    text, script, fix = SCRIPTS_OFF_PATH[name]
+    (finding,) = findings(text, {"start.sh": script})
+    assert finding.slug == "image-environment-off-path"
+    assert finding.fixes[1].remedies[0].text.startswith(fix)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", SCRIPTS_ON)
+def test_a_start_script_that_may_choose_the_environment_is_fine(name: str):
+    assert findings(RUNNING, {"start.sh": SCRIPTS_ON[name]}) == []
+
+
 INCOMPLETE = {
     "another base image": VENV + CUDA + COPY + ON_PATH + START,
     "the distribution's other Python": VENV + CUDA + "RUN apt-get install -y python3\n" + COPY + ON_PATH + START,

@@ -18,8 +18,8 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     the value, with the same effect.
 
     ## How it is judged
-    By the value alone, in `environment` or a file of `env_file`. An empty value, -1 and other words that hide the GPUs
-    on purpose are not reported. An error if the service is given a GPU, else a warning.
+    By the value alone, in `environment` or a file of `env_file`. An empty value, -1 and other words that hide the
+    GPUs on purpose are not reported. An error if the service is given a GPU, else a warning.
 
     ## Fix safety
     Without the variable a program sees the GPUs that the container is given.

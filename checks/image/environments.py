@@ -21,7 +21,7 @@ from gpudoctor.dockerfile.copied_environments import (
 from gpudoctor.dockerfile.environments import makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, Image, Step
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
-from gpudoctor.dockerfile.start import programs
+from gpudoctor.dockerfile.start import programs, script_program
 from gpudoctor.finding import Evidence, Finding, Fix
 
 _PYTHON = re.compile(r"python[\d.]*$")
@@ -44,8 +44,9 @@ def environment_off_path(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     Every torch that the file installs lies in one environment, and the base image brings none. ENTRYPOINT and CMD, or
-    those of a service, start `python` or a command of the environment's packages by its name alone, and ENV PATH does
-    not have that environment. Behind a script of a shell, `uv run` and the like nothing is reported.
+    those of a service, start `python` or a command of the environment's packages by its name alone, and PATH does not
+    have that environment. Of a start script its last command counts, if nothing in it may choose another Python.
+    Behind `uv run` and the like nothing is reported.
 
     ## Fix safety
     With ENV PATH every command of the image finds the environment first.
@@ -71,11 +72,14 @@ def environment_off_path(recipe: Recipe) -> Verdicts:
             if any(f"{environment}/" in word for one in (entrypoint, command) if one for word in one.words):
                 continue  # it names what lies there
             found = next((one for one in programs(entrypoint, command) if _needs(image, one, environment)), None)
-            start = command or entrypoint
+            start, in_script = command or entrypoint, script_program(entrypoint, command)
+            if in_script is not None and _needs(image, in_script[0], environment):
+                found = in_script[0]
             if found is None or start is None:
                 continue
             own = start in (image.entrypoint, image.command)
             at = image.place(start.line) if own or service is None else service.place
+            at = in_script[1] if in_script is not None else at
             if at in told:
                 continue  # of another service that starts the same
             told.add(at)

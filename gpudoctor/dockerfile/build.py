@@ -190,7 +190,9 @@ class Build:
         if not for_a_shell(path, text) or len(text) > _LONGEST_SCRIPT or self._script_text < 0:
             return None
         try:
-            return tuple(script_commands(text, path, command, self._known, self._script_bounds, self._names))
+            return tuple(
+                script_commands(text, path.removeprefix("./"), command, self._known, self._script_bounds, self._names)
+            )
         except BoundError:
             return None
 

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 
-from gpudoctor.dockerfile.commands import SHELLS
+from gpudoctor.dockerfile.commands import SHELLS, Command
 from gpudoctor.dockerfile.image import Start
 from gpudoctor.dockerfile.preflights import is_preflight, started_by_preflight
 
@@ -31,6 +31,31 @@ def programs(entrypoint: Start | None, command: Start | None) -> tuple[tuple[str
         return _of_shell(command) if inner == ("/bin/sh",) else ()
     words = _of_one_command(unwrapped((*head, *(command.words if command is not None else ()))))
     return (words,) if words and posixpath.basename(words[0]) not in (*SHELLS, *_CHANGING) else ()
+
+
+def script_program(entrypoint: Start | None, command: Start | None) -> tuple[tuple[str, ...], str] | None:
+    """The program that a start script runs at last, in no environment, and its place in the script; None where the
+    script may choose another Python. `"$@"` is what comes after the script."""
+    starts = [one for one in (entrypoint, command) if one is not None]
+    start = next((one for one in starts if any(step.command.script for step in one.steps)), None)
+    if start is None or {"PYTHONHOME", "PYTHONPATH"} & start.exports.keys():
+        return None
+    inside = [step.command for step in start.steps if step.command.script]
+    if any(_may_choose(one) for one in inside):
+        return None
+    last = next((step for step in reversed(start.steps) if step.command.script and not step.command.maybe), None)
+    if last is None or last.environment != "":
+        return None
+    words = unwrapped(last.command.argv)
+    if words == ("$@",):
+        words = command.words if command is not None and command is not start and not command.shell else ()
+    return (words, last.command.script) if words else None
+
+
+def _may_choose(command: Command) -> bool:
+    """Whether a command of a script may put another Python in front, or holds a text that is no command."""
+    activates = command.argv[0] in (".", "source") and command.argv[-1].endswith("/bin/activate")
+    return (command.argv[0] in _CHANGING and not activates) or "<<" in command.written
 
 
 def _of_one_command(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 """The variables that runtimes read. NVIDIA_VISIBLE_DEVICES is for the container toolkit, which knows `all`."""
 
 
-OF_PROGRAMS = (*VISIBLE, "HSA_OVERRIDE_GFX_VERSION", "LD_LIBRARY_PATH")
+OF_PROGRAMS = (*VISIBLE, "HSA_OVERRIDE_GFX_VERSION", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
 """Variables that decide what a started program sees, and that start scripts set."""
 
 
