@@ -240,6 +240,35 @@ def test_a_copied_environment_that_is_whole_is_fine(name: str):
     assert all_of_this_file(COMPLETE[name]) == []
 
 
+PROJECT = '[project]\nname = "app"\nrequires-python = "{}"\ndependencies = ["torch"]\n'
+SYNCED = (
+    BUILD
+    + UV
+    + "WORKDIR /app\nCOPY .python-version pyproject.toml ./\nRUN uv sync\n"
+    + SLIM
+    + "COPY --from=build /app/.venv /app/.venv\n"
+)
+PINNED = {
+    "another version": (SYNCED, ">=3.10", "3.12\n", True),
+    "the same version": (SYNCED, ">=3.10", "3.11\n", False),
+    "a patch of it": (SYNCED, ">=3.10", "3.11.9\n", False),
+    "a newer one by the project": (SYNCED, ">=3.12", "", True),
+    "an older one by the project": (SYNCED, ">=3.9,<3.13", "", False),
+    "a variable counts": (SYNCED.replace("RUN uv", "ENV UV_PYTHON=3.11\nRUN uv"), ">=3.10", "3.12\n", False),
+    "no download": (SYNCED.replace("RUN uv", "ENV UV_PYTHON_DOWNLOADS=never\nRUN uv"), ">=3.10", "3.12\n", False),
+    "copied, too": (SYNCED + "COPY --from=build /root/.local/share/uv /root/.local/share/uv\n", "", "3.12\n", False),
+}
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_the_python_that_a_project_asks_of_uv_is_needed_with_its_environment(name: str):
+    text, versions, pin, lacks = PINNED[name]
+    files = {"pyproject.toml": PROJECT.format(versions), ".python-version": pin}
+    told = [one.message for one in findings(text + START, files) if one.slug == "image-environment-incomplete"]
+    assert len(told) == lacks
+    assert not lacks or "/root/.local/share/uv/python of stage build" in told[0]
+
+
 ROOTS = SLIM + "RUN python -m venv /root/venv\nENV PATH=/root/venv/bin:$PATH\nRUN pip install torch\n"
 USER = "RUN useradd -m app\nUSER app\n"
 CLOSED = {

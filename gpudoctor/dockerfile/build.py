@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -68,6 +69,8 @@ class Build:
         self._environments: set[str] = set()
         """Those that commands made so far."""
         self._locks: dict[str, str | None] = {}
+        self._pythons: dict[str, str] = {}
+        """What the projects in folders ask of uv."""
         self._scripts: dict[str, str | None] = {}
         self._script_text, self._script_bounds = _SCRIPT_TEXT, Bounds()
         self.entrypoint: Start | None = None
@@ -174,7 +177,19 @@ class Build:
             for install in self._installs(command, files):
                 if install is not None and install.asks_for("torch") and not install.locked:
                     self._bounds.torches.spend()
-                self.steps.append(Step(command, install, installing_script(script, text), environment, self.user))
+                python = self._asked_of_uv(files) if environment and makes_one(command.argv) else ""
+                script_ = installing_script(script, text)
+                self.steps.append(Step(command, install, script_, environment, self.user, python))
+
+    def _asked_of_uv(self, files: _Files) -> str:
+        """The Python that the project in the working directory asks for: by .python-version, else by pyproject.toml.
+        Each is read once."""
+        if files.folder not in self._pythons:
+            pinned = re.match(r"\s*(?:cpython-)?(3\.\d+)", files.lock(".python-version") or "")
+            project = "" if pinned else files.lock("pyproject.toml") or ""
+            named = re.search(r"""^requires-python\s*=\s*["']([^"']{1,100})""", project, re.MULTILINE)
+            self._pythons[files.folder] = pinned[1] if pinned else named[1] if named else ""
+        return self._pythons[files.folder]
 
     def _script(self, path: str, files: _Files) -> str | None:
         """The text of a script. Each is read once."""

@@ -12,6 +12,7 @@ from gpudoctor.dockerfile.environments import CONDAS, makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, Image, Step
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.installs import system_packages
+from gpudoctor.matrix.versions import package_matches
 
 _PACKAGES = re.compile(r"/python(3\.\d+)/(?:site|dist)-packages/?$")
 _ONE_PACKAGE = re.compile(r"/(?:site|dist)-packages/([A-Za-z_]\w*)/?$")
@@ -95,8 +96,14 @@ def interpreter_of(origin: Image, one: MadeEnvironment) -> tuple[str, str] | Non
     facts, tool = origin.facts, posixpath.basename(one.step.command.argv[0])
     if facts is None or not facts.prefix or facts.python is None or tool in CONDAS:
         return None  # an environment of conda has its own
-    asked = one.python or (origin.variable("UV_PYTHON") or "" if one.by_uv else "")
-    own = _has_own(origin) and asked in ("", facts.python)
+    asked = one.python or (origin.variable("UV_PYTHON") or one.step.python if one.by_uv else "")
+    own = _has_own(origin)
+    if own and re.match(r"[<>=!~]", asked):
+        asked = "" if package_matches(asked, facts.python) else asked
+    own = own and asked in ("", facts.python)
+    if not own and one.by_uv and _forbids_downloads(origin, one.step):
+        return None
+    asked = re.sub(r"^[<>=!~].*", "", asked)
     if one.by_uv and re.fullmatch(r"|3\.\d+", asked):
         managed = any("uv python install" in step.command.text for step in origin.steps)
         if not own or managed:
@@ -105,6 +112,14 @@ def interpreter_of(origin: Image, one: MadeEnvironment) -> tuple[str, str] | Non
     if not own or one.by_uv or _brings_python(origin):
         return None
     return f"{facts.prefix}/bin", facts.python
+
+
+def _forbids_downloads(origin: Image, step: Step) -> bool:
+    """Whether uv may take a Python that is there alone."""
+    never = (origin.variable("UV_PYTHON_DOWNLOADS") or "").lower() in ("never", "manual", "0", "false")
+    system = origin.variable("UV_PYTHON_PREFERENCE") == "only-system" or origin.variable("UV_NO_MANAGED_PYTHON")
+    options = {"--no-managed-python", "--no-python-downloads"} & set(step.command.argv)
+    return never or bool(system) or bool(options)
 
 
 def _pythons_of_uv(image: Image, step: Step) -> str:

@@ -68,6 +68,8 @@ class Step(Struct, frozen=True):
     environment: str | None = ""
     """The environment that it makes or installs into; "": none but the image's own Python; None: unknown."""
     user: str = ""
+    python: str = ""
+    """The Python that the project asks of uv for it: a version, or what versions must meet."""
     copied: bool = False
     """Whether it runs in another stage, and the image copies what it installs."""
 
