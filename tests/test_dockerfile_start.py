@@ -270,3 +270,23 @@ def test_the_variables_of_an_env_file_count(tmp_path: Path, name: str):
     assert [one["slug"] for one in found] == ["compose-hides-gpus"] * hides
     at = f"gpu.env:{text.count(chr(10))}: leave out CUDA_VISIBLE_DEVICES"
     assert not hides or at in found[0]["fixes"][0]["steps"][0]["text"]
+
+
+REFUSED_BY_COMPOSE = {
+    "without capabilities": ("deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1}]}}}", True),
+    "without anything": ("deploy: {resources: {reservations: {devices: [{count: all}]}}}", True),
+    "both": ("deploy: {resources: {reservations: {devices: [{count: 1, device_ids: [a], capabilities: [gpu]}]}}}", True),
+    "both, in short": ("gpus: [{driver: nvidia, count: 1, device_ids: ['0']}]", True),
+    "in short": ("gpus: [{driver: nvidia, count: 1}]", False),
+    "by ids": ("deploy: {resources: {reservations: {devices: [{device_ids: ['0'], capabilities: [gpu]}]}}}", False),
+    "no reservation": ("runtime: nvidia", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_COMPOSE)
+def test_a_reservation_that_compose_refuses(tmp_path: Path, name: str):
+    text, refused = REFUSED_BY_COMPOSE[name]
+    service = f"{{image: vllm/vllm-openai:v0.11.0, ipc: host, {text}}}"
+    (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {service}\n")
+    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["compose-reservation-refused"] * refused

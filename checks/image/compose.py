@@ -58,6 +58,8 @@ def no_device(recipe: Recipe) -> Verdicts:
     for started in recipe.services:
         vendor = _vendor(recipe, started)
         service = started.service
+        if service.refused:
+            continue  # compose-reservation-refused reports it
         if refused := _refused(recipe, started):
             yield refused
             continue

@@ -39,6 +39,8 @@ class Service(Struct, frozen=True):
     """Whether AMD GPUs are reserved for it; engines may also be given their device nodes."""
     gpu_count: int | None = None
     """How many GPUs it is given; None where that is not written as a number."""
+    refused: str = ""
+    """What is wrong with its reservations, so that compose refuses the file."""
     kfd: bool = False
     render: bool = False
     """/dev/dri, or a node in it."""
@@ -175,6 +177,7 @@ def _service(
         or any("nvidia" in device or device.startswith("/dev/dxg") for device in devices),
         amd="amd" in reserved,
         gpu_count=_count(given, deploy),
+        refused=_refused(given, deploy),
         kfd=any(device in ("/dev/kfd", "/dev", "/dev/dxg") or "amd.com/gpu" in device for device in devices),
         render=any(device.startswith(("/dev/dri", "/dev/dxg")) or device == "/dev" for device in devices),
         devices=tuple(devices),
@@ -219,6 +222,18 @@ def _reservations(deploy: dict[str, Any]) -> dict[str, Any]:
     resources = deploy.get("resources")
     reservations = resources.get("reservations") if isinstance(resources, dict) else None
     return reservations if isinstance(reservations, dict) else {}
+
+
+def _refused(given: dict[str, Any], deploy: dict[str, Any]) -> str:
+    """Why compose refuses the reservations of a service; "" if it takes them."""
+    reserved = _dicts(_list(_reservations(deploy).get("devices")))
+    if any(one.get("count") is not None and one.get("device_ids") for one in (*_dicts(_wanted(given)), *reserved)):
+        return "count and device_ids"
+    return "" if all(one.get("capabilities") for one in reserved) else "no capabilities"
+
+
+def _dicts(values: list[Any]) -> list[dict[str, Any]]:
+    return [one for one in values if isinstance(one, dict)]
 
 
 def _count(given: dict[str, Any], deploy: dict[str, Any]) -> int | None:

@@ -71,6 +71,8 @@ COMPOSE_FILES: dict[str, str] = {
     "    devices: [/dev/kfd, '/dev/dri/render128:/dev/dri/render128']",
     "compose-other-vendor": "services:\n  serve:\n    image: vllm/vllm-openai:v0.11.0\n    shm_size: 8g\n"
     "    devices: [/dev/kfd, /dev/dri]",
+    "compose-reservation-refused": "services:\n  serve:\n    image: vllm/vllm-openai:v0.11.0\n    shm_size: 8g\n"
+    "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all}]}}}",
     "compose-drops-preflight": "services:\n  train:\n    build: .\n    gpus: all\n    shm_size: 8g\n"
     "    entrypoint: [python, train.py]",
     "compose-small-shm": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
