@@ -173,6 +173,8 @@ INCOMPLETE = {
     "another version": VENV + "FROM python:3.12-slim\n" + COPY + ON_PATH + START,
     "uv's Python left behind": CUDA.replace("\n", " AS build\n") + UV + "RUN uv venv /opt/venv --python 3.12 && "
     "uv pip install --python /opt/venv/bin/python torch\n" + CUDA + COPY + ON_PATH + START,
+    "libraries for glibc in Alpine": BUILD + "RUN python -m venv /opt/venv && /opt/venv/bin/pip install onnxruntime\n"
+    "FROM python:3.11-alpine\n" + COPY + ON_PATH + START,
     "an environment that a second command fills": CUDA.replace("\n", " AS build\n") + UV + "WORKDIR /app\nENV "
     "UV_PYTHON=3.13\nRUN uv sync --no-install-project\nRUN uv sync\n" + CUDA + "COPY --from=build /app /app\n"
     + 'CMD ["/app/.venv/bin/python", "app.py"]\n',
@@ -222,6 +224,10 @@ COMPLETE = {
     "all of /usr/local": PIP + SLIM + "COPY --from=build /usr/local /usr/local\n" + SERVE,
     "a command as a module": PIP + SLIM + SITE_COPY + 'CMD ["python", "-m", "uvicorn", "app:app"]\n',
     "a program by its path": VENV + SLIM + COPY + "WORKDIR /opt\n" + 'CMD ["venv/bin/uvicorn", "app:app"]\n',
+    "packages of Python alone in Alpine": BUILD + "RUN python -m venv /opt/venv && /opt/venv/bin/pip install flask\n"
+    "FROM python:3.11-alpine\n" + COPY + ON_PATH + START,
+    "an environment of Alpine in Alpine": "FROM python:3.11-alpine AS build\nRUN python -m venv /opt/venv && "
+    "/opt/venv/bin/pip install fastapi\nFROM python:3.11-alpine3.22\n" + COPY + ON_PATH + START,
     "a package that requires the distribution's Python": "FROM ubuntu:24.04 AS build\nRUN apt-get install -y "
     "python3-venv\nRUN python3 -m venv /opt/venv && /opt/venv/bin/pip install torch\nFROM ubuntu:24.04\n"
     "RUN apt-get install -y software-properties-common\n" + COPY + ON_PATH + START,

@@ -14,6 +14,7 @@ from gpudoctor.dockerfile.copied_environments import (
     copied_environments,
     lone_package,
     missing_interpreter,
+    of_another_libc,
     origin_of,
     other_python,
     unread_packages,
@@ -178,6 +179,17 @@ def environment_incomplete(recipe: Recipe) -> Verdicts:
 
 def _interpreters(recipe: Recipe, image: Image) -> Iterator[Finding]:
     for one in copied_environments(image):
+        if of_another_libc(image, one) and recipe.frameworks(image):
+            yield _broken(
+                image,
+                one.copied,
+                f"{one.place} was made on {one.origin.base} with glibc, and {image.base} has musl, which cannot load "
+                f"the libraries of {recipe.frameworks(image)[0].package.name}.",
+                "musl",
+                "glibc",
+                (change("Use the base image of that stage", image.on_base(one.origin.base or "")),),
+            )
+            continue
         missing = missing_interpreter(image, one)
         if not missing or _starts_uv(recipe, image):
             continue

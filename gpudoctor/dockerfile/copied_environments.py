@@ -91,6 +91,13 @@ def missing_interpreter(image: Image, one: CopiedEnvironment) -> str:
     return f"{f'Python {version}' if version else 'the Python'} in {folder}"
 
 
+def of_another_libc(image: Image, one: CopiedEnvironment) -> bool:
+    """Whether an environment comes from an image with glibc, and this one has musl, which loads none of its
+    compiled libraries."""
+    origin = one.origin.facts
+    return image.facts is not None and image.facts.musl and origin is not None and not origin.musl
+
+
 def interpreter_of(origin: Image, one: MadeEnvironment) -> tuple[str, str] | None:
     """The folder and version of the interpreter that an environment of an image was made with; None if unknown."""
     facts, tool = origin.facts, posixpath.basename(one.step.command.argv[0])
