@@ -289,3 +289,28 @@ def test_a_reservation_that_compose_refuses(tmp_path: Path, name: str):
     (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {service}\n")
     found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
     assert [one["slug"] for one in found] == ["compose-reservation-refused"] * refused
+
+
+AS_USER = {
+    "a volume": ("user: '1000:1000', volumes: ['~/.cache/hf:/root/.cache/hf:rw']", "HF_HOME: /data/hf"),
+    "a volume of many words": (
+        "user: app, volumes: [{source: /m, target: /root/.ollama}]",
+        "/data/ollama in place of /root/.ollama",
+    ),
+    "a variable": ("user: '1000', environment: {HF_HOME: /root/hf}", "HF_HOME: /data/hf"),
+    "root": ("user: root, volumes: ['/m:/root/.cache/huggingface']", ""),
+    "a home of its own": ("user: '1000', volumes: ['/m:/root'], environment: {HF_HOME: /root/hf}", ""),
+    "no user": ("volumes: ['/m:/root/.cache/huggingface']", ""),
+    "elsewhere": ("user: '1000', volumes: ['/m:/data'], environment: {HF_HOME: /data}", ""),
+    "a volume without a name": ("user: '1000', volumes: [/data]", ""),
+}
+
+
+@pytest.mark.parametrize("name", AS_USER)
+def test_a_service_with_a_user_of_its_own_cannot_enter_root(tmp_path: Path, name: str):
+    text, fix = AS_USER[name]
+    service = f"{{image: vllm/vllm-openai:v0.11.0, gpus: all, ipc: host, {text}}}"
+    (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {service}\n")
+    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["image-user-without-access"] * bool(fix)
+    assert not fix or fix in found[0]["fixes"][0]["steps"][0]["text"]

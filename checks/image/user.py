@@ -11,7 +11,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.copied_environments import copied_environments, interpreter_of, made_environments
 from gpudoctor.dockerfile.environments import makes_one
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.recipe import Recipe, about_line, change
+from gpudoctor.dockerfile.recipe import Recipe, RecipeService, about_line, about_service, change
 from gpudoctor.finding import Finding, Fix
 
 _OPENING = ("chown", "chmod", "setfacl", "install", "usermod")
@@ -38,8 +38,8 @@ def user_without_access(recipe: Recipe) -> Verdicts:
     made in it.
 
     ## How it is judged
-    By the last USER, or `user` of every service, and by the paths of environments, of copied packages and of the
-    variables that name homes and caches (HF_HOME, TRITON_CACHE_DIR, MIOPEN_USER_DB_PATH). Nothing is reported
+    By the last USER, or `user` of every service, and by the paths of environments, of copied packages, of volumes and
+    of the variables that name homes and caches (HF_HOME, TRITON_CACHE_DIR, MIOPEN_USER_DB_PATH). Nothing is reported
     where a command changes owners or permissions on the way, or where COPY has --chown.
 
     ## Fix safety
@@ -51,6 +51,8 @@ def user_without_access(recipe: Recipe) -> Verdicts:
             yield from _packages(recipe, image)
             yield from _variables(recipe, image)
         yield from _while_building(image)
+    for started in recipe.services:
+        yield from _of_service(recipe, started)
 
 
 def _user(recipe: Recipe, image: Image) -> str:
@@ -74,8 +76,11 @@ def _other_roots(image: Image) -> frozenset[str]:
 
 def _closed(image: Image, user: str) -> bool:
     """Whether /root is closed to the user."""
-    opened = any(_opens(step) and "/root" in step.command.text for step in image.steps)
-    return bool(user) and not opened and image.form == "dockerfile"
+    return bool(user) and not _opened_root(image) and image.form == "dockerfile"
+
+
+def _opened_root(image: Image) -> bool:
+    return any(_opens(step) and "/root" in step.command.text for step in image.steps)
 
 
 def _opens(step: Step) -> bool:
@@ -170,6 +175,35 @@ def _variables(recipe: Recipe, image: Image) -> Iterator[Finding]:
                 ),
             ),
         )
+
+
+def _of_service(recipe: Recipe, started: RecipeService) -> Iterator[Finding]:
+    """A variable or a volume in /root that a service with a user of its own has."""
+    service, image = started.service, started.image
+    user = _name(image, service.user) if image is not None else ""
+    if image is None or not user or _opened_root(image) or "/root" in service.mounts:
+        return
+    variables = [(name, value) for name, value in service.environment.items() if _OF_PROGRAMS.match(name)]
+    named = next(((name, value) for name, value in variables if re.match(r"/root(/|$)", value)), None)
+    mount = next((one for one in service.mounts if one.startswith("/root/")), None)
+    if named is None and mount is None:
+        return
+    what = f"{named[0]}={named[1]}" if named else f"what is mounted at {mount}"
+    folder = named[1] if named else mount or ""
+    other = posixpath.join("/data", posixpath.basename(folder.rstrip("/")).lstrip("."))
+    lines = [f"    {'mountPath' if service.cluster else 'volumes'}: {other} in place of {mount}"] if mount else []
+    if named or re.search(r"huggingface|\bhf\b", folder):
+        lines.append(f"    {'env' if service.cluster else 'environment'}:")
+        lines.append(f"      {service.written_variable(named[0] if named else 'HF_HOME', other)}")
+    yield about_service(
+        service,
+        severity="warning",
+        confidence="likely",
+        message=f"{service.title} runs as {service.user}, who cannot enter /root: {what} is out of reach.",
+        saw=folder,
+        want="a folder outside /root",
+        fixes=(change("Use a folder outside /root", service.below, *lines),),
+    )
 
 
 def _elsewhere(image: Image, place: str, other: str) -> Iterator[str]:

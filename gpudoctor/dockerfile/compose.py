@@ -48,6 +48,8 @@ class Service(Struct, frozen=True):
     """The nodes of the host that it is given, as written."""
     shared_memory: bool = False
     """shm_size, ipc: host, or a mount over /dev/shm."""
+    mounts: tuple[str, ...] = ()
+    """Where volumes lie in it."""
     groups: tuple[str, ...] = ()
     user: str = ""
     privileged: bool = False
@@ -185,6 +187,7 @@ def _service(
         or given.get("ipc") in ("host", "shareable")
         or str(given.get("ipc") or "").startswith(("service:", "container:"))
         or any("/dev/shm" in str(volume) for volume in (*_list(given.get("volumes")), *_list(given.get("tmpfs")))),
+        mounts=tuple(map(_target, _list(given.get("volumes")))),
         groups=tuple(str(group) for group in _list(given.get("group_add"))),
         user=str(given.get("user") or ""),
         privileged=given.get("privileged") is True,
@@ -260,6 +263,12 @@ def _device(device: Any) -> str:
     if isinstance(device, dict):
         return str(device.get("source") or "")
     return str(device).split(":")[0]
+
+
+def _target(volume: Any) -> str:
+    if isinstance(volume, dict):
+        return str(volume.get("target") or "")
+    return next((part for part in str(volume).split(":")[1:] if part.startswith("/")), "")
 
 
 def _path(file: Any) -> str:

@@ -129,6 +129,7 @@ def _container(file: str, name: str, line: int, pod: dict[str, Any], given: dict
         render=amd or any(node.startswith("/dev/dri") or node == "/dev" for node in nodes),
         devices=nodes,
         shared_memory=bool(pod.get("hostIPC")) or any(path.startswith("/dev/shm") for path in mounts),
+        mounts=tuple(mounts),
         privileged=security.get("privileged") is True,
         groups=tuple(map(str, groups)),
         user="" if user is None else f"{user}:{group}" if group is not None else str(user),
