@@ -173,8 +173,11 @@ INCOMPLETE = {
     "another version": VENV + "FROM python:3.12-slim\n" + COPY + ON_PATH + START,
     "uv's Python left behind": CUDA.replace("\n", " AS build\n") + UV + "RUN uv venv /opt/venv --python 3.12 && "
     "uv pip install --python /opt/venv/bin/python torch\n" + CUDA + COPY + ON_PATH + START,
-    "libraries for glibc in Alpine": BUILD + "RUN python -m venv /opt/venv && /opt/venv/bin/pip install onnxruntime\n"
+    "libraries for glibc in Alpine": BUILD + "RUN python -m venv /opt/venv && /opt/venv/bin/pip install jax\n"
     "FROM python:3.11-alpine\n" + COPY + ON_PATH + START,
+    "a preflight that is not in the environment": BUILD + "RUN pip install gpudoctor-cli\n"
+    "RUN python -m venv /opt/venv && /opt/venv/bin/pip install torch\n" + SLIM + COPY + ON_PATH
+    + 'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n' + START,
     "an environment that a second command fills": CUDA.replace("\n", " AS build\n") + UV + "WORKDIR /app\nENV "
     "UV_PYTHON=3.13\nRUN uv sync --no-install-project\nRUN uv sync\n" + CUDA + "COPY --from=build /app /app\n"
     + 'CMD ["/app/.venv/bin/python", "app.py"]\n',
@@ -224,6 +227,11 @@ COMPLETE = {
     "all of /usr/local": PIP + SLIM + "COPY --from=build /usr/local /usr/local\n" + SERVE,
     "a command as a module": PIP + SLIM + SITE_COPY + 'CMD ["python", "-m", "uvicorn", "app:app"]\n',
     "a program by its path": VENV + SLIM + COPY + "WORKDIR /opt\n" + 'CMD ["venv/bin/uvicorn", "app:app"]\n',
+    "a preflight in the environment": BUILD + "RUN pip install gpudoctor-cli && python -m venv /opt/venv && "
+    "/opt/venv/bin/pip install torch gpudoctor-cli\n" + SLIM + COPY + ON_PATH
+    + 'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n' + START,
+    "a preflight that is installed here": VENV + SLIM + COPY + ON_PATH + "RUN pip install gpudoctor-cli\n"
+    'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n' + START,
     "packages of Python alone in Alpine": BUILD + "RUN python -m venv /opt/venv && /opt/venv/bin/pip install flask\n"
     "FROM python:3.11-alpine\n" + COPY + ON_PATH + START,
     "an environment of Alpine in Alpine": "FROM python:3.11-alpine AS build\nRUN python -m venv /opt/venv && "

@@ -293,10 +293,7 @@ def test_a_reservation_that_compose_refuses(tmp_path: Path, name: str):
 
 AS_USER = {
     "a volume": ("user: '1000:1000', volumes: ['~/.cache/hf:/root/.cache/hf:rw']", "HF_HOME: /data/hf"),
-    "a volume of many words": (
-        "user: app, volumes: [{source: /m, target: /root/.ollama}]",
-        "/data/ollama in place of /root/.ollama",
-    ),
+    "a volume of many words": ("user: app, volumes: [{target: /root/.ollama}]", "/data/ollama in place of /root/"),
     "a variable": ("user: '1000', environment: {HF_HOME: /root/hf}", "HF_HOME: /data/hf"),
     "root": ("user: root, volumes: ['/m:/root/.cache/huggingface']", ""),
     "a home of its own": ("user: '1000', volumes: ['/m:/root'], environment: {HF_HOME: /root/hf}", ""),
@@ -314,3 +311,40 @@ def test_a_service_with_a_user_of_its_own_cannot_enter_root(tmp_path: Path, name
     found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
     assert [one["slug"] for one in found] == ["image-user-without-access"] * bool(fix)
     assert not fix or fix in found[0]["fixes"][0]["steps"][0]["text"]
+
+
+GATED = BASE + 'ENTRYPOINT ["/app/entry.sh"]\nCMD ["python", "app.py"]\n'
+GOES_ON = {
+    "a line of its own": (
+        'gpudoctor preflight --require "gpu>=1"\npython app.py\n',
+        '--require "gpu>=1" -- python app.py',
+    ),
+    "by exec": ('#!/bin/bash\ngpudoctor preflight --\nexec "$@"\n', '-- "$@"'),
+}
+STOPS = {
+    "set -e": "set -euo pipefail\ngpudoctor preflight\npython app.py\n",
+    "in the first line": "#!/bin/bash -e\ngpudoctor preflight\npython app.py\n",
+    "or exit": "gpudoctor preflight || exit 1\npython app.py\n",
+    "and": "gpudoctor preflight && python app.py\n",
+    "if": "if gpudoctor preflight; then python app.py; fi\n",
+    "if not": "if ! gpudoctor preflight; then export MODE=cpu; fi\npython app.py\n",
+    "its status": "gpudoctor preflight\nstatus=$?\n[ $status = 0 ] || exit $status\npython app.py\n",
+    "its command": "gpudoctor preflight -- python app.py\n",
+    "nothing after": "echo hello\ngpudoctor preflight\n",
+    "tolerated": "gpudoctor preflight || true\npython app.py\n",
+    "a check": "gpudoctor check\npython app.py\n",
+}
+
+
+@pytest.mark.parametrize("name", GOES_ON)
+def test_a_script_that_goes_on_after_its_preflight_refused_is_warned_about(name: str):
+    script, fix = GOES_ON[name]
+    (found,) = findings(GATED, {"entry.sh": script})
+    assert (found.slug, found.severity) == ("image-preflight-ignored", "warning")
+    where = f"/app/entry.sh:{script.count(chr(10))}: exec gpudoctor preflight "
+    assert lines(found).split("\n")[1] == where + fix
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_a_script_that_stops_where_its_preflight_refused_is_fine(name: str):
+    assert findings(GATED, {"entry.sh": STOPS[name]}) == []

@@ -227,7 +227,9 @@ class Build:
         steps = tuple(self.steps[before:])
         self.steps[before:] = [step for step in steps if step.pip is not None and not step.command.maybe]
         words = one.argv or (*self._shell, one.text.strip())
-        return Start(words, one.line, one.argv is None, steps, self._exports(steps, files))
+        script = next((step.command.script.rpartition(":")[0] for step in steps if step.command.script), "")
+        text = self._scripts.get(files.whole(script)) or "" if script else ""
+        return Start(words, one.line, one.argv is None, steps, self._exports(steps, files), text)
 
     def _exports(self, steps: tuple[Step, ...], files: _Files) -> dict[str, ImageVariable]:
         """What a start sets for the last command of its script, or for its own, that the image does not have."""

@@ -89,6 +89,8 @@ class Start(Struct, frozen=True):
     """Every command that it runs, with those of scripts."""
     exports: dict[str, ImageVariable] = {}
     """What it sets for the program that it starts."""
+    text: str = ""
+    """The script that it runs."""
 
 
 class Image(Struct, frozen=True, eq=False):

@@ -15,6 +15,13 @@ _WRAPPERS = ("env", "exec", "nice", "nohup", "stdbuf", "timeout", "numactl", "ti
 """Programs that become, or start, the program after their options."""
 _CHANGING = (".", "source", "eval", "conda", "mamba", "micromamba", "set")
 """Commands after which another Python may be in front."""
+OF_OTHER_NAME = {
+    "gpudoctor": "gpudoctor-cli",
+    "torchrun": "torch",
+    "jupyter-lab": "jupyterlab",
+    "accelerate-launch": "accelerate",
+}
+"""Commands that have another name than their package."""
 _AS_AT_LOGIN = re.compile(r"-[a-z]*[li]|--(login|rcfile|init-file)")
 
 
