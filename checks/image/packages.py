@@ -9,7 +9,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import install_line, package_line
-from gpudoctor.dockerfile.recipe import Recipe, change, command_of
+from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import apart, in_place
 from gpudoctor.dockerfile.toolkit import without_toolkit
@@ -164,15 +164,14 @@ def _without_torch(image: Image, step: Step, number: int, name: str) -> tuple[Se
 
 
 def _isolated(image: Image, step: Step, one: Requirement, severity: Severity, why: str) -> Finding:
-    place = image.place(step.command.line)
-    return Finding(
+    return about_line(
+        image,
+        step.command.line,
+        step.command.shown,
         severity="note" if step.command.tolerated else severity,
-        confidence="likely",
         message=f"setup.py of {one.name} imports torch, and {why}: No module named 'torch'.{_goes_on(step)}",
         saw="no --no-build-isolation",
         want="--no-build-isolation, after torch",
-        subject=place,
-        evidence=(command_of(image, step.command),),
         fixes=(change("Build it with the installed torch", *_beside_torch(image, step, one)),),
         refs=("Dao-AILab/flash-attention#246",),
     )
@@ -195,14 +194,14 @@ def _without_compiler(
 ) -> Finding:
     place = image.place(step.command.line)
     also = tuple(_beside_torch(image, step, one)) if apart_from_torch else ()
-    return Finding(
+    return about_line(
+        image,
+        step.command.line,
+        step.command.shown,
         severity="note" if step.command.tolerated else "error" if sure else "warning",
-        confidence="likely",
         message=f"{one.name} is compiled here, and {image.base} has no nvcc: its setup.py stops.{_goes_on(step)}",
         saw="no nvcc",
         want="nvcc, or a ready wheel",
-        subject=place,
-        evidence=(command_of(image, step.command),),
         fixes=tuple(_ways_to_compile(recipe, image, place, one, also)),
         refs=("Dao-AILab/flash-attention#1229, #1220, #1736",),
     )
