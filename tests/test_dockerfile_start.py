@@ -276,6 +276,7 @@ REFUSED_BY_COMPOSE = {
     "without capabilities": ("{driver: nvidia, count: 1}", True),
     "without anything": ("{count: all}", True),
     "both": ("{count: 1, device_ids: ['0'], capabilities: [gpu]}", True),
+    "by CDI": ("{driver: cdi, device_ids: [nvidia.com/gpu=all]}", False),
     "by ids": ("{device_ids: ['0'], capabilities: [gpu]}", False),
     "all": ("{driver: nvidia, count: all, capabilities: [gpu]}", False),
 }

@@ -232,7 +232,8 @@ def _refused(given: dict[str, Any], deploy: dict[str, Any]) -> str:
     reserved = _dicts(_list(_reservations(deploy).get("devices")))
     if any(one.get("count") is not None and one.get("device_ids") for one in (*_dicts(_wanted(given)), *reserved)):
         return "count and device_ids"
-    return "" if all(one.get("capabilities") for one in reserved) else "no capabilities"
+    named = all("capabilities" in one or one.get("driver") == "cdi" for one in reserved)
+    return "" if named else "no capabilities"
 
 
 def _dicts(values: list[Any]) -> list[dict[str, Any]]:
