@@ -77,6 +77,10 @@ HEALTHY = {
     "stubs for linking only": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n"
     "ENV LIBRARY_PATH=/usr/local/cuda/lib64/stubs\n"
     "RUN LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs make",
+    "stubs that a runtime image does not have": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04 AS build\nRUN make\n"
+    "FROM nvidia/cuda:12.8.1-runtime-ubuntu22.04\n"
+    "ENV LD_LIBRARY_PATH=/usr/local/mpi/lib:/usr/local/cuda/lib64/stubs\n"
+    "COPY --from=build /usr/local/mpi /usr/local/mpi",
     "stubs in a stage that only builds": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04 AS build\n"
     "ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs\nRUN apt-get install -y nvidia-driver-550\n"
     "FROM nvidia/cuda:12.8.1-runtime-ubuntu22.04\nCOPY --from=build /app /app",
@@ -261,6 +265,15 @@ FAULTY = {
         "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\n"
         "RUN ln -s /usr/local/cuda/lib64/stubs/libcuda.so /usr/local/cuda/lib64/libcuda.so.1",
         "image-stub-libcuda", "error",
+    ),
+    "a stub that is copied with the toolkit": (
+        "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04 AS build\nFROM nvidia/cuda:12.8.1-runtime-ubuntu22.04\n"
+        "COPY --from=build /usr/local/cuda /usr/local/cuda\nENV LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs",
+        "image-stub-libcuda", "warning",
+    ),
+    "a stub of the distribution's package": (
+        "FROM nvidia/cuda:12.8.1-runtime-ubuntu22.04\nRUN apt-get update && apt-get install -y cuda-driver-dev-12-8\n"
+        "ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs", "image-stub-libcuda", "warning",
     ),
     "the stub in the loader's configuration": (
         "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\n"

@@ -51,6 +51,7 @@ OFF_PATH = {
     "poetry's .venv": BUILD
     + "ENV POETRY_VIRTUALENVS_IN_PROJECT=1\nWORKDIR /app\nRUN poetry install && poetry run pip "
     "list\nRUN .venv/bin/pip install torch\n" + SLIM + "COPY --from=build /app/.venv /app/.venv\n" + START,
+    "what a module of the standard library runs": VENV + SLIM + COPY + 'CMD ["python", "-m", "cProfile", "app.py"]\n',
     "by .bashrc": SLIM
     + "RUN python -m venv /v && /v/bin/pip install torch && echo '. /v/bin/activate' >> ~/.bashrc\n"
     + START,
@@ -76,6 +77,7 @@ ON = {
     + 'CMD ["sh", "-c", ". /opt/venv/bin/activate; python app.py"]\n',
     "a login shell": VENV + SLIM + COPY + 'CMD ["bash", "-lc", "python app.py"]\n',
     "another program": VENV + SLIM + COPY + 'CMD ["nginx"]\n',
+    "a module of the standard library": VENV + SLIM + COPY + 'CMD ["python", "-m", "http.server", "8000"]\n',
     "the base image's torch": "FROM pytorch/pytorch\nRUN python -m venv /v && /v/bin/pip install torch\n" + START,
     "PYTHONPATH": VENV + SLIM + COPY + "ENV PYTHONPATH=/opt/venv/lib/python3.11/site-packages\n" + START,
     "a folder of PATH with a slash at its end": VENV + SLIM + COPY + "ENV PATH=/opt/venv/bin/:$PATH\n" + START,
@@ -101,6 +103,8 @@ ON = {
     "micromamba run -n gpu pip install torch\nENV ENV_NAME=gpu\n" + START,
     "uv's project in the image's own Python": SLIM + UV + "ENV UV_PROJECT_ENVIRONMENT=/usr/local\nWORKDIR /app\n"
     "RUN uv add torch\n" + START,
+    "uv's project in the active environment": SLIM + UV + "RUN python -m venv /v\nENV VIRTUAL_ENV=/v\n"
+    "ENV PATH=/v/bin:$PATH\nWORKDIR /app\nRUN uv add --active torch\n" + START,
     "uv into the system": SLIM + UV + "ENV UV_SYSTEM_PYTHON=1\nRUN uv pip install torch\n" + START,
     "a venv of gpudoctor": SLIM + "RUN python -m venv /g && /g/bin/pip install gpudoctor-cli\nRUN pip install torch\n"
     + START,
@@ -124,12 +128,59 @@ def test_path_is_set_where_the_environment_is_there():
     assert lines(finding) == "Dockerfile:5: below it\nENV PATH=/opt/venv/bin:$PATH"
 
 
+IN_VENV = SLIM + "RUN python -m venv /opt/venv && /opt/venv/bin/pip install torch uvicorn\nCOPY start.sh /\n"
+RUNNING = IN_VENV + 'ENTRYPOINT ["/start.sh"]\n'
+SCRIPTS_OFF_PATH = {
+    "a command": (RUNNING, "#!/bin/sh\nset -e\nexec uvicorn app:app\n", "/start.sh:3: /opt/venv/bin/uvicorn"),
+    "a python": (RUNNING, "cd /app\npython app.py\n", "/start.sh:2: /opt/venv/bin/python"),
+    "by CMD": (IN_VENV + "CMD bash ./start.sh\n", "python app.py\n", "start.sh:1: /opt/venv/bin/python"),
+    "the words of CMD": (RUNNING + START, 'mkdir -p /data\nexec "$@"\n', "/start.sh:2: /opt/venv/bin/python"),
+    "behind a preflight": (RUNNING + START, 'exec gpudoctor preflight -- "$@"\n', "/start.sh:1: /opt/venv/bin/py"),
+}  # fmt: skip
+SCRIPTS_ON = {
+    "it activates": ". /opt/venv/bin/activate\nexec uvicorn app:app\n",
+    "it may activate": "if [ -f /opt/venv/bin/activate ]; then . /opt/venv/bin/activate; fi\npython app.py\n",
+    "PATH": 'export PATH="/opt/venv/bin:$PATH"\nexec python app.py\n',
+    "PATH under a condition": "[ -d /opt/venv ] && PATH=/opt/venv/bin:$PATH\nexec python app.py\n",
+    "an unknown environment": "export PATH=$VENV/bin:$PATH\npython app.py\n",
+    "another file": ". /etc/app.env\npython app.py\n",
+    "by its path": "exec /opt/venv/bin/uvicorn app:app\n",
+    "a helper before": "python wait_for_db.py\n/opt/venv/bin/python app.py\n",
+    "packages": "export PYTHONPATH=/opt/venv/lib/python3.11/site-packages\npython app.py\n",
+    "a text": "cat > /etc/x <<EOF\npython app.py\nEOF\nexec nginx\n",
+    "conda": 'eval "$(conda shell.bash hook)"\nconda activate app\npython app.py\n',
+    "uv": "exec uv run app.py\n",
+    "another command": 'exec nginx -g "daemon off;"\n',
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS_OFF_PATH)
+def test_a_start_script_that_passes_over_the_environment_is_reported_at_its_line(name: str):
+    text, script, fix = SCRIPTS_OFF_PATH[name]
+    (finding,) = findings(text, {"start.sh": script})
+    assert finding.slug == "image-environment-off-path"
+    assert finding.fixes[1].remedies[0].text.startswith(fix)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", SCRIPTS_ON)
+def test_a_start_script_that_may_choose_the_environment_is_fine(name: str):
+    assert findings(RUNNING, {"start.sh": SCRIPTS_ON[name]}) == []
+
+
 INCOMPLETE = {
     "another base image": VENV + CUDA + COPY + ON_PATH + START,
     "the distribution's other Python": VENV + CUDA + "RUN apt-get install -y python3\n" + COPY + ON_PATH + START,
     "another version": VENV + "FROM python:3.12-slim\n" + COPY + ON_PATH + START,
     "uv's Python left behind": CUDA.replace("\n", " AS build\n") + UV + "RUN uv venv /opt/venv --python 3.12 && "
     "uv pip install --python /opt/venv/bin/python torch\n" + CUDA + COPY + ON_PATH + START,
+    "libraries for glibc in Alpine": BUILD + "RUN python -m venv /opt/venv && /opt/venv/bin/pip install jax\n"
+    "FROM python:3.11-alpine\n" + COPY + ON_PATH + START,
+    "a preflight that is not in the environment": BUILD + "RUN pip install gpudoctor-cli\n"
+    "RUN python -m venv /opt/venv && /opt/venv/bin/pip install torch\n" + SLIM + COPY + ON_PATH
+    + 'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n' + START,
+    "an environment that a second command fills": CUDA.replace("\n", " AS build\n") + UV + "WORKDIR /app\nENV "
+    "UV_PYTHON=3.13\nRUN uv sync --no-install-project\nRUN uv sync\n" + CUDA + "COPY --from=build /app /app\n"
+    + 'CMD ["/app/.venv/bin/python", "app.py"]\n',
     "the distribution's Python, and none here": "FROM ubuntu:24.04 AS build\nRUN apt-get install -y python3-venv\n"
     "RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install torch\nFROM ubuntu:24.04\n" + COPY + ON_PATH + START,
     "packages of another version": PIP + "FROM python:3.12-slim\n" + SITE_COPY + START,
@@ -176,6 +227,18 @@ COMPLETE = {
     "all of /usr/local": PIP + SLIM + "COPY --from=build /usr/local /usr/local\n" + SERVE,
     "a command as a module": PIP + SLIM + SITE_COPY + 'CMD ["python", "-m", "uvicorn", "app:app"]\n',
     "a program by its path": VENV + SLIM + COPY + "WORKDIR /opt\n" + 'CMD ["venv/bin/uvicorn", "app:app"]\n',
+    "a preflight in the environment": BUILD + "RUN pip install gpudoctor-cli && python -m venv /opt/venv && "
+    "/opt/venv/bin/pip install torch gpudoctor-cli\n" + SLIM + COPY + ON_PATH
+    + 'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n' + START,
+    "a preflight that is installed here": VENV + SLIM + COPY + ON_PATH + "RUN pip install gpudoctor-cli\n"
+    'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n' + START,
+    "packages of Python alone in Alpine": BUILD + "RUN python -m venv /opt/venv && /opt/venv/bin/pip install flask\n"
+    "FROM python:3.11-alpine\n" + COPY + ON_PATH + START,
+    "an environment of Alpine in Alpine": "FROM python:3.11-alpine AS build\nRUN python -m venv /opt/venv && "
+    "/opt/venv/bin/pip install fastapi\nFROM python:3.11-alpine3.22\n" + COPY + ON_PATH + START,
+    "a package that requires the distribution's Python": "FROM ubuntu:24.04 AS build\nRUN apt-get install -y "
+    "python3-venv\nRUN python3 -m venv /opt/venv && /opt/venv/bin/pip install torch\nFROM ubuntu:24.04\n"
+    "RUN apt-get install -y software-properties-common\n" + COPY + ON_PATH + START,
     "moved, and its python": VENV + SLIM + "COPY --from=build /opt/venv /app/venv\n"
     'CMD ["/app/venv/bin/python", "app.py"]\n',
 }  # fmt: skip
@@ -191,6 +254,35 @@ def test_a_copied_environment_that_is_whole_is_fine(name: str):
     assert all_of_this_file(COMPLETE[name]) == []
 
 
+PROJECT = '[project]\nname = "app"\nrequires-python = "{}"\ndependencies = ["torch"]\n'
+SYNCED = (
+    BUILD
+    + UV
+    + "WORKDIR /app\nCOPY .python-version pyproject.toml ./\nRUN uv sync\n"
+    + SLIM
+    + "COPY --from=build /app/.venv /app/.venv\n"
+)
+PINNED = {
+    "another version": (SYNCED, ">=3.10", "3.12\n", True),
+    "the same version": (SYNCED, ">=3.10", "3.11\n", False),
+    "a patch of it": (SYNCED, ">=3.10", "3.11.9\n", False),
+    "a newer one by the project": (SYNCED, ">=3.12", "", True),
+    "an older one by the project": (SYNCED, ">=3.9,<3.13", "", False),
+    "a variable counts": (SYNCED.replace("RUN uv", "ENV UV_PYTHON=3.11\nRUN uv"), ">=3.10", "3.12\n", False),
+    "no download": (SYNCED.replace("RUN uv", "ENV UV_PYTHON_DOWNLOADS=never\nRUN uv"), ">=3.10", "3.12\n", False),
+    "copied, too": (SYNCED + "COPY --from=build /root/.local/share/uv /root/.local/share/uv\n", "", "3.12\n", False),
+}
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_the_python_that_a_project_asks_of_uv_is_needed_with_its_environment(name: str):
+    text, versions, pin, lacks = PINNED[name]
+    files = {"pyproject.toml": PROJECT.format(versions), ".python-version": pin}
+    told = [one.message for one in findings(text + START, files) if one.slug == "image-environment-incomplete"]
+    assert len(told) == lacks
+    assert not lacks or "/root/.local/share/uv/python of stage build" in told[0]
+
+
 ROOTS = SLIM + "RUN python -m venv /root/venv\nENV PATH=/root/venv/bin:$PATH\nRUN pip install torch\n"
 USER = "RUN useradd -m app\nUSER app\n"
 CLOSED = {
@@ -200,6 +292,8 @@ CLOSED = {
     + USER
     + 'CMD ["/root/v/bin/python", "app.py"]\n',
     "by a number": ROOTS + "USER 1000:1000\n" + START,
+    "beside another name of root": ROOTS + "RUN useradd -o -u 0 toor && useradd -u 1000 -m app\nUSER app\n" + START,
+    "in the group of root": ROOTS + "RUN useradd -u 1000 -g 0 -m app\nUSER app\n" + START,
     "uv's Python": CUDA + UV + "RUN uv venv --python 3.12 /app/.venv\nENV PATH=/app/.venv/bin:$PATH\n"
     "RUN uv pip install torch\n" + USER + START,
     "a cache": SLIM + "ENV HF_HOME=/root/.cache/huggingface\nRUN pip install torch\n" + USER + START,
@@ -217,6 +311,8 @@ OPEN = {
     "root": ROOTS + START,
     "a folder of a build tool": SLIM + "ENV CARGO_HOME=/root/.cargo\nRUN pip install torch\n" + USER + START,
     "root again": ROOTS + USER + "RUN pip list\nUSER root\n" + START,
+    "root by another name": ROOTS + "RUN useradd app -m -o -u 0 -g 0\nUSER app\n" + START,
+    "the same, in Alpine": ROOTS + "RUN adduser -D --uid=0 app\nUSER app\n" + START,
     "chmod": ROOTS + "RUN chmod 711 /root\n" + USER + START,
     "elsewhere": SLIM + "RUN python -m venv /v\nENV PATH=/v/bin:$PATH\nRUN pip install torch\n" + USER + START,
     "uv's Python elsewhere": CUDA + UV + "ENV UV_PYTHON_INSTALL_DIR=/python\nRUN uv venv --python 3.12 /app/.venv\n"

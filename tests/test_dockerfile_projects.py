@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from gpudoctor.cli.dockerfile import dockerfile
 from gpudoctor.dockerfile.torch import torch_of
 from tests.support.check_cases import matrix
-from tests.test_dockerfile import findings, image_of, lines, told
+from tests.test_dockerfile import dockerfile_report, findings, image_of, lines, told
 
 CU128 = "https://download.pytorch.org/whl/cu128"
 BASE = "FROM python:3.12-slim\nWORKDIR /app\nCOPY . .\n"
@@ -279,6 +279,31 @@ def test_a_fix_takes_the_place_of_the_index_that_is_named():
     files = {"a.txt": "--extra-index-url https://download.pytorch.org/whl/cu126\ntorch==2.8.0+cu126\n"}
     text = fix_of(ROCM + "RUN pip install -r a.txt", files)
     assert text.startswith("in place of https://download.pytorch.org/whl/cu126: --extra-index-url ")
+
+
+def test_a_fix_keeps_the_kind_of_the_index_and_leaves_out_what_torch_brings(tmp_path: Path):
+    (tmp_path / "a.txt").write_text(
+        "-i https://download.pytorch.org/whl/rocm6.1\ntorch==2.5.1\npytorch_triton_rocm==3.1.0\neinops\n"
+    )
+    assert fix_for(tmp_path, "FROM python:3.11\nCOPY a.txt .\nRUN pip install -r a.txt", "RX 9070 XT").split(
+        "\n"
+    ) == [
+        "in place of https://download.pytorch.org/whl/rocm6.1: --index-url https://download.pytorch.org/whl/rocm6.3",
+        "a.txt:2: torch==2.7.0+rocm6.3",
+        "a.txt:3: leave out pytorch-triton-rocm, which torch brings",
+    ]
+
+
+def test_a_command_leaves_out_what_torch_brings_too(tmp_path: Path):
+    pins = "triton==3.1.0 nvidia-cudnn-cu12==9.1.0.70"
+    fix = fix_for(tmp_path, f"FROM python:3.11\nRUN pip install torch==2.5.1 {pins} triton-tools==1", "RTX 5090")
+    assert fix.endswith(f"RUN pip install --extra-index-url {CU128} torch==2.7.0+cu128 triton-tools==1")
+
+
+def fix_for(tmp_path: Path, text: str, gpu: str) -> str:
+    (tmp_path / "Dockerfile").write_text(text)
+    (found,) = dockerfile_report(tmp_path / "Dockerfile", "--gpu", gpu)["findings"]
+    return str(found["fixes"][0]["steps"][0]["text"])
 
 
 def test_a_fix_stands_in_the_script():

@@ -12,6 +12,7 @@ from tests.test_dockerfile import dockerfile_report, findings, lines
 
 BASE = "FROM python:3.12-slim\nRUN pip install gpudoctor-cli\nWORKDIR /app\nCOPY app.py entry.sh ./\n"
 PREFLIGHT = 'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n'
+START = 'CMD ["python", "app.py"]\n'
 GPUS = "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}\n"
 
 
@@ -123,3 +124,228 @@ def test_one_image_of_two_services_is_reported_once(tmp_path: Path):
     (tmp_path / "compose.yaml").write_text("services:\n  a: {build: .}\n  b: {build: .}\n")
     found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
     assert [one["slug"] for one in found] == ["image-preflight-without-command"]
+
+
+TORCH = "FROM pytorch/pytorch:2.9.1-cuda12.8-cudnn9-devel\nCOPY start.sh gpu.sh /\n"
+SCRIPT = TORCH + 'ENTRYPOINT ["/start.sh"]\n'
+HIDING = {
+    "by export": (SCRIPT, "#!/bin/bash\nset -e\nexport CUDA_VISIBLE_DEVICES=all\nexec python app.py\n", "start.sh:3"),
+    "beside others": (SCRIPT, "export A=1 CUDA_VISIBLE_DEVICES=all B=2\npython app.py --listen\n", "start.sh:1"),
+    "for the program alone": (SCRIPT, "cd /app\nCUDA_VISIBLE_DEVICES=all exec python app.py\n", "start.sh:2"),
+    "by default": (SCRIPT, 'export CUDA_VISIBLE_DEVICES="${GPUS:-all}"\nexec "$@"\n', "start.sh:1"),
+    "exported later": (SCRIPT, "CUDA_VISIBLE_DEVICES=all\nexport CUDA_VISIBLE_DEVICES\npython a.py\n", "start.sh:1"),
+    "a script of CMD": (TORCH + "CMD bash /start.sh\n", "export CUDA_VISIBLE_DEVICES=all\npython a\n", "start.sh:1"),
+    "CMD itself": (TORCH + "CMD CUDA_VISIBLE_DEVICES=all python app.py\n", "", "Dockerfile:3"),
+    "over ENV": (SCRIPT + "ENV CUDA_VISIBLE_DEVICES=0\n", "export CUDA_VISIBLE_DEVICES=all\nrun", "start.sh:1"),
+}  # fmt: skip
+SHOWING = {
+    "a number": "export CUDA_VISIBLE_DEVICES=${GPU:-0}\npython app.py\n",
+    "under a condition": 'if [ "$ALL" ]; then\nexport CUDA_VISIBLE_DEVICES=all\nfi\npython app.py\n',
+    "the same, in one line": '[ -n "$ALL" ] && export CUDA_VISIBLE_DEVICES=all\npython app.py\n',
+    "for another command": "CUDA_VISIBLE_DEVICES=all python check.py\npython app.py\n",
+    "for the shell alone": "CUDA_VISIBLE_DEVICES=all\npython app.py\n",
+    "set anew": "export CUDA_VISIBLE_DEVICES=all\nexport CUDA_VISIBLE_DEVICES=0\npython app.py\n",
+    "taken back": "export CUDA_VISIBLE_DEVICES=all\nunset CUDA_VISIBLE_DEVICES\npython app.py\n",
+    "in a function": "all() {\nexport CUDA_VISIBLE_DEVICES=all\n}\npython app.py\n",
+}
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_a_variable_that_a_start_script_exports_is_judged_at_its_place(name: str):
+    text, script, place = HIDING[name]
+    (found,) = [one for one in findings(text, {"start.sh": script}) if one.slug == "image-hides-gpus"]
+    assert (found.subject, lines(found)) == (place, f"{place}: remove this variable.")
+
+
+@pytest.mark.parametrize("name", SHOWING)
+def test_a_variable_that_a_start_script_may_not_export_is_silent(name: str):
+    assert findings(SCRIPT, {"start.sh": SHOWING[name]}) == []
+
+
+def test_a_stub_that_a_start_script_puts_on_the_load_path():
+    script = "export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH\nexec python app.py\n"
+    (found,) = findings(SCRIPT, {"start.sh": script})
+    assert (found.slug, found.subject) == ("image-stub-libcuda", "start.sh:1")
+    assert "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs, and LD_LIBRARY_PATH without it" in lines(found)
+
+
+def test_an_override_that_a_start_script_exports_is_judged_on_the_described_gpu(tmp_path: Path):
+    (tmp_path / "start.sh").write_text("export HSA_OVERRIDE_GFX_VERSION=10.3.0\nexec python app.py\n")
+    (tmp_path / "Dockerfile").write_text(
+        "FROM rocm/pytorch:rocm6.4_ubuntu24.04_py3.12_pytorch_release_2.6.0\nCOPY start.sh /\nCMD /start.sh\n"
+    )
+    (found,) = dockerfile_report(tmp_path / "Dockerfile", "--gpu", "RX 7900 XTX")["findings"]
+    assert found["slug"] == "hsa-override-wrong"
+    assert found["fixes"][0]["steps"][0]["text"] == "start.sh:1: leave out HSA_OVERRIDE_GFX_VERSION"
+
+
+def test_a_service_that_replaces_the_start_script_does_not_see_what_it_exports(tmp_path: Path):
+    (tmp_path / "start.sh").write_text("export CUDA_VISIBLE_DEVICES=all\nexec python app.py\n")
+    (tmp_path / "Dockerfile").write_text(SCRIPT.replace(" gpu.sh", ""))
+    (tmp_path / "compose.yaml").write_text(
+        "services:\n  a: {build: ., gpus: all, ipc: host, entrypoint: [python, app.py]}\n"
+    )
+    assert dockerfile_report(tmp_path / "compose.yaml")["findings"] == []
+
+
+REQUIRING = 'ENTRYPOINT ["gpudoctor", "preflight", "--require", "gpu>=2", "--"]\nCMD ["python", "app.py"]\n'
+ENTRY = 'ENTRYPOINT ["/entry.sh"]\nCMD ["python", "app.py"]\n'
+REFUSED = {
+    "no GPU": (REQUIRING, "{}", "warning", "count: all"),
+    "behind tini": (REQUIRING.replace('["gpu', '["tini", "--", "gpu'), "{}", "warning", "count: all"),
+    "too few": (REQUIRING, "{gpus: [{count: 1}]}", "error", "count: 2"),
+    "too few by their ids": (REQUIRING, "{gpus: [{device_ids: ['0']}]}", "error", "count: 2"),
+    "by its own entrypoint": ("", "{entrypoint: [gpudoctor, preflight, --require, gpu.memory>=8GiB, --, python, a]}",
+                              "warning", "count: all"),
+    "by its command": ("", "{command: gpudoctor preflight --require any(sm>=8.0) -- python a.py}", "warning", "all"),
+    "by a variable": (PREFLIGHT + START, "{environment: {GPUDOCTOR_REQUIRE: 'torch>=2;gpu>=1'}}", "warning", "all"),
+    "by ENV": (PREFLIGHT + START + "ENV GPUDOCTOR_REQUIRE=torch.cuda,gpu==1\n", "{}", "warning", "count: all"),
+    "in a script": (ENTRY, "{}", "warning", "count: all"),
+}  # fmt: skip
+PASSED = {
+    "all": (REQUIRING, "{gpus: all}"),
+    "enough": (REQUIRING, "{gpus: [{count: 2}]}"),
+    "privileged": (REQUIRING, "{privileged: true}"),
+    "the runtime": (REQUIRING, "{runtime: nvidia}"),
+    "no GPU required": (PREFLIGHT + START, "{environment: [GPUDOCTOR_REQUIRE=torch>=2.6]}"),
+    "what may be missing": (REQUIRING.replace('"--"]', '"--fail-on", "never", "--"]'), "{}"),
+    "what is ignored": (REQUIRING.replace('"--"]', '"--ignore", "GPD910", "--"]'), "{}"),
+    "skipped": (REQUIRING, "{environment: {GPUDOCTOR_SKIP: 1}}"),
+    "another program": (REQUIRING, "{entrypoint: [python, migrate.py]}"),
+    "a service that is not started": (REQUIRING, "{scale: 0}"),
+    "what depends on a variable": (REQUIRING.replace("gpu>=2", "gpu>=$N"), "{}"),
+}
+
+
+def composed_on_slim(tmp_path: Path, image: str, service: str) -> list[Any]:
+    (tmp_path / "entry.sh").write_text('set -e\nexec gpudoctor preflight --require "gpu>=1" -- "$@"\n')
+    (tmp_path / "Dockerfile").write_text(BASE + "RUN pip install torch\n" + image.replace("/entry", "/app/entry"))
+    (tmp_path / "compose.yaml").write_text(f"services:\n  serve:\n    build: .\n    <<: {service}\n")
+    return [one for one in dockerfile_report(tmp_path / "compose.yaml")["findings"] if one["severity"] != "note"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_service_without_the_gpus_that_its_preflight_requires_is_told(tmp_path: Path, name: str):
+    image, service, severity, fix = REFUSED[name]
+    (found,) = composed_on_slim(tmp_path, image, service)
+    assert (found["slug"], found["severity"]) == ("compose-no-device", severity)
+    assert fix in found["fixes"][0]["steps"][0]["text"]
+
+
+@pytest.mark.parametrize("name", PASSED)
+def test_a_service_whose_preflight_may_pass_is_silent(tmp_path: Path, name: str):
+    assert composed_on_slim(tmp_path, *PASSED[name]) == []
+
+
+@pytest.mark.parametrize(("gpus", "told"), [(1, True), (2, False), (4, False)])
+def test_a_container_of_a_manifest_with_too_few_gpus_for_its_preflight(tmp_path: Path, gpus: int, told: bool):
+    (tmp_path / "pod.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n    - name: t\n      image: example.org/own:1\n"
+        f"      resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}\n"
+        '      command: [gpudoctor, preflight, --require, "gpu>=2", --, torchrun, train.py]\n'
+    )
+    found = dockerfile_report(tmp_path / "pod.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["compose-no-device"] * told
+    assert "nvidia.com/gpu: 2" in str(found) or not told
+
+
+ENV_FILES = {
+    "one": ("gpu.env", "CUDA_VISIBLE_DEVICES=all\n", True),
+    "a list": ("[a.env, gpu.env]", "# all\nCUDA_VISIBLE_DEVICES=all\n", True),
+    "by its path": ("[{path: ./gpu.env, required: false}]", 'export CUDA_VISIBLE_DEVICES="all"\n', True),
+    "a number": ("gpu.env", "CUDA_VISIBLE_DEVICES=0\n", False),
+    "quotes, which compose takes away": ("gpu.env", 'CUDA_VISIBLE_DEVICES="0"\n', False),
+    "a file that is not there": ("other.env", "CUDA_VISIBLE_DEVICES=all\n", False),
+    "the service's own value": ("gpu.env, environment: {CUDA_VISIBLE_DEVICES: 1}", "CUDA_VISIBLE_DEVICES=all", False),
+}
+
+
+@pytest.mark.parametrize("name", ENV_FILES)
+def test_the_variables_of_an_env_file_count(tmp_path: Path, name: str):
+    files, text, hides = ENV_FILES[name]
+    (tmp_path / "gpu.env").write_text(text)
+    service = f"{{image: vllm/vllm-openai:v0.11.0, gpus: all, ipc: host, env_file: {files}}}"
+    (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {service}\n")
+    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["compose-hides-gpus"] * hides
+    at = f"gpu.env:{text.count(chr(10))}: leave out CUDA_VISIBLE_DEVICES"
+    assert not hides or at in found[0]["fixes"][0]["steps"][0]["text"]
+
+
+REFUSED_BY_COMPOSE = {
+    "without capabilities": ("{driver: nvidia, count: 1}", True),
+    "without anything": ("{count: all}", True),
+    "both": ("{count: 1, device_ids: ['0'], capabilities: [gpu]}", True),
+    "by CDI": ("{driver: cdi, device_ids: [nvidia.com/gpu=all]}", False),
+    "by ids": ("{device_ids: ['0'], capabilities: [gpu]}", False),
+    "all": ("{driver: nvidia, count: all, capabilities: [gpu]}", False),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_COMPOSE)
+def test_a_reservation_that_compose_refuses(tmp_path: Path, name: str):
+    device, refused = REFUSED_BY_COMPOSE[name]
+    reserved = f"deploy: {{resources: {{reservations: {{devices: [{device}]}}}}}}"
+    service = f"{{image: vllm/vllm-openai:v0.11.0, ipc: host, {reserved}}}"
+    (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {service}\n")
+    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["compose-reservation-refused"] * refused
+
+
+AS_USER = {
+    "a volume": ("user: '1000:1000', volumes: ['~/.cache/hf:/root/.cache/hf:rw']", "HF_HOME: /data/hf"),
+    "a volume of many words": ("user: app, volumes: [{target: /root/.ollama}]", "/data/ollama in place of /root/"),
+    "a variable": ("user: '1000', environment: {HF_HOME: /root/hf}", "HF_HOME: /data/hf"),
+    "root": ("user: root, volumes: ['/m:/root/.cache/huggingface']", ""),
+    "a home of its own": ("user: '1000', volumes: ['/m:/root'], environment: {HF_HOME: /root/hf}", ""),
+    "no user": ("volumes: ['/m:/root/.cache/huggingface']", ""),
+    "elsewhere": ("user: '1000', volumes: ['/m:/data'], environment: {HF_HOME: /data}", ""),
+    "a volume without a name": ("user: '1000', volumes: [/data]", ""),
+}
+
+
+@pytest.mark.parametrize("name", AS_USER)
+def test_a_service_with_a_user_of_its_own_cannot_enter_root(tmp_path: Path, name: str):
+    text, fix = AS_USER[name]
+    service = f"{{image: vllm/vllm-openai:v0.11.0, gpus: all, ipc: host, {text}}}"
+    (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {service}\n")
+    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["image-user-without-access"] * bool(fix)
+    assert not fix or fix in found[0]["fixes"][0]["steps"][0]["text"]
+
+
+GATED = BASE + 'ENTRYPOINT ["/app/entry.sh"]\nCMD ["python", "app.py"]\n'
+GOES_ON = {
+    "a line of its own": (
+        'gpudoctor preflight --require "gpu>=1"\npython app.py\n',
+        '--require "gpu>=1" -- python app.py',
+    ),
+    "by exec": ('#!/bin/bash\ngpudoctor preflight --\nexec "$@"\n', '-- "$@"'),
+}
+STOPS = {
+    "set -e": "set -euo pipefail\ngpudoctor preflight\npython app.py\n",
+    "in the first line": "#!/bin/bash -e\ngpudoctor preflight\npython app.py\n",
+    "or exit": "gpudoctor preflight || exit 1\npython app.py\n",
+    "and": "gpudoctor preflight && python app.py\n",
+    "if": "if gpudoctor preflight; then python app.py; fi\n",
+    "if not": "if ! gpudoctor preflight; then export MODE=cpu; fi\npython app.py\n",
+    "its status": "gpudoctor preflight\nstatus=$?\n[ $status = 0 ] || exit $status\npython app.py\n",
+    "its command": "gpudoctor preflight -- python app.py\n",
+    "nothing after": "echo hello\ngpudoctor preflight\n",
+    "tolerated": "gpudoctor preflight || true\npython app.py\n",
+    "a check": "gpudoctor check\npython app.py\n",
+}
+
+
+@pytest.mark.parametrize("name", GOES_ON)
+def test_a_script_that_goes_on_after_its_preflight_refused_is_warned_about(name: str):
+    script, fix = GOES_ON[name]
+    (found,) = findings(GATED, {"entry.sh": script})
+    assert (found.slug, found.severity) == ("image-preflight-ignored", "warning")
+    where = f"/app/entry.sh:{script.count(chr(10))}: exec gpudoctor preflight "
+    assert lines(found).split("\n")[1] == where + fix
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_a_script_that_stops_where_its_preflight_refused_is_fine(name: str):
+    assert findings(GATED, {"entry.sh": STOPS[name]}) == []

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dockerfile.recipe import Recipe, change, line_of
-from gpudoctor.finding import Finding
+from gpudoctor.dockerfile.recipe import Recipe, about_line, change
 
 
 @check("GPD613", "image-base-removed", "image")
@@ -31,14 +30,14 @@ def base_removed(recipe: Recipe) -> Verdicts:
                 continue
             row, name = found
             place = image.place(line)
-            yield Finding(
+            yield about_line(
+                image,
+                line,
+                image.written_from(base),
                 severity="error",
-                confidence="likely",
                 message=f"{base} is not on Docker Hub: the build stops here.",
                 saw=base,
                 want=name or row.instead,
-                subject=place,
-                evidence=(line_of(image, line, image.written_from(base)),),
                 fixes=(
                     change(
                         "Use a tag that is there",

@@ -8,7 +8,7 @@ import re
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.recipe import Recipe, RecipeService, about_service, change
-from gpudoctor.dockerfile.variables import VISIBLE, slip_in_devices
+from gpudoctor.dockerfile.variables import VISIBLE
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.machine import Vendor
 
@@ -47,6 +47,8 @@ def no_device(recipe: Recipe) -> Verdicts:
     give GPUs to every container; an error if GPUs are described, or if one of AMD's two devices is given. A container
     of a Kubernetes manifest that asks for no GPU is always a warning: a cluster may have other ways to give it one.
     So is one that mounts the device nodes of its host and is not privileged: it sees them, and may not open them.
+    A preflight that requires GPUs (`--require "gpu>=2"`) tells that a service needs them, and how many, whatever its
+    image is made for.
 
     ## Fix safety
     The lines give the container the host's GPUs. The host needs nvidia-container-toolkit or the amdgpu driver, a
@@ -56,6 +58,11 @@ def no_device(recipe: Recipe) -> Verdicts:
     for started in recipe.services:
         vendor = _vendor(recipe, started)
         service = started.service
+        if service.refused:
+            continue  # compose-reservation-refused reports it
+        if refused := _refused(recipe, started):
+            yield refused
+            continue
         if (
             vendor is None
             or _optional(started)
@@ -75,8 +82,7 @@ def no_device(recipe: Recipe) -> Verdicts:
         if service.cluster and service.devices:
             yield _without_permission(service, vendor)
             continue
-        lines = _CLUSTER[vendor] if service.cluster else _NVIDIA if vendor == "nvidia" else _AMD
-        lines = _run_args(service, *_DEVELOPMENT[vendor]) if service.development else lines
+        lines = _lines(service, vendor)
         what = "CUDA" if vendor == "nvidia" else "ROCm"
         missing = "/dev/kfd" if vendor == "amd" and service.render else "/dev/dri" if service.kfd else "a GPU"
         yield about_service(
@@ -88,6 +94,39 @@ def no_device(recipe: Recipe) -> Verdicts:
             want=re.sub(r"\s+", " ", lines).strip(),
             fixes=(change(f"Give the {service.kind} a GPU", service.below, *lines.split("\n")),),
         )
+
+
+def _refused(recipe: Recipe, started: RecipeService) -> Finding | None:
+    """A service whose preflight requires more GPUs than it is given."""
+    service, needed = started.service, recipe.needed_gpus(started)
+    if needed is None or service.open or service.privileged or service.scaled_to_none or service.render:
+        return None
+    few = service.gpu_count is not None and service.gpu_count < needed.count
+    if service.given_gpus and not few:
+        return None
+    given = f"{service.gpu_count}" if few else "no GPU"
+    lines = _lines(service, _vendor(recipe, started) or ("amd" if service.amd else "nvidia"), needed.count)
+    return about_service(
+        service,
+        severity="error" if few or (recipe.gpus and not service.cluster) else "warning",
+        confidence="likely",
+        message=f"The preflight of {service.title[0].lower()}{service.title[1:]} requires {needed.requirement}, and "
+        f"it is given {given}: the program is not started (exit code 121).",
+        saw=given,
+        want=needed.requirement,
+        fixes=(change(f"Give the {service.kind} what it requires", service.below, *lines.split("\n")),),
+    )
+
+
+def _lines(service: Service, vendor: Vendor, count: int = 1) -> str:
+    """The lines that give a service GPUs."""
+    if service.development:
+        return _run_args(service, *_DEVELOPMENT[vendor])
+    if service.cluster:
+        return _CLUSTER[vendor].replace(": 1}", f": {count}}}")
+    if vendor == "amd":
+        return _AMD
+    return _NVIDIA if service.gpu_count is None else _NVIDIA.replace("count: all", f"count: {count}")
 
 
 def _without_permission(service: Service, vendor: Vendor) -> Finding:
@@ -270,49 +309,6 @@ def other_vendor(recipe: Recipe) -> Verdicts:
             want=f"an image for {wanted}",
             fixes=(change("Use another image", f"{service.place}: an image of {service.name} for {wanted}"),),
         )
-
-
-@check("GPD623", "compose-hides-gpus", "image")
-def hides_gpus(recipe: Recipe) -> Verdicts:
-    """A visibility variable of a service hides every GPU by mistake.
-
-    ## Why it matters
-    CUDA, HIP and ROCr read numbers and UUIDs, and show only the GPUs before the first entry that is neither. `all` is
-    a value of NVIDIA_VISIBLE_DEVICES, which the container toolkit reads; in CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES
-    and ROCR_VISIBLE_DEVICES it shows no GPU. In a list of compose (`- CUDA_VISIBLE_DEVICES="0"`) the quotes belong to
-    the value, with the same effect.
-
-    ## How it is judged
-    By the value alone. An empty value, -1 and other words that hide the GPUs on purpose are not reported. An error if
-    the service is given a GPU, else a warning.
-
-    ## Fix safety
-    Without the variable a program sees the GPUs that the container is given.
-    """
-    for started in recipe.services:
-        service = started.service
-        for name in VISIBLE:
-            value = service.environment.get(name, "")
-            if why := slip_in_devices(value):
-                yield about_service(
-                    service,
-                    severity="error" if service.given_gpus or service.privileged else "warning",
-                    message=f"{service.title} sets {name}={value}, which hides every GPU: {why}.",
-                    saw=f"{name}={value}",
-                    want="not set, or numbers without quotes",
-                    fixes=(
-                        change(
-                            "Remove the variable",
-                            f"{service.place}: below {service.name}, leave out {name}, or write numbers:",
-                            f"    {'env' if service.cluster else 'environment'}:",
-                            f"      {service.written_variable(name, 0)}",
-                        ),
-                    ),
-                    refs=(
-                        "pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices",
-                        "ROCm/ROCR-Runtime amd_filter_device.cpp, RvdFilter; ROCm/clr rocdevice.cpp, Device::init",
-                    ),
-                )
 
 
 def _for_cpus(recipe: Recipe, started: RecipeService) -> bool:

@@ -14,7 +14,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compat import compat_library
 from gpudoctor.dockerfile.conda import conda_packages
 from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.recipe import Recipe, about_line, change, line_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.frameworks.torch.coverage import toolkit_knows
@@ -191,14 +191,14 @@ def _by_its_targets(recipe: Recipe, image: Image, facts: BaseImage) -> Iterator[
 
 
 def _not_for(image: Image, gpu: Gpu, text: str, saw: str, want: str) -> Finding:
-    return Finding(
+    return about_line(
+        image,
+        image.base_line,
+        image.written_from(image.base or ""),
         severity="error",
-        confidence="likely",
         message=text,
         saw=saw,
         want=want,
-        subject=image.place(image.base_line),
-        evidence=(line_of(image, image.base_line, image.written_from(image.base or "")),),
         fixes=(change("Use another base image", image.on_base(f"an image for {gpu.name}")),),
     )
 

@@ -10,7 +10,7 @@ from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.dockerfile.proposals import setting_finding
-from gpudoctor.dockerfile.recipe import Recipe, change, command_of
+from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
 from gpudoctor.dockerfile.rewriting import in_place
 from gpudoctor.dockerfile.torch_requests import configured_from
 from gpudoctor.dockerfile.unreadable_commands import copies_environment
@@ -31,14 +31,15 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     which CUDA, HIP and ROCr do not know: they read numbers and UUIDs.
 
     ## How it is judged
-    The check reads the last ENV of the built stage. Values that hide GPUs on purpose count in images that are made
-    for a GPU. An unset variable is fine.
+    The check reads the last ENV of the built stage, and what a start script exports in any case. Values of ENV that
+    hide GPUs on purpose count in images that are made for a GPU. An unset variable is fine.
 
     ## Fix safety
     Without the line the base image's value applies; NVIDIA's images have `all` and `compute,utility`.
     """
     for image in recipe.images:
-        for chosen in (image.settings[name] for name in VISIBLE if name in image.settings):
+        variables = recipe.variables(image)
+        for chosen in (variables[name] for name in VISIBLE if name in variables):
             if chosen.value is not None and (why := slip_in_devices(chosen.value)):
                 yield setting_finding(
                     image,
@@ -194,15 +195,15 @@ def _refusal(image: Image, step: Step) -> Finding:
     forced = re.sub(
         r"\binstall\b", "install --break-system-packages", step.command.written or step.command.text, count=1
     )
-    return Finding(
+    return about_line(
+        image,
+        step.command.line,
+        step.command.shown,
         severity="error",
-        confidence="likely",
         message=f"{step.pip.tool} refuses to install into the Python of {image.base}, which the distribution manages "
         "(externally-managed-environment): the build fails here.",
         saw="the distribution's Python",
         want="a virtual environment",
-        subject=image.place(step.command.line),
-        evidence=(command_of(image, step.command),),
         fixes=(
             _in_an_environment(image, step),
             change("Install over the distribution's packages", in_place(image, step.command, forced)),

@@ -14,6 +14,7 @@ from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.dockerfile.proposals import setting_finding
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
+from gpudoctor.dockerfile.toolkit import without_stubs
 from gpudoctor.finding import Evidence, Finding, Severity
 from gpudoctor.matrix.versions import figures
 
@@ -111,18 +112,18 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
     (CUDA driver is a stub library) instead of the GPU.
 
     ## How it is judged
-    The check reads ENV LD_LIBRARY_PATH of the stage that is built: a warning, because the stub's name there is
+    The check reads LD_LIBRARY_PATH of ENV, and of a start script: a warning, because the stub's name there is
     libcuda.so, and most programs open libcuda.so.1. It is an error if the stub is linked or copied as libcuda.so.1
     to another folder, or its folder written to ld.so.conf, unless a later command removes it. LIBRARY_PATH, or a
-    variable of one RUN, are the right places for the stub.
+    variable of one RUN, are the right places for the stub. An image without the toolkit (`runtime`, `base`) has none.
 
     ## Fix safety
     Linking needs only LIBRARY_PATH.
     """
     for image in recipe.images:
-        setting = image.settings.get("LD_LIBRARY_PATH")
+        setting = recipe.variables(image).get("LD_LIBRARY_PATH")
         folders = (setting.value or "").split(":") if setting else []
-        stubs = [folder for folder in folders if folder.rstrip("/").endswith("/stubs")]
+        stubs = [one for one in folders if one.rstrip("/").endswith("/stubs") and not without_stubs(image, one)]
         if setting is not None and stubs:
             yield setting_finding(
                 image,
@@ -131,7 +132,7 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
                 f"LD_LIBRARY_PATH of the image names {stubs[0]}: programs that open libcuda.so (Numba, Warp) load "
                 "the stub instead of the host's driver.",
                 "no stubs in LD_LIBRARY_PATH",
-                f"ENV LIBRARY_PATH={stubs[0]}",
+                f"ENV LIBRARY_PATH={stubs[0]}" + (", and LD_LIBRARY_PATH without it" if len(folders) > 1 else ""),
             )
         for where, path in _stubs_in(image):
             yield Finding(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.frameworks import (
@@ -19,7 +19,7 @@ from gpudoctor.dockerfile.frameworks import (
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import package_line
-from gpudoctor.dockerfile.recipe import Recipe, change, command_of
+from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
 from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
@@ -66,15 +66,13 @@ def framework_libraries_missing(recipe: Recipe) -> Verdicts:
             torch = recipe.torch(image)
             if torch is not None and cuda_of(torch.build):
                 has += f" (torch brings CUDA {cuda_of(torch.build)})"
-            yield Finding(
+            yield _about(
+                image,
+                one,
                 severity="error" if sure else "warning",
-                confidence="likely",
                 message=f"{one.text} needs {' and '.join(missing)}, and {has}: it does not use the GPU.",
                 saw=have,
                 want=", ".join(missing),
-                subject=image.place(one.line),
-                framework=one.row.framework,
-                evidence=(command_of(image, one.package.step.command),),
                 fixes=tuple(_ways_to_libraries(recipe, image, one, one.build)),
                 refs=(one.build.source,),
             )
@@ -173,16 +171,14 @@ def framework_other_vendor(recipe: Recipe) -> Verdicts:
             ):
                 continue
             own, needed = _MAKER[one.build.vendor], _MAKER[image.facts.vendor]
-            yield Finding(
+            yield _about(
+                image,
+                one,
                 severity="error",
-                confidence="likely",
                 message=f"{image.base} is made for {needed}, but {one.text} ({one.build.package}) is built for "
                 f"{own}: it finds no GPU.",
                 saw=one.build.package,
                 want=f"a {needed} build",
-                subject=image.place(one.line),
-                framework=one.row.framework,
-                evidence=(command_of(image, one.package.step.command),),
                 fixes=_build_for(recipe, image, one, needed)
                 or (change("Use another base image", image.on_base(f"an image for {own}")),),
             )
@@ -210,18 +206,21 @@ def _without_extra(image: Image, one: ImageFramework) -> Finding:
     title = f"Ask for an extra that {one.row.title} has" if there else "Install a release with that extra"
     if not there:
         advice = f"{image.place(one.line)}: take a release of {one.package.name} with GPU support"
-    return Finding(
+    return _about(
+        image,
+        one,
         severity="warning",
-        confidence="likely",
         message=f"{one.text} has no extra {names}: pip leaves it out, and {one.row.title} does not use the GPU.",
         saw=f"{one.package.name}{one.package.requirement.extras}",
         want=asked or "a GPU build",
-        subject=image.place(one.line),
-        framework=one.row.framework,
-        evidence=(command_of(image, step.command),),
         fixes=(change(title, advice),),
         refs=(one.row.source,),
     )
+
+
+def _about(image: Image, one: ImageFramework, **parts: Any) -> Finding:
+    """A likely finding about the command that installs a framework."""
+    return about_line(image, one.line, one.package.step.command.shown, framework=one.row.framework, **parts)
 
 
 def _build_for(recipe: Recipe, image: Image, one: ImageFramework, kind: str) -> tuple[Fix, ...]:
@@ -293,7 +292,8 @@ def _overwriting(
     surely = len(together) == 1 and last not in gpu
     names = " and ".join(one.name for one in ordered)
     others = [one for one in ordered if one is not gpu[-1]]
-    advice = ", ".join(dict.fromkeys(f"{image.place(one.step.command.line)}: leave out {one.name}" for one in others))
+    places = ((one.requirement.file or image.place(one.step.command.line), one.name) for one in others)
+    advice = ", ".join(dict.fromkeys(f"{place}: leave out {name}" for place, name in places))
     yield Finding(
         severity=worst if surely else "warning",
         confidence="likely",
@@ -352,14 +352,12 @@ def framework_cpu_only(recipe: Recipe) -> Verdicts:
                 continue
             if any(other.build is not None for other in found):
                 continue
-            yield Finding(
+            yield _about(
+                image,
+                one,
                 severity="warning",
-                confidence="likely",
                 message=f"{image.base} is made for {kind}, and {one.text} is a CPU build: it does not use the GPU.",
                 saw="a CPU build",
                 want=f"a {kind} build",
-                subject=image.place(one.line),
-                framework=one.row.framework,
-                evidence=(command_of(image, one.package.step.command),),
                 fixes=_build_for(recipe, image, one, kind),
             )

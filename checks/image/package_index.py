@@ -16,7 +16,7 @@ from gpudoctor.dockerfile.proposals import (
     nearest_build,
     torch_finding,
 )
-from gpudoctor.dockerfile.recipe import Recipe, change, command_of
+from gpudoctor.dockerfile.recipe import Recipe, about_line, change
 from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for
 from gpudoctor.dockerfile.torch_wheels import outrun
 from gpudoctor.finding import Finding, Fix
@@ -131,15 +131,15 @@ def backend_auto(recipe: Recipe) -> Verdicts:
             if backend != "auto" or not of_gpus:
                 continue
             place = image.place(step.command.line)
-            yield Finding(
+            yield about_line(
+                image,
+                step.command.line,
+                step.command.shown,
                 severity="warning",
-                confidence="likely",
                 message="--torch-backend=auto looks for a driver while the image is built. There is none, and uv "
                 "installs a torch for CPUs.",
                 saw="--torch-backend=auto",
                 want="the name of a build",
-                subject=place,
-                evidence=(command_of(image, step.command),),
                 fixes=(
                     change(
                         "Name the build", f"{place}: --torch-backend={_backend_for(image)}, or the build for the GPU"

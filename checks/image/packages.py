@@ -9,15 +9,15 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import install_line, package_line
-from gpudoctor.dockerfile.recipe import Recipe, change, command_of
+from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import apart, in_place
+from gpudoctor.dockerfile.toolkit import without_toolkit
 from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.matrix.versions import figures, package_matches
 
-_NVCC = re.compile(r"nvcc|cuda-?toolkit|cuda-\d|cuda-compiler|cuda_\d|conda|mamba|spack|nvhpc", re.IGNORECASE)
 _TRUE = ("TRUE", "1", "ON", "YES")
 
 
@@ -135,20 +135,10 @@ def _skips_compiling(image: Image, step: Step, skip: str | None) -> bool:
 
 
 def _without_nvcc(recipe: Recipe, image: Image, number: int) -> bool:
-    facts, held = image.facts, recipe.torch(image)
-    if facts is None or facts.compiler or facts.vendor == "amd" or facts.origin in ("ngc", "jetson"):
-        return False
+    held = recipe.torch(image)
     if (held is not None and held.vendor == "amd") or any(one.origin for one in image.copied):
         return False
-    before = image.steps[: number + 1]
-    return not any(_may_bring_nvcc(image, one) for one in before)
-
-
-def _may_bring_nvcc(image: Image, step: Step) -> bool:
-    """Whether a step may bring an nvcc that a setup.py finds. Files that pip reads do not."""
-    if step.pip is not None and step.pip.tool != "conda":
-        return any(one.name.startswith("nvidia-cuda-nvcc") for one in step.pip.requirements)
-    return installs_unread(image, step) or _NVCC.search(step.command.text) is not None
+    return without_toolkit(image, image.steps[: number + 1])
 
 
 def _without_torch(image: Image, step: Step, number: int, name: str) -> tuple[Severity, str] | None:
@@ -174,15 +164,14 @@ def _without_torch(image: Image, step: Step, number: int, name: str) -> tuple[Se
 
 
 def _isolated(image: Image, step: Step, one: Requirement, severity: Severity, why: str) -> Finding:
-    place = image.place(step.command.line)
-    return Finding(
+    return about_line(
+        image,
+        step.command.line,
+        step.command.shown,
         severity="note" if step.command.tolerated else severity,
-        confidence="likely",
         message=f"setup.py of {one.name} imports torch, and {why}: No module named 'torch'.{_goes_on(step)}",
         saw="no --no-build-isolation",
         want="--no-build-isolation, after torch",
-        subject=place,
-        evidence=(command_of(image, step.command),),
         fixes=(change("Build it with the installed torch", *_beside_torch(image, step, one)),),
         refs=("Dao-AILab/flash-attention#246",),
     )
@@ -205,14 +194,14 @@ def _without_compiler(
 ) -> Finding:
     place = image.place(step.command.line)
     also = tuple(_beside_torch(image, step, one)) if apart_from_torch else ()
-    return Finding(
+    return about_line(
+        image,
+        step.command.line,
+        step.command.shown,
         severity="note" if step.command.tolerated else "error" if sure else "warning",
-        confidence="likely",
         message=f"{one.name} is compiled here, and {image.base} has no nvcc: its setup.py stops.{_goes_on(step)}",
         saw="no nvcc",
         want="nvcc, or a ready wheel",
-        subject=place,
-        evidence=(command_of(image, step.command),),
         fixes=tuple(_ways_to_compile(recipe, image, place, one, also)),
         refs=("Dao-AILab/flash-attention#1229, #1220, #1736",),
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.image import Image, Start
+from gpudoctor.dockerfile.preflights import is_preflight, runs_preflight, started_by_preflight
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
-from gpudoctor.dockerfile.start import is_preflight, runs_preflight, started_by_preflight, starts
 from gpudoctor.finding import Evidence, Finding
 
 
@@ -30,7 +31,7 @@ def preflight_without_command(recipe: Recipe) -> Verdicts:
     The exec form starts no shell: variables in its words are not expanded.
     """
     for image in recipe.images:
-        found = (_dropped(image, *one) for one in starts(recipe, image))
+        found = (_dropped(image, *one) for one in recipe.starts(image))
         yield from {one.subject: one for one in found if one is not None}.values()
 
 
@@ -92,6 +93,62 @@ def _finding(
         ),
         refs=("Dockerfile reference: Understand how CMD and ENTRYPOINT interact",),
     )
+
+
+@check("GPD633", "image-preflight-ignored", "image")
+def ignored(recipe: Recipe) -> Verdicts:
+    """A start script goes on after its preflight refused.
+
+    ## Why it matters
+    A shell runs the next command whatever became of the one before, unless it was told `set -e`. The preflight says
+    why the node is bad, and the program starts all the same.
+
+    ## How it is judged
+    ENTRYPOINT or CMD runs a script in which a preflight without a command stands on a line of its own, and another
+    command comes after it. A script with `set -e`, a trap, or a look at `$?` is not reported.
+
+    ## Fix safety
+    The preflight becomes the program: the same process, with its own signals and exit status.
+    """
+    for image in recipe.images:
+        kept = [one for _, *starts in recipe.starts(image) for one in starts]
+        for start in (image.entrypoint, image.command):
+            if start is not None and start.text and any(one is start for one in kept):
+                yield from _ignored(start)
+
+
+_STOPS = re.compile(r"^\s*set\s.*(-[a-z]*e|errexit)|^#!.*\s-[a-z]*e|\btrap\b|\$\?", re.MULTILINE)
+"""What makes a script stop, or lets it look at a status."""
+
+
+def _ignored(start: Start) -> Iterator[Finding]:
+    lines = start.text.split("\n")
+    sure = [step.command for step in start.steps if step.command.script and not step.command.maybe]
+    for command in sure[:-1]:
+        line = lines[int(command.script.rpartition(":")[2]) - 1]
+        alone = re.fullmatch(r"\s*\S*gpudoctor\S* preflight[^|&;\\]*", line)
+        if not alone or started_by_preflight(command.argv) or _STOPS.search(start.text):
+            continue
+        program = sure[-1]
+        words = command.written.removesuffix(" --")
+        yield Finding(
+            severity="warning",
+            confidence="likely",
+            message="The script goes on after this preflight refused: the program is started all the same.",
+            saw="no `set -e`",
+            want="the preflight in front of the program",
+            subject=command.script,
+            evidence=(Evidence("instruction", line.strip(), command.script),),
+            fixes=(
+                change(
+                    "Let the preflight become the program",
+                    f"{command.script}: leave it out",
+                    f"{program.script}: exec {words} -- {program.written.removeprefix('exec ')}",
+                ),
+                change("Stop at what fails", f"{command.script}: above it: set -e"),
+            ),
+        )
+        return
 
 
 @check("GPD630", "compose-drops-preflight", "image")

@@ -5,17 +5,20 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.copied_environments import copied_environments, interpreter_of, made_environments
 from gpudoctor.dockerfile.environments import makes_one
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.recipe import Recipe, about_line, change
-from gpudoctor.dockerfile.start import starts
+from gpudoctor.dockerfile.recipe import Recipe, RecipeService, about_line, about_service, change
 from gpudoctor.finding import Finding, Fix
 
 _OPENING = ("chown", "chmod", "setfacl", "install", "usermod")
 """Programs that change who may enter a folder."""
+_ACCOUNTS = ("useradd", "adduser", "usermod")
+_AS_ROOT = re.compile(r" (-[a-z]*u|--uid)[ =]?0( |$)")
+"""The option that gives a user the number of root: `useradd -o -u 0 NAME`."""
 _OF_PROGRAMS = re.compile(
     r"(HOME|(HF|HUGGINGFACE|TRITON|MIOPEN|VLLM|OLLAMA)_\w+|(TRANSFORMERS|NUMBA|CUPY|CUDA|TORCHINDUCTOR)_CACHE\w*|"
     r"(TORCH|SENTENCE_TRANSFORMERS|XDG_(CACHE|CONFIG|DATA))_HOME|MPLCONFIGDIR)$"
@@ -35,8 +38,8 @@ def user_without_access(recipe: Recipe) -> Verdicts:
     made in it.
 
     ## How it is judged
-    By the last USER, or `user` of every service, and by the paths of environments, of copied packages and of the
-    variables that name homes and caches (HF_HOME, TRITON_CACHE_DIR, MIOPEN_USER_DB_PATH). Nothing is reported
+    By the last USER, or `user` of every service, and by the paths of environments, of copied packages, of volumes and
+    of the variables that name homes and caches (HF_HOME, TRITON_CACHE_DIR, MIOPEN_USER_DB_PATH). Nothing is reported
     where a command changes owners or permissions on the way, or where COPY has --chown.
 
     ## Fix safety
@@ -48,23 +51,36 @@ def user_without_access(recipe: Recipe) -> Verdicts:
             yield from _packages(recipe, image)
             yield from _variables(recipe, image)
         yield from _while_building(image)
+    for started in recipe.services:
+        yield from _of_service(recipe, started)
 
 
 def _user(recipe: Recipe, image: Image) -> str:
     """The user of its containers; "" for root, or if they differ."""
-    users = {(service.user if service else "") or image.user for service, _, _ in starts(recipe, image)}
-    return _name(users.pop()) if len(users) == 1 else ""
+    users = {(service.user if service else "") or image.user for service, _, _ in recipe.starts(image)}
+    return _name(image, users.pop()) if len(users) == 1 else ""
 
 
-def _name(user: str) -> str:
+def _name(image: Image, user: str) -> str:
+    """The name of a user; "" for root, also by another name, or if it is unknown."""
     name = user.partition(":")[0]
-    return "" if name in ("root", "0") or "$" in name else name
+    return "" if name in ("root", "0") or "$" in name or name in _other_roots(image) else name
+
+
+@lru_cache(maxsize=32)
+def _other_roots(image: Image) -> frozenset[str]:
+    """The words of commands that make a user with the number of root, its name among them."""
+    made = [one.command for one in image.steps if posixpath.basename(one.command.argv[0]) in _ACCOUNTS]
+    return frozenset(word for one in made if _AS_ROOT.search(one.text) for word in one.argv)
 
 
 def _closed(image: Image, user: str) -> bool:
     """Whether /root is closed to the user."""
-    opened = any(_opens(step) and "/root" in step.command.text for step in image.steps)
-    return bool(user) and not opened and image.form == "dockerfile"
+    return bool(user) and not _opened_root(image) and image.form == "dockerfile"
+
+
+def _opened_root(image: Image) -> bool:
+    return any(_opens(step) and "/root" in step.command.text for step in image.steps)
 
 
 def _opens(step: Step) -> bool:
@@ -161,6 +177,35 @@ def _variables(recipe: Recipe, image: Image) -> Iterator[Finding]:
         )
 
 
+def _of_service(recipe: Recipe, started: RecipeService) -> Iterator[Finding]:
+    """A variable or a volume in /root that a service with a user of its own has."""
+    service, image = started.service, started.image
+    user = _name(image, service.user) if image is not None else ""
+    if image is None or not user or _opened_root(image) or "/root" in service.mounts:
+        return
+    variables = [(name, value) for name, value in service.environment.items() if _OF_PROGRAMS.match(name)]
+    named = next(((name, value) for name, value in variables if re.match(r"/root(/|$)", value)), None)
+    mount = next((one for one in service.mounts if one.startswith("/root/")), None)
+    if named is None and mount is None:
+        return
+    what = f"{named[0]}={named[1]}" if named else f"what is mounted at {mount}"
+    folder = named[1] if named else mount or ""
+    other = posixpath.join("/data", posixpath.basename(folder.rstrip("/")).lstrip("."))
+    lines = [f"    {'mountPath' if service.cluster else 'volumes'}: {other} in place of {mount}"] if mount else []
+    if named or re.search(r"huggingface|\bhf\b", folder):
+        lines.append(f"    {'env' if service.cluster else 'environment'}:")
+        lines.append(f"      {service.written_variable(named[0] if named else 'HF_HOME', other)}")
+    yield about_service(
+        service,
+        severity="warning",
+        confidence="likely",
+        message=f"{service.title} runs as {service.user}, who cannot enter /root: {what} is out of reach.",
+        saw=folder,
+        want="a folder outside /root",
+        fixes=(change("Use a folder outside /root", service.below, *lines),),
+    )
+
+
 def _elsewhere(image: Image, place: str, other: str) -> Iterator[str]:
     """The lines that name a place, with another one."""
     named = re.compile(re.escape(place) + r"(?![\w.-])")
@@ -178,7 +223,7 @@ def _passable(image: Image) -> Fix:
 def _while_building(image: Image) -> Iterator[Finding]:
     """A user who makes an environment in a folder of root."""
     for number, step in enumerate(image.steps):
-        user, place = _name(step.user), step.environment or ""
+        user, place = _name(image, step.user), step.environment or ""
         if not user or step.copied or not place.startswith("/") or not makes_one(step.command.argv):
             continue
         if step.command.maybe or _WRITABLE.match(place) or _opened(image, image.steps[:number]):

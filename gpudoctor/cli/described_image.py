@@ -15,6 +15,7 @@ from gpudoctor.dockerfile.proposals import install_line
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.engine import judge
 from gpudoctor.finding import (
+    Evidence,
     Finding,
     Fix,
     Manual,
@@ -68,22 +69,29 @@ def findings_on(recipe: Recipe, image: Image, machine: Machine, plugins: tuple[s
     """What the checks of machines say of the image's frameworks on the described GPUs."""
     for finding in judge(machine, recipe.matrix, machine_checks(plugins)).findings:
         if finding.severity != "note":
-            line, what, certain = _place(recipe, image, finding)
+            where, line, certain = _place(recipe, image, finding)
             fixes = tuple(_in_the_file(recipe, image, line, fix) for fix in _for_a_file(recipe, image, finding.fixes))
             yield replace(
                 finding,
-                evidence=(line_of(image, line, what), *finding.evidence),
+                evidence=(where, *finding.evidence),
                 confidence=finding.confidence if certain else "likely",
                 fixes=fixes,
             )
 
 
-def _place(recipe: Recipe, image: Image, finding: Finding) -> tuple[int, str, bool]:
-    """The line that a finding comes from, what it installs, and whether that is certain."""
-    held, others = recipe.torch(image), recipe.frameworks(image)
-    setting = next((image.settings[one.fact] for one in finding.evidence if one.fact in image.settings), None)
+def _place(recipe: Recipe, image: Image, finding: Finding) -> tuple[Evidence, int, bool]:
+    """What a finding comes from, with its line in the file, and whether that is certain."""
+    variables = recipe.variables(image)
+    setting = next((variables[one.fact] for one in finding.evidence if one.fact in variables), None)
     if setting is not None:
-        return setting.line, image.written_env(setting.name, setting.value), True
+        return Evidence("instruction", image.written(setting), image.place_of(setting)), setting.line, True
+    line, what, certain = _line(recipe, image, finding)
+    return line_of(image, line, what), line, certain
+
+
+def _line(recipe: Recipe, image: Image, finding: Finding) -> tuple[int, str, bool]:
+    """The line that installs what a finding is about, what it installs, and whether that is certain."""
+    held, others = recipe.torch(image), recipe.frameworks(image)
     other = next((one for one in others if one.row.framework == finding.framework), None)
     if other is None and (held is None or not held.known) and others:
         other = others[0]
@@ -124,14 +132,14 @@ def _variable(recipe: Recipe, image: Image, remedy: VariableRemedy) -> str:
     name, value = remedy.name, remedy.value if isinstance(remedy, SetVariable) else None
     services = [started.service for started in recipe.services if started.image is image]
     service = next((one for one in services if name in one.environment), None)
-    setting = image.settings.get(name)
+    setting = recipe.variables(image).get(name)
     if setting is not None and service is None:
-        what = f"leave out {name}" if value is None else image.written_env(name, value)
-        return f"{image.place(setting.line)}: {what}"
+        what = f"leave out {name}" if value is None else image.written(replace(setting, value=value))
+        return f"{image.place_of(setting)}: {what}"
     service = service or next(iter(services), None)
     if service is not None:
         what = f"leave out {name}" if value is None else service.written_variable(name, value)
-        return f"{service.place}: {what} in the environment of {service.name}"
+        return f"{service.set_in.get(name, service.place)}: {what} in the environment of {service.name}"
     if value is None:
         return f"unset {name}"
     line = image.written_env(name, value)

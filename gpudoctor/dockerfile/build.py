@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
 from gpudoctor.dockerfile.scripts import Script, for_a_shell, installing_script, installs_torch, script_path
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError
-from gpudoctor.dockerfile.variables import expanded, partly_expanded, without
+from gpudoctor.dockerfile.variables import OF_PROGRAMS, expanded, partly_expanded, without
 from gpudoctor.dockerfile.words import UnclosedError, words
 
 _WORKSPACE = "/workspaces/project"
@@ -68,6 +69,8 @@ class Build:
         self._environments: set[str] = set()
         """Those that commands made so far."""
         self._locks: dict[str, str | None] = {}
+        self._pythons: dict[str, str] = {}
+        """What the projects in folders ask of uv."""
         self._scripts: dict[str, str | None] = {}
         self._script_text, self._script_bounds = _SCRIPT_TEXT, Bounds()
         self.entrypoint: Start | None = None
@@ -174,7 +177,19 @@ class Build:
             for install in self._installs(command, files):
                 if install is not None and install.asks_for("torch") and not install.locked:
                     self._bounds.torches.spend()
-                self.steps.append(Step(command, install, installing_script(script, text), environment, self.user))
+                python = self._asked_of_uv(files) if environment and makes_one(command.argv) else ""
+                script_ = installing_script(script, text)
+                self.steps.append(Step(command, install, script_, environment, self.user, python))
+
+    def _asked_of_uv(self, files: _Files) -> str:
+        """The Python that the project in the working directory asks for: by .python-version, else by pyproject.toml.
+        Each is read once."""
+        if files.folder not in self._pythons:
+            pinned = re.match(r"\s*(?:cpython-)?(3\.\d+)", files.lock(".python-version") or "")
+            project = "" if pinned else files.lock("pyproject.toml") or ""
+            named = re.search(r"""^requires-python\s*=\s*["']([^"']{1,100})""", project, re.MULTILINE)
+            self._pythons[files.folder] = pinned[1] if pinned else named[1] if named else ""
+        return self._pythons[files.folder]
 
     def _script(self, path: str, files: _Files) -> str | None:
         """The text of a script. Each is read once."""
@@ -190,7 +205,9 @@ class Build:
         if not for_a_shell(path, text) or len(text) > _LONGEST_SCRIPT or self._script_text < 0:
             return None
         try:
-            return tuple(script_commands(text, path, command, self._known, self._script_bounds, self._names))
+            return tuple(
+                script_commands(text, path.removeprefix("./"), command, self._known, self._script_bounds, self._names)
+            )
         except BoundError:
             return None
 
@@ -209,7 +226,28 @@ class Build:
             self._take(commands(one, self._known, self._bounds, self._names), files, 0)
         steps = tuple(self.steps[before:])
         self.steps[before:] = [step for step in steps if step.pip is not None and not step.command.maybe]
-        return Start(one.argv or (*self._shell, one.text.strip()), one.line, one.argv is None, steps)
+        words = one.argv or (*self._shell, one.text.strip())
+        script = next((step.command.script.rpartition(":")[0] for step in steps if step.command.script), "")
+        text = self._scripts.get(files.whole(script)) or "" if script else ""
+        return Start(words, one.line, one.argv is None, steps, self._exports(steps, files), text)
+
+    def _exports(self, steps: tuple[Step, ...], files: _Files) -> dict[str, ImageVariable]:
+        """What a start sets for the last command of its script, or for its own, that the image does not have."""
+        sure = [step.command for step in steps if not step.command.maybe]
+        if not sure:
+            return {}
+        last = next((one for one in reversed(sure) if one.script), sure[-1])
+        found = {}
+        for name in OF_PROGRAMS:
+            value, own = last.variables.get(name), self.settings.get(name)
+            if value is None or (own is not None and own.value == value):
+                continue
+            path, _, number = last.script.rpartition(":")
+            lines = (self._scripts.get(files.whole(path)) or "").split("\n")[: int(number or 0)]
+            sets = (at for at in range(len(lines), 0, -1) if f"{name}=" in lines[at - 1])
+            place = f"{files.shown(path)}:{next(sets, number)}" if path else ""
+            found[name] = ImageVariable(name, value, last.line, place)
+        return found
 
     def run_later(self, later: Later, stage: Stage) -> None:
         """Commands that run in a container of the image, whose places are in another file."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.conditions import KEYWORDS, Conditions
 from gpudoctor.dockerfile.syntax import Instruction
-from gpudoctor.dockerfile.variables import partly_expanded
+from gpudoctor.dockerfile.variables import OF_PROGRAMS, partly_expanded
 from gpudoctor.dockerfile.words import Quoted, Sign, Token, UnclosedError, shell_words
 
 SHELLS = ("sh", "bash", "dash", "ash", "zsh")
@@ -60,7 +60,8 @@ class Command(Struct, frozen=True):
     tolerated: bool = False
     """Whether the build goes on if it fails: `|| true` comes after it."""
     variables: dict[str, str] = {}
-    """Variables that decide what is installed or compiled: set by ENV, ARG or export, or for this command alone."""
+    """Variables that decide what is installed or compiled, or what a program sees: set by ENV, ARG or export, or for
+    this command alone."""
     text: str = ""
     """The command as written, its words separated by single spaces."""
     writes: str = ""
@@ -140,6 +141,8 @@ class _Shell:
     def __init__(self, variables: Mapping[str, str], bounds: Bounds, names: Sequence[str]) -> None:
         self._known: ChainMap[str, str] = ChainMap({}, variables)  # type: ignore[arg-type]
         self._bounds, self._names = bounds, (*_OF_INSTALLERS, *names)
+        self._of_programs = {name for name in OF_PROGRAMS if name in variables}
+        """Variables of programs that are surely set here: not under a condition, nor for the shell alone."""
 
     def of_script(self, text: str, line: int) -> Iterator[Command]:
         """A script, in which a line break ends a command."""
@@ -214,11 +217,18 @@ class _Shell:
                 first += 1
         if keyword in ("", "export"):
             self._known.update(assigned)
+            if keyword == "export" and not maybe:
+                self._of_programs.update(name for name in (*assigned, *rest[first:]) if name in OF_PROGRAMS)
+            else:
+                self._of_programs -= assigned.keys()
             return
         scope = ChainMap(assigned, self._known) if assigned else self._known
+        if keyword == "unset":
+            self._of_programs.difference_update(rest[first:])
         argv = tuple(part for word in rest[first:] for part in self._parts(word, scope))
+        own = tuple(name for name in assigned if name in OF_PROGRAMS)
         for command in self.called(argv, line, maybe, level):
-            yield replace(command, variables=self._kept(scope), writes=_written(words))
+            yield replace(command, variables=self._kept(scope, own), writes=_written(words))
 
     def _whole(self, word: str) -> str:
         return partly_expanded(word, self._known, self._bounds)
@@ -248,8 +258,8 @@ class _Shell:
         self._bounds.commands.spend()
         yield Command(argv, line, maybe, variables=self._kept(self._known), text=" ".join(argv))
 
-    def _kept(self, known: Mapping[str, str]) -> dict[str, str]:
-        return {name: known[name] for name in self._names if name in known}
+    def _kept(self, known: Mapping[str, str], own: tuple[str, ...] = ()) -> dict[str, str]:
+        return {name: known[name] for name in (*self._names, *self._of_programs, *own) if name in known}
 
 
 def _without_redirections(words: tuple[str, ...]) -> Iterator[str]:

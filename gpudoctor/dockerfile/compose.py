@@ -37,6 +37,10 @@ class Service(Struct, frozen=True):
     """Whether it is given NVIDIA GPUs, in any way."""
     amd: bool = False
     """Whether AMD GPUs are reserved for it; engines may also be given their device nodes."""
+    gpu_count: int | None = None
+    """How many GPUs it is given; None where that is not written as a number."""
+    refused: str = ""
+    """What is wrong with its reservations, so that compose refuses the file."""
     kfd: bool = False
     render: bool = False
     """/dev/dri, or a node in it."""
@@ -44,10 +48,16 @@ class Service(Struct, frozen=True):
     """The nodes of the host that it is given, as written."""
     shared_memory: bool = False
     """shm_size, ipc: host, or a mount over /dev/shm."""
+    mounts: tuple[str, ...] = ()
+    """Where volumes lie in it."""
     groups: tuple[str, ...] = ()
     user: str = ""
     privileged: bool = False
     environment: dict[str, str] = {}
+    env_files: tuple[str, ...] = ()
+    """Files with more variables, relative to the compose file."""
+    set_in: dict[str, str] = {}
+    """The places of the variables that such a file sets: "gpu.env:2"."""
     entrypoint: tuple[str, ...] | None = None
     """Its words in place of the image's ENTRYPOINT, whose CMD then does not count either."""
     command: tuple[str, ...] | None = None
@@ -91,6 +101,18 @@ class Service(Struct, frozen=True):
     def written_variable(self, name: str, value: object) -> str:
         """How its environment is given a variable."""
         return f'- {{name: {name}, value: "{value}"}}' if self.cluster else f"{name}: {value}"
+
+    def written_anew(self, name: str, value: object) -> tuple[str, ...]:
+        """Where a variable of its environment is written, and how it is written with another value."""
+        place = self.set_in.get(name)
+        if place is not None:
+            return f"{place}: leave out {name}, or write numbers:", f"    {name}={value}"
+        where = f"{self.place}: below {self.name}, leave out {name}, or write numbers:"
+        return (
+            where,
+            f"    {'env' if self.cluster else 'environment'}:",
+            f"      {self.written_variable(name, value)}",
+        )
 
     @property
     def given_gpus(self) -> bool:
@@ -156,6 +178,8 @@ def _service(
         or given.get("runtime") == "nvidia"
         or any("nvidia" in device or device.startswith("/dev/dxg") for device in devices),
         amd="amd" in reserved,
+        gpu_count=_count(given, deploy),
+        refused=_refused(given, deploy),
         kfd=any(device in ("/dev/kfd", "/dev", "/dev/dxg") or "amd.com/gpu" in device for device in devices),
         render=any(device.startswith(("/dev/dri", "/dev/dxg")) or device == "/dev" for device in devices),
         devices=tuple(devices),
@@ -163,10 +187,12 @@ def _service(
         or given.get("ipc") in ("host", "shareable")
         or str(given.get("ipc") or "").startswith(("service:", "container:"))
         or any("/dev/shm" in str(volume) for volume in (*_list(given.get("volumes")), *_list(given.get("tmpfs")))),
+        mounts=tuple(map(_target, _list(given.get("volumes")))),
         groups=tuple(str(group) for group in _list(given.get("group_add"))),
         user=str(given.get("user") or ""),
         privileged=given.get("privileged") is True,
         environment=environment,
+        env_files=tuple(map(_path, _list(given.get("env_file")))),
         entrypoint=_words(given.get("entrypoint")),
         command=_words(given.get("command")),
         scaled_to_none=deploy.get("replicas") == 0 or given.get("scale") == 0,
@@ -176,11 +202,7 @@ def _service(
 
 def _reserved_vendors(given: dict[str, Any], deploy: dict[str, Any]) -> set[Vendor]:
     """Whose GPUs are reserved. A reservation that names no vendor is for the GPUs of the host."""
-    resources = deploy.get("resources")
-    reservations = resources.get("reservations") if isinstance(resources, dict) else None
-    reservations = reservations if isinstance(reservations, dict) else {}
-    wanted = given.get("gpus")
-    wanted = ["all"] if isinstance(wanted, str) and wanted else _list(wanted)
+    wanted, reservations = _wanted(given), _reservations(deploy)
     vendors: set[Vendor] = set()
     for device in (*wanted, *_list(reservations.get("devices"))):
         one = device if isinstance(device, dict) else {"capabilities": ["gpu"]}
@@ -191,6 +213,44 @@ def _reserved_vendors(given: dict[str, Any], deploy: dict[str, Any]) -> set[Vend
     if re.search("gpu", generic := str(reservations.get("generic_resources") or ""), re.IGNORECASE):
         vendors |= _of_name(generic)
     return vendors
+
+
+def _wanted(given: dict[str, Any]) -> list[Any]:
+    """The devices that `gpus` names."""
+    wanted = given.get("gpus")
+    return ["all"] if isinstance(wanted, str) and wanted else _list(wanted)
+
+
+def _reservations(deploy: dict[str, Any]) -> dict[str, Any]:
+    resources = deploy.get("resources")
+    reservations = resources.get("reservations") if isinstance(resources, dict) else None
+    return reservations if isinstance(reservations, dict) else {}
+
+
+def _refused(given: dict[str, Any], deploy: dict[str, Any]) -> str:
+    """Why compose refuses the reservations of a service; "" if it takes them."""
+    reserved = _dicts(_list(_reservations(deploy).get("devices")))
+    if any(one.get("count") is not None and one.get("device_ids") for one in (*_dicts(_wanted(given)), *reserved)):
+        return "count and device_ids"
+    named = all("capabilities" in one or one.get("driver") == "cdi" for one in reserved)
+    return "" if named else "no capabilities"
+
+
+def _dicts(values: list[Any]) -> list[dict[str, Any]]:
+    return [one for one in values if isinstance(one, dict)]
+
+
+def _count(given: dict[str, Any], deploy: dict[str, Any]) -> int | None:
+    """How many GPUs are reserved, if every reservation says that."""
+    devices = (*_wanted(given), *_list(_reservations(deploy).get("devices")))
+    counts = [_count_of(one) if isinstance(one, dict) else None for one in devices]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
+
+
+def _count_of(device: dict[str, Any]) -> int | None:
+    count, ids = device.get("count"), _list(device.get("device_ids"))
+    return len(ids) or None if count is None else count if isinstance(count, int) else None
 
 
 def _of_name(text: str) -> set[Vendor]:
@@ -204,6 +264,16 @@ def _device(device: Any) -> str:
     if isinstance(device, dict):
         return str(device.get("source") or "")
     return str(device).split(":")[0]
+
+
+def _target(volume: Any) -> str:
+    if isinstance(volume, dict):
+        return str(volume.get("target") or "")
+    return next((part for part in str(volume).split(":")[1:] if part.startswith("/")), "")
+
+
+def _path(file: Any) -> str:
+    return str(file.get("path") if isinstance(file, dict) else file)
 
 
 def _words(value: Any) -> tuple[str, ...] | None:

@@ -12,6 +12,7 @@ from gpudoctor.dockerfile.environments import CONDAS, makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, Image, Step
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.installs import system_packages
+from gpudoctor.matrix.versions import package_matches
 
 _PACKAGES = re.compile(r"/python(3\.\d+)/(?:site|dist)-packages/?$")
 _ONE_PACKAGE = re.compile(r"/(?:site|dist)-packages/([A-Za-z_]\w*)/?$")
@@ -44,16 +45,17 @@ class CopiedEnvironment(Struct, frozen=True):
 
 @lru_cache
 def made_environments(image: Image) -> tuple[MadeEnvironment, ...]:
-    """The virtual environments that the own commands of an image make."""
-    found: list[MadeEnvironment] = []
+    """The virtual environments that the own commands of an image make, each by the first that does."""
+    found: dict[str, MadeEnvironment] = {}
     for step in image.steps:
         argv, text = step.command.argv, step.command.text
-        if step.copied or not step.environment or not makes_one(argv) or len(found) == _MOST:
+        place = step.environment
+        if step.copied or not place or place in found or not makes_one(argv) or len(found) == _MOST:
             continue
         named = re.search(r"--python[ =](?:cpython-)?(3\.\d+)", text) or re.match(r"\S*python(3\.\d+) -m", text)
         by_uv = posixpath.basename(argv[0]) == "uv"
-        found.append(MadeEnvironment(step.environment, step, by_uv, named[1] if named else ""))
-    return tuple(found)
+        found[place] = MadeEnvironment(place, step, by_uv, named[1] if named else "")
+    return tuple(found.values())
 
 
 def origin_of(image: Image, copied: CopyInstruction) -> Image | None:
@@ -89,13 +91,26 @@ def missing_interpreter(image: Image, one: CopiedEnvironment) -> str:
     return f"{f'Python {version}' if version else 'the Python'} in {folder}"
 
 
+def of_another_libc(image: Image, one: CopiedEnvironment) -> bool:
+    """Whether an environment comes from an image with glibc, and this one has musl, which loads none of its
+    compiled libraries."""
+    origin = one.origin.facts
+    return image.facts is not None and image.facts.musl and origin is not None and not origin.musl
+
+
 def interpreter_of(origin: Image, one: MadeEnvironment) -> tuple[str, str] | None:
     """The folder and version of the interpreter that an environment of an image was made with; None if unknown."""
     facts, tool = origin.facts, posixpath.basename(one.step.command.argv[0])
     if facts is None or not facts.prefix or facts.python is None or tool in CONDAS:
         return None  # an environment of conda has its own
-    asked = one.python or (origin.variable("UV_PYTHON") or "" if one.by_uv else "")
-    own = _has_own(origin) and asked in ("", facts.python)
+    asked = one.python or (origin.variable("UV_PYTHON") or one.step.python if one.by_uv else "")
+    own = _has_own(origin)
+    if own and re.match(r"[<>=!~]", asked):
+        asked = "" if package_matches(asked, facts.python) else asked
+    own = own and asked in ("", facts.python)
+    if not own and one.by_uv and _forbids_downloads(origin, one.step):
+        return None
+    asked = re.sub(r"^[<>=!~].*", "", asked)
     if one.by_uv and re.fullmatch(r"|3\.\d+", asked):
         managed = any("uv python install" in step.command.text for step in origin.steps)
         if not own or managed:
@@ -104,6 +119,14 @@ def interpreter_of(origin: Image, one: MadeEnvironment) -> tuple[str, str] | Non
     if not own or one.by_uv or _brings_python(origin):
         return None
     return f"{facts.prefix}/bin", facts.python
+
+
+def _forbids_downloads(origin: Image, step: Step) -> bool:
+    """Whether uv may take a Python that is there alone."""
+    never = (origin.variable("UV_PYTHON_DOWNLOADS") or "").lower() in ("never", "manual", "0", "false")
+    system = origin.variable("UV_PYTHON_PREFERENCE") == "only-system" or origin.variable("UV_NO_MANAGED_PYTHON")
+    options = {"--no-managed-python", "--no-python-downloads"} & set(step.command.argv)
+    return never or bool(system) or bool(options)
 
 
 def _pythons_of_uv(image: Image, step: Step) -> str:
@@ -119,7 +142,8 @@ def _has_own(image: Image) -> bool:
     """Whether the Python of the base image is there: a distribution has it after an installation alone."""
     names = [name for step in image.steps if not step.copied for name in system_packages(step.command)]
     own = bool(image.facts and image.facts.prefix != "/usr")
-    return own or any(re.match(r"python3|virtualenv$|python-is-python3$", name) for name in names)
+    with_python = re.compile(r"python3|(virtualenv|python-is-python3|software-properties-common)$")
+    return own or any(map(with_python.match, names))
 
 
 @lru_cache

@@ -30,7 +30,7 @@ _WITH_VALUE = ("--python", "-p", "--prompt", "--directory", "--project")
 def environment_of(command: Command, folder: str, activated: str, known: Collection[str]) -> str | None:
     """The environment that a command makes or installs into; "" if it is none, but Python's own; None if unknown.
     `folder` is the working directory ("": unknown), `activated` the environment that was activated, `known` are
-    are those made so far."""
+    those made so far."""
     found = _environment(command, folder, activated, known)
     return "" if found in _OWN else found
 
@@ -106,7 +106,8 @@ def _of_uv(command: Command, folder: str, activated: str, known: Collection[str]
             return _first_on_path(command, known)
         return None if python else activated or command.variables.get("VIRTUAL_ENV") or _whole(".venv", folder)
     if verb in (["sync"], ["add"], ["run"]) and not any(_values(words, "--directory", "--project")):
-        return _whole(command.variables.get("UV_PROJECT_ENVIRONMENT") or ".venv", folder)
+        active = activated or command.variables.get("VIRTUAL_ENV") if "--active" in words else ""
+        return active or _whole(command.variables.get("UV_PROJECT_ENVIRONMENT") or ".venv", folder)
     return None
 
 

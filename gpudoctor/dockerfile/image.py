@@ -35,6 +35,8 @@ class ImageVariable(Struct, frozen=True):
     name: str
     value: str | None
     line: int
+    script: str = ""
+    """The place in a start script that exports it, such as "start.sh:3"; "" for one of ENV."""
 
 
 class CopyInstruction(Struct, frozen=True):
@@ -66,6 +68,8 @@ class Step(Struct, frozen=True):
     environment: str | None = ""
     """The environment that it makes or installs into; "": none but the image's own Python; None: unknown."""
     user: str = ""
+    python: str = ""
+    """The Python that the project asks of uv for it: a version, or what versions must meet."""
     copied: bool = False
     """Whether it runs in another stage, and the image copies what it installs."""
 
@@ -83,6 +87,10 @@ class Start(Struct, frozen=True):
     shell: bool = False
     steps: tuple[Step, ...] = ()
     """Every command that it runs, with those of scripts."""
+    exports: dict[str, ImageVariable] = {}
+    """What it sets for the program that it starts."""
+    text: str = ""
+    """The script that it runs."""
 
 
 class Image(Struct, frozen=True, eq=False):
@@ -124,6 +132,14 @@ class Image(Struct, frozen=True, eq=False):
         """A place in the file: "Dockerfile:12"."""
         return f"{self.file}:{line}"
 
+    def place_of(self, setting: ImageVariable) -> str:
+        """Where a variable is set."""
+        return setting.script or self.place(setting.line)
+
+    def written(self, setting: ImageVariable) -> str:
+        """The line that sets a variable, as it stands there."""
+        return self.written_env(setting.name, setting.value, bool(setting.script))
+
     def written_from(self, image: str) -> str:
         """The line that names the base image."""
         return {"dockerfile": "FROM ", "definition": "From: ", "service": "image: "}[self.form] + image
@@ -132,9 +148,9 @@ class Image(Struct, frozen=True, eq=False):
         """The same, with its place."""
         return f"{self.place(self.base_line)}: {self.written_from(image)}"
 
-    def written_env(self, name: str, value: str | None) -> str:
+    def written_env(self, name: str, value: str | None, in_script: bool = False) -> str:
         """The line that sets a variable."""
-        word = "export" if self.form == "definition" else "ENV"
+        word = "export" if in_script or self.form == "definition" else "ENV"
         return f"{word} {name}={value}"
 
     def written_run(self, command: str) -> str:

@@ -124,10 +124,12 @@ def _container(file: str, name: str, line: int, pod: dict[str, Any], given: dict
         image=given["image"].strip(),
         nvidia=nvidia,
         amd=amd,
+        gpu_count=_count(limits),
         kfd=amd or any(node in ("/dev/kfd", "/dev") for node in nodes),
         render=amd or any(node.startswith("/dev/dri") or node == "/dev" for node in nodes),
         devices=nodes,
         shared_memory=bool(pod.get("hostIPC")) or any(path.startswith("/dev/shm") for path in mounts),
+        mounts=tuple(mounts),
         privileged=security.get("privileged") is True,
         groups=tuple(map(str, groups)),
         user="" if user is None else f"{user}:{group}" if group is not None else str(user),
@@ -139,6 +141,13 @@ def _container(file: str, name: str, line: int, pod: dict[str, Any], given: dict
         limits=limits,
         requests=requests,
     )
+
+
+def _count(limits: dict[str, str]) -> int | None:
+    """How many GPUs limits name; None without one."""
+    amounts = (text for name, text in limits.items() if name.startswith(("nvidia.com/", "amd.com/gpu")))
+    counts = [number for text in amounts if (number := quantity(text)) is not None]
+    return int(sum(counts)) if counts else None
 
 
 def _quantities(resources: Any) -> dict[str, str]:

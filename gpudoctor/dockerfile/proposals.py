@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, 
 from gpudoctor.dockerfile.torch_dependents import pins_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest, build_of_index
 from gpudoctor.dockerfile.torch_wheels import cuda_of, wheels_for
-from gpudoctor.finding import Finding, Fix, ReplaceTorch, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted, torch_and_companions
 from gpudoctor.frameworks.torch.coverage import gfx_answer
 from gpudoctor.isa import cuda_runs
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Gpu
     from gpudoctor.matrix.rows import TorchBuild
 
+_OF_TORCH = re.compile(r"(pytorch-)?triton(-rocm|-xpu)?$|nvidia-[a-z-]+-cu\d\d$")
+"""What a torch of an index requires by its exact version."""
 _MOST = 8
 """Commands of companions that one proposal writes anew."""
 
@@ -121,7 +124,8 @@ def _in_commands(image: Image, step: Step, wanted: tuple[PackageSpec, ...], inde
     others = islice((one for one in image.steps if one is not step and _installs(one, companions)), _MOST)
     for one in sorted((step, *others), key=lambda one: one.command.line):
         names = wanted if one is step else companions
-        yield in_place(image, one.command, rewritten(one, {each.name: quoted([each]) for each in names}, index))
+        new = {**dict.fromkeys(_brought_by_torch(one.pip), ""), **{each.name: quoted([each]) for each in names}}
+        yield in_place(image, one.command, rewritten(one, new, index))
     for one in islice((one for one in image.steps if _installs(one, companions, in_file=True)), _MOST):
         assert one.pip is not None
         files = (found.file for each in companions if (found := one.pip.asks_for(each.name)) is not None)
@@ -141,14 +145,27 @@ def _installs(step: Step, companions: tuple[PackageSpec, ...], in_file: bool = F
 
 def _in_requirements(install: PipInstall, place: str, wanted: Iterable[PackageSpec], url: str) -> Iterator[str]:
     """The lines of requirements files: torch and its companions, each where it stands, and the index above them."""
-    other = next((one for one in install.extra_urls if build_of_index(one)), "")
-    if url and url not in install.extra_urls:
+    other = next((one for one in (*install.extra_urls, *install.index_urls) if build_of_index(one)), "")
+    if url and url not in (*install.extra_urls, *install.index_urls):
         where = f"in place of {other}" if other else f"{place.rpartition(':')[0]}:1: above it"
-        yield f"{where}: --extra-index-url {url}"
+        option = "--index-url" if other in install.index_urls else "--extra-index-url"
+        yield f"{where}: {option} {url}"
     for one in wanted:
         requirement = install.asks_for(one.name)
         if requirement is not None and requirement.file:
             yield f"{requirement.file}: {one.text}"
+    for name in _brought_by_torch(install):
+        requirement = install.asks_for(name)
+        if requirement is not None and requirement.file:
+            yield f"{requirement.file}: leave out {name}, which torch brings"
+
+
+def _brought_by_torch(install: PipInstall | None) -> tuple[str, ...]:
+    """The packages that a command pins and that every torch requires in a release of its own."""
+    if install is None or install.asks_for("torch") is None:
+        return ()
+    pinned = (one.name for one in install.requirements if "==" in one.specifier)
+    return tuple(name for name in pinned if _OF_TORCH.match(name))
 
 
 def package_line(image: Image, step: Step, asked: Requirement, package: str, index: TorchIndex | None = None) -> str:
@@ -284,8 +301,8 @@ def setting_finding(
     image: Image, setting: ImageVariable, severity: Severity, message: str, want: str, instead: str = ""
 ) -> Finding:
     """A finding about a variable of the image. `instead` is the line to write in its place; "" removes it."""
-    written = f"{setting.name}={setting.value}"
-    if image.form == "definition":
+    written, place = f"{setting.name}={setting.value}", image.place_of(setting)
+    if image.form == "definition" or setting.script:
         instead = instead.replace("ENV ", "export ", 1)
     advice = f"write {instead}" if instead else "remove this variable"
     return Finding(
@@ -293,7 +310,7 @@ def setting_finding(
         message=message,
         saw=written,
         want=want,
-        subject=image.place(setting.line),
-        evidence=(line_of(image, setting.line, image.written_env(setting.name, setting.value)),),
-        fixes=(change(f"Change line {setting.line}", f"{image.place(setting.line)}: {advice}."),),
+        subject=place,
+        evidence=(Evidence("instruction", image.written(setting), place),),
+        fixes=(change(f"Change line {place.rpartition(':')[2]}", f"{place}: {advice}."),),
     )

@@ -133,6 +133,7 @@ class _Reader:
         for found in services:
             given = found.name in elsewhere
             service = replace(found, open="another compose file of the folder gives it a GPU") if given else found
+            service = self._with_files(service, folder) if service.env_files else service
             with _named(file):
                 image = self._of_service(service, folder)
                 if image is not None:
@@ -202,13 +203,22 @@ class _Reader:
             service.file, "", service.image, service.line, facts, "linux-x86_64", bases=bases, form="service"
         )
 
+    def _with_files(self, service: Service, folder: str) -> Service:
+        """A service with the variables of its files, over which its own count."""
+        values: dict[str, str] = {}
+        places: dict[str, str] = {}
+        for name in service.env_files:
+            text, place = self._context(folder)(name) or "", _place(os.path.join(folder, name))
+            self._bounds.text.spend(len(text))
+            for number, key, value in _assignments(text):
+                values[key], places[key] = value, f"{place}:{number}"
+        own = service.environment
+        set_in = {name: place for name, place in places.items() if name not in own}
+        return replace(service, environment={**values, **own}, set_in=set_in)
+
     def _variables(self, folder: str) -> dict[str, str]:
         """The values that compose uses for ${NAME}: those of its .env file."""
-        text = self._context(folder)(".env") or ""
-        pairs = (line.strip().removeprefix("export ").partition("=") for line in text.splitlines())
-        return {
-            name.strip(): value.strip().strip("\"'") for name, equals, value in pairs if equals and name[:1] != "#"
-        }
+        return {name: value for _, name, value in _assignments(self._context(folder)(".env") or "")}
 
     def _text(self, path: str) -> str:
         text = _text(path)
@@ -232,6 +242,14 @@ class _Reader:
         if folder not in self._contexts:
             self._contexts[folder] = cache(_files_in(folder))
         return self._contexts[folder]
+
+
+def _assignments(text: str) -> Iterator[tuple[int, str, str]]:
+    """The variables of a file such as .env, each with its line."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        if equals and name[:1] != "#":
+            yield number, name.strip(), value.strip().strip("\"'")
 
 
 def _manifests_in(folder: str) -> list[str]:

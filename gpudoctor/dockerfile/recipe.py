@@ -9,13 +9,16 @@ from msgspec import Struct
 from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.frameworks import ImageFramework, frameworks_of
-from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.image import Image, ImageVariable, Start
+from gpudoctor.dockerfile.preflights import NeededGpus, needed_gpus
 from gpudoctor.dockerfile.torch import torch_of
 from gpudoctor.dockerfile.torch_wheels import ImageTorch
 from gpudoctor.dockerfile.variables import OVERRIDE
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpudoctor.machine import Gpu, Vendor
     from gpudoctor.matrix.questions import Matrix
 
@@ -39,6 +42,10 @@ class Recipe:
         driver: str = "",
     ) -> None:
         self.matrix, self.images, self.services, self.gpus, self.driver = matrix, images, services, gpus, driver
+        self._variables: dict[Image, dict[str, ImageVariable]] = {}
+        self._started: dict[Image | None, list[Service]] = {}
+        for one in services:
+            self._started.setdefault(one.image, []).append(one.service)
         self._torches: dict[Image, ImageTorch | None] = {}
         self._frameworks: dict[Image, tuple[ImageFramework, ...]] = {}
 
@@ -63,14 +70,47 @@ class Recipe:
             return None
         return image.facts.vendor if image.facts else None
 
+    def starts(self, image: Image) -> Iterator[tuple[Service | None, Start | None, Start | None]]:
+        """The ways in which containers of an image are started, each with its service: ENTRYPOINT and CMD."""
+        services = self._started.get(image, [])
+        for service in services:
+            yield service, *_started(service, image)
+        if not services:
+            yield None, image.entrypoint, image.command
+
+    def needed_gpus(self, started: RecipeService) -> NeededGpus | None:
+        """The GPUs that the preflight of a service requires."""
+        service, image = started.service, started.image
+        known = {name: one.value or "" for name, one in self.variables(image).items()} if image is not None else {}
+        entrypoint, command = _started(service, image)
+        return needed_gpus((entrypoint, command), {**known, **service.environment})
+
+    def variables(self, image: Image) -> dict[str, ImageVariable]:
+        """The variables that programs of the image see: those of ENV, and what its start scripts export."""
+        if image not in self._variables:
+            found = self._variables[image] = dict(image.settings)
+            for _, *started in self.starts(image):
+                for one in started:
+                    found.update(one.exports if one is not None else {})
+        return self._variables[image]
+
     def overrides(self, image: Image) -> dict[str, str]:
         """HSA_OVERRIDE_GFX_VERSION as containers of the image have it: what its services agree on, over its own
         ENV."""
-        own = {one.name: one.value for one in image.settings.values() if OVERRIDE.match(one.name) and one.value}
-        services = [started.service.environment for started in self.services if started.image is image]
+        values = self.variables(image).values()
+        own = {one.name: one.value for one in values if OVERRIDE.match(one.name) and one.value}
+        services = [one.environment for one in self._started.get(image, [])]
         given = [{name: value for name, value in one.items() if OVERRIDE.match(name)} for one in services]
         agreed = given[0] if given and all(one == given[0] for one in given) else {}
         return {**own, **{name: value for name, value in agreed.items() if "$" not in value}}
+
+
+def _started(service: Service, image: Image | None) -> tuple[Start | None, Start | None]:
+    """ENTRYPOINT and CMD of a service: its own, or those of its image."""
+    entrypoint, own = (image.entrypoint, image.command) if image is not None else (None, None)
+    if service.entrypoint is not None:
+        entrypoint, own = Start(service.entrypoint, service.line), None
+    return entrypoint, Start(service.command, service.line) if service.command is not None else own
 
 
 def line_of(image: Image, line: int, text: str) -> Evidence:

@@ -64,8 +64,9 @@ def rewritten(
     head, words = _parts(step.command, tuple(packages))
     if index is not None:
         words = [word for word in words if not _chooses_torch(word)]
-    shown = [*(packages.get(word.package, word.written) for word in words), *also]
-    named = [*(packages[word.package] for word in words if word.package in packages), *also]
+    shown = [one for word in words if (one := packages.get(word.package, word.written))]
+    shown += also
+    named = [*filter(None, (packages.get(word.package) for word in words)), *also]
     others = [word for word in words if _brings_others(word) and word.package not in packages]
     if index is None or not named:
         return " ".join((*head, *shown))

@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from gpudoctor.dockerfile.commands import SHELLS
-from gpudoctor.dockerfile.compose import Service
-from gpudoctor.dockerfile.image import Image, Start
-from gpudoctor.dockerfile.recipe import Recipe
+from gpudoctor.dockerfile.commands import SHELLS, Command
+from gpudoctor.dockerfile.image import Start
+from gpudoctor.dockerfile.preflights import is_preflight, started_by_preflight
 
 _WRAPPERS = ("env", "exec", "nice", "nohup", "stdbuf", "timeout", "numactl", "tini", "dumb-init", "catatonit",
              "nvidia_entrypoint.sh", "xvfb-run")  # fmt: skip
 """Programs that become, or start, the program after their options."""
-_FLAGS = ("-q", "-v", "-qv", "-vq", "--quiet", "--verbose", "--set-env")
-"""Options of a preflight that take no value."""
 _CHANGING = (".", "source", "eval", "conda", "mamba", "micromamba", "set")
 """Commands after which another Python may be in front."""
+OF_OTHER_NAME = {
+    "gpudoctor": "gpudoctor-cli",
+    "torchrun": "torch",
+    "jupyter-lab": "jupyterlab",
+    "accelerate-launch": "accelerate",
+}
+"""Commands that have another name than their package."""
 _AS_AT_LOGIN = re.compile(r"-[a-z]*[li]|--(login|rcfile|init-file)")
-
-
-def starts(recipe: Recipe, image: Image) -> Iterator[tuple[Service | None, Start | None, Start | None]]:
-    """The ways in which containers of an image are started, each with its service."""
-    services = [one.service for one in recipe.services if one.image is image]
-    for service in services:
-        line = service.line
-        entrypoint = Start(service.entrypoint, line) if service.entrypoint is not None else image.entrypoint
-        own = image.command if service.entrypoint is None else None
-        yield service, entrypoint, Start(service.command, line) if service.command is not None else own
-    if not services:
-        yield None, image.entrypoint, image.command
 
 
 def programs(entrypoint: Start | None, command: Start | None) -> tuple[tuple[str, ...], ...]:
@@ -46,6 +38,31 @@ def programs(entrypoint: Start | None, command: Start | None) -> tuple[tuple[str
         return _of_shell(command) if inner == ("/bin/sh",) else ()
     words = _of_one_command(unwrapped((*head, *(command.words if command is not None else ()))))
     return (words,) if words and posixpath.basename(words[0]) not in (*SHELLS, *_CHANGING) else ()
+
+
+def script_program(entrypoint: Start | None, command: Start | None) -> tuple[tuple[str, ...], str] | None:
+    """The program that a start script runs at last, in no environment, and its place in the script; None where the
+    script may choose another Python. `"$@"` is what comes after the script."""
+    starts = [one for one in (entrypoint, command) if one is not None]
+    start = next((one for one in starts if any(step.command.script for step in one.steps)), None)
+    if start is None or {"PYTHONHOME", "PYTHONPATH"} & start.exports.keys():
+        return None
+    inside = [step.command for step in start.steps if step.command.script]
+    if any(_may_choose(one) for one in inside):
+        return None
+    last = next((step for step in reversed(start.steps) if step.command.script and not step.command.maybe), None)
+    if last is None or last.environment != "":
+        return None
+    words = unwrapped(last.command.argv)
+    if words == ("$@",):
+        words = command.words if command is not None and command is not start and not command.shell else ()
+    return (words, last.command.script) if words else None
+
+
+def _may_choose(command: Command) -> bool:
+    """Whether a command of a script may put another Python in front, or holds a text that is no command."""
+    activates = command.argv[0] in (".", "source") and command.argv[-1].endswith("/bin/activate")
+    return (command.argv[0] in _CHANGING and not activates) or "<<" in command.written
 
 
 def _of_one_command(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -77,30 +94,3 @@ def unwrapped(words: Sequence[str]) -> tuple[str, ...]:
         else:
             break
     return tuple(rest)
-
-
-def is_preflight(words: Sequence[str]) -> bool:
-    """Whether the words are a `gpudoctor preflight`."""
-    for at, word in enumerate(words[:4]):
-        if word == "preflight" and at and re.fullmatch(r"gpudoctor(-cli|\.pyz)?", posixpath.basename(words[at - 1])):
-            return True
-    return False
-
-
-def started_by_preflight(words: Sequence[str]) -> list[str]:
-    """The command of a preflight: after `--`, else the first word that is no option; [] without one."""
-    rest = list(words)[list(words).index("preflight") + 1 :]
-    while rest and rest[0].startswith("-"):
-        option = rest.pop(0)
-        if option == "--":
-            break
-        if option not in _FLAGS and "=" not in option:
-            rest = rest[1:]
-    return rest
-
-
-def runs_preflight(start: Start | None) -> bool:
-    """Whether an ENTRYPOINT or CMD runs a preflight, itself or in a script."""
-    if start is None:
-        return False
-    return is_preflight(start.words) or any(is_preflight(step.command.argv) for step in start.steps)

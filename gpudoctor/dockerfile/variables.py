@@ -49,6 +49,10 @@ VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 """The variables that runtimes read. NVIDIA_VISIBLE_DEVICES is for the container toolkit, which knows `all`."""
 
 
+OF_PROGRAMS = (*VISIBLE, "HSA_OVERRIDE_GFX_VERSION", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
+"""Variables that decide what a started program sees, and that start scripts set."""
+
+
 def slip_in_devices(value: str) -> str:
     """Why a value of such a variable that is meant to show GPUs shows none; "" for any other value. CUDA, HIP and
     ROCr read numbers and UUIDs, and stop at the first entry that is neither."""

@@ -21,7 +21,7 @@ from gpudoctor.planner.commands import commands_for
 from gpudoctor.planner.effects import effect
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
-from gpudoctor.recommend.companions import companions_by_hand, left_out, with_companions
+from gpudoctor.recommend.companions import instructions, left_out, with_companions
 from gpudoctor.recommend.records import Out, Recommendation, Recommended
 from gpudoctor.recommend.starting_point import (
     archs_of,
@@ -229,7 +229,7 @@ class _Choosing:
 
     def _by_hand(self, fix: Fix, origin: Place) -> Recommended:
         texts = tuple(remedy.text for remedy in fix.remedies if isinstance(remedy, Manual))
-        why = (f"{fix.title}.", *texts, *companions_by_hand(origin, self.companions))
+        why = (f"{fix.title}.", *texts, *instructions(origin, self.companions))
         return Recommended(torch=None, build=None, origin=origin, index_url="", level="manual", why=why)
 
     def _on_the_cpu(self) -> list[Recommended]:

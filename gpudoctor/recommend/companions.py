@@ -9,7 +9,7 @@ from gpudoctor.frameworks.torch.companions import pairing
 from gpudoctor.frameworks.torch.other_origins import Place
 from gpudoctor.situation import Situation
 
-_BY_HAND: dict[Place, str] = {
+_INSTRUCTIONS: dict[Place, str] = {
     "jetson": "{name}: take it from where this torch comes from, or build it from source against this torch",
     "ngc": "{name}: use the one in the image; a wheel from an index is built for another torch",
     "nix": "{name}: take python3Packages.{name} of the same nixpkgs",
@@ -17,9 +17,9 @@ _BY_HAND: dict[Place, str] = {
 }
 
 
-def companions_by_hand(origin: Place, names: tuple[str, ...]) -> tuple[str, ...]:
+def instructions(origin: Place, names: tuple[str, ...]) -> tuple[str, ...]:
     """What a person does for companions where no command installs the torch."""
-    return tuple(_BY_HAND[origin].format(name=name) for name in names)
+    return tuple(_INSTRUCTIONS[origin].format(name=name) for name in names)
 
 
 def with_companions(

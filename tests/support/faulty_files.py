@@ -59,8 +59,12 @@ DOCKERFILES: dict[str, str] = {
     "image-torch-replaced": "FROM nvcr.io/nvidia/pytorch:25.10-py3\nRUN pip install torch==2.9.1",
     "image-extension-archs": "FROM pytorch/pytorch:2.8.0-cuda12.8-cudnn9-devel\n"
     'ENV TORCH_CUDA_ARCH_LIST="8.0;8.6"\nRUN pip install --no-build-isolation ./ops',
+    "image-preflight-ignored": "FROM pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime\nRUN pip install gpudoctor-cli\n"
+    'COPY start.sh /\nENTRYPOINT ["/start.sh"]',
     "image-for-other-cards": "FROM nvidia/cuda:12.4.1-base-ubuntu22.04",
 }
+START_SCRIPTS: dict[str, str] = {"image-preflight-ignored": "gpudoctor preflight\npython train.py\n"}
+"""What start.sh of these Dockerfiles says."""
 COMPOSE_FILES: dict[str, str] = {
     "compose-no-device": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime",
     "compose-device-access": "services:\n  train:\n    image: rocm/pytorch:latest\n    user: app\n"
@@ -71,6 +75,8 @@ COMPOSE_FILES: dict[str, str] = {
     "    devices: [/dev/kfd, '/dev/dri/render128:/dev/dri/render128']",
     "compose-other-vendor": "services:\n  serve:\n    image: vllm/vllm-openai:v0.11.0\n    shm_size: 8g\n"
     "    devices: [/dev/kfd, /dev/dri]",
+    "compose-reservation-refused": "services:\n  serve:\n    image: vllm/vllm-openai:v0.11.0\n    shm_size: 8g\n"
+    "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all}]}}}",
     "compose-drops-preflight": "services:\n  train:\n    build: .\n    gpus: all\n    shm_size: 8g\n"
     "    entrypoint: [python, train.py]",
     "compose-small-shm": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
@@ -114,5 +120,6 @@ def recipe(slug: str) -> Recipe:
         return Recipe(matrix(), (), tuple(started))
     gpu, driver = DESCRIBED.get(slug, ("", ""))
     gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus if gpu else ()
-    image = read_dockerfile("Dockerfile", DOCKERFILES[slug], matrix(), {}.get, {})
+    files = {"start.sh": START_SCRIPTS.get(slug)}
+    image = read_dockerfile("Dockerfile", DOCKERFILES[slug], matrix(), files.get, {})
     return Recipe(matrix(), (image,), (), gpus, driver)
