@@ -117,8 +117,8 @@ def _run(arguments: "list[str]") -> int:
 def _preflight(arguments: "list[str]") -> int:
     """A container waits for this one."""
     from gpudoctor.command_line.reading import read
-    from gpudoctor.command_line.running import USAGE
-    from gpudoctor.preflight.arguments import LINE, status
+    from gpudoctor.exit_codes import USAGE, of_refusal
+    from gpudoctor.preflight.arguments import LINE
     from gpudoctor.preflight.command import preflight
 
     given = read(LINE, arguments, os.environ)
@@ -132,7 +132,7 @@ def _preflight(arguments: "list[str]") -> int:
         code = _run(["preflight", *arguments])
     except OSError:  # nobody can be told what is wrong with them
         code = USAGE
-    return status(code, tuple(command))
+    return of_refusal(code, tuple(command))
 
 
 if __name__ == "__main__":

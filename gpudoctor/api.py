@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, get_args
 
 if TYPE_CHECKING:
-    from gpudoctor.engine import FailOn
+    from gpudoctor.exit_codes import FailOn
     from gpudoctor.machine import Level
     from gpudoctor.report import Report
     from gpudoctor.requirement import Requirement
@@ -50,7 +50,7 @@ def diagnose(
     from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
     from gpudoctor.command_line.machine_source import Sources, surveyed, with_description, with_questions_of_fixes
     from gpudoctor.command_line.reporting import judgement_of, report_of
-    from gpudoctor.engine import FailOn
+    from gpudoctor.exit_codes import FailOn
     from gpudoctor.intake.description import Description
     from gpudoctor.machine import Level
     from gpudoctor.matrix.load import load_matrix

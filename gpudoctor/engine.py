@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gpudoctor.requirement import Requirement
 
 J = TypeVar("J")
-FailOn = Literal["error", "warning", "never"]
 
 _SEVERITIES = ("error", "warning", "note")
 
@@ -284,13 +283,6 @@ def ignore_rules(texts: Iterable[str]) -> dict[str, str]:
     """`ID|SLUG|PREFIX[=REASON]` rules as a mapping to the reason."""
     parts = (text.partition("=") for text in texts)
     return {name.strip(): why.strip() for name, _, why in parts}
-
-
-def exit_code(verdict: Verdict, fail_on: FailOn) -> int:
-    """The exit code (docs/reference/exit-codes.md)."""
-    if verdict == "warning":
-        return 1 if fail_on == "warning" else 0
-    return 0 if fail_on == "never" else {"ok": 0, "error": 1, "unknown": 3}[verdict]
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, field
 
 from gpudoctor import __version__
-from gpudoctor.engine import FailOn, Ignored, Judgement, exit_code
+from gpudoctor.engine import Ignored, Judgement
+from gpudoctor.exit_codes import FailOn, exit_code
 from gpudoctor.finding import Confidence, Device, Evidence, Finding, Severity, Verdict
 from gpudoctor.machine import Machine, SmokeStatus, SubjectKind
 from gpudoctor.machine import Smoke as SmokeRun

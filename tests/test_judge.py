@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from gpudoctor.causes import drop_fallbacks
 from gpudoctor.check import Check
-from gpudoctor.engine import Suite, exit_code, in_order, judge
+from gpudoctor.engine import Suite, in_order, judge
+from gpudoctor.exit_codes import exit_code
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.host import InputError
 from gpudoctor.machine import NvidiaApi, absent, known

@@ -183,7 +183,7 @@ def test_the_unit_is_one_of_systemd(tmp_path: Path) -> None:
 
 
 def test_the_unit_restarts_for_a_driver_that_is_late_and_for_nothing_that_stays() -> None:
-    from gpudoctor.preflight.arguments import REFUSALS
+    from gpudoctor.exit_codes import REFUSALS
 
     text = UNIT.read_text()
     (line,) = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from gpudoctor.cli.command import Group
-from gpudoctor.command_line.running import BROKEN_PIPE, INTERRUPTED, exit_code_of, say
+from gpudoctor.command_line.running import exit_code_of, say
+from gpudoctor.exit_codes import BROKEN_PIPE, INTERRUPTED
 
 # Where each command is defined; only the module of the one that is run gets imported.
 COMMANDS = {

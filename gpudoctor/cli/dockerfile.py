@@ -13,7 +13,8 @@ from gpudoctor.cli.options import matrix_option, option, report_options
 from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.options import DRIVER, GPU, MATRIX
 from gpudoctor.command_line.reading import Option, words
-from gpudoctor.engine import FailOn, ignore_rules, judge_recipe
+from gpudoctor.engine import ignore_rules, judge_recipe
+from gpudoctor.exit_codes import FailOn
 from gpudoctor.finding import Finding
 from gpudoctor.intake.description import Description
 from gpudoctor.machine import Machine

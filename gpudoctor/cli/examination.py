@@ -14,7 +14,8 @@ from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.machine_source import Sources, probed, with_description, with_questions_of_fixes
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reporting import judgement_of
-from gpudoctor.engine import FailOn, Judgement, exit_code
+from gpudoctor.engine import Judgement
+from gpudoctor.exit_codes import FailOn, exit_code
 from gpudoctor.finding import NotJudged, SetVariable, VariableRemedy
 from gpudoctor.host import InputError
 from gpudoctor.machine import Machine

@@ -13,7 +13,7 @@ from gpudoctor.cli.fleet_pair import pair
 from gpudoctor.cli.options import matrix_option, option
 from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.options import EXPECT, GOLDEN, ROLES
-from gpudoctor.engine import FailOn
+from gpudoctor.exit_codes import FailOn
 from gpudoctor.fleet.names import expanded
 from gpudoctor.host import InputError
 

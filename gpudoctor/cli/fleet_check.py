@@ -19,7 +19,7 @@ from gpudoctor.cli.options import matrix_option, option, option_group
 from gpudoctor.command_line import options
 from gpudoctor.command_line.arguments import LINE, ReportOptions
 from gpudoctor.command_line.reading import read
-from gpudoctor.engine import FailOn
+from gpudoctor.exit_codes import FailOn
 from gpudoctor.fleet.engines import ENGINES, engine_of
 from gpudoctor.fleet.engines.order import Order, node_names
 from gpudoctor.host import InputError

@@ -16,7 +16,7 @@ from gpudoctor.cli.options import DATA_STYLES, option, option_group, positive
 from gpudoctor.command_line import options
 from gpudoctor.command_line.arguments import ReportOptions
 from gpudoctor.command_line.running import say
-from gpudoctor.engine import FailOn
+from gpudoctor.exit_codes import FailOn
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.render.lines import print_lines
 

@@ -6,15 +6,16 @@ import os
 
 from gpudoctor.cli.options import whole_command
 from gpudoctor.command_line.reading import Given, complete
-from gpudoctor.command_line.running import USAGE, say
-from gpudoctor.preflight.arguments import LINE, status
+from gpudoctor.command_line.running import say
+from gpudoctor.exit_codes import USAGE, of_refusal
+from gpudoctor.preflight.arguments import LINE
 from gpudoctor.preflight.command import preflight as pass_or_refuse
 
 
 def _run(given: Given) -> int:
     if wrong := complete(LINE, given, os.environ):
         say(wrong)
-        return status(USAGE, given["command"])
+        return of_refusal(USAGE, given["command"])
     return pass_or_refuse(given)
 
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gpudoctor.command_line.options import REQUIRE_SEPARATOR, REQUIRE_VARIABLE, StartLevel
-from gpudoctor.engine import FailOn
+from gpudoctor.exit_codes import FailOn
 from gpudoctor.host import InputError, LiveHost
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from gpudoctor.render.style import ReportStyle
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import ReportOptions
-    from gpudoctor.engine import FailOn, Judgement
+    from gpudoctor.engine import Judgement
+    from gpudoctor.exit_codes import FailOn
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import GpuRates

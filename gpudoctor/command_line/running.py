@@ -8,13 +8,12 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from gpudoctor.exit_codes import BROKEN_PIPE, INTERNAL_FAULT, INTERRUPTED, USAGE
 from gpudoctor.host import InputError
 from gpudoctor.host.input_file import FULL
 from gpudoctor.host.interrupts import Interrupted
 from gpudoctor.plain_text import without_controls, without_workflow_commands
 from gpudoctor.privacy import without_secrets
-
-USAGE, INTERNAL_FAULT, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
 
 
 def exit_code_of(body: Callable[[], int]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpudoctor.engine import FailOn, exit_code
+from gpudoctor.exit_codes import FailOn, exit_code
 from gpudoctor.finding import Layer, Severity, Verdict
 from gpudoctor.fleet.documents import Document, FoundThere
 from gpudoctor.fleet.names import natural, short, stem

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.driver_packages import DriverPackageQuestions
     from gpudoctor.matrix.errors import ErrorQuestions
     from gpudoctor.matrix.gpu_models import Gpus
+    from gpudoctor.matrix.gpu_rates import RateQuestions
     from gpudoctor.matrix.images import ImageQuestions
     from gpudoctor.matrix.nvidia import NvidiaQuestions
-    from gpudoctor.matrix.rates import RateQuestions
     from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, LibraryRole, RequirementUse, SharedFiles, Tables
     from gpudoctor.matrix.torch_builds import TorchQuestions
 
@@ -84,7 +84,7 @@ class Matrix:
     @cached_property
     def rates(self) -> RateQuestions:
         """How fast a GPU is."""
-        from gpudoctor.matrix.rates import RateQuestions
+        from gpudoctor.matrix.gpu_rates import RateQuestions
 
         return RateQuestions(self.tables)
 

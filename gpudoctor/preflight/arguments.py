@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gpudoctor.command_line import options
 from gpudoctor.command_line.reading import CommandLine, Option
-from gpudoctor.command_line.running import INTERNAL_FAULT, USAGE
 
 LINE = CommandLine(
     (
@@ -36,11 +35,3 @@ LINE = CommandLine(
     program=True,
     empty_is_unset=True,  # manifests are full of variables that expand to nothing
 )  # fmt: skip
-
-REFUSALS = {1: 121, USAGE: 122, 3: 123, INTERNAL_FAULT: 123}
-"""The exit code of a refusal in front of a command: distinct from the command's own codes."""
-
-
-def status(code: int, command: tuple[str, ...]) -> int:
-    """The exit code of a refusal."""
-    return REFUSALS.get(code, code) if command else code

@@ -8,12 +8,12 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, cast
 
 from gpudoctor.command_line.reading import FALSE, Given
-from gpudoctor.command_line.running import INTERNAL_FAULT, USAGE, open_streams, say
+from gpudoctor.command_line.running import open_streams, say
+from gpudoctor.exit_codes import INTERNAL_FAULT, USAGE, of_refusal
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.interrupts import Interrupted, interruptible
 from gpudoctor.host.linux import require_linux
 from gpudoctor.machine import Level
-from gpudoctor.preflight.arguments import status
 
 if TYPE_CHECKING:
     from gpudoctor.preflight.gate import Passage, Rules
@@ -39,12 +39,12 @@ def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> i
         return interrupted.exit_code
     except InputError as error:
         say(str(error))
-        return status(USAGE, command)
+        return of_refusal(USAGE, command)
     except Exception as error:
         if environ.get("GPUDOCTOR_TRACEBACK"):
             raise
         say(f"a fault of gpudoctor itself: {type(error).__name__}: {error}")
-        return status(INTERNAL_FAULT, command)
+        return of_refusal(INTERNAL_FAULT, command)
 
 
 def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
@@ -58,7 +58,7 @@ def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
         require_linux()
         given = _with_interpreter(given, environ)
         passed = _check_machine(given, environ)
-        code = status(passed.code, given["command"])
+        code = of_refusal(passed.code, given["command"])
         _report(passed, given, code)
         if code:
             return code

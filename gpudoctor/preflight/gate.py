@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpudoctor.engine import FailOn, Judgement, exit_code, judge
+from gpudoctor.engine import Judgement, judge
+from gpudoctor.exit_codes import FailOn, exit_code
 from gpudoctor.finding import Finding, Layer, SetVariable
 from gpudoctor.machine import Level
 from gpudoctor.situation.usable_gpus import standings, usable_count

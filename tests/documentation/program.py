@@ -10,8 +10,7 @@ import click
 
 from gpudoctor.cli import gpudoctor
 from gpudoctor.command_line import running
-from gpudoctor.engine import exit_code
-from gpudoctor.preflight.arguments import REFUSALS
+from gpudoctor.exit_codes import REFUSALS, exit_code
 from gpudoctor.preflight.handover import NOT_EXECUTABLE, NOT_FOUND
 from tests.documentation import ROOT
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from gpudoctor import __version__
 from gpudoctor.check import Check
-from gpudoctor.engine import FailOn, exit_code, in_order
+from gpudoctor.engine import in_order
+from gpudoctor.exit_codes import FailOn, exit_code
 from gpudoctor.finding import Finding, verdict_of
 from gpudoctor.fleet.pair.outcome import Part
 from gpudoctor.fleet.pair.report import NodeState, PairedNode, Pairing, PairProblem, PairReport, Together
