@@ -13,7 +13,6 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.device_nodes import dead_nodes
 from gpudoctor.situation.gpu_groups import gpu_names, group_by
-from gpudoctor.situation.no_kernel_driver import loads_at_first_use
 from gpudoctor.situation.usable_gpus import is_excluded
 
 
@@ -40,7 +39,7 @@ def no_gpu(situation: Situation) -> Verdicts:
     needed = situation.requires_gpu or (vendor is not None and not on_the_cpu)
     dead = next(dead_nodes(situation, vendor), None)
     usable = situation.usable_of(vendor) if dead and vendor else situation.usable
-    if usable or machine.assumed or _behind_windows(situation) or loads_at_first_use(situation):
+    if usable or machine.assumed or _behind_windows(situation) or _awaits_its_driver(situation):
         return
     if not machine.gpus and machine.buses.undecided:
         unknown_torch = situation.environment is None or situation.environment.torch.undecided
@@ -194,6 +193,15 @@ def _kept_from_use(situation: Situation) -> Iterator[Finding]:
             evidence=tuple(Evidence("gpu", _why(situation, gpu), gpu.source) for gpu in gpus[:4]),
             fallback=True,
         )
+
+
+def _awaits_its_driver(situation: Situation) -> bool:
+    """Whether the first CUDA program brings the GPU's driver with it."""
+    if not situation.machine.of_vendor("nvidia"):
+        return False
+    from gpudoctor.situation.no_kernel_driver import loads_at_first_use
+
+    return loads_at_first_use(situation)
 
 
 def _behind_windows(situation: Situation) -> bool:

@@ -30,7 +30,9 @@ def read_code(handle: Handle | Bounded, sample: Sample | None = None) -> Code:
             cuda = nvidia.read_nvidia(elf, sample.containers if sample else None)
             return _merged(cuda, amd.read_amd(elf, sample.bundles if sample else None))
         if head.startswith((amd.PLAIN, amd.PACKED)):
-            return amd.read_bundles(file)
+            from gpudoctor.codeobjects.offload_bundles import read_bundles
+
+            return read_bundles(file)
         if head.startswith(nvidia.MAGIC):
             return nvidia.read_fatbin(file)
     except NotReadable as error:

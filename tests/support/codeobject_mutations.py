@@ -19,7 +19,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 
-from gpudoctor.codeobjects import amd, nvidia, zstd
+from gpudoctor.codeobjects import amd, nvidia, offload_bundles, zstd
 from gpudoctor.codeobjects.elf import MAGIC, NotReadable, open_elf
 from gpudoctor.codeobjects.library import read_code
 from tests.support.codeobject_files import (
@@ -121,9 +121,9 @@ def watch(reached: set[str]) -> None:
     noting(nvidia._Walk, "_container", "fat binary")
     noting(nvidia._Walk, "_entries", "entries of a fat binary")
     noting(nvidia, "_name", "architecture of an entry")
-    noting(amd, "_find_bundles", "bundles")
-    noting(amd, "_entries", "table of a bundle")
-    noting(amd, "_target", "target of a bundle")
+    noting(offload_bundles, "_find_bundles", "bundles")
+    noting(offload_bundles, "_entries", "table of a bundle")
+    noting(offload_bundles, "_target", "target of a bundle")
     noting(amd, "_features", "flags of a code object")
     noting(zstd, "ZstdDecompressor", "zstd frame")
 
