@@ -6,11 +6,9 @@ import errno
 import os
 import stat as stat_bits
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, get_args
 
 from gpudoctor.host.base import CommandResult, Host, Uname
-from gpudoctor.host.open_file import closing
 from gpudoctor.machine import DeviceNode, Fact, Opening, User, absent, known, unknown
 
 KERNEL_LOG_LIMIT = 1 << 23
@@ -139,11 +137,17 @@ def _opening(error: OSError) -> Opening:
 def _of_the_kernel(path: str) -> str | None:
     """What the kernel calls a path, in a third of the time that a look at each of its folders takes; None where it
     does not tell."""
-    with suppress(OSError), closing(os.open(path, os.O_PATH | os.O_CLOEXEC)) as descriptor:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
         found = os.readlink(f"/proc/self/fd/{descriptor}")
-        if os.path.samestat(os.fstat(descriptor), os.stat(found)):
-            return found
-    return None
+        return found if os.path.samestat(os.fstat(descriptor), os.stat(found)) else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def _read_records(descriptor: int) -> bytes:
