@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.machine import Fact, InstalledModule, Level, NvidiaApi, absent, known, unknown
+from gpudoctor.testing import change, check_result, nvidia_gpu, nvidia_machine
 from tests.support.hosts import Host, first_fix
 
 NODES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")
@@ -67,6 +69,34 @@ def test_a_module_that_the_first_program_loads_is_not_judged_by_files(tmp_path, 
     report = unloaded(tmp_path, **{who: True}).check()
     assert (report["verdict"], report["exit_code"], report["findings"]) == ("unknown", 3, [])
     assert any(question["matters"] and "loads it" in question["why"] for question in report["not_judged"])
+
+
+@pytest.mark.parametrize(
+    ("level", "cuda", "userland"),
+    [
+        ("driver", absent("libcuda.so.1"), known("580.95.05", "load path")),
+        ("driver", unknown("cuInit: gave no answer"), known("580.95.05", "load path")),
+        ("static", unknown("not probed"), absent("load path")),
+    ],
+)
+def test_a_module_that_cuda_did_not_load_or_cannot_is_an_error(
+    level: Level, cuda: Fact[NvidiaApi], userland: Fact[str]
+):
+    machine = nvidia_machine(nvidia_gpu(driver=absent("/sys"), nodes=()))
+    file = InstalledModule("nvidia", machine.system.kernel.value or "", "/lib/modules/nvidia.ko", "580.95.05")
+    nvidia = change(
+        machine.nvidia,
+        module=absent("/proc/modules"),
+        modules_loaded=known((), "/proc/modules"),
+        modules_installed=known((file,), "/lib/modules"),
+        modprobe=known(True, HELPER),
+        cuda=unknown("not probed"),
+    )
+    machine = change(machine, nvidia=nvidia, level="static")
+    assert check_result("no-driver", machine).findings == ()
+    asked = change(machine, nvidia=change(nvidia, cuda=cuda, userland=userland), level=level)
+    (found,) = check_result("no-driver", asked).findings
+    assert (found.severity, found.fixes[0].title) == ("error", "Load the kernel module")
 
 
 def test_a_module_that_nothing_loads_is_an_error(tmp_path):

@@ -75,9 +75,14 @@ def loads_at_first_use(situation: Situation) -> bool:
     to keep it from that. It does not say yet whether it works."""
     ready = for_running_kernel(situation, core_modules(situation)) is not None
     unloaded = ready and situation.machine.nvidia.module.absent and not situation.in_container
-    if not unloaded or made_at_first_use(situation) is not True or cuda_status(situation) is not None:
-        return False
-    return bool(because(situation, "no-driver"))
+    return unloaded and _awaits_first_use(situation) and bool(because(situation, "no-driver"))
+
+
+def _awaits_first_use(situation: Situation) -> bool:
+    """Whether CUDA loads NVIDIA's modules when it starts, and nobody has tried to start it. At level driver
+    gpudoctor has; and without its library nothing can."""
+    tried = situation.machine.level != "static" or cuda_status(situation) is not None
+    return not tried and not situation.machine.nvidia.userland.absent and made_at_first_use(situation) is True
 
 
 def _is_in_doubt(situation: Situation, gpu: Gpu) -> bool:
@@ -216,8 +221,7 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
 
 def _until_first_use(situation: Situation, rules: tuple[BlockedModule, ...]) -> bool:
     """Whether these rules only keep the module from loading at boot: the first CUDA program loads it by its name."""
-    waits = made_at_first_use(situation) is True and cuda_status(situation) is None
-    return waits and not any(rule.chosen or forbids(rule.rule) for rule in rules)
+    return _awaits_first_use(situation) and not any(rule.chosen or forbids(rule.rule) for rule in rules)
 
 
 def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
