@@ -47,6 +47,18 @@ def test_without_any_need_for_it_nobody_misses_the_helper(tmp_path):
     assert gpu_host(tmp_path).check()["findings"] == []
 
 
+@pytest.mark.parametrize("torch", ["2.9.1+cu128", None])
+def test_nobody_misses_it_where_a_virtual_machine_has_the_gpu(tmp_path, torch):
+    host = Host(tmp_path).ubuntu().file("/usr/bin/env", b"\x7fELF").nvidia_gpu("2684", driver="vfio-pci")
+    host.nvidia_driver("580.95.05")
+    for node in NODES[1:]:
+        host.json["nodes"].pop(node)
+        host.remove(node)
+    report = (host.torch(torch) if torch else host).check()
+    assert "nvidia-uvm-missing" not in [f["slug"] for f in report["findings"]]
+    assert report["exit_code"] == (1 if torch else 0)
+
+
 def test_nobody_misses_it_where_another_vendors_gpu_does_the_work(tmp_path):
     host = Host(tmp_path).ubuntu().file("/usr/bin/env", b"\x7fELF").torch("2.9.1+rocm6.4")
     host.nvidia_gpu("1f82").nvidia_driver("580.95.05").amd_gpu("744c", 110000, "0000:08:00.0")

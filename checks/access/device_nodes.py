@@ -324,10 +324,8 @@ def _stranded(situation: Situation, nodes: dict[str, DeviceNode]) -> Finding | N
     """Shared nodes that this user's CUDA programs need on bare metal and cannot have made."""
     nvidia = situation.machine.nvidia
     missing = tuple(path for path in SHARED if path not in nodes)
-    asked = cuda_status(situation) is not None or situation.machine.of_vendor("nvidia") == ()
-    if not missing or asked or situation.in_container or not nvidia.module.known:
-        return None
-    if made_at_first_use(situation) is not False:
+    tried = cuda_status(situation) is not None or situation.in_container or not nvidia.module.known
+    if not missing or tried or not situation.usable_of("nvidia") or made_at_first_use(situation) is not False:
         return None
     text = (
         "Install nvidia-modprobe: the package of that name (Arch: nvidia-utils; openSUSE: nvidia-compute-utils-G06 "
