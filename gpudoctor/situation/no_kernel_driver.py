@@ -40,8 +40,7 @@ Weight = Literal["error", "note"]
 @answer_once
 def unserved(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
     """GPUs of a vendor that are on the bus, not reserved for virtual machines, and not bound to its driver."""
-    machine = situation.machine
-    if machine.system.wsl.known or machine.system.jetson.known:
+    if situation.in_wsl or situation.on_jetson:
         return ()
     return tuple(
         standing.gpu
@@ -253,7 +252,7 @@ def without_kfd(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu
     machine = situation.machine
     readable = all(node.readable for node in machine.amd.topology.value or ())
     seen = machine.amd.kfd.absent or not machine.amd.topology.undecided
-    if situation.in_container or machine.system.wsl.known or not readable or not seen:
+    if situation.in_container or situation.in_wsl or not readable or not seen:
         return []
     bound = [gpu for gpu in machine.of_vendor("amd") if gpu.driver.value == "amdgpu" and gpu.kfd_node is None]
     wanted = [gpu for gpu in bound if gpu.arch.known and not (gpu.integrated and weight(situation, gpu) == "note")]
