@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.finding import Manual
 from gpudoctor.machine import Fact, InstalledModule, Level, NvidiaApi, absent, known, unknown
 from gpudoctor.testing import change, check_result, nvidia_gpu, nvidia_machine
 from tests.support.hosts import Host, first_fix
@@ -34,6 +35,16 @@ def test_nodes_that_nothing_makes_for_this_user_are_an_error(tmp_path, missing):
     report = gpu_host(tmp_path, missing=missing).check()
     assert [(f["slug"], f["severity"]) for f in report["findings"]] == [("nvidia-uvm-missing", "error")]
     assert "nvidia-modprobe" in first_fix(report)
+
+
+def test_a_helper_without_its_rights_is_not_told_to_be_installed():
+    machine = nvidia_machine(nvidia_gpu())
+    nodes = known(tuple(node for node in machine.nvidia.nodes.value or () if node.path not in NODES), "/dev")
+    nvidia = change(machine.nvidia, nodes=nodes, modprobe=known(False, HELPER))
+    (found,) = check_result("nvidia-uvm-missing", change(machine, nvidia=nvidia)).findings
+    assert "has lost its rights" in found.message
+    (remedy,) = found.fixes[0].remedies
+    assert isinstance(remedy, Manual) and f"chmod u+s {HELPER}" in remedy.text
 
 
 @pytest.mark.parametrize("missing", [NODES, NODES[2:]])
