@@ -122,6 +122,14 @@ def test_a_module_that_cuda_did_not_load_or_cannot_is_an_error(
     assert (found.severity, found.fixes[0].title) == ("error", "Load the kernel module")
 
 
+@pytest.mark.parametrize("required", ["gpu>=1", "sm>=8.0", "p2p", "same-model", "gpu.memory>=8GiB"])
+@pytest.mark.parametrize(("helper", "verdict"), [(True, "unknown"), (False, "error")])
+def test_what_is_required_of_a_gpu_is_as_open_as_its_module(tmp_path, required, helper, verdict):
+    report = unloaded(tmp_path, helper=helper).check("--require", required)
+    assert report["verdict"] == verdict
+    assert [f["slug"] for f in report["findings"]] == ([] if helper else ["no-driver"])
+
+
 def test_a_module_that_nothing_loads_is_an_error(tmp_path):
     report = unloaded(tmp_path).check()
     assert [(f["slug"], f["severity"]) for f in report["findings"]] == [("no-driver", "error")]
