@@ -90,8 +90,10 @@ def _import_msgspec() -> None:
         vars(stand_in).update(_STAND_INS[name])
     sys.modules.update(stand_ins)
     forward_ref = typing.ForwardRef
-    # msgspec makes one as a trial. With the first text that is compiled, Python makes all classes of `ast`.
-    vars(typing).update(ForwardRef=lambda *_, **__: None)
+    # msgspec makes one to try whether it takes `is_class`, which it does not in Python 3.10.0 to 3.10.2. With the
+    # first text that is compiled, Python makes all classes of `ast`.
+    if "is_class" in (forward_ref.__init__.__kwdefaults__ or {}):
+        vars(typing).update(ForwardRef=lambda *_, **__: None)
     try:
         import_module("msgspec")
     finally:  # whoever imports them later gets the modules themselves

@@ -140,6 +140,18 @@ def test_a_variable_that_python_refuses_is_unset(said: str, variable: str) -> No
     assert remedies(machine, "torch-import-fails") == [f"unset {variable}"]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "/apps/PYTHON311/bin/python3: error while loading shared libraries: libpython3.11.so.1.0: cannot open",
+        "Consider setting $PYTHONHOME to <prefix>[:<exec_prefix>]",
+    ],
+)
+def test_a_folder_is_no_variable_that_python_refuses(said: str) -> None:
+    machine = with_torch(nvidia_machine(), trial=known(ImportTrial(ok=False, error=f"{NOT_STARTED}: {said}"), SOURCE))
+    assert not any(remedy.startswith("unset") for remedy in remedies(machine, "torch-import-fails"))
+
+
 def test_packages_of_another_python_on_pythonpath_are_taken_off_it() -> None:
     foreign = SuspectFile("/py311/torch/_C.cpython-311.so", problem="other-python", detail="Python 3.11")
     trial = ImportTrial(ok=False, error="ModuleNotFoundError: No module named 'torch._C'", suspects=(foreign,))

@@ -179,6 +179,23 @@ def test_an_override_that_a_start_script_exports_is_judged_on_the_described_gpu(
     assert found["fixes"][0]["steps"][0]["text"] == "start.sh:1: leave out HSA_OVERRIDE_GFX_VERSION"
 
 
+@pytest.mark.parametrize("place", ["Dockerfile:3", "start.sh:1"])
+def test_another_torch_goes_to_its_own_line_and_not_to_that_of_the_variable(tmp_path: Path, place: str):
+    variable = "HSA_OVERRIDE_GFX_VERSION=9.0.0"
+    (tmp_path / "start.sh").write_text((f"export {variable}\n" if "start" in place else "") + "exec python app.py\n")
+    (tmp_path / "Dockerfile").write_text(
+        "FROM python:3.12\n"
+        "RUN pip install torch==2.9.1 --index-url https://download.pytorch.org/whl/rocm6.4\n"
+        + (f"ENV {variable}\n" if "Dockerfile" in place else "")
+        + "COPY start.sh /\nCMD /start.sh\n"
+    )
+    (found,) = dockerfile_report(tmp_path / "Dockerfile", "--gpu", "RX 6500 XT")["findings"]
+    assert found["slug"] == "hsa-override-wrong"
+    text = "\n".join(step["text"] for step in found["fixes"][0]["steps"])
+    assert "Dockerfile:2: RUN pip install" in text
+    assert f"{place}: leave out HSA_OVERRIDE_GFX_VERSION" in text
+
+
 def test_a_service_that_replaces_the_start_script_does_not_see_what_it_exports(tmp_path: Path):
     (tmp_path / "start.sh").write_text("export CUDA_VISIBLE_DEVICES=all\nexec python app.py\n")
     (tmp_path / "Dockerfile").write_text(SCRIPT.replace(" gpu.sh", ""))

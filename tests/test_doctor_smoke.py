@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.command_line import machine_source
+from gpudoctor.command_line.arguments import ExaminationOptions
+from gpudoctor.command_line.machine_source import Sources
 from gpudoctor.host import Host as AnyHost
 from gpudoctor.host.recorded_host import RecordedHost
+from gpudoctor.intake.description import Description
 from gpudoctor.machine import (
     ImportTrial,
     Level,
@@ -26,6 +30,7 @@ from gpudoctor.smoke.session import Progress, Request, SessionResult
 from gpudoctor.survey import Survey, survey
 from tests.support.check_cases import matrix
 from tests.support.hosts import Host
+from tests.support.machines import no_gpu_machine, torch
 
 
 class Running(RecordedHost):
@@ -80,6 +85,24 @@ def test_a_gpu_and_a_torch_are_tried_at_quick_without_being_asked(tmp_path: Path
     assert found.machine.torch is not None
     assert found.machine.torch.trial.value is not None
     assert "smoke" in found.timings_ms
+
+
+def test_a_described_machine_is_tried_on_the_cpu_without_a_person_asking_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A GPU build without a GPU is no healthier for it."""
+    requests = list[Request | None]()
+
+    def noted(*_: object, request: Request | None = None, **__: object) -> Survey:
+        requests.append(request)
+        return Survey(no_gpu_machine(torch=torch()), (), {})
+
+    monkeypatch.setattr(machine_source, "survey", noted)
+    described = Description(driver="580.95.05")
+    machine_source.surveyed(Sources(ExaminationOptions(level="quick"), {}, description=described), matrix())
+    (request,) = requests
+    assert request is not None
+    assert (request.devices, request.cpu_asked) == (("cpu",), False)
 
 
 def test_without_a_gpu_torch_is_only_imported(tmp_path: Path, asked: list[Request]) -> None:

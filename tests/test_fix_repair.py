@@ -23,7 +23,7 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
-from gpudoctor.machine import Machine, known
+from gpudoctor.machine import BlockedModule, InstalledModule, Machine, absent, known
 from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.planner.repair import NoSuchFixError, Predicted, Repair, repair, variables_for
 from gpudoctor.planner.script import shell_script, variable_lines
@@ -35,6 +35,7 @@ from tests.support.judging import judged, plan_of, until_done
 from tests.support.machines import (
     amd_gpu,
     amd_machine,
+    change,
     environment,
     nvidia_gpu,
     nvidia_machine,
@@ -428,3 +429,25 @@ def test_a_note_that_a_build_for_all_gpus_would_clear_is_told_with_its_fix() -> 
     (planned,) = plan_of(machine, only=("GPD403",)).steps
     assert isinstance(planned.step, RunStep)
     assert "torch==2.9.1+cu126" in " ".join(planned.step.argv)
+
+
+def test_a_reboot_loads_no_module_that_a_rule_blocks() -> None:
+    """That another kernel has the module, too, makes no difference."""
+    machine = nvidia_machine(torch=None)
+    nvidia = change(machine.nvidia, userland=known("580.105.08", "load path"))
+    kernels = ("6.8.0-51-generic", machine.system.kernel.value or "")
+    files = tuple(InstalledModule("amdgpu", kernel, f"/lib/modules/{kernel}/amdgpu.ko") for kernel in kernels)
+    amd = change(
+        amd_machine().amd,
+        module=absent("/sys/module"),
+        modules_loaded=known((), "/proc/modules"),
+        modules_installed=known(files, "/lib/modules"),
+        blocked=known((BlockedModule("amdgpu", "blacklist amdgpu", "/etc/modprobe.d/no.conf"),), "/etc/modprobe.d"),
+        kfd=absent("/dev/kfd"),
+        topology=absent("/sys/class/kfd"),
+    )
+    unserved = amd_gpu(index=1, driver=absent("/sys"), nodes=(), kfd_node=None)
+    found = plan_of(change(machine, nvidia=nvidia, amd=amd, gpus=(*machine.gpus, unserved)))
+    assert found.predicted is not None
+    assert found.predicted.until.endswith("a reboot")
+    assert "GPD111" in found.predicted.notes

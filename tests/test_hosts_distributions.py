@@ -200,6 +200,15 @@ def test_what_amdgpu_says_of_a_gpu_that_it_does_not_start_is_the_reason(tmp_path
     assert fix in first_fix(report)
 
 
+def test_a_worn_out_gpu_beside_the_one_that_is_meant_is_a_note(tmp_path):
+    host = machine(tmp_path, UBUNTU, "6.14.0-27-generic").nvidia_gpu("2684").nvidia_driver("580.95.05")
+    host.amd_gpu("740f", 90010, driver=None, kfd=False).module("amdgpu")
+    host.file("/var/log/dmesg", "[    5.1] amdgpu 0000:03:00.0: amdgpu: RAS records:261 exceed threshold:256\n")
+    report = host.torch("2.9.1+cu128").check()
+    assert [(f["slug"], f["severity"]) for f in report["findings"]] == [("gpu-ecc", "note")]
+    assert report["verdict"] == "ok"
+
+
 @pytest.mark.parametrize(("opens", "slug"), [("EPERM", "job-without-gpu"), ("ok", "container-no-gpu")])
 def test_a_container_of_a_job_without_gpus_is_no_fault_of_the_container(tmp_path, opens, slug):
     """Slurm with pyxis: the nodes are there, the job's control group closes them, and nothing mounts libraries. A

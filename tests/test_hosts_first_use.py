@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.finding import Manual
+from gpudoctor.machine import Fact, InstalledModule, Level, NvidiaApi, absent, known, unknown
+from gpudoctor.testing import change, check_result, nvidia_gpu, nvidia_machine
 from tests.support.hosts import Host, first_fix
 
 NODES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")
@@ -34,6 +37,16 @@ def test_nodes_that_nothing_makes_for_this_user_are_an_error(tmp_path, missing):
     assert "nvidia-modprobe" in first_fix(report)
 
 
+def test_a_helper_without_its_rights_is_not_told_to_be_installed():
+    machine = nvidia_machine(nvidia_gpu())
+    nodes = known(tuple(node for node in machine.nvidia.nodes.value or () if node.path not in NODES), "/dev")
+    nvidia = change(machine.nvidia, nodes=nodes, modprobe=known(False, HELPER))
+    (found,) = check_result("nvidia-uvm-missing", change(machine, nvidia=nvidia)).findings
+    assert "has lost its rights" in found.message
+    (remedy,) = found.fixes[0].remedies
+    assert isinstance(remedy, Manual) and f"chmod u+s {HELPER}" in remedy.text
+
+
 @pytest.mark.parametrize("missing", [NODES, NODES[2:]])
 @pytest.mark.parametrize("who", ["root", "helper"])
 def test_nodes_that_the_first_program_makes_are_no_fault(tmp_path, missing, who):
@@ -43,6 +56,18 @@ def test_nodes_that_the_first_program_makes_are_no_fault(tmp_path, missing, who)
 
 def test_without_any_need_for_it_nobody_misses_the_helper(tmp_path):
     assert gpu_host(tmp_path).check()["findings"] == []
+
+
+@pytest.mark.parametrize("torch", ["2.9.1+cu128", None])
+def test_nobody_misses_it_where_a_virtual_machine_has_the_gpu(tmp_path, torch):
+    host = Host(tmp_path).ubuntu().file("/usr/bin/env", b"\x7fELF").nvidia_gpu("2684", driver="vfio-pci")
+    host.nvidia_driver("580.95.05")
+    for node in NODES[1:]:
+        host.json["nodes"].pop(node)
+        host.remove(node)
+    report = (host.torch(torch) if torch else host).check()
+    assert "nvidia-uvm-missing" not in [f["slug"] for f in report["findings"]]
+    assert report["exit_code"] == (1 if torch else 0)
 
 
 def test_nobody_misses_it_where_another_vendors_gpu_does_the_work(tmp_path):
@@ -67,6 +92,42 @@ def test_a_module_that_the_first_program_loads_is_not_judged_by_files(tmp_path, 
     report = unloaded(tmp_path, **{who: True}).check()
     assert (report["verdict"], report["exit_code"], report["findings"]) == ("unknown", 3, [])
     assert any(question["matters"] and "loads it" in question["why"] for question in report["not_judged"])
+
+
+@pytest.mark.parametrize(
+    ("level", "cuda", "userland"),
+    [
+        ("driver", absent("libcuda.so.1"), known("580.95.05", "load path")),
+        ("driver", unknown("cuInit: gave no answer"), known("580.95.05", "load path")),
+        ("static", unknown("not probed"), absent("load path")),
+    ],
+)
+def test_a_module_that_cuda_did_not_load_or_cannot_is_an_error(
+    level: Level, cuda: Fact[NvidiaApi], userland: Fact[str]
+):
+    machine = nvidia_machine(nvidia_gpu(driver=absent("/sys"), nodes=()))
+    file = InstalledModule("nvidia", machine.system.kernel.value or "", "/lib/modules/nvidia.ko", "580.95.05")
+    nvidia = change(
+        machine.nvidia,
+        module=absent("/proc/modules"),
+        modules_loaded=known((), "/proc/modules"),
+        modules_installed=known((file,), "/lib/modules"),
+        modprobe=known(True, HELPER),
+        cuda=unknown("not probed"),
+    )
+    machine = change(machine, nvidia=nvidia, level="static")
+    assert check_result("no-driver", machine).findings == ()
+    asked = change(machine, nvidia=change(nvidia, cuda=cuda, userland=userland), level=level)
+    (found,) = check_result("no-driver", asked).findings
+    assert (found.severity, found.fixes[0].title) == ("error", "Load the kernel module")
+
+
+@pytest.mark.parametrize("required", ["gpu>=1", "sm>=8.0", "p2p", "same-model", "gpu.memory>=8GiB"])
+@pytest.mark.parametrize(("helper", "verdict"), [(True, "unknown"), (False, "error")])
+def test_what_is_required_of_a_gpu_is_as_open_as_its_module(tmp_path, required, helper, verdict):
+    report = unloaded(tmp_path, helper=helper).check("--require", required)
+    assert report["verdict"] == verdict
+    assert [f["slug"] for f in report["findings"]] == ([] if helper else ["no-driver"])
 
 
 def test_a_module_that_nothing_loads_is_an_error(tmp_path):

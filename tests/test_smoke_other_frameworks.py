@@ -94,6 +94,11 @@ def test_what_fails_is_told(tmp_path, changed, status, device, text):
     assert text in kernel.detail + kernel.message
 
 
+@pytest.mark.parametrize(("devices", "alone"), [(("cpu",), True), ((), False), (("gpu:0", "cpu"), False)])
+def test_the_cpu_alone_asks_for_no_gpu(tmp_path, devices, alone):
+    assert smoke(tmp_path, devices).cpu_asked == alone
+
+
 def test_an_unknown_device_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="gpu:0"):
         smoke(tmp_path, ("cuda:0",))

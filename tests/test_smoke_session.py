@@ -291,9 +291,14 @@ def test_a_gpu_by_name_where_torch_sees_none_is_told_as_what_it_is(tmp_path: Pat
     assert (performed.smoke.why, performed.smoke.gpu_asked) == ("torch sees no GPU", True)
 
 
-@pytest.mark.parametrize(("devices", "expected"), [(("cpu",), True), ((), False), (("cuda:0", "cpu"), False)])
-def test_the_cpu_alone_is_told_from_the_cpu_instead(tmp_path: Path, devices: tuple[str, ...], expected: bool) -> None:
-    request = Request(level="quick", devices=devices, cpu_instead=True)
+@pytest.mark.parametrize(
+    ("devices", "named", "expected"),
+    [(("cpu",), True, True), (("cpu",), False, False), ((), True, False), (("cuda:0", "cpu"), True, False)],
+)
+def test_the_cpu_alone_is_told_from_the_cpu_instead(
+    tmp_path: Path, devices: tuple[str, ...], named: bool, expected: bool
+) -> None:
+    request = Request(level="quick", devices=devices, named=named, cpu_instead=True)
     performed = session(write_torch(tmp_path), write_kernels(tmp_path / "k", GOOD), request=request)
     assert {device for _, device, _ in ran(performed)} == {"cpu"}
     assert performed.smoke is not None and performed.smoke.cpu_asked == expected

@@ -53,6 +53,29 @@ def test_compiled_files_in_another_place_are_left_to_python(options: tuple[str, 
     assert "_Loader" not in {module[-1] for module in _modules("own", *options, PYTHONDONTWRITEBYTECODE="1").values()}
 
 
+_FIRST_PYTHON_3_10 = """
+import typing
+from gpudoctor.own_modules import install
+
+def init(self, arg, is_argument=True, module=None, init=typing.ForwardRef.__init__):
+    init(self, arg, is_argument, module)
+
+typing.ForwardRef.__init__ = init
+install()
+from gpudoctor.machine import Library
+import msgspec
+print(msgspec.convert({"name": "libcuda.so.1", "path": "/lib/libcuda.so.1", "kind": "driver"}, Library).name)
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="types of annotations are made elsewhere there")
+def test_records_are_read_where_forward_ref_has_no_is_class() -> None:
+    """In Python 3.10.0 to 3.10.2."""
+    command = [sys.executable, "-c", _FIRST_PYTHON_3_10]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.stderr) == ("libcuda.so.1\n", "")
+
+
 def _edited(source: Path) -> None:
     source.write_text("answer = 4321\n")
 

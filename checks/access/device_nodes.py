@@ -324,20 +324,26 @@ def _stranded(situation: Situation, nodes: dict[str, DeviceNode]) -> Finding | N
     """Shared nodes that this user's CUDA programs need on bare metal and cannot have made."""
     nvidia = situation.machine.nvidia
     missing = tuple(path for path in SHARED if path not in nodes)
-    asked = cuda_status(situation) is not None or situation.machine.of_vendor("nvidia") == ()
-    if not missing or asked or situation.in_container or not nvidia.module.known:
+    tried = cuda_status(situation) is not None or situation.in_container or not nvidia.module.known
+    if not missing or tried or not situation.usable_of("nvidia") or made_at_first_use(situation) is not False:
         return None
-    if made_at_first_use(situation) is not False:
-        return None
-    text = (
-        "Install nvidia-modprobe: the package of that name (Arch: nvidia-utils; openSUSE: nvidia-compute-utils-G06 "
-        "or -G07). Until then any CUDA program of root makes the nodes, up to the next reboot."
+    program, stripped = nvidia.modprobe.source, nvidia.modprobe.known
+    title, text = (
+        ("Give nvidia-modprobe its rights back", f"Run as root: chmod u+s {program}.")
+        if stripped
+        else (
+            "Install nvidia-modprobe",
+            "Install nvidia-modprobe: the package of that name (Arch: nvidia-utils; openSUSE: "
+            "nvidia-compute-utils-G06 or -G07).",
+        )
     )
+    until = "Until then any CUDA program of root makes the nodes, up to the next reboot."
     return Finding(
         severity="error",
         message=f"{' and '.join(missing)} {'are' if missing[1:] else 'is'} missing, and nvidia-modprobe, which makes "
-        "missing nodes for users other than root, is not installed: CUDA cannot start.",
-        saw=f"no {missing[0]}, no {nvidia.modprobe.source}",
+        f"missing nodes for users other than root, {'has lost its rights' if stripped else 'is not installed'}: CUDA "
+        "cannot start.",
+        saw=f"no {missing[0]}, {'no setuid bit of' if stripped else 'no'} {program}",
         want=" and ".join(SHARED),
         subject=missing[0],
         confidence="likely",
@@ -345,6 +351,6 @@ def _stranded(situation: Situation, nodes: dict[str, DeviceNode]) -> Finding | N
             Evidence("nvidia.nodes", " ".join(sorted(nodes)) or "none", nvidia.nodes.source),
             Evidence.of("nvidia.modprobe", nvidia.modprobe),
         ),
-        fixes=(by_hand("Install nvidia-modprobe", text, "root"),),
+        fixes=(by_hand(title, f"{text} {until}", "root"),),
         supersedes=("no-driver", "no-gpu"),
     )

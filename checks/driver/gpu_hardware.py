@@ -14,7 +14,7 @@ from gpudoctor.situation.amdgpu_start import bad_pages
 from gpudoctor.situation.gpu_groups import finding
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU, reset
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
-from gpudoctor.situation.no_kernel_driver import because
+from gpudoctor.situation.no_kernel_driver import Weight, because
 from gpudoctor.situation.nvidia_driver import answers_now, refusal
 from gpudoctor.situation.seen_errors import seen_errors
 
@@ -133,11 +133,11 @@ def gpu_ecc(situation: Situation) -> Verdicts:
     ## Fix safety
     A reset or reboot ends every program on the GPU and changes nothing on disk. Past errors need no fix.
     """
-    worn_out = {gpu.key for _, gpus in because(situation, "gpu-ecc") for gpu in gpus}
+    worn_out = {gpu.key: severity for severity, gpus in because(situation, "gpu-ecc") for gpu in gpus}
     for gpu in situation.machine.gpus:
-        worn = gpu.key in worn_out
+        worn = worn_out.get(gpu.key)
         lines = bad_pages(situation, gpu) if worn else _told_of(situation, gpu, "gpu-ecc")
-        if found := _worn_out(gpu, lines) if worn else _memory_errors(gpu, lines):
+        if found := _worn_out(gpu, lines, worn) if worn else _memory_errors(gpu, lines):
             yield replace(
                 found,
                 subject=gpu_subject(gpu),
@@ -146,10 +146,10 @@ def gpu_ecc(situation: Situation) -> Verdicts:
             )
 
 
-def _worn_out(gpu: Gpu, lines: tuple[LogFault, ...]) -> Finding:
+def _worn_out(gpu: Gpu, lines: tuple[LogFault, ...], severity: Weight) -> Finding:
     text = "Take the GPU out of service and have it replaced: more of its memory is bad than it may have."
     return Finding(
-        severity="error",
+        severity=severity,
         message=f"{gpu.name} has retired more memory pages than it may, so amdgpu does not start it.",
         saw=lines[-1].line,
         want="fewer bad pages than the threshold",

@@ -17,14 +17,13 @@ from gpudoctor.finding import (
     by_hand,
 )
 from gpudoctor.machine import Gpu, Vendor
-from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.amdgpu_start import start_failures, start_fix, start_reason
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about, lines_of, log_evidence
-from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel
+from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel, newer_kernel_with_amdgpu
 from gpudoctor.situation.no_kernel_driver import because, loads_at_first_use, unserved, worthwhile
 from gpudoctor.situation.nvidia_driver import answers_now, cuda_status, driver_answers, lists_no_gpu, nvml_status
 from gpudoctor.situation.virtual_gpu import hosts_vgpus
@@ -277,8 +276,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
             fixes = (start_fix(lines), *install)
         else:
             load = Fix("Load the kernel module", (LoadModule("amdgpu"),))
-            others = sorted((one.kernel for one in modules if one.name == "amdgpu"), key=figures)
-            newer = others[-1] if others and not there and figures(others[-1]) > figures(kernel or "") else ""
+            newer = newer_kernel_with_amdgpu(situation)
             why = f"kernel {newer} is newer than the running one, and has the module"
             fixes = (Fix(f"Reboot into kernel {newer}", (Reboot(why=why),)),) if newer else ()
             fixes += (load, *install) if there or not modules else (*install, load)

@@ -131,7 +131,7 @@ def _unknown_module(situation: Situation) -> bool:
     machine = situation.machine
     loaded = "nvidia" in (machine.nvidia.modules_loaded.value or ()) and machine.nvidia.module.undecided
     asked = nvml_status(situation) is not None or cuda_status(situation) is not None
-    elsewhere = machine.system.wsl.known or machine.system.jetson.known
+    elsewhere = situation.in_wsl or situation.on_jetson
     return loaded and machine.nvidia.userland.known and not asked and not elsewhere
 
 

@@ -11,6 +11,7 @@ from gpudoctor.isa import dotted
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
+from gpudoctor.situation.no_kernel_driver import loads_at_first_use
 from gpudoctor.situation.nvidia_driver import cuda_driver
 
 if TYPE_CHECKING:
@@ -116,13 +117,17 @@ def _judged(situation: Situation, requirement: Requirement) -> tuple[bool, str, 
 
 
 def _count(situation: Situation, requirement: Requirement) -> tuple[bool, str, str]:
-    _raise_if_unlisted(situation)
+    _raise_if_there_may_be_more(situation)
     return requirement.compares(situation.usable_count, int(requirement.values[0])), _usable(situation), ""
 
 
-def _raise_if_unlisted(situation: Situation) -> None:
+def _raise_if_there_may_be_more(situation: Situation) -> None:
+    if situation.usable_count:
+        return
     if not situation.machine.gpus and situation.machine.buses.undecided:
         raise _Unknown(f"the GPUs of this machine could not be listed ({situation.machine.buses.why})")
+    if loads_at_first_use(situation):
+        raise _Unknown("the first CUDA program loads the kernel module nvidia, or fails (`--level driver` asks CUDA)")
 
 
 def _usable(situation: Situation) -> str:
@@ -138,8 +143,8 @@ def _usable(situation: Situation) -> str:
 
 
 def _gpus(situation: Situation, requirement: Requirement) -> tuple[bool, str, str]:
+    _raise_if_there_may_be_more(situation)
     if not situation.usable_count:
-        _raise_if_unlisted(situation)
         return False, _usable(situation), ""
     answers = [(gpu, *_gpu(situation, gpu, requirement)) for gpu in situation.usable]
     if len({holds for _, holds, _ in answers}) > 1:
@@ -204,6 +209,7 @@ def _gib(size: int) -> str:
 
 
 def _peers(situation: Situation) -> tuple[bool, str, str]:
+    _raise_if_there_may_be_more(situation)
     if situation.usable_count < 2:
         return bool(situation.usable_count), _usable(situation), ""
     devices = situation.machine.nvidia.cuda.value.devices if situation.machine.nvidia.cuda.value else None
@@ -220,6 +226,7 @@ def _peers(situation: Situation) -> tuple[bool, str, str]:
 
 def _one_model(situation: Situation) -> tuple[bool, str, str]:
     models = list(dict.fromkeys(gpu.name for gpu in situation.usable))
+    _raise_if_there_may_be_more(situation)
     if situation.usable_count < 2 or len(models) == 1:
         return bool(situation.usable_count), _usable(situation), ""
     _raise_if_any_may_be_meant(situation, "model")

@@ -205,7 +205,6 @@ def _prove(examination: Examination, before: Diagnosis, predicted: Predicted | N
 
 def _note_what_is_left(run: Run, proof: Proof) -> None:
     """Keep in the journal which problems the run did not fix, so that the next plan does not propose it again."""
-
     from gpudoctor.fix.errors import RepairError
     from gpudoctor.fix.journal import note
 

@@ -69,24 +69,22 @@ def findings_on(recipe: Recipe, image: Image, machine: Machine, plugins: tuple[s
     """What the checks of machines say of the image's frameworks on the described GPUs."""
     for finding in judge(machine, recipe.matrix, machine_checks(plugins)).findings:
         if finding.severity != "note":
-            where, line, certain = _place(recipe, image, finding)
+            line, what, certain = _line(recipe, image, finding)
+            setting = _setting(recipe, image, finding)
             fixes = tuple(_in_the_file(recipe, image, line, fix) for fix in _for_a_file(recipe, image, finding.fixes))
             yield replace(
                 finding,
-                evidence=(where, *finding.evidence),
-                confidence=finding.confidence if certain else "likely",
+                evidence=(setting or line_of(image, line, what), *finding.evidence),
+                confidence=finding.confidence if certain or setting else "likely",
                 fixes=fixes,
             )
 
 
-def _place(recipe: Recipe, image: Image, finding: Finding) -> tuple[Evidence, int, bool]:
-    """What a finding comes from, with its line in the file, and whether that is certain."""
+def _setting(recipe: Recipe, image: Image, finding: Finding) -> Evidence | None:
+    """The line that sets the variable that a finding is about; None if it is about none."""
     variables = recipe.variables(image)
     setting = next((variables[one.fact] for one in finding.evidence if one.fact in variables), None)
-    if setting is not None:
-        return Evidence("instruction", image.written(setting), image.place_of(setting)), setting.line, True
-    line, what, certain = _line(recipe, image, finding)
-    return line_of(image, line, what), line, certain
+    return Evidence("instruction", image.written(setting), image.place_of(setting)) if setting else None
 
 
 def _line(recipe: Recipe, image: Image, finding: Finding) -> tuple[int, str, bool]:

@@ -38,7 +38,6 @@ def env(shell: str | None, only: tuple[str, ...], sources: Sources) -> int:
       eval "$(gpudoctor env)"                    in sh, bash and zsh
       gpudoctor env --shell fish | source        in fish
     """
-
     from gpudoctor.cli.examination import Examination, ids_of
     from gpudoctor.planner.repair import variables_for
     from gpudoctor.planner.script import variable_data, variable_lines

@@ -190,7 +190,6 @@ def _folder(keep: str) -> Path | None:
 def _told(
     documents: list[dict[str, Any]], folder: Path | None, overlays: tuple[str, ...], shown: ReportOptions
 ) -> int:
-
     from gpudoctor.fleet.documents import document
     from gpudoctor.fleet.merge import merge
     from gpudoctor.matrix.load import load_matrix
@@ -205,7 +204,6 @@ def _told(
 
 def show(report: FleetReport, shown: ReportOptions) -> int:
     """Print a fleet's report, and write it to the file that was asked for; the exit code."""
-
     from gpudoctor.render.report_file import write_report_file
 
     if shown.report_file:

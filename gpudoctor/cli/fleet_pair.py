@@ -126,7 +126,6 @@ def _interpreter(python: str | None) -> str:
 
 def _print(trials: Trials, shown: ReportOptions) -> int:
     """Print what was measured; the exit code."""
-
     from gpudoctor.fleet.pair.verdict import report_of
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.fleet_pair import pair_lines

@@ -108,7 +108,6 @@ def _other_framework(name: str, companions: tuple[str, ...], matrix: Matrix) -> 
 
 def machine_to_serve(sources: Sources, matrix: Matrix, stage: Callable[[str], None]) -> Machine:
     """The machine from its files; its drivers are started only where the files do not name the driver."""
-
     from gpudoctor.command_line.machine_source import host_of, with_installers
     from gpudoctor.host.linux import other_system
     from gpudoctor.survey import survey

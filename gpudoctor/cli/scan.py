@@ -116,7 +116,6 @@ def _progress() -> Progress | None:
 
 
 def _print_rows(given: tuple[str, ...]) -> int:
-
     from gpudoctor.codeobjects.bounded_file import NotReadable
     from gpudoctor.scan.matrix_row import matrix_rows
     from gpudoctor.scan.places import Wheel

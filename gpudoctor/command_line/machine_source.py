@@ -99,7 +99,7 @@ def surveyed(
     if starts_torch and kernels and not description.empty:
         from gpudoctor.smoke.plan import Request
 
-        request = Request(level=None, devices=("cpu",))
+        request = Request(level=None, devices=("cpu",), named=False)
     # The environment is real beside described GPUs, too: it is imported, and the driver here is not asked.
     level = asked or ("static" if description.gpus and not installed else None)
     found = survey(

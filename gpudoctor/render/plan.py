@@ -34,7 +34,6 @@ _RISKS: dict[Risk, str] = {
 
 def plan_data(plan: Repair) -> dict[str, Any]:
     """The plan as built-in types, in the order of the contract."""
-
     from gpudoctor.render.documents import IN_PLAN, Plan
 
     steps: Any = tuple(

@@ -28,7 +28,6 @@ _MOST_NAMED = 6
 
 def scan_data(scanned: Iterable[ScanResult], judged: list[tuple[Gpu, list[Verdict]]]) -> Scan:
     """The JSON document."""
-
     from gpudoctor.render.documents import Scan
 
     libraries = tuple(_library(library) for found in scanned for library in found.libraries)

@@ -80,9 +80,8 @@ def driver_serving(
 
 def distribution(situation: Situation) -> Os:
     """The distribution whose packages bring the driver; an unknown one where the driver comes from outside."""
-    system = situation.machine.system
-    outside = situation.in_container or system.wsl.known or system.jetson.known
-    return Os() if outside else system.os.value or Os()
+    outside = situation.in_container or situation.in_wsl or situation.on_jetson
+    return Os() if outside else situation.machine.system.os.value or Os()
 
 
 def flavours_serving(matrix: Matrix, gpus: tuple[Gpu, ...]) -> tuple[ModuleFlavour, ...]:

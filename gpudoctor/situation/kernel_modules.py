@@ -56,6 +56,17 @@ def blocked(situation: Situation, vendor: Vendor) -> tuple[BlockedModule, ...]:
     return tuple(rule for rule in situation.machine.amd.blocked.value or () if rule.module == "amdgpu")
 
 
+def newer_kernel_with_amdgpu(situation: Situation) -> str:
+    """A newer installed kernel that has amdgpu, where the running one lacks it and no rule blocks it: a reboot starts
+    it. "" if there is none."""
+    running = situation.machine.system.kernel.value or ""
+    modules = situation.machine.amd.modules_installed.value or ()
+    kernels = [module.kernel for module in modules if module.name == "amdgpu"]
+    newest = max(kernels, key=figures, default="")
+    waits = running not in kernels and not blocked(situation, "amd")
+    return newest if waits and figures(newest) > figures(running) else ""
+
+
 def forbids(rule: str) -> bool:
     """Whether a rule stops a module that is loaded by its name, as programs do; a plain "blacklist" stops only what
     the kernel loads for a device."""

@@ -97,7 +97,7 @@ def _system(when: IssueCondition, situation: Situation) -> bool:
     if when.container is not None and (system.container.undecided or system.container.known != when.container):
         return False
     if when.platform == "wsl2":
-        return system.wsl.known
+        return situation.in_wsl
     return when.platform in (None, situation.platform)
 
 

@@ -40,8 +40,7 @@ Weight = Literal["error", "note"]
 @answer_once
 def unserved(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
     """GPUs of a vendor that are on the bus, not reserved for virtual machines, and not bound to its driver."""
-    machine = situation.machine
-    if machine.system.wsl.known or machine.system.jetson.known:
+    if situation.in_wsl or situation.on_jetson:
         return ()
     return tuple(
         standing.gpu
@@ -75,9 +74,14 @@ def loads_at_first_use(situation: Situation) -> bool:
     to keep it from that. It does not say yet whether it works."""
     ready = for_running_kernel(situation, core_modules(situation)) is not None
     unloaded = ready and situation.machine.nvidia.module.absent and not situation.in_container
-    if not unloaded or made_at_first_use(situation) is not True or cuda_status(situation) is not None:
-        return False
-    return bool(because(situation, "no-driver"))
+    return unloaded and _awaits_first_use(situation) and bool(because(situation, "no-driver"))
+
+
+def _awaits_first_use(situation: Situation) -> bool:
+    """Whether CUDA loads NVIDIA's modules when it starts, and nobody has tried to start it. At level driver
+    gpudoctor has; and without its library nothing can."""
+    tried = situation.machine.level != "static" or cuda_status(situation) is not None
+    return not tried and not situation.machine.nvidia.userland.absent and made_at_first_use(situation) is True
 
 
 def _is_in_doubt(situation: Situation, gpu: Gpu) -> bool:
@@ -216,8 +220,7 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
 
 def _until_first_use(situation: Situation, rules: tuple[BlockedModule, ...]) -> bool:
     """Whether these rules only keep the module from loading at boot: the first CUDA program loads it by its name."""
-    waits = made_at_first_use(situation) is True and cuda_status(situation) is None
-    return waits and not any(rule.chosen or forbids(rule.rule) for rule in rules)
+    return _awaits_first_use(situation) and not any(rule.chosen or forbids(rule.rule) for rule in rules)
 
 
 def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
@@ -249,7 +252,7 @@ def without_kfd(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu
     machine = situation.machine
     readable = all(node.readable for node in machine.amd.topology.value or ())
     seen = machine.amd.kfd.absent or not machine.amd.topology.undecided
-    if situation.in_container or machine.system.wsl.known or not readable or not seen:
+    if situation.in_container or situation.in_wsl or not readable or not seen:
         return []
     bound = [gpu for gpu in machine.of_vendor("amd") if gpu.driver.value == "amdgpu" and gpu.kfd_node is None]
     wanted = [gpu for gpu in bound if gpu.arch.known and not (gpu.integrated and weight(situation, gpu) == "note")]

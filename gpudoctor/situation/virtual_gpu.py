@@ -43,8 +43,7 @@ def hosts_vgpus(situation: Situation) -> bool:
 def refused_in_guest(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
     """Lines of a driver that says that it does not support the GPU, though it is made for that chip: unless this is
     known to be no virtual machine, the GPU is a vGPU, and needs the guest driver."""
-    machine = situation.machine
-    if machine.system.virtual_machine.absent or machine.system.wsl.known or not gpu.arch.value:
+    if situation.machine.system.virtual_machine.absent or situation.in_wsl or not gpu.arch.value:
         return ()
     return tuple(line for line in lines_of(situation, gpu, (_UNSUPPORTED,)) if _made_for(situation, gpu, line))
 

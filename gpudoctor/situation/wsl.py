@@ -84,7 +84,7 @@ def never_in_wsl(situation: Situation, gpu: Gpu) -> bool:
     """Whether this is WSL, and no ROCm release supports an AMD GPU there. False where the runtime or torch counts a
     GPU all the same."""
     machine, arch = situation.machine, gpu.arch.value
-    if not machine.system.wsl.known or gpu.vendor != "amd" or arch is None:
+    if not situation.in_wsl or gpu.vendor != "amd" or arch is None:
         return False
     hsa, trial = machine.amd.hsa.value, situation.torch_trial
     counted = (hsa and hsa.lists_gpu) or (trial and trial.device_count)

@@ -38,8 +38,8 @@ def compute(host: Host, environment: PythonEnvironment | None, name: str, device
     for device in devices:
         if not re.fullmatch(r"cpu|gpu(:\d+)?", device):
             raise InputError(f"{device!r} is no device of {name}. Devices are gpu:0, gpu:1 ..., cpu")
-    gpu_asked = any(one.startswith("gpu") for one in devices)
-    nothing = Smoke(level="quick", asked=True, gpu_asked=gpu_asked, framework=name)
+    gpu_asked, cpu_asked = any(one.startswith("gpu") for one in devices), set(devices) == {"cpu"}
+    nothing = Smoke(level="quick", asked=True, gpu_asked=gpu_asked, cpu_asked=cpu_asked, framework=name)
     if environment is None or not environment.interpreter:
         return replace(nothing, why="there is no Python environment to run it in")
     if not environment.frameworks.files_of(name).source:
@@ -59,7 +59,7 @@ def compute(host: Host, environment: PythonEnvironment | None, name: str, device
     listed = next((event["devices"] for event in events if event.get("event") == "devices"), ())
     return replace(
         nothing,
-        devices=tuple(SmokeDevice(name=str(one)) for one in listed) if devices != ("cpu",) else (),
+        devices=tuple(SmokeDevice(name=str(one)) for one in listed) if not cpu_asked else (),
         kernels=kernels,
         why=words if not any(kernel.device != "cpu" for kernel in kernels) else "",
     )

@@ -32,6 +32,8 @@ class Request(Struct, frozen=True):
     """None: import torch and count its devices, nothing more."""
     devices: tuple[str, ...] = ()
     """ "cuda:0", "cpu", "cuda" (every GPU), "all" (and the CPU); (): every GPU, or the CPU for a CPU build."""
+    named: bool = True
+    """Whether a person named these devices."""
     kernels: tuple[str, ...] = ()
     """Names; (): all kernels of the level and of lower levels."""
     seconds: float | None = None
@@ -51,8 +53,8 @@ class Request(Struct, frozen=True):
 
     @property
     def cpu_asked(self) -> bool:
-        """Whether the CPU alone is asked for by name."""
-        return set(self.devices) == {"cpu"}
+        """Whether a person asks for the CPU alone."""
+        return self.named and set(self.devices) == {"cpu"}
 
 
 class Limits(Struct, frozen=True):

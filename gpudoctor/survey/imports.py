@@ -48,7 +48,7 @@ def start_torch(
 
     chosen = request or session.Request(level=None)
     if run is not None:
-        run = replace(run, gpu_asked=run.asked and chosen.gpu_asked)
+        run = replace(run, gpu_asked=run.asked and chosen.gpu_asked, cpu_asked=run.asked and chosen.cpu_asked)
     environment = machine.environment.value
     if environment is None or machine.torch is None:
         return machine if run is None else replace(machine, smoke=replace(run, why=_no_torch(machine)))

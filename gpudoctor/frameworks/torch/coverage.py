@@ -249,7 +249,7 @@ def _tegra(situation: Situation, sm: str) -> bool | None:
     """Whether code for desktop chips does not run because the GPU is a Tegra's. With the CUDA stack of servers it is
     not known: reports differ (nvidia-holoscan/holohub#1687, conda-forge/pytorch-cpu-feedstock#527)."""
     row = situation.matrix.gpus.capability(sm)
-    if not situation.machine.system.jetson.known and not (row and row.tegra):
+    if not situation.on_jetson and not (row and row.tegra):
         return False
     return None if has_server_stack(situation, sm) else True
 

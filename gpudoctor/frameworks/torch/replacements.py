@@ -58,7 +58,7 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
         native = [
             _together(fix_by(situation, choice, keep), hide) for choice in nearest(situation, choices, keep)[:1]
         ]
-        if situation.machine.system.jetson.known and native:
+        if situation.on_jetson and native:
             return tuple(native)  # an index has a wheel for this very board
         return special or tuple(native) or (_nothing(situation.matrix, gpus),)
     offered = _with_limits(situation, gpus, keep, nearest(situation, choices, keep), rejected)

@@ -42,7 +42,7 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.effects import SOURCE
 from gpudoctor.situation import Situation
 from gpudoctor.situation.healthy_driver import amd_stack, driver_libraries, nvidia_stack
-from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel
+from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, newer_kernel_with_amdgpu
 from gpudoctor.situation.nvidia_driver import kernel_driver
 
 _ASKED_BEFORE = "asked before the fix"
@@ -165,10 +165,7 @@ def _loaded(machine: Machine, module: str, situation: Situation) -> Machine | No
 def _rebooted(situation: Situation) -> Machine:
     """The machine after a reboot: the installed module is loaded, the log is empty, nothing was asked yet."""
     machine = situation.machine
-    of_another_kernel = any(
-        one.kernel != machine.system.kernel.value for one in machine.amd.modules_installed.value or ()
-    )
-    if machine.amd.module.known or of_another_kernel:
+    if machine.amd.module.known or newer_kernel_with_amdgpu(situation):
         machine = _amd_driven(machine, machine.amd.module.value or "in-tree")
     waiting = next(iter(core_modules(situation)), None)
     version = (waiting.version if waiting else None) or machine.nvidia.userland.value

@@ -6,7 +6,7 @@ import posixpath
 import re
 import shlex
 
-from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, UnsetVariable, by_hand
+from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, by_hand, unset
 from gpudoctor.frameworks.torch.companions import of_this_torch
 from gpudoctor.frameworks.torch.file_faults import DAMAGED, REQUIREMENTS, UNLINKED, ImportFault, named, of_file
 from gpudoctor.frameworks.torch.import_faults.case import CRASHES, Case, find_out
@@ -57,8 +57,8 @@ def wrong_file(case: Case) -> ImportFault | None:
         foreign = suspect.problem in ("other-python", "other-processor")
         if foreign and any(suspect.path.startswith(f"{one.rstrip('/')}/") for one in path.split(":") if one):
             why = f"{suspect.path} is for {suspect.detail}, and PYTHONPATH makes this Python import it."
-            unset = UnsetVariable("PYTHONPATH", why="it leads to packages of another Python")
-            return ImportFault(why, (Fix("Unset PYTHONPATH", (unset,)),), ("torch-shadowed",))
+            fix = unset("PYTHONPATH", "it leads to packages of another Python")
+            return ImportFault(why, (fix,), ("torch-shadowed",))
         fault = of_file(case.situation, suspect)
         if fault is not None:
             return fault

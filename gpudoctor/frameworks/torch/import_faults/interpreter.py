@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterable
 
-from gpudoctor.finding import Fix, Manual, UnsetVariable, by_hand
+from gpudoctor.finding import Fix, Manual, UnsetVariable, by_hand, unset
 from gpudoctor.frameworks.torch.c_library import cannot_load
 from gpudoctor.frameworks.torch.file_faults import CREATE_AGAIN, REQUIREMENTS, ImportFault
 from gpudoctor.frameworks.torch.import_faults.case import CRASHES, Case, find_out
@@ -35,12 +35,11 @@ def not_started(case: Case) -> ImportFault | None:
         return None
     if case.situation.variable("PYTHONHOME"):
         why = "PYTHONHOME makes this Python look for its standard library elsewhere."
-        unset = UnsetVariable("PYTHONHOME", why="each Python finds its own standard library")
-        return ImportFault(why, (Fix("Unset PYTHONHOME", (unset,)),))
-    named = re.search(r"\bPYTHON[A-Z0-9_]+", error)
+        return ImportFault(why, (unset("PYTHONHOME", "each Python finds its own standard library"),))
+    named = re.search(r"(?<![\w/.$-])PYTHON[A-Z0-9_]+\b(?!/)", error)  # no folder, and no advice to set one
     if refused := named[0] if named else "PYTHONIOENCODING" if "init_stdio_encoding" in error else "":
-        unset = UnsetVariable(refused, why="Python then starts with what it takes by itself")
-        return ImportFault(f"Python refuses the value of {refused}.", (Fix(f"Unset {refused}", (unset,)),))
+        fix = unset(refused, "Python then starts with what it takes by itself")
+        return ImportFault(f"Python refuses the value of {refused}.", (fix,))
     if "Permission denied" in error:
         text = "Give this user the right to execute the interpreter, or run as the user that owns the environment."
         return ImportFault("This user may not execute the interpreter.", (by_hand("Give this user access", text),))
@@ -212,8 +211,8 @@ def variable(case: Case) -> ImportFault | None:
     for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
         if case.situation.variable(name):
             why = f"A library of another version is loaded, perhaps through {name}."
-            unset = UnsetVariable(name, why="libraries of other versions lie there")
-            return ImportFault(why, (Fix(f"Unset {name}", (unset,)),), causes)
+            fix = unset(name, "libraries of other versions lie there")
+            return ImportFault(why, (fix,), causes)
     return None
 
 
@@ -222,8 +221,8 @@ def warning_as_error(case: Case) -> ImportFault | None:
     warned = re.search(r"^(?:[\w.]+\.)?\w*Warning:", case.text, flags=re.M)
     if warned is None or not re.search(r"\be(?:rror|rro|rr|r)?\b", case.situation.variable("PYTHONWARNINGS") or ""):
         return None
-    unset = UnsetVariable("PYTHONWARNINGS", why="a warning is then no error")
-    return ImportFault("PYTHONWARNINGS makes an error of a warning.", (Fix("Unset PYTHONWARNINGS", (unset,)),))
+    fix = unset("PYTHONWARNINGS", "a warning is then no error")
+    return ImportFault("PYTHONWARNINGS makes an error of a warning.", (fix,))
 
 
 def variable_in_the_error(case: Case) -> ImportFault | None:
@@ -231,9 +230,9 @@ def variable_in_the_error(case: Case) -> ImportFault | None:
     name = next((name for name in case.trial.named if name not in _OFTEN_NAMED), None)
     if name is None:
         return None
-    unset = UnsetVariable(name, why="the error names it")
+    fix = unset(name, "the error names it")
     why = f"The error names the variable {name}, which is set here."
-    return ImportFault(why, (Fix(f"Unset {name}", (unset,)),), (_VARIABLE,))
+    return ImportFault(why, (fix,), (_VARIABLE,))
 
 
 def keras_backend(case: Case) -> ImportFault | None:
@@ -246,8 +245,8 @@ def keras_backend(case: Case) -> ImportFault | None:
         return None
     if case.situation.variable("KERAS_BACKEND") == backend:
         why = f"KERAS_BACKEND={backend} {lacks}."
-        unset = UnsetVariable("KERAS_BACKEND", why="Keras then takes its own")
-        return ImportFault(why, (Fix("Unset KERAS_BACKEND", (unset,)),), (_VARIABLE,))
+        fix = unset("KERAS_BACKEND", "Keras then takes its own")
+        return ImportFault(why, (fix,), (_VARIABLE,))
     text = (
         'In ~/.keras/keras.json (or that of KERAS_HOME) set "backend" to tensorflow, jax or torch, whichever is '
         "installed, or remove the file."
