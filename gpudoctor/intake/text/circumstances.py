@@ -63,7 +63,7 @@ _BY_OTHERS = re.compile(
 )
 _CLAUSE_END = re.compile(r"(?<!\bago)(?<!\bpast)(?<!\bthen)(?<!\bdays)(?<!\byear), |\b(?:and|but|yet)\b", re.ASCII)
 """Another time, and another speaker, may begin here; "years ago, it failed" is one clause."""
-_NOTHING_AMISS = r"(?!.*(?:\b(?:no(?= (?:longer|more)\b)|not|never|fails?|only|on (?:the )?cpu|my)\b|n't\b))"
+_NOTHING_AMISS = r"(?![^?]{0,200}(?:\b(?:no(?= (?:longer|more)\b)|not|never|fails?|only|on (?:the )?cpu|my)\b|n't\b))"
 """Behind a "why" that asks for no fault."""
 _GENERAL_QUESTION = re.compile(
     r", (?:is|are|does|do|will|can)(?:n't)? (?:it|that|this|they)"
@@ -71,8 +71,8 @@ _GENERAL_QUESTION = re.compile(
     rf"|(?:^\W*|: )(?:is|are|does|do|can|could|will|would|should|which|what)\b{AS_A_QUESTION}"
     r"(?!.*\b(?:my|me|we|our|us|(?<!can )(?<!could )(?<!should )i)\b)[^?]*\?$"
     rf"|\bwhy\b{_NOTHING_AMISS}(?: (?:is|was|are|were))?(?: there)? no (?:\w+ ){{0,2}}(?:support|builds?|wheels?"
-    r"|versions?)\b[^?]*\?$"
-    rf"|\bwhy\b{_NOTHING_AMISS}[^?]*\b(?:was|were|is|are|got) (?:dropped|removed|discontinued|deprecated)\b"
+    r"|versions?)\b[^?]{0,200}\?$"
+    rf"|\bwhy\b{_NOTHING_AMISS}[^?]{{0,200}}\b(?:was|were|is|are|got) (?:dropped|removed|discontinued|deprecated)\b"
     r"|^\W*(?:any(?:one|body)?|has|have|did)\b(?! else)(?!.*\b(?:my|me|we|our|us|i)\b)[^?]*\?$"
     r"|\bi (?:suppose|guess|assume)\?$|^(?!.*\b(?:my|i|me|we)\b).*\bby default\b[^?]*\?$",
     re.ASCII,
