@@ -204,6 +204,8 @@ REFUSED = {
 }  # fmt: skip
 PASSED = {
     "all": (REQUIRING, "{gpus: all}"),
+    "all by their count": (REQUIRING, "{gpus: [{count: -1}]}"),
+    "all by CDI": (REQUIRING, "{gpus: [{driver: cdi, device_ids: [nvidia.com/gpu=all]}]}"),
     "enough": (REQUIRING, "{gpus: [{count: 2}]}"),
     "privileged": (REQUIRING, "{privileged: true}"),
     "the runtime": (REQUIRING, "{runtime: nvidia}"),
@@ -255,6 +257,7 @@ ENV_FILES = {
     "by its path": ("[{path: ./gpu.env, required: false}]", 'export CUDA_VISIBLE_DEVICES="all"\n', True),
     "a number": ("gpu.env", "CUDA_VISIBLE_DEVICES=0\n", False),
     "quotes, which compose takes away": ("gpu.env", 'CUDA_VISIBLE_DEVICES="0"\n', False),
+    "a comment behind it": ("gpu.env", 'CUDA_VISIBLE_DEVICES="0,1" # all of them\n', False),
     "a file that is not there": ("other.env", "CUDA_VISIBLE_DEVICES=all\n", False),
     "the service's own value": ("gpu.env, environment: {CUDA_VISIBLE_DEVICES: 1}", "CUDA_VISIBLE_DEVICES=all", False),
 }
