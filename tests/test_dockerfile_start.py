@@ -257,7 +257,7 @@ ENV_FILES = {
     "by its path": ("[{path: ./gpu.env, required: false}]", 'export CUDA_VISIBLE_DEVICES="all"\n', True),
     "a number": ("gpu.env", "CUDA_VISIBLE_DEVICES=0\n", False),
     "quotes, which compose takes away": ("gpu.env", 'CUDA_VISIBLE_DEVICES="0"\n', False),
-    "a comment behind it": ("gpu.env", 'CUDA_VISIBLE_DEVICES="0" # the first\n', False),
+    "a comment behind it": ("gpu.env", 'CUDA_VISIBLE_DEVICES="all" # of them\n', True),
     "a file that is not there": ("other.env", "CUDA_VISIBLE_DEVICES=all\n", False),
     "the service's own value": ("gpu.env, environment: {CUDA_VISIBLE_DEVICES: 1}", "CUDA_VISIBLE_DEVICES=all", False),
 }
