@@ -66,7 +66,6 @@ def test_the_heading_of_a_form_is_not_quoted() -> None:
     assert not [one.text for one in pasted.told if "#" in one.text or "issue" in one.text]
 
 
-
 def test_what_the_facts_bear_out_comes_before_what_the_words_alone_tell() -> None:
     text = "GPU: RX 5600 XT\nROCm/MIOpen version: 3.5.0\ntensorflow ends with a segmentation fault on my GPU.\n"
     assert problems(text)[:1] == ["rocblas-no-arch"]
