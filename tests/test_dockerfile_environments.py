@@ -267,6 +267,7 @@ PINNED = {
     "the same version": (SYNCED, ">=3.10", "3.11\n", False),
     "a patch of it": (SYNCED, ">=3.10", "3.11.9\n", False),
     "a newer one by the project": (SYNCED, ">=3.12", "", True),
+    "a patch by the project": (SYNCED, ">=3.11.4,<3.12", "", False),
     "an older one by the project": (SYNCED, ">=3.9,<3.13", "", False),
     "a variable counts": (SYNCED.replace("RUN uv", "ENV UV_PYTHON=3.11\nRUN uv"), ">=3.10", "3.12\n", False),
     "no download": (SYNCED.replace("RUN uv", "ENV UV_PYTHON_DOWNLOADS=never\nRUN uv"), ">=3.10", "3.12\n", False),
@@ -281,6 +282,19 @@ def test_the_python_that_a_project_asks_of_uv_is_needed_with_its_environment(nam
     told = [one.message for one in findings(text + START, files) if one.slug == "image-environment-incomplete"]
     assert len(told) == lacks
     assert not lacks or "/root/.local/share/uv/python of stage build" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("pin", "titles"),
+    [
+        ("3.12\n", ["Copy the interpreter, too"]),  # no base image of the file has it
+        ("", []),
+    ],
+)
+def test_a_python_that_uv_downloaded_is_copied(pin: str, titles: list[str]):
+    files = {"pyproject.toml": PROJECT.format(">=3.10"), ".python-version": pin}
+    found = [one for one in findings(SYNCED + START, files) if one.slug == "image-environment-incomplete"]
+    assert [fix.title for one in found for fix in one.fixes] == titles
 
 
 ROOTS = SLIM + "RUN python -m venv /root/venv\nENV PATH=/root/venv/bin:$PATH\nRUN pip install torch\n"

@@ -221,6 +221,8 @@ REFUSED = {
 }  # fmt: skip
 PASSED = {
     "all": (REQUIRING, "{gpus: all}"),
+    "all by their count": (REQUIRING, "{gpus: [{count: -1}]}"),
+    "all by CDI": (REQUIRING, "{gpus: [{driver: cdi, device_ids: [nvidia.com/gpu=all]}]}"),
     "enough": (REQUIRING, "{gpus: [{count: 2}]}"),
     "privileged": (REQUIRING, "{privileged: true}"),
     "the runtime": (REQUIRING, "{runtime: nvidia}"),
@@ -272,6 +274,7 @@ ENV_FILES = {
     "by its path": ("[{path: ./gpu.env, required: false}]", 'export CUDA_VISIBLE_DEVICES="all"\n', True),
     "a number": ("gpu.env", "CUDA_VISIBLE_DEVICES=0\n", False),
     "quotes, which compose takes away": ("gpu.env", 'CUDA_VISIBLE_DEVICES="0"\n', False),
+    "a comment behind it": ("gpu.env", 'CUDA_VISIBLE_DEVICES="all" # of them\n', True),
     "a file that is not there": ("other.env", "CUDA_VISIBLE_DEVICES=all\n", False),
     "the service's own value": ("gpu.env, environment: {CUDA_VISIBLE_DEVICES: 1}", "CUDA_VISIBLE_DEVICES=all", False),
 }
@@ -351,6 +354,13 @@ STOPS = {
     "nothing after": "echo hello\ngpudoctor preflight\n",
     "tolerated": "gpudoctor preflight || true\npython app.py\n",
     "a check": "gpudoctor check\npython app.py\n",
+    "it never refuses": "gpudoctor preflight --fail-on never\npython app.py\n",
+}
+NO_ONE_PROGRAM = {
+    "two in the background": "gpudoctor preflight\npython a.py &\npython b.py &\nwait\n",
+    "a pipe": "gpudoctor preflight\npython app.py | tee log\n",
+    "the last is not the program": "gpudoctor preflight\npython app.py\necho done\n",
+    "a variable for it alone": "gpudoctor preflight\nOMP_NUM_THREADS=4 python app.py\n",
 }
 
 
@@ -361,6 +371,25 @@ def test_a_script_that_goes_on_after_its_preflight_refused_is_warned_about(name:
     assert (found.slug, found.severity) == ("image-preflight-ignored", "warning")
     where = f"/app/entry.sh:{script.count(chr(10))}: exec gpudoctor preflight "
     assert lines(found).split("\n")[1] == where + fix
+
+
+@pytest.mark.parametrize("name", NO_ONE_PROGRAM)
+def test_a_preflight_becomes_no_program_where_a_script_starts_several(name: str):
+    (found,) = findings(GATED, {"entry.sh": NO_ONE_PROGRAM[name]})
+    assert found.slug == "image-preflight-ignored"
+    assert lines(found) == "/app/entry.sh:1: above it: set -e"
+
+
+def test_a_shell_that_is_told_to_stop_is_fine():
+    script = "gpudoctor preflight\npython app.py\n"
+    stopping = BASE + 'CMD ["bash", "-eu", "/app/entry.sh"]\n'
+    assert findings(stopping, {"entry.sh": script}) == []
+
+
+def test_lines_of_a_second_script_are_not_those_of_the_first():
+    both = BASE.replace("app.py", "first.sh") + "CMD /app/first.sh && /app/entry.sh\n"
+    scripts = {"first.sh": "echo hello\n", "entry.sh": "\n" * 30 + "gpudoctor preflight\npython app.py\n"}
+    assert findings(both, scripts) == []
 
 
 @pytest.mark.parametrize("name", STOPS)

@@ -60,6 +60,12 @@ def test_three_sentences_are_one_matter_and_the_fewest_of_them_are_quoted() -> N
     assert [one.circumstance for one in pasted.told] == ["after-suspend"]
 
 
+def test_the_heading_of_a_form_is_not_quoted() -> None:
+    pasted = machine("### GPU\nAMD Radeon\n\n### What is the issue?\nOllama does not use the GPU any more.").pasted
+    assert pasted is not None
+    assert not [one.text for one in pasted.told if "#" in one.text or "issue" in one.text]
+
+
 def test_what_the_facts_bear_out_comes_before_what_the_words_alone_tell() -> None:
     text = "GPU: RX 5600 XT\nROCm/MIOpen version: 3.5.0\ntensorflow ends with a segmentation fault on my GPU.\n"
     assert problems(text)[:1] == ["rocblas-no-arch"]

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.copied_environments import (
+    CopiedEnvironment,
     copied_environments,
     lone_package,
     missing_interpreter,
@@ -64,13 +65,12 @@ def _interpreters(recipe: Recipe, image: Image) -> Iterator[Finding]:
         if not missing or _starts_uv(recipe, image):
             continue
         origin = one.origin
-        by_uv = "/uv/" in missing or "UV_PYTHON_INSTALL_DIR" in origin.settings
         folder = missing.rpartition(" in ")[2]
-        ways: tuple[Fix, ...] = (
-            change("Copy the interpreter, too", f"{image.place(one.copied.line)}: below it", _copy(origin, folder)),
-            change("Use the base image of that stage", image.on_base(origin.base or "the base image of that stage")),
-            change("Make the environment on this base image", *_on_this_base(image, origin)),
-        )
+        copy = change("Copy the interpreter, too", f"{image.place(one.copied.line)}: below it", _copy(origin, folder))
+        same = change("Use the base image of that stage", image.on_base(_base(image, one.copied)))
+        here = change("Make the environment on this base image", *_on_this_base(image, origin))
+        by_uv = "/uv/" in missing or "UV_PYTHON_INSTALL_DIR" in origin.settings
+        ways = (copy, *[here] * _takes_its_python(image, one, missing)) if by_uv else (same, here)
         yield _broken(
             image,
             one.copied,
@@ -78,8 +78,16 @@ def _interpreters(recipe: Recipe, image: Image) -> Iterator[Finding]:
             "cannot be started.",
             "no such interpreter",
             missing,
-            ways if by_uv else ways[1:],
+            ways,
         )
+
+
+def _takes_its_python(image: Image, one: CopiedEnvironment, missing: str) -> bool:
+    """Whether uv, which downloaded a Python, would take that of this base image in its place."""
+    with_uv = "/uv:" not in (one.origin.base or "")
+    own = image.facts.python if image.facts is not None else None
+    any_one = missing.startswith("the Python") and not one.made.step.python
+    return with_uv and (any_one or missing.startswith(f"Python {own} "))
 
 
 def _on_this_base(image: Image, origin: Image) -> Iterator[str]:

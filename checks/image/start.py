@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.image import Image, Start
 from gpudoctor.dockerfile.preflights import is_preflight, runs_preflight, started_by_preflight
@@ -119,18 +120,35 @@ def ignored(recipe: Recipe) -> Verdicts:
 
 _STOPS = re.compile(r"^\s*set\s.*(-[a-z]*e|errexit)|^#!.*\s-[a-z]*e|\btrap\b|\$\?", re.MULTILINE)
 """What makes a script stop, or lets it look at a status."""
+_STOPPING_SHELL = re.compile(r"(^|[/ ])(ba|da|a|z)?sh (-\S+ )*-[a-z]*e")
+_ALONE = re.compile(r"\s*\S*gpudoctor\S* preflight(?!.*--fail-on[ =]never)[^|&;\\]*")
+"""A preflight on a line of its own."""
+_PROGRAM = re.compile(r"\s*(?P<exec>exec )?(?!\w+=)(?:[^|;&]|(?<=>)&)*")
+"""A line that starts one program; whatever comes before it, `exec` makes it the last."""
 
 
 def _ignored(start: Start) -> Iterator[Finding]:
     lines = start.text.split("\n")
-    sure = [step.command for step in start.steps if step.command.script and not step.command.maybe]
+    inside = [step.command for step in start.steps if step.command.script]
+    path = inside[0].script.rpartition(":")[0]
+    sure = [one for one in inside if not one.maybe and one.script.rpartition(":")[0] == path]
+    if _STOPS.search(start.text) or _STOPPING_SHELL.search(" ".join(start.words)):
+        return
     for command in sure[:-1]:
-        line = lines[int(command.script.rpartition(":")[2]) - 1]
-        alone = re.fullmatch(r"\s*\S*gpudoctor\S* preflight[^|&;\\]*", line)
-        if not alone or started_by_preflight(command.argv) or _STOPS.search(start.text):
+        line = _line_of(command, lines)
+        if not is_preflight(command.argv) or started_by_preflight(command.argv) or not _ALONE.fullmatch(line):
             continue
-        program = sure[-1]
-        words = command.written.removesuffix(" --")
+        program, fixes = sure[-1], [change("Stop at what fails", f"{command.script}: above it: set -e")]
+        its_line = _line_of(program, lines).rstrip("\\")
+        found = _PROGRAM.fullmatch(its_line)
+        if found is not None and (found["exec"] or sure[-2] is command):
+            words = command.written.removesuffix(" --")
+            become = change(
+                "Let the preflight become the program",
+                f"{command.script}: leave it out",
+                f"{program.script}: exec {words} -- {program.written.removeprefix('exec ')}",
+            )
+            fixes.insert(0, become)
         yield Finding(
             severity="warning",
             confidence="likely",
@@ -139,16 +157,14 @@ def _ignored(start: Start) -> Iterator[Finding]:
             want="the preflight in front of the program",
             subject=command.script,
             evidence=(Evidence("instruction", line.strip(), command.script),),
-            fixes=(
-                change(
-                    "Let the preflight become the program",
-                    f"{command.script}: leave it out",
-                    f"{program.script}: exec {words} -- {program.written.removeprefix('exec ')}",
-                ),
-                change("Stop at what fails", f"{command.script}: above it: set -e"),
-            ),
+            fixes=tuple(fixes),
         )
         return
+
+
+def _line_of(command: Command, lines: Sequence[str]) -> str:
+    """The line of a script at which a command begins."""
+    return lines[int(command.script.rpartition(":")[2]) - 1]
 
 
 @check("GPD630", "compose-drops-preflight", "image")

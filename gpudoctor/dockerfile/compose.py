@@ -250,7 +250,9 @@ def _count(given: dict[str, Any], deploy: dict[str, Any]) -> int | None:
 
 def _count_of(device: dict[str, Any]) -> int | None:
     count, ids = device.get("count"), _list(device.get("device_ids"))
-    return len(ids) or None if count is None else count if isinstance(count, int) else None
+    if count is None and not any(str(one).endswith("all") for one in ids):
+        return len(ids) or None
+    return count if isinstance(count, int) and count >= 0 else None  # -1: all
 
 
 def _of_name(text: str) -> set[Vendor]:

@@ -14,6 +14,8 @@ from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.matrix.versions import package_matches
 
+_MOST_PATCHES = 40
+"""More than a Python has patch releases."""
 _PACKAGES = re.compile(r"/python(3\.\d+)/(?:site|dist)-packages/?$")
 _ONE_PACKAGE = re.compile(r"/(?:site|dist)-packages/([A-Za-z_]\w*)/?$")
 _MOST = 100
@@ -106,7 +108,7 @@ def interpreter_of(origin: Image, one: MadeEnvironment) -> tuple[str, str] | Non
     asked = one.python or (origin.variable("UV_PYTHON") or one.step.python if one.by_uv else "")
     own = _has_own(origin)
     if own and re.match(r"[<>=!~]", asked):
-        asked = "" if package_matches(asked, facts.python) else asked
+        asked = "" if _may_meet(asked, facts.python) else asked
     own = own and asked in ("", facts.python)
     if not own and one.by_uv and _forbids_downloads(origin, one.step):
         return None
@@ -119,6 +121,11 @@ def interpreter_of(origin: Image, one: MadeEnvironment) -> tuple[str, str] | Non
     if not own or one.by_uv or _brings_python(origin):
         return None
     return f"{facts.prefix}/bin", facts.python
+
+
+def _may_meet(asked: str, python: str) -> bool:
+    """Whether a patch release of a Python meets what a project requires: which one the image has is not known."""
+    return any(package_matches(asked, f"{python}.{patch}") for patch in range(_MOST_PATCHES))
 
 
 def _forbids_downloads(origin: Image, step: Step) -> bool:

@@ -249,7 +249,7 @@ def _assignments(text: str) -> Iterator[tuple[int, str, str]]:
     for number, line in enumerate(text.splitlines(), start=1):
         name, equals, value = line.strip().removeprefix("export ").partition("=")
         if equals and name[:1] != "#":
-            yield number, name.strip(), value.strip().strip("\"'")
+            yield number, name.strip(), re.sub(r"\s#.*", "", value).strip().strip("\"'")
 
 
 def _manifests_in(folder: str) -> list[str]:

@@ -63,13 +63,17 @@ _BY_OTHERS = re.compile(
 )
 _CLAUSE_END = re.compile(r"(?<!\bago)(?<!\bpast)(?<!\bthen)(?<!\bdays)(?<!\byear), |\b(?:and|but|yet)\b", re.ASCII)
 """Another time, and another speaker, may begin here; "years ago, it failed" is one clause."""
+_NOTHING_AMISS = r"(?![^?]{0,200}(?:\b(?:no(?= (?:longer|more)\b)|not|never|fails?|only|on (?:the )?cpu|my)\b|n't\b))"
+"""Behind a "why" that asks for no fault."""
 _GENERAL_QUESTION = re.compile(
     r", (?:is|are|does|do|will|can)(?:n't)? (?:it|that|this|they)"
     r"(?: (?:planned|possible|supported|right|true|correct))?\?$"
     rf"|(?:^\W*|: )(?:is|are|does|do|can|could|will|would|should|which|what)\b{AS_A_QUESTION}"
     r"(?!.*\b(?:my|me|we|our|us|(?<!can )(?<!could )(?<!should )i)\b)[^?]*\?$"
-    r"|\bwhy\b(?: (?:is|was|are|were))?(?: there)? no (?:\w+ ){0,2}(?:support|builds?|wheels?|versions?)\b[^?]*\?$"
-    r"|\bwhy\b[^?]*\b(?:was|were|is|are|got) (?:dropped|removed|discontinued|deprecated)\b"
+    rf"|\bwhy\b{_NOTHING_AMISS}(?: (?:is|was|are|were))?(?: there)? no (?:\w+ ){{0,2}}(?:support|builds?|wheels?"
+    r"|versions?)\b[^?]{0,200}\?$"
+    rf"|\bwhy\b{_NOTHING_AMISS}[^?]{{0,200}}\b(?:was|were|is|are|got) (?:dropped|removed|discontinued|deprecated)\b"
+    r"|^\W*(?:any(?:one|body)?|has|have|did)\b(?! else)(?!.*\b(?:my|me|we|our|us|i)\b)[^?]*\?$"
     r"|\bi (?:suppose|guess|assume)\?$|^(?!.*\b(?:my|i|me|we)\b).*\bby default\b[^?]*\?$",
     re.ASCII,
 )
@@ -78,7 +82,8 @@ _IN_ORDER = re.compile(
     r"\b(?:as|is|are) (?:expected|intended|designed|configured)\b|\bas it should\b|\bas (?:i|we) want\b"
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by (?:design|choice)|as planned|of course)\b"
     r"|\b(?:since|because|while|as) (?:the |my )?(?:machine|laptop|pc|computer|it) (?:sleeps|is asleep)\b"
-    r"|\b(?:is|are|'s) (?:no|not an?) (?:problem|issue)s? (?:that|for|to)\b"
+    r"|\b(?:is|are|'s) (?:no|not an?) (?:problem|issue)s? (?:that|for|to)\b(?!.*\b(?:but|yet|only)\b)"
+    r"|, so (?:i|we) (?:stay|stick|keep|remain)\w*\b(?! (?:[\w ]+ )?(?:the )?cpu)"
     r"|\bwould(?: not|n't) work\b[^.;!?]{0,40}, so (?:it|i|we) (?:takes?|uses?|keeps?)\b(?! (?:the )?cpu)"
     r"|\buntil (?:i|we) (?:installed|updated|added|set|fixed|changed|removed)\b"
     r"|(?:^\W*|\band |\bso )(?:all|everything) (?:works|runs|is (?:fine|well))\b"

@@ -112,10 +112,9 @@ class Concepts:
             for first in range(last - size + 2):
                 near = frozenset(range(first, first + size))
                 if any(all(self._named[name] & near for name in names) for names in row.together):
-                    said = [
-                        one.line for one, place in zip(self._sentences, self._places, strict=True) if place in near
-                    ]
-                    text = " ".join(dict.fromkeys(one.text for one in said))
+                    of_set = [one for one, at in zip(self._sentences, self._places, strict=True) if at in near]
+                    said = [one.line for one in of_set if not one.of_form] or [one.line for one in of_set]
+                    text = " ".join(dict.fromkeys(one.text.lstrip("#* ") for one in said))
                     return Told(row.id, text[:300], said[0].number, complains=True)
         return None
 

@@ -34,7 +34,7 @@ _INDENT = "  "
 """Of a block of code in Markdown, or within an item of a list."""
 _ESCAPED = re.compile(r"\\([_*`])|^(\s*)\\(?=- )")
 """What Markdown's editors write for a letter that is no markup."""
-_APOSTROPHE = re.compile(r"(?<=[A-Za-z])[\u2019\u00b4](?=[A-Za-z])")
+_APOSTROPHE = re.compile(r"(?<=[A-Za-z])[\u2018\u2019\u02bc\u00b4](?=[A-Za-z])")
 """As phones and editors write it: patterns know the plain one."""
 _NUMBERED = re.compile(r"\s{0,6}(\d{1,6})(?:[:|.)]|\s\|)?(?:\s|$)")
 _PROMPT = re.compile(
