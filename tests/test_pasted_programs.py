@@ -1,0 +1,81 @@
+"""Pasted logs of programs with libraries of their own: ollama, llama.cpp and others that use ggml."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.finding import Finding
+from tests.support.judged_texts import judgement, machine, problems
+
+FOUND_ROCM, FOUND_CUDA = "ggml_cuda_init: found 1 ROCm devices:\n", "ggml_cuda_init: found 1 CUDA devices:\n"
+INVALID = (
+    "CUDA error: invalid device function\n"
+    "  current device: 0, in function ggml_cuda_compute_forward at ggml/src/ggml-cuda.cu:2326\n"
+)
+NO_VERSION_FILE = (
+    'level=WARN source=amd_linux.go:59 msg="ollama recommends running the https://www.amd.com/en/support/linux-drivers" '
+    'error="amdgpu version file missing: /sys/module/amdgpu/version stat /sys/module/amdgpu/version: no such file"\n'
+)
+
+
+def first(text: str) -> Finding:
+    return judgement(text).findings[0]
+
+
+def advice(text: str) -> str:
+    """The fixes of the first problem, in words."""
+    return " ".join(str(fix) for fix in first(text).fixes)
+
+
+# --- whose GPU it is -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device", "arch"),
+    [
+        ("Radeon RX 7900 XTX, compute capability 11.0, VMM: no", "gfx1100"),
+        ("AMD Radeon RX 7800 XT, compute capability 11.0, VMM: no", "gfx1101"),
+        ("AMD Radeon RX 6700 XT, compute capability 10.3, VMM: no", "gfx1031"),
+        ("AMD Radeon RX 6800, compute capability 10.3, VMM: no", "gfx1030"),
+        ("AMD Radeon VII, compute capability 9.0, VMM: no", "gfx906"),
+        ("AMD Instinct MI100, compute capability 9.0, VMM: no", "gfx908"),
+        ("gfx1151, compute capability 11.5, VMM: no", "gfx1151"),
+        ("AMD Radeon Graphics, compute capability 10.3, VMM: no", None),
+    ],
+)
+def test_a_compute_capability_of_rocm_is_no_architecture_of_nvidia(device: str, arch: str | None) -> None:
+    for head in (FOUND_ROCM, ""):
+        (gpu,) = machine(f"{head}  Device 0: {device}\nllm_load_tensors: offloaded 33/33 layers to GPU\n").gpus
+        assert (gpu.vendor, gpu.arch.value) == ("amd", arch)
+
+
+def test_below_rocm_devices_a_gpu_without_a_makers_name_is_amds() -> None:
+    (gpu,) = machine(f"{FOUND_ROCM}  Device 0: Graphics, compute capability 10.3, VMM: no\n").gpus
+    assert gpu.vendor == "amd"
+
+
+def test_below_cuda_devices_a_compute_capability_is_nvidias() -> None:
+    text = f"{FOUND_ROCM}  Device 0: AMD Radeon RX 6800, compute capability 10.3, VMM: no\n\n{FOUND_CUDA}"
+    gpus = machine(f"{text}  Device 0: NVIDIA GeForce RTX 3060, compute capability 8.6, VMM: yes\n").gpus
+    assert [gpu.arch.value for gpu in gpus] == ["sm_86"]
+
+
+def test_a_healthy_log_of_ollama_on_rocm_is_silent() -> None:
+    log = f"{NO_VERSION_FILE}{FOUND_ROCM}  Device 0: Radeon RX 7900 XTX, compute capability 11.0, VMM: no\n"
+    judged = judgement(f"{log}llm_load_tensors: offloaded 43/43 layers to GPU\n")
+    assert {finding.severity for finding in judged.findings} == {"note"}
+    assert not any(question.matters for question in judged.not_judged)
+
+
+def test_a_program_without_code_for_an_amd_gpu_gets_a_build_for_rocm() -> None:
+    text = f"{FOUND_ROCM}  Device 0: AMD Radeon RX 6700 XT, compute capability 10.3, VMM: no\n{INVALID}"
+    assert problems(text) == ["torch-rocm-no-arch-for-gpu"]
+    assert "AMDGPU_TARGETS" in advice(text)
+    for wrong in ("CMAKE_CUDA_ARCHITECTURES", "nvidia-smi", "torch=="):
+        assert wrong not in f"{advice(text)} {first(text).message}"
+
+
+def test_a_rocblas_without_code_is_named_beside_such_a_device() -> None:
+    text = f"{FOUND_ROCM}  Device 0: AMD Radeon RX 6750 XT, compute capability 10.3, VMM: no\n"
+    error = "rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat: Illegal seek"
+    assert problems(f"{text}{error} for GPU arch : gfx1031\n") == ["rocblas-no-arch"]
