@@ -13,7 +13,7 @@ INVALID = (
     "  current device: 0, in function ggml_cuda_compute_forward at ggml/src/ggml-cuda.cu:2326\n"
 )
 NO_VERSION_FILE = (
-    'level=WARN source=amd_linux.go:59 msg="ollama recommends running the https://www.amd.com/en/support/linux-drivers" '
+    'level=WARN source=amd_linux.go:59 msg="ollama recommends running the https://www.amd.com/en/support" '
     'error="amdgpu version file missing: /sys/module/amdgpu/version stat /sys/module/amdgpu/version: no such file"\n'
 )
 
