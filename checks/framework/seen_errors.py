@@ -192,15 +192,20 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     circumstances = () if harmless else _circumstances(situation, row, causes)
     causes = _with_told(row, causes, circumstances)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
-    given = tuple(_GIVEN[slug] for slug in causes[:1] if slug in _GIVEN and slug != row.slug)
+    told = {row.slug, *(one.slug for one in circumstances)}
+    given = tuple(_GIVEN[slug] for slug in causes[:1] if slug in _GIVEN and slug not in told)
     if vendor == "amd":
         given = tuple(_GIVE_AMD_GPUS if fix is _GIVE_GPUS else fix for fix in given)
+    # A message that names the same cause knows more of it, but not what a person tried.
+    better: dict[str, ToldCircumstance] = {}
+    for one in circumstances:
+        if one.of_message or one.slug != row.slug:
+            better.setdefault(one.slug, one)  # the rows are in the order of what they tell
     # No build of torch mends a program with libraries of its own.
     of_program = row.slug in NO_CODE and (causes[0] == _EXTENSION or not all(one.of_torch for one in circumstances))
+    other_cause = of_program or (bool(better) and is_refuted(situation, named))
     place = f"On {called(gpus)}: " if gpus else ""
     set_here = _hiding(situation) if causes[:1] == (_HIDDEN,) else ""
-    # A message that names the same cause knows more of it, but not what a person tried.
-    better = tuple(one for one in circumstances if one.of_message or one.slug != row.slug)
     ask = circumstances[0].ask if circumstances else row.ask
     slug = causes[0] if open_ or elsewhere else "" if row.slug == CRASH else named
     meaning = f"It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{_ranked(ask, causes, slug)}"
@@ -214,7 +219,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         if harmless
         else (_FIND_THE_LIBRARY,)
         if elsewhere
-        else (*map(fix_of, better), *given, *(() if of_program else fixes(situation, fault))),
+        else (*map(fix_of, better.values()), *given, *(() if other_cause else fixes(situation, fault))),
         "refs": row.refs,
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,

@@ -23,6 +23,10 @@ class Told(Record, frozen=True):
     """Whether the same sentence says that a GPU is not used, or lost."""
 
 
+DOCKER_DESKTOP = "docker-desktop-of-linux"
+"""Circumstance: a virtual machine without the GPU runs the containers."""
+
+
 class PastedText(Record, frozen=True):
     """A text that the machine was read from, and what it leaves open."""
 

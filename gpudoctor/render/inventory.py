@@ -63,7 +63,7 @@ def system_text(machine: Machine) -> str:
     """ "Ubuntu 24.04, kernel 6.8.0-60-generic x86_64, container: docker"."""
     system = machine.system
     os = system.os.value
-    unnamed = "unknown distribution" if machine.pasted else "any distribution"
+    unnamed = "" if system.wsl.known else "unknown distribution" if machine.pasted else "any distribution"
     os_name = (os.name or os.id or unnamed) if os else "unknown system"
     place = place_text(machine)
     release = system.kernel.value if _is_told(machine, system.kernel.source) else None
@@ -75,10 +75,11 @@ def system_text(machine: Machine) -> str:
 def place_text(machine: Machine) -> str:
     """ "container: docker", "WSL2", "VM: kvm"; "" for bare metal."""
     system = machine.system
+    wsl = "WSL2" if system.wsl.known else ""
     if system.container.known:
-        return f"container: {system.container.value}"
-    if system.wsl.known:
-        return "WSL2"
+        return ", ".join(filter(None, (wsl, f"container: {system.container.value}")))
+    if wsl:
+        return wsl
     return f"VM: {system.virtual_machine.value}" if system.virtual_machine.known else ""
 
 
