@@ -69,3 +69,46 @@ def test_docker_desktop_in_wsl_takes_the_driver_of_windows(windows: str) -> None
     assert "older" not in first(text).message
     assert "nvidia-ctk" not in advice(text)
     assert machine(text).system.wsl.known
+
+
+PLUGIN = (
+    "E0121 12:04:24.666432       1 factory.go:113] If this is a GPU node, did you configure the NVIDIA Container "
+    "Toolkit?\nI0121 12:04:24.666452       1 main.go:287] No devices found. Waiting indefinitely.\n"
+)
+NO_RUNTIME = 'kubelet: failed to get sandbox runtime: no runtime for "nvidia" is configured\n'
+INSUFFICIENT = "Warning  FailedScheduling  0/2 nodes are available: 2 Insufficient nvidia.com/gpu.\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "runtime"),
+    [
+        ("on the node itself nvidia-smi works fine (Tesla T4, 535.129.03), containerd 1.7", "containerd"),
+        ("Kubernetes 1.30 on two nodes with a Tesla T4 each", "containerd"),
+        ("The node has a Tesla T4 and CRI-O as its engine under Kubernetes", "crio"),
+        ("cri-o 1.30, Tesla T4, the device plugin sees nothing", "crio"),
+    ],
+)
+@pytest.mark.parametrize("error", [PLUGIN, NO_RUNTIME, INSUFFICIENT + PLUGIN])
+def test_the_toolkit_is_configured_for_the_engine_of_the_node(told: str, runtime: str, error: str) -> None:
+    text = f"{error}{told}\n"
+    found = first(text)
+    assert found.slug == "container-toolkit-missing"
+    fix = found.fixes[0].title
+    assert f"--runtime={runtime} --set-as-default" in fix
+    assert "docker" not in f"{fix} {found.message.partition('What decides')[2]}".lower()
+
+
+def test_a_question_in_a_programs_line_is_no_remedy() -> None:
+    text = f"{PLUGIN}on the node itself nvidia-smi works fine (Tesla T4)\n"
+    assert "had no NVIDIA Container Toolkit" not in first(text).message
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "We use Kubernetes with containerd (Tesla T4), all GPUs are in use by another team.",
+        "containerd 1.7 with a Tesla T4; on the node nvidia-smi fails",
+    ],
+)
+def test_the_engine_is_not_blamed_without_a_sign(told: str) -> None:
+    assert "containerd on the node" not in first(f"{INSUFFICIENT}{told}\n").message
