@@ -79,3 +79,34 @@ def test_a_rocblas_without_code_is_named_beside_such_a_device() -> None:
     text = f"{FOUND_ROCM}  Device 0: AMD Radeon RX 6750 XT, compute capability 10.3, VMM: no\n"
     error = "rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat: Illegal seek"
     assert problems(f"{text}{error} for GPU arch : gfx1031\n") == ["rocblas-no-arch"]
+
+
+# --- a driver that is too old ----------------------------------------------------------------------
+
+INSUFFICIENT = (
+    "ggml_cuda_init: failed to initialize CUDA: CUDA driver version is insufficient for CUDA runtime version\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("machine", "needed", "branch"),
+    [
+        ("NVIDIA A100-PCIE-40GB, host driver 515.65.01", "CUDA 12 (driver 525.60.13 or newer)", "580"),
+        ("GTX 1080, driver 470.256.02", "CUDA 12 (driver 525.60.13 or newer)", "580"),
+        ("RTX 3060, driver 550.120", "CUDA 13 (driver 580 or newer)", "580"),
+    ],
+)
+def test_a_known_driver_is_told_what_it_is_too_old_for(machine: str, needed: str, branch: str) -> None:
+    found = first(f"{machine}, ollama\n{INSUFFICIENT}")
+    assert found.slug == "driver-too-old"
+    assert needed in found.message
+    assert found.fixes[0].title.startswith(f"Install NVIDIA driver {branch}")
+    for wrong in ("torch", "nvidia-smi"):
+        assert wrong not in f"{found.message} {found.fixes}"
+
+
+@pytest.mark.parametrize("machine", ["RTX 4070", "Tesla K80, driver 470.256.02", "RTX 3060, driver 580.95.05"])
+def test_no_driver_is_proposed_where_none_is_known_to_help(machine: str) -> None:
+    found = first(f"{machine}, faster-whisper\n{INSUFFICIENT}")
+    assert found.slug == "driver-too-old"
+    assert "Install NVIDIA driver" not in advice(f"{machine}\n{INSUFFICIENT}")

@@ -24,6 +24,7 @@ from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU
 from gpudoctor.situation.no_kernel_driver import without_any_build
+from gpudoctor.situation.nvidia_driver import cuda_driver, cudas_too_new
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ _CPU_BUILD, _CUDA_ON_AMD, _INTEGRATED = "torch-cpu-only", "cuda-torch-on-amd", "
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
 _OLDEST_ROCM = (6, 0)
 """Of the builds of torch that are still in use: what AMD supported by then has code in each of them."""
-_HIDDEN, _LOST = "cuda-visible-devices", "gpu-off-bus"
+_HIDDEN, _LOST, _OLD_DRIVER = "cuda-visible-devices", "gpu-off-bus", "driver-too-old"
 _NEWER, _OLDER, _FIRST_OF_ALL_BUILDS = "torch-no-arch-for-gpu", "torch-dropped-old-gpu", 75
 """Want of code for a GPU that is newer than the build, or older, as each before Turing (7.5) is."""
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
@@ -208,7 +209,9 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     set_here = _hiding(situation) if causes[:1] == (_HIDDEN,) else ""
     ask = circumstances[0].ask if circumstances else row.ask
     slug = causes[0] if open_ or elsewhere else "" if row.slug == CRASH else named
-    meaning = f"It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{_ranked(ask, causes, slug)}"
+    older = _of_driver(situation) if slug == _OLD_DRIVER and _NO_DRIVER in row.also and not circumstances else ""
+    ranked = older or _ranked(ask, causes, slug)
+    meaning = f"It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{ranked}"
     fault = Fault(slug=named, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,), vendor=vendor)
     parts = {
         "message": f"{place}{sentence(line)} {meaning}",
@@ -332,6 +335,12 @@ def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
 
 def _is_in_every_build(target: GfxTarget) -> bool:
     return target.official_from is not None and minor(target.official_from) <= _OLDEST_ROCM
+
+
+def _of_driver(situation: Situation) -> str:
+    """What the known driver is too old for; "" where it runs every CUDA, or is unknown."""
+    needs = [f"CUDA {cuda} (driver {driver} or newer)" for cuda, driver in cudas_too_new(situation)]
+    return f" Driver {cuda_driver(situation.machine)} is too old for {' and '.join(needs)}." if needs else ""
 
 
 def _ranked(ask: str, causes: tuple[str, ...], likeliest: str) -> str:
