@@ -110,3 +110,43 @@ def test_no_driver_is_proposed_where_none_is_known_to_help(machine: str) -> None
     found = first(f"{machine}, faster-whisper\n{INSUFFICIENT}")
     assert found.slug == "driver-too-old"
     assert "Install NVIDIA driver" not in advice(f"{machine}\n{INSUFFICIENT}")
+
+
+# --- a target that a program has no code for -------------------------------------------------------
+
+REFUSED = (
+    'level=WARN source=amd_linux.go:341 msg="amdgpu is not supported" gpu=0 gpu_type={gfx} library=/opt/rocm/lib '
+    'supported_types="[gfx1030 gfx1100 gfx1101 gfx1102 gfx900 gfx906 gfx908 gfx90a]"\n'
+    'level=INFO source=types.go:105 msg="inference compute" id=0 library=cpu compute="" driver=0.0 name=""\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("gfx", "value", "named"), [("gfx1031", "10.3.0", "gfx1030"), ("gfx1032", "10.3.0", "gfx1030")]
+)
+def test_ollama_is_told_the_override_and_its_place(gfx: str, value: str, named: str) -> None:
+    text = f"export HSA_OVERRIDE_GFX_VERSION={value}\n\n{REFUSED.format(gfx=gfx)}"
+    assert problems(text) == ["torch-rocm-no-arch-for-gpu"]  # that it computes on the CPU is the effect
+    assert first(text).fixes[0].title == f"Make the GPU run as {named} with HSA_OVERRIDE_GFX_VERSION={value}"
+    assert "systemctl edit ollama" in advice(text)
+    assert f'Environment="HSA_OVERRIDE_GFX_VERSION={value}"' in advice(text)
+
+
+@pytest.mark.parametrize("gfx", ["gfx803", "gfx1010", "gfx1201"])
+def test_a_target_without_another_of_its_generation_is_told_no_override(gfx: str) -> None:
+    assert "HSA_OVERRIDE_GFX_VERSION=" not in advice(REFUSED.format(gfx=gfx))
+
+
+def test_a_message_is_explained_before_it_is_quoted() -> None:
+    message = first(REFUSED.format(gfx="gfx1031")).message
+    assert message.startswith("On gfx1031, Navi 22 (RX 6700/6750): ollama's ROCm libraries have no code")
+    assert message.index("What was seen: ") < message.index("amdgpu is not supported")
+    told = first(f"RTX 4070, ollama\n{INSUFFICIENT}").message
+    assert told.startswith("The CUDA runtime finds no driver") and told.endswith(
+        f"What was seen: {INSUFFICIENT[:-1]}."
+    )
+
+
+def test_what_the_text_suggests_has_one_colon_at_most() -> None:
+    told = first(f"Ollama uses only the CPU.\n{REFUSED.format(gfx='gfx1031').splitlines()[1]}\n").message
+    assert "suggests that the program computes on the CPU because" in told

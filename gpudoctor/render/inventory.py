@@ -135,7 +135,8 @@ def numbers(gpus: list[Gpu]) -> str:
 
 
 def _gpu(gpu: Gpu) -> str:
-    details = [gpu.arch.value or "unknown architecture", gpu.family or ""]
+    named = gpu.arch.value is not None and gpu.arch.value in gpu.name
+    details = ["" if named else gpu.arch.value or "unknown architecture", gpu.family or ""]
     if gpu.memory.value:
         details.append(f"{gpu.memory.value / (1 << 30):.0f} GiB")
     if gpu.integrated:
