@@ -150,3 +150,29 @@ def test_a_message_is_explained_before_it_is_quoted() -> None:
 def test_what_the_text_suggests_has_one_colon_at_most() -> None:
     told = first(f"Ollama uses only the CPU.\n{REFUSED.format(gfx='gfx1031').splitlines()[1]}\n").message
     assert "suggests that the program computes on the CPU because" in told
+
+
+# --- texts that leave all open ---------------------------------------------------------------------
+
+GATED = "huggingface_hub.errors.GatedRepoError: 401 Client Error.\nCannot access gated repo, please log in.\n"
+UNBOUND = (
+    "  Warning  FailedScheduling  3m4s  default-scheduler  0/3 nodes are available: pod has unbound immediate "
+    "PersistentVolumeClaims.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "begin"),
+    [
+        (GATED, "nothing in this text is about a GPU. If there is a GPU problem, add its message and"),
+        (f"vLLM on MI300X does not start:\n{GATED}", "no error in this text is about a GPU. If there is"),
+        (f"limits nvidia.com/gpu: 1\n{UNBOUND}", "no error in this text is about a GPU. If there is"),
+        ("GPU: NVIDIA GeForce RTX 3060", "the text does not say which driver and torch. Send "),
+        ("RuntimeError: ggml CUDA frobnication failed", "could not judge this error, whose cause is not known: "),
+    ],
+)
+def test_what_is_open_is_said_in_plain_words(text: str, begin: str) -> None:
+    judged = judgement(text)
+    (open_,) = [question for question in judged.not_judged if question.matters]
+    assert open_.why.startswith(begin)
+    assert not judged.findings

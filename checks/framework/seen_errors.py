@@ -96,7 +96,7 @@ def error_seen(situation: Situation) -> Verdicts:
         if row is not None and (row.id in explained or (row.follows and program_failed)):
             continue
         if row is None:
-            yield NotJudged(why=f"no cause is known for this error: {_line(text)}", matters=True)
+            yield NotJudged(why=f"could not judge this error, whose cause is not known: {_line(text)}", matters=True)
         elif row.slug == BUSY:
             yield NotJudged(why=row.meaning, matters=True)
         elif row.of_program:

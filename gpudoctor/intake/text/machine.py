@@ -281,7 +281,7 @@ def _pasted(
     if not machine.gpus:
         unsaid.append("GPU")
     elif any(gpu.arch.undecided for gpu in machine.gpus):
-        unsaid.append("GPU's exact name")
+        unsaid.append("exact GPU")
     if decided(facts, "driver") is None and decided(facts, "driver cuda") is None and not machine.of_vendor("amd"):
         unsaid.append("driver")
     if machine.torch is None:
@@ -300,6 +300,7 @@ def _pasted(
         foreign=foreign,
         works=works,
         told=told,
+        off_topic="no error" if facts.off_topic and machine.gpus else facts.off_topic,
         wants_cpu=not machine.gpus and decided(facts, "wants cpu") is not None,
         vendor="amd" if decided(facts, "for amd") and not driver_said else None,
         error_lines=tuple(lines[text.strip()] for text in machine.errors),
