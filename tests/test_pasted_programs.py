@@ -147,9 +147,9 @@ def test_a_message_is_explained_before_it_is_quoted() -> None:
     )
 
 
-def test_what_the_text_suggests_has_one_colon_at_most() -> None:
+def test_what_the_text_suggests_is_said_with_one_colon() -> None:
     told = first(f"Ollama uses only the CPU.\n{REFUSED.format(gfx='gfx1031').splitlines()[1]}\n").message
-    assert "suggests that the program computes on the CPU because" in told
+    assert "suggests that the program computes on the CPU: it has no library" in told
 
 
 # --- texts that leave all open ---------------------------------------------------------------------
