@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import ABSENCE, Confidence, Device, Evidence, Finding, Layer, NotJudged
+from gpudoctor.finding import ABSENCE, SEEN, Confidence, Device, Evidence, Finding, Layer, NotJudged
 from gpudoctor.situation import Situation
 from gpudoctor.situation.pasted_text import as_the_text_allows
 
@@ -19,8 +19,6 @@ _ALTERNATIVES = 2
 """Causes that are told beside the likeliest one."""
 _OWN: tuple[Layer, ...] = ("smoke", "gpudoctor")
 """Questions about the smoke kernels, and about gpudoctor itself: no kernel answers them."""
-
-_SEEN = "What was seen:"
 
 
 def drop_fallbacks(
@@ -150,8 +148,8 @@ def _joined(cause: Finding, symptom: Finding) -> Finding:
     """The cause with the symptom as its evidence: proved, if the symptom's text names it."""
     proved = _named(symptom) and symptom.confidence == "certain"
     seen = symptom.saw.removesuffix(".")
-    known = symptom.saw in (cause.saw, cause.message) or seen in cause.message.partition(_SEEN)[2]
-    told = f"{cause.message.removesuffix('.')}; " if _SEEN in cause.message else f"{cause.message} {_SEEN} "
+    known = symptom.saw in (cause.saw, cause.message) or seen in cause.message.partition(SEEN)[2]
+    told = f"{cause.message.removesuffix('.')}; " if SEEN in cause.message else f"{cause.message} {SEEN} "
     confidence: Confidence = "certain" if proved else cause.confidence
     return replace(
         cause,

@@ -272,6 +272,8 @@ def unset(variable: str, why: str = "") -> Fix:
     return Fix(f"Unset {variable}", (UnsetVariable(variable, why=why),))
 
 
+SEEN = "What was seen:"
+"""Stands before what a program printed, at the end of a message."""
 ABSENCE = "absence"
 """Of a symptom: every error of driver and access may be its cause."""
 

@@ -34,6 +34,12 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "?")) else f"{text}."
 
 
+def capital(text: str) -> str:
+    """The text with a capital letter, unless it begins with the name of a program."""
+    first = text.partition(" ")[0].removesuffix("'s")
+    return text if _is_program(first) or not first.islower() else text[:1].upper() + text[1:]
+
+
 def is_command(text: str) -> bool:
     """Whether a line is a command and nothing else: "sudo dmesg | grep -i xid"."""
     first = text.partition(" ")[0]

@@ -305,3 +305,45 @@ def test_headers_that_miopen_misses_are_one_problem() -> None:
 )
 def test_what_people_tell_of_amds_programs_has_its_cause(told: str, slugs: list[str]) -> None:
     assert problems(f"{told}\n") == slugs
+
+
+# --- what was only tried ---------------------------------------------------------------------------
+
+OLD_TORCH_ON_RDNA4 = "PyTorch 2.6.0+rocm6.2.4 on a Radeon RX 9070 XT\n"
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION=11.0.0"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        f"I either get an error if I start main.py without any args, or if I add {OVERRIDE}, I get a crash.",
+        f"Without any args it fails, and if I set {OVERRIDE} the machine hangs.",
+        f"I tried `{OVERRIDE}` but it crashes.",
+        f"I've tried it with {OVERRIDE} and without, neither works.",
+        f"I also tried {OVERRIDE}, which changes nothing.",
+        f"Even when I use {OVERRIDE} the error stays.",
+    ],
+)
+def test_an_override_that_was_only_tried_is_no_cause(told: str) -> None:
+    text = f"{OLD_TORCH_ON_RDNA4}{told}\n{INVALID}"
+    assert problems(text)[0] == "torch-rocm-no-arch-for-gpu"
+    assert "unset" not in advice(text).lower()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        f"I set {OVERRIDE} and it crashes.",
+        f"I have {OVERRIDE} in my .bashrc.",
+        f"I tried to install it three times. {OVERRIDE} is set.",
+        f"export {OVERRIDE}",
+    ],
+)
+def test_an_override_that_is_set_is_blamed(told: str) -> None:
+    assert "hsa-override-wrong" in problems(f"{OLD_TORCH_ON_RDNA4}{told}\n{INVALID}")
+
+
+def test_an_override_with_which_it_works_is_set() -> None:
+    told = "It fails, but if I set HSA_OVERRIDE_GFX_VERSION=10.3.0 it works."
+    variables = machine(f"torch 2.9.1+rocm6.4, Radeon RX 6600\n{told}\n").variables
+    assert variables["HSA_OVERRIDE_GFX_VERSION"] == "10.3.0"

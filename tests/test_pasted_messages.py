@@ -167,12 +167,11 @@ def test_the_place_of_a_message_that_no_gpu_is_found_names_its_causes_first() ->
     assert first_cause(f"docker run --gpus all -it image bash\n{message}") == "container-no-gpu"
 
 
-def test_a_pod_that_finds_no_library_of_the_driver_was_given_no_gpu() -> None:
+def test_a_device_plugin_without_the_drivers_library_was_started_without_nvidias_runtime() -> None:
     line = "NVML not detected: could not load NVML library: libnvidia-ml.so.1: cannot open shared object file\n"
-    assert first_cause(f"kubectl logs -n nvidia nvdp-nvidia-device-plugin-7btjn -p\n{line}") == "container-no-gpu"
-    assert steps(f"kubectl logs -n nvidia nvidia-device-plugin-7btjn\n{line}").startswith(
-        "Give the container the GPUs"
-    )
+    logs = f"kubectl logs -n nvidia nvdp-nvidia-device-plugin-7btjn -p\n{line}"
+    assert first_cause(logs) == "container-toolkit-missing"
+    assert "--runtime=containerd --set-as-default" in steps(logs)
     assert first_cause(line) == "no-driver"
 
 

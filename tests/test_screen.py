@@ -401,7 +401,7 @@ def test_a_fleet_ends_in_what_to_type_and_where(tmp_path: Path):
 def test_what_a_text_does_not_say_is_said_once(tmp_path: Path):
     (tmp_path / "report.txt").write_text("My program crashed: TypeError: 'NoneType' object is not iterable\n")
     screen = piped("check", "--from", str(tmp_path / "report.txt"))
-    assert screen.startswith("Could not check this text: the text does not tell the GPU")
+    assert screen.startswith("Nothing in this text is about a GPU. If there is a GPU problem, add its message\n")
     assert "unknown distribution, kernel unknown\n" in screen
 
 

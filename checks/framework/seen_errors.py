@@ -6,17 +6,27 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, NotJudged, by_hand
+from gpudoctor.finding import SEEN, Evidence, Finding, NotJudged, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.installed_build import build_name
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
 from gpudoctor.frameworks.torch.told_causes import tells_of
+from gpudoctor.frameworks.torch.told_fixes import (
+    CUDA_ON_AMD,
+    FIND_THE_LIBRARY,
+    INTEGRATED,
+    NO_GPU_ASKED_FOR,
+    NO_GPU_GIVEN,
+    OVERRIDE,
+    fix_for,
+    override_for_program,
+)
 from gpudoctor.machine import Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.versions import minor
-from gpudoctor.plain_text import sentence, with_code
+from gpudoctor.plain_text import capital, sentence, with_code
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.busy_gpus import why_busy
@@ -24,6 +34,7 @@ from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU
 from gpudoctor.situation.no_kernel_driver import without_any_build
+from gpudoctor.situation.nvidia_driver import cuda_driver, cudas_too_new
 from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
 
 if TYPE_CHECKING:
@@ -36,13 +47,7 @@ _ENDS = ".:,;?! "
 _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
 _EXTENSION, _NO_DRIVER, _NO_KFD = "ext-built-without-gpu-arch", "no-driver", "amd-kfd-missing"
-_BLAS, _OVERRIDE = "hipblaslt-unsupported-arch", "HSA_OVERRIDE_GFX_VERSION"
-_FIND_THE_LIBRARY = by_hand(
-    "Find the library that was called",
-    "The last lines of the traceback name the package that was called: install a build of it for this GPU. "
-    'Check with `python -c "import torch; print(torch.__file__, torch.__version__)"` that this torch is the '
-    "one that the program imports.",
-)
+_BLAS = "hipblaslt-unsupported-arch"
 _OF_VENDORS = {
     "nvidia": (
         "nvidia-", "gpu-device-", "mig-", "container-toolkit-", "driver-too-old", "driver-lib-", "fabric-",
@@ -59,61 +64,14 @@ _OF_A_MODULE = (
 """Messages of a kernel module, which WSL does not have."""
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
 """Causes that the same text refutes, if its rocminfo lists a GPU; perhaps another user ran that."""
-_NO_GPU_GIVEN, _NO_GPU_ASKED_FOR = "container-no-gpu", "job-without-gpu"
-_CPU_BUILD, _CUDA_ON_AMD, _INTEGRATED = "torch-cpu-only", "cuda-torch-on-amd", "amd-igpu-interferes"
+_CPU_BUILD = "torch-cpu-only"
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
 _OLDEST_ROCM = (6, 0)
 """Of the builds of torch that are still in use: what AMD supported by then has code in each of them."""
-_HIDDEN, _LOST = "cuda-visible-devices", "gpu-off-bus"
+_HIDDEN, _LOST, _OLD_DRIVER = "cuda-visible-devices", "gpu-off-bus", "driver-too-old"
 _NEWER, _OLDER, _FIRST_OF_ALL_BUILDS = "torch-no-arch-for-gpu", "torch-dropped-old-gpu", 75
 """Want of code for a GPU that is newer than the build, or older, as each before Turing (7.5) is."""
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
-_GIVE_GPUS = by_hand(
-    "Give the container the GPUs",
-    "On the host, run `sudo nvidia-ctk runtime configure --runtime=docker` (or containerd) and restart it. "
-    "Docker: start the container with `--gpus all`. Podman: with `--device nvidia.com/gpu=all`. Kubernetes: "
-    "give the pod `runtimeClassName: nvidia`, or make nvidia the default runtime of the node. AMD: "
-    "`--device /dev/kfd --device /dev/dri`.",
-)
-_GIVE_AMD_GPUS = by_hand(
-    "Give the container the GPUs",
-    "Start the container with `--device /dev/kfd --device /dev/dri --group-add video --group-add render` "
-    "(rootless Podman: `--group-add keep-groups`). If the host has no /dev/kfd either, load amdgpu there.",
-)
-_GIVE_UVM = by_hand(
-    "Give the container nvidia-uvm",
-    "On the host, as root, before the container starts: `nvidia-modprobe -c 0 -u`. Then give the container "
-    "/dev/nvidia-uvm and /dev/nvidia-uvm-tools beside the other nodes (Docker: `--device`; LXC: an entry for "
-    "the mount and for the device cgroup).",
-)
-_BUILD_FOR_AMD = by_hand(
-    "Install a build for AMD's GPUs",
-    "For torch, take a ROCm build: `gpudoctor recommend --gpu NAME` names it and its index. A program that "
-    "exists for CUDA only cannot use an AMD GPU: use the CPU there, or another program.",
-)
-_HIDE_INTEGRATED = by_hand(
-    "Hide the integrated GPU",
-    "Set HIP_VISIBLE_DEVICES to the number of the other GPU (0, or 1 where the integrated one comes first), "
-    "or switch the integrated GPU off in the BIOS.",
-)
-_ASK_FOR_GPUS = by_hand(
-    "Ask for a GPU",
-    "Submit the job with `--gres=gpu:1` (or `--gpus=1`) on a partition that has GPUs: Slurm gives none else.",
-)
-_END_OTHERS = by_hand(
-    "End the programs that hold the GPU's memory",
-    "`nvidia-smi` (AMD: `rocm-smi --showpids`) lists them; then run the program again. If it is the only "
-    "one, let it need less memory.",
-)
-_GIVEN = {
-    BUSY: _END_OTHERS,
-    _NO_GPU_GIVEN: _GIVE_GPUS,
-    _NO_GPU_ASKED_FOR: _ASK_FOR_GPUS,
-    "nvidia-uvm-missing": _GIVE_UVM,
-    _CUDA_ON_AMD: _BUILD_FOR_AMD,
-    _INTEGRATED: _HIDE_INTEGRATED,
-}
-"""Fixes where the circumstances tell the cause, and not the message."""
 
 
 @check("GPD442", "error-seen", "framework")
@@ -138,7 +96,7 @@ def error_seen(situation: Situation) -> Verdicts:
         if row is not None and (row.id in explained or (row.follows and program_failed)):
             continue
         if row is None:
-            yield NotJudged(why=f"no cause is known for this error: {_line(text)}", matters=True)
+            yield NotJudged(why=f"could not judge this error, whose cause is not known: {_line(text)}", matters=True)
         elif row.slug == BUSY:
             yield NotJudged(why=row.meaning, matters=True)
         elif row.of_program:
@@ -167,7 +125,7 @@ def _as_question(found: Finding) -> str:
 def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
     """Whether all causes of a message are missing code, and torch has code for the GPUs. The message itself names no
     cause."""
-    causes = {slug for slug in row.also if slug != "hsa-override-wrong" or situation.variable(_OVERRIDE)}
+    causes = {slug for slug in row.also if slug != "hsa-override-wrong" or situation.variable(OVERRIDE)}
     gpus = _gpus(situation, row)
     if row.slug != CRASH or not causes or not causes.issubset({*NO_CODE, _BLAS}) or not _has_code(situation, gpus):
         return False
@@ -192,29 +150,36 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     circumstances = () if harmless else _circumstances(situation, row, causes)
     causes = _with_told(row, causes, circumstances)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
-    given = tuple(_GIVEN[slug] for slug in causes[:1] if slug in _GIVEN and slug != row.slug)
-    if vendor == "amd":
-        given = tuple(_GIVE_AMD_GPUS if fix is _GIVE_GPUS else fix for fix in given)
+    told = {row.slug, *(one.slug for one in circumstances)}
+    given = tuple(fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, vendor)))
+    # A message that names the same cause knows more of it, but not what a person tried.
+    better: dict[str, ToldCircumstance] = {}
+    for one in circumstances:
+        if one.of_message or one.slug != row.slug:
+            better.setdefault(one.slug, one)  # the rows are in the order of what they tell
     # No build of torch mends a program with libraries of its own.
     of_program = row.slug in NO_CODE and (causes[0] == _EXTENSION or not all(one.of_torch for one in circumstances))
+    other_cause = of_program or (bool(better) and is_refuted(situation, named))
     place = f"On {called(gpus)}: " if gpus else ""
     set_here = _hiding(situation) if causes[:1] == (_HIDDEN,) else ""
-    # A message that names the same cause knows more of it, but not what a person tried.
-    better = tuple(one for one in circumstances if one.of_message or one.slug != row.slug)
     ask = circumstances[0].ask if circumstances else row.ask
     slug = causes[0] if open_ or elsewhere else "" if row.slug == CRASH else named
-    meaning = f"It means: {row.meaning}.{set_here}{other}{_of_person(circumstances)}{_ranked(ask, causes, slug)}"
+    older = _of_driver(situation) if slug == _OLD_DRIVER and _NO_DRIVER in row.also and not circumstances else ""
+    ranked = older or _ranked(ask, causes, slug)
+    own = override_for_program(situation, gpus, text) if of_program or not row.of_torch else ()
+    own = own if not row.of_torch or situation.variable(OVERRIDE) is None else ()
+    meaning = f"{row.meaning}.{set_here}{other}{_of_person(circumstances)}{ranked} {SEEN} {sentence(line)}"
     fault = Fault(slug=named, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,), vendor=vendor)
     parts = {
-        "message": f"{place}{sentence(line)} {meaning}",
+        "message": f"{place}{meaning}" if place else capital(meaning),
         "saw": line,
         "confidence": "possible" if elsewhere or (open_ and not set_here) else "likely",
         "evidence": (Evidence("error", line, situation.machine.source_of_error(text)),),
         "fixes": ()
         if harmless
-        else (_FIND_THE_LIBRARY,)
+        else (FIND_THE_LIBRARY,)
         if elsewhere
-        else (*map(fix_of, better), *given, *(() if of_program else fixes(situation, fault))),
+        else (*own, *map(fix_of, better.values()), *given, *(() if other_cause else fixes(situation, fault))),
         "refs": row.refs,
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,
@@ -268,7 +233,7 @@ def _is_message(situation: Situation, circumstance: ToldCircumstance, said: Told
 
 
 def _of_person(circumstances: tuple[ToldCircumstance, ...]) -> str:
-    return "".join(f" Something else in the text points to this: {one.meaning}." for one in circumstances[:1])
+    return "".join(f" Something else in the text suggests that {one.meaning}." for one in circumstances[:1])
 
 
 def _by_place(
@@ -279,13 +244,13 @@ def _by_place(
     the message says CUDA and nothing tells the vendor."""
     in_wsl, first = situation.in_wsl, list[str]()
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
-    of_cuda = vendor == "amd" and _CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
+    of_cuda = vendor == "amd" and CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
-    first += (_CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
+    first += (CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
     first += ("torch-rocm-no-arch-for-gpu",) * without_any_build(situation)
     first += (_HIDDEN,) * _names_another_gpu(situation)
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
-    first += (_NO_GPU_ASKED_FOR,) * without_request(situation)
+    first += (NO_GPU_ASKED_FOR,) * without_request(situation)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
         first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
         return tuple(sorted(causes, key=lambda slug: slug not in first))
@@ -293,13 +258,13 @@ def _by_place(
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
     pasted = situation.machine.pasted
     if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
-        causes = tuple(slug for slug in causes if slug != _NO_GPU_GIVEN)
+        causes = tuple(slug for slug in causes if slug != NO_GPU_GIVEN)
     elif situation.in_container:
-        first += (_NO_GPU_GIVEN, "container-toolkit-missing", "nvidia-uvm-missing")
+        first += (NO_GPU_GIVEN, "container-toolkit-missing", "nvidia-uvm-missing")
     if in_wsl:
         first.append("wsl-driver")
         causes = tuple(slug for slug in causes if slug not in _OF_A_MODULE)
-    if situation.variable(_OVERRIDE):
+    if situation.variable(OVERRIDE):
         first.append("hsa-override-wrong")
     order = {slug: place for place, slug in enumerate(first)}
     hsa = situation.machine.amd.hsa.value
@@ -316,17 +281,23 @@ def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
     named = _GFX.search(" ".join(situation.machine.errors))
     gpus, target_of = situation.machine.of_vendor("amd"), situation.matrix.gpus.target
     discrete = {gpu.arch.value or "" for gpu in gpus if not gpu.integrated}
-    if not discrete or _INTEGRATED not in row.also or (named and named[0] in discrete):
+    if not discrete or INTEGRATED not in row.also or (named and named[0] in discrete):
         return ()
     beside = {named[0]} if named else {gpu.arch.value or "" for gpu in gpus if gpu.integrated}
     others = [target for gfx in beside if (target := target_of(gfx)) and target.kind == "apu"]
     if named is None and not all((target := target_of(gfx)) and _is_in_every_build(target) for gfx in discrete):
         return ()
-    return (_INTEGRATED,) if others and (named or not any(other.official_from for other in others)) else ()
+    return (INTEGRATED,) if others and (named or not any(other.official_from for other in others)) else ()
 
 
 def _is_in_every_build(target: GfxTarget) -> bool:
     return target.official_from is not None and minor(target.official_from) <= _OLDEST_ROCM
+
+
+def _of_driver(situation: Situation) -> str:
+    """What the known driver is too old for; "" where it runs every CUDA, or is unknown."""
+    needs = [f"CUDA {cuda} (driver {driver} or newer)" for cuda, driver in cudas_too_new(situation)]
+    return f" Driver {cuda_driver(situation.machine)} is too old for {' and '.join(needs)}." if needs else ""
 
 
 def _ranked(ask: str, causes: tuple[str, ...], likeliest: str) -> str:
@@ -345,7 +316,7 @@ def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Fi
     fix = by_hand("Give the GPU more memory", row.apu) if of_apu else by_hand("Change the program", row.workaround)
     return Finding(
         severity="note",
-        message=f"{sentence(_line(text))} It means: {row.meaning}. {more}",
+        message=f"{capital(row.meaning)}. {more} {SEEN} {sentence(_line(text))}",
         saw=_line(text),
         subject="an error message",
         confidence="likely",

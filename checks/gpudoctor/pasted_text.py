@@ -11,7 +11,7 @@ from gpudoctor.situation import Situation
 _TOOLS = "the output of `nvidia-smi` (NVIDIA) or `rocminfo` (AMD)"
 _SEND = {
     "GPU": _TOOLS,
-    "GPU's exact name": _TOOLS,
+    "exact GPU": _TOOLS,
     "driver": _TOOLS,
     "torch": "the output of `python -m torch.utils.collect_env`",
 }
@@ -28,8 +28,8 @@ def text_incomplete(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The verdict stays open if the text has neither an error message nor a sign that a GPU was used, and the GPU or
-    torch is missing. The problem names what to send. An error that is the program's own, a text that says
-    that all works now, and one from macOS need neither.
+    torch is missing. The problem names what to send. If the errors are about something else than a GPU, it says so.
+    An error that is the program's own, a text that says that all works now, and one from macOS need neither.
 
     ## Fix safety
     There is nothing to fix.
@@ -41,9 +41,13 @@ def text_incomplete(situation: Situation) -> Verdicts:
         return
     telling = [what for what in text.unsaid if what != "driver"]
     sent = " and ".join(dict.fromkeys(_SEND[what] for what in text.unsaid))
-    missing = ", ".join(text.unsaid)
     seen = bool(telling) and not text.works
-    yield NotJudged(why=f"the text does not tell the {missing}. Send {sent}", matters=seen)
+    if text.off_topic:
+        why = f"{text.off_topic} in this text is about a GPU. If there is a GPU problem, add its message and {sent}"
+        yield NotJudged(why, matters=seen)
+        return
+    missing = " and ".join(filter(None, (", ".join(text.unsaid[:-1]), text.unsaid[-1])))
+    yield NotJudged(why=f"the text does not say which {missing}. Send {sent}", matters=seen)
 
 
 @check("GPD912", "text-contradictory", "gpudoctor")

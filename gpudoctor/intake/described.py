@@ -178,7 +178,7 @@ def _check_log_is_of_here(machine: Machine, description: Description) -> None:
 def _with_answers(text: PastedText, description: Description) -> PastedText:
     """The text, of which the description answers what it left open."""
     gpus = bool(description.gpus)
-    told = {"GPU": gpus, "GPU's exact name": gpus, "driver": description.driver, "torch": description.torch}
+    told = {"GPU": gpus, "exact GPU": gpus, "driver": description.driver, "torch": description.torch}
     return replace(text, unsaid=tuple(one for one in text.unsaid if not told[one]))
 
 

@@ -11,6 +11,9 @@ WORKS_NOW = "works-now"
 PROGRAM_ERROR = "program-error"
 """That of an error that is the program's own."""
 
+OffTopic = Literal["", "no error", "nothing"]
+"""Of a text with an error: what in it is about a GPU."""
+
 
 class Told(Record, frozen=True):
     """A circumstance that a person told of a fault."""
@@ -21,6 +24,10 @@ class Told(Record, frozen=True):
     line: int
     complains: bool = False
     """Whether the same sentence says that a GPU is not used, or lost."""
+
+
+DOCKER_DESKTOP = "docker-desktop-of-linux"
+"""Circumstance: a virtual machine without the GPU runs the containers."""
 
 
 class PastedText(Record, frozen=True):
@@ -43,6 +50,7 @@ class PastedText(Record, frozen=True):
     """Line of each of `Machine.errors`."""
     wants_cpu: bool = False
     """It names no GPU, and the CPU is what the person has or wants to use."""
+    off_topic: OffTopic = ""
     vendor: Vendor | None = None
     """Whose GPUs it is about, where it names none."""
     told: tuple[Told, ...] = ()

@@ -264,7 +264,7 @@ class Gpus:
     def _of_target(self, row: GfxTarget) -> Identity:
         return Identity(
             vendor="amd",
-            name=f"{row.gfx} ({row.chips})",
+            name=f"{row.gfx}, {row.chips}",
             arch=row.gfx,
             chip=None,
             family=row.family,

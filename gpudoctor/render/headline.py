@@ -26,6 +26,10 @@ _AREAS = {
 """What is checked, by the first digit of an id, or by all three."""
 
 
+_WHOLE = ("could not check", "could not judge", "nothing in this text", "no error in this text")
+"""How reasons begin that say by themselves what is open."""
+
+
 def headline(report: Report, look: ReportStyle) -> Line:
     """ "1 problem, 1 warning", "No problem found ...", "Could not check ...": what a person reads first."""
     errors, warnings = _count(report, "error"), _count(report, "warning")
@@ -48,7 +52,7 @@ def headline(report: Report, look: ReportStyle) -> Line:
 def could_not_check(question: ReportedQuestion) -> str:
     """ "Could not check PyTorch: no Python environment was read"."""
     why = question.why
-    if why.lower().startswith("could not check"):
+    if why.lower().startswith(_WHOLE):
         return why[0].upper() + why[1:]
     area = _AREAS.get(question.id[3:]) or _AREAS.get(question.id[3:4], "everything")
     return f"Could not check {area}: {why}"

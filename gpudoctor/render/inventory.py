@@ -63,7 +63,7 @@ def system_text(machine: Machine) -> str:
     """ "Ubuntu 24.04, kernel 6.8.0-60-generic x86_64, container: docker"."""
     system = machine.system
     os = system.os.value
-    unnamed = "unknown distribution" if machine.pasted else "any distribution"
+    unnamed = "" if system.wsl.known else "unknown distribution" if machine.pasted else "any distribution"
     os_name = (os.name or os.id or unnamed) if os else "unknown system"
     place = place_text(machine)
     release = system.kernel.value if _is_told(machine, system.kernel.source) else None
@@ -75,10 +75,11 @@ def system_text(machine: Machine) -> str:
 def place_text(machine: Machine) -> str:
     """ "container: docker", "WSL2", "VM: kvm"; "" for bare metal."""
     system = machine.system
+    wsl = "WSL2" if system.wsl.known else ""
     if system.container.known:
-        return f"container: {system.container.value}"
-    if system.wsl.known:
-        return "WSL2"
+        return ", ".join(filter(None, (wsl, f"container: {system.container.value}")))
+    if wsl:
+        return wsl
     return f"VM: {system.virtual_machine.value}" if system.virtual_machine.known else ""
 
 
@@ -134,7 +135,8 @@ def numbers(gpus: list[Gpu]) -> str:
 
 
 def _gpu(gpu: Gpu) -> str:
-    details = [gpu.arch.value or "unknown architecture", gpu.family or ""]
+    named = gpu.arch.value is not None and gpu.arch.value in gpu.name
+    details = ["" if named else gpu.arch.value or "unknown architecture", gpu.family or ""]
     if gpu.memory.value:
         details.append(f"{gpu.memory.value / (1 << 30):.0f} GiB")
     if gpu.integrated:

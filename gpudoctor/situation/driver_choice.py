@@ -235,9 +235,10 @@ def _names(gpus: tuple[Gpu, ...]) -> str:
 # --- the fix -----------------------------------------------------------------------------------------
 
 
-def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
-    """The fix that installs the machine's NVIDIA driver: on the host if this is a container, in Windows if this is
-    WSL. If no one driver supports these GPUs and the others, the choice that a person has."""
+def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = (), *, at_least: str | None = None) -> Fix:
+    """The fix that installs the machine's NVIDIA driver, `at_least` that if the GPUs have one: on the host if this is
+    a container, in Windows if this is WSL. If no one driver supports these GPUs and the others, the choice that a
+    person has."""
     asked = gpus or situation.machine.of_vendor("nvidia")
     if situation.in_wsl:
         text = "Update the NVIDIA driver in Windows (not in WSL), then run `wsl --shutdown`."
@@ -246,7 +247,7 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
         return no_build_for(asked)
     if elsewhere := no_build_loads(situation, asked):
         return elsewhere
-    remedy = driver_to_install(situation, gpus, why=_left_without(situation, gpus))
+    remedy = driver_to_install(situation, gpus, at_least=at_least, why=_left_without(situation, gpus))
     if remedy is None:
         text = f"Install a driver that names {_named(asked)} in its list of supported GPUs."
         unknown = by_hand("Install the GPU's driver", text, "root")

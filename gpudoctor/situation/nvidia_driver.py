@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.finding import Evidence, ModuleFlavour
-from gpudoctor.machine import Gpu, Library, Machine
+from gpudoctor.machine import ASSUMED, Gpu, Library, Machine
 from gpudoctor.matrix.versions import at_least, figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.kernel_log import lines_about
@@ -132,6 +132,16 @@ def stated_cuda(machine: Machine) -> str | None:
     stack = machine.nvidia
     answers = (api.value for api in (stack.cuda, stack.nvml, stack.smi))
     return next((answer.cuda_version for answer in answers if answer and answer.cuda_version), None)
+
+
+def cudas_too_new(situation: Situation) -> tuple[tuple[str, str], ...]:
+    """The majors of CUDA that the driver is too old for, each with the oldest driver that runs it; none where the
+    driver is unknown or only assumed."""
+    driver = cuda_driver(situation.machine)
+    if driver is None or situation.machine.nvidia.module.source == ASSUMED:
+        return ()
+    floors = sorted((figures(row.major), row) for row in situation.matrix.tables.cuda_floors)
+    return tuple((row.major, row.driver) for _, row in floors if not at_least(driver, row.driver))
 
 
 @answer_once

@@ -9,6 +9,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, NO_CODE
 from gpudoctor.isa import capability
 from gpudoctor.machine import ASSUMED, Gpu
+from gpudoctor.machine.pasted_text import DOCKER_DESKTOP
 from gpudoctor.situation import Situation
 from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.nvidia_driver import driver_verdict, refusals
@@ -87,6 +88,12 @@ def _is_outside_wsl(situation: Situation) -> bool:
     return system.wsl.absent and system.kernel.known and system.kernel.source != ASSUMED
 
 
+def _is_in_docker_desktop(situation: Situation) -> bool:
+    """Whether its virtual machine lacks the GPU, whatever the host has."""
+    pasted = situation.machine.pasted
+    return pasted is not None and pasted.tells(DOCKER_DESKTOP) is not None
+
+
 def _known_gpus(situation: Situation) -> tuple[Gpu, ...]:
     """All GPUs, if what they are is known of each."""
     gpus = situation.machine.gpus
@@ -110,5 +117,6 @@ _RULES: dict[str, Callable[[Situation], bool]] = {
     "wsl-driver": _is_outside_wsl,
     "rocm-wsl-unsupported": _is_outside_wsl,
     "rocm-wsl-dxg-env": _is_outside_wsl,
+    "amd-kfd-missing": _is_in_docker_desktop,
     BUSY: _has_room,
 }

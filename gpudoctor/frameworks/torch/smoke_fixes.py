@@ -24,8 +24,10 @@ from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way, in_the_way, judged_here, pinned_again, pins
 from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE, WRONG, Fault
 from gpudoctor.machine import LISTING
-from gpudoctor.matrix.versions import local_version, public_version
+from gpudoctor.matrix.versions import figures, local_version, public_version
 from gpudoctor.situation import Situation
+from gpudoctor.situation.driver_choice import driver_to_install, install_driver
+from gpudoctor.situation.nvidia_driver import cudas_too_new
 from gpudoctor.situation.wsl import NO_AMDGPU_HERE, UPDATE_WINDOWS
 
 _SWITCHES = {
@@ -110,9 +112,20 @@ def _of_cause(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
         python = (situation.environment.python.value or "").rstrip("t")
         remedy = InstallSystemPackage("python-headers", version=python, why="Triton compiles against Python.h")
         return (Fix("Install Python's headers", (remedy,)),)
+    if fault.slug == "driver-too-old" and all("no-driver" in row.also for row in fault.causes):
+        return _newer_driver(situation)
     if fault.slug == "shm-small" and situation.in_container:
         return (Fix("Start the container with more shared memory", (AddContainerFlags("shm"),)),)
     return ()
+
+
+def _newer_driver(situation: Situation) -> tuple[Fix, ...]:
+    """A driver that runs at least one more CUDA; none where the GPUs have none, or the present one runs all."""
+    oldest = next((driver for _, driver in cudas_too_new(situation)), None)
+    driver = driver_to_install(situation, at_least=oldest) if oldest else None
+    if oldest is None or driver is None or figures(driver.branch)[:1] < figures(oldest)[:1]:
+        return ()
+    return (install_driver(situation, at_least=oldest),)
 
 
 def _companion(situation: Situation, package: str) -> tuple[Fix, ...]:

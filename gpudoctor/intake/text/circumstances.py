@@ -113,7 +113,7 @@ _COMMAND = re.compile(
     r"\s*(?:[$#] )?(?:sudo|apt(?:-get)?|dnf|yum|zypper|pacman|yay|pip3?|export|unset|modprobe|rmmod|docker|podman)\b"
 )
 _PROPOSED = re.compile(
-    r"\bplease\b|\bhow (?:do|to|can|should)\b|\bshould (?:i|we)\b|\bwait(?:ing)? for\b"
+    r"\bplease\b|\b(?:did|have|do) you\b|\bhow (?:do|to|can|should)\b|\bshould (?:i|we)\b|\bwait(?:ing)? for\b"
     r"|\b(?:plan(?:ning)?|want|like|going) to\b",
     re.ASCII,
 )

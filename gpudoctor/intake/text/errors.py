@@ -17,6 +17,7 @@ _ABOUT_GPUS = re.compile(
     r"(?i)cuda|nvidia|nvml|\bhip\b|hipblas|rocm|rocblas|\bhsa|amdgpu|\bgpus?\b|cudnn|cublas|nccl|rccl|triton|ptxas|gfx\d|sm_\d"
     r"|libtorch|_c\.cpython|undefined symbol|kernel image|torch\.cuda|xformers|flash_attn|bitsandbytes"
 )
+_COMPLAINS = re.compile(r"(?i)error\b|\b(?:exception|fail\w*|traceback|warning|denied|crash\w*|cannot|unable)\b")
 _MISSING_MODULE = re.compile(r"No module named '(?P<name>[\w.]+)'")
 _OF_TORCH = frozenset((
     "torch", "numpy", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "fsspec", "filelock", "triton",
@@ -103,6 +104,9 @@ def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     if not facts.errors:
         unknown = [line for line in lines if _EXCEPTION.match(line.text) and _ABOUT_GPUS.search(line.text)]
         facts.unexplained.extend(unknown[-1:])
+        complaints = [line.text for line in lines if _COMPLAINS.search(line.text)]
+        if complaints and not any(map(_ABOUT_GPUS.search, complaints)):
+            facts.off_topic = "no error" if any(_ABOUT_GPUS.search(line.text) for line in lines) else "nothing"
 
 
 def _unwrapped(lines: tuple[Line, ...]) -> Iterator[Line]:

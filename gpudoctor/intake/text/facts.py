@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.machine import HsaApi, NvidiaApi, SmiGpu, Told
+from gpudoctor.machine.pasted_text import OffTopic
 
 _VENDOR_ONLY = re.compile(r"(?i)\s*(?:nvidia|amd|radeon|geforce|nvidia geforce|amd radeon)(?: gpus?| cards?)?\.?\s*")
 SILENT = "the text does not say"
@@ -57,6 +58,7 @@ class Facts(Struct):
     """Lines of which the matrix knows the cause."""
     unexplained: list[Line] = field(default_factory=list)
     """The last exception that is about GPUs, where it knows none."""
+    off_topic: OffTopic = ""
     told: list[Told] = field(default_factory=list)
     log: list[Line] = field(default_factory=list)
     """Lines of a kernel log."""

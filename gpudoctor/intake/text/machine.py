@@ -36,6 +36,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.machine.pasted_text import DOCKER_DESKTOP
 from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures
@@ -280,7 +281,7 @@ def _pasted(
     if not machine.gpus:
         unsaid.append("GPU")
     elif any(gpu.arch.undecided for gpu in machine.gpus):
-        unsaid.append("GPU's exact name")
+        unsaid.append("exact GPU")
     if decided(facts, "driver") is None and decided(facts, "driver cuda") is None and not machine.of_vendor("amd"):
         unsaid.append("driver")
     if machine.torch is None:
@@ -288,16 +289,18 @@ def _pasted(
     driver_said = decided(facts, "driver") or decided(facts, "driver cuda")
     available = decided(facts, "available")
     works = source(available) if available and available.value == "True" else ""
-    command = decided(facts, "container command")
+    command, told = decided(facts, "container command"), borne_out(facts, machine, matrix)
+    in_desktop = any(one.circumstance == DOCKER_DESKTOP for one in told)  # the nodes are of its virtual machine
     return PastedText(
-        gpus_given=command is not None and bool(_GIVES_NODES.search(command.value)),
+        gpus_given=command is not None and bool(_GIVES_NODES.search(command.value)) and not in_desktop,
         unsaid=tuple(unsaid),
         contradictions=contradictions(facts),
         machines=machines,
         unread=unread,
         foreign=foreign,
         works=works,
-        told=borne_out(facts, machine, matrix),
+        told=told,
+        off_topic="no error" if facts.off_topic and machine.gpus else facts.off_topic,
         wants_cpu=not machine.gpus and decided(facts, "wants cpu") is not None,
         vendor="amd" if decided(facts, "for amd") and not driver_said else None,
         error_lines=tuple(lines[text.strip()] for text in machine.errors),

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Statement
 from gpudoctor.intake.text.lines import Line, text_of
+from gpudoctor.intake.text.properties import vendor_of
 from gpudoctor.line_search import lines_with
 
 _OLLAMA = re.compile(r"msg=\"?(?:inference compute|types)\"?")
@@ -22,6 +24,9 @@ _GGML = re.compile(
     r"Device (?P<index>\d{1,2}): (?P<name>[^,\n]{3,80}), (?:compute capability "
     r"(?P<major>\d{1,2})\.(?P<minor>\d)|(?P<gfx>gfx[0-9a-f]{3,4}))"
 )
+_GGML_HEAD = re.compile(r"found \d{1,2} (?P<kind>ROCm|CUDA) devices")
+_MOST_DEVICES = 20
+"""Lines below that head which are about its devices."""
 _TORCH = re.compile(
     r"(?:pytorch version|[Tt]orch|torch):?\s{1,3}(?P<version>\d\.\d{1,2}\.\d{1,2}(?:[\w.]{0,20})"
     r"(?:\+[\w.]{2,40})?)(?![\w.])"
@@ -114,7 +119,7 @@ def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
         elif "msg=" in text and (found := _OLLAMA_AMD.search(text)):
             facts.gpus.append(NamedGpu(number, "program", arch=found["gfx"]))
         if "Device" in text or "device" in text:
-            _device(number, text, facts)
+            _device(number, text, facts, rocm=_is_below_rocm(place, lines))
         if "orch" in text:
             _torch(number, text, facts)
         if "AMD arch" in text and (arch := _AMD_ARCH.search(text)):
@@ -147,10 +152,19 @@ def _ollama(number: int, text: str, facts: Facts) -> None:
         facts.say("driver cuda", fields["driver"], number, "program")
 
 
-def _device(number: int, text: str, facts: Facts) -> None:
+def _is_below_rocm(place: int, lines: tuple[Line, ...]) -> bool:
+    """Whether ggml counts the devices of ROCm in the lines above, and none of CUDA behind them."""
+    heads = (_GGML_HEAD.search(line.text) for line in reversed(lines[max(0, place - _MOST_DEVICES) : place]))
+    return any(head["kind"] == "ROCm" for head in islice(filter(None, heads), 1))
+
+
+def _device(number: int, text: str, facts: Facts, *, rocm: bool) -> None:
     if found := _GGML.search(text):
-        arch = f"sm_{found['major']}{found['minor']}" if found["major"] else found["gfx"]
         name = found["name"].strip()
+        amd = rocm or vendor_of({"name": name}) == "amd"
+        # Of an AMD GPU the number is the beginning of its target, "11.0" of gfx1100 to gfx1103: its name tells which.
+        arch = found["gfx"] or ("" if amd else f"sm_{found['major']}{found['minor']}")
+        name = f"AMD {name}" if amd and not vendor_of({"name": name}) else name
         facts.gpus.append(NamedGpu(number, "program", name=name, index=int(found["index"]), arch=arch))
     elif found := _DEVICE.search(text):
         name = found["name"] or found["other"]

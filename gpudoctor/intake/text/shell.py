@@ -39,6 +39,20 @@ _TAKEN_AWAY = re.compile(
     r"(?i)(?:remov(?:ing|ed)|without|unset(?:ting)?|dropp(?:ing|ed)|delet(?:ing|ed))[ `*'\"]{1,4}$"
 )
 """What stands before a variable that is set no more."""
+_TRIED = re.compile(
+    r"(?i)\b(?:(?:or|and|but|even|also)[ ,]{1,2}(?:if|when) (?:i|we)|if (?:i|we) (?:add|append|prepend))\b"
+    r"[^.;!?]{0,80}$"
+    r"|\b(?:also|even|already|have|.ve) tr(?:ied|ying)\b[^.;!?]{0,80}$"
+)
+_TRIED_IN_VAIN = re.compile(
+    r"(?i)\btr(?:ied|ying)\b.{0,200}(?:\b(?:but|still|same|nothing|no (?:luck|difference|change|effect|avail)"
+    r"|without (?:success|effect|luck)|fails?|crash\w*|neither)\b|n't\b)"
+)
+"""What a sentence says of a variable that it was only tried with: what else failed, failed without it."""
+_HELPED = re.compile(
+    r"(?i)(?<!neither )(?<!not )(?<!n't )(?<!never )\b(?:works?|worked|runs?|fixe[sd]|solve[sd]|help(?:s|ed))\b"
+)
+_SENTENCE = re.compile(r"[.;!?]\s+")
 
 _DOCKER = re.compile(
     r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})"
@@ -195,7 +209,7 @@ def _variables(number: int, text: str, facts: Facts, variables: Collection[str])
         return
     for found in found_here:
         name, value = found["name"], found["value"].strip("'\"")
-        if _TAKEN_AWAY.search(text[: found.start()]):
+        if _TAKEN_AWAY.search(text[: found.start()]) or _is_trial(text, found):
             continue
         if not found["quote"]:
             value = value.rstrip(".")  # the end of a sentence
@@ -204,6 +218,16 @@ def _variables(number: int, text: str, facts: Facts, variables: Collection[str])
         if ": " in found[0] and not re.match(r"\s{0,12}(?:- )?\"?[A-Z]", text):
             continue
         facts.say_even_empty(f"variable {name}", value, number, "shell")
+
+
+def _is_trial(text: str, found: re.Match[str]) -> bool:
+    """Whether a person tells that they tried it with the variable, too."""
+    start = max((end.end() for end in _SENTENCE.finditer(text, 0, found.start())), default=0)
+    end = _SENTENCE.search(text, found.end())
+    before, sentence = text[start : found.start()], text[start : end.start() if end else len(text)]
+    if _HELPED.search(sentence, len(before)):
+        return False
+    return bool(_TRIED.search(before) or _TRIED_IN_VAIN.search(sentence))
 
 
 def _may_list(text: str) -> bool:

@@ -1,0 +1,95 @@
+"""Fixes for messages that a person saw, where their circumstances tell the cause, and not the message."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.finding import Fix, by_hand
+from gpudoctor.frameworks.torch.smoke_faults import BUSY
+from gpudoctor.machine import Gpu, Vendor
+from gpudoctor.situation import Situation
+
+NO_GPU_GIVEN, NO_GPU_ASKED_FOR = "container-no-gpu", "job-without-gpu"
+CUDA_ON_AMD, INTEGRATED = "cuda-torch-on-amd", "amd-igpu-interferes"
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+_HAS_CODE_FOR = re.compile(r"supported_types=\"?\[(?P<all>[^\]]*)")
+"""ollama's list of the targets that its libraries have code for."""
+
+FIND_THE_LIBRARY = by_hand(
+    "Find the library that was called",
+    "The last lines of the traceback name the package that was called: install a build of it for this GPU. "
+    'Check with `python -c "import torch; print(torch.__file__, torch.__version__)"` that this torch is the '
+    "one that the program imports.",
+)
+_GIVE_GPUS = by_hand(
+    "Give the container the GPUs",
+    "On the host, run `sudo nvidia-ctk runtime configure --runtime=docker` (or containerd) and restart it. "
+    "Docker: start the container with `--gpus all`. Podman: with `--device nvidia.com/gpu=all`. Kubernetes: "
+    "give the pod `runtimeClassName: nvidia`, or make nvidia the default runtime of the node. AMD: "
+    "`--device /dev/kfd --device /dev/dri`.",
+)
+_GIVE_AMD_GPUS = by_hand(
+    "Give the container the GPUs",
+    "Start the container with `--device /dev/kfd --device /dev/dri --group-add video --group-add render` "
+    "(rootless Podman: `--group-add keep-groups`). If the host has no /dev/kfd either, load amdgpu there.",
+)
+_GIVE_UVM = by_hand(
+    "Give the container nvidia-uvm",
+    "On the host, as root, before the container starts: `nvidia-modprobe -c 0 -u`. Then give the container "
+    "/dev/nvidia-uvm and /dev/nvidia-uvm-tools beside the other nodes (Docker: `--device`; LXC: an entry for "
+    "the mount and for the device cgroup).",
+)
+_BUILD_FOR_AMD = by_hand(
+    "Install a build for AMD's GPUs",
+    "For torch, take a ROCm build: `gpudoctor recommend --gpu NAME` names it and its index. A program that "
+    "exists for CUDA only cannot use an AMD GPU: use the CPU there, or another program.",
+)
+_HIDEINTEGRATED = by_hand(
+    "Hide the integrated GPU",
+    "Set HIP_VISIBLE_DEVICES to the number of the other GPU (0, or 1 where the integrated one comes first), "
+    "or switch the integrated GPU off in the BIOS.",
+)
+_ASK_FOR_GPUS = by_hand(
+    "Ask for a GPU",
+    "Submit the job with `--gres=gpu:1` (or `--gpus=1`) on a partition that has GPUs: Slurm gives none else.",
+)
+_END_OTHERS = by_hand(
+    "End the programs that hold the GPU's memory",
+    "`nvidia-smi` (AMD: `rocm-smi --showpids`) lists them; then run the program again. If it is the only "
+    "one, let it need less memory.",
+)
+_GIVEN = {
+    BUSY: _END_OTHERS,
+    NO_GPU_GIVEN: _GIVE_GPUS,
+    NO_GPU_ASKED_FOR: _ASK_FOR_GPUS,
+    "nvidia-uvm-missing": _GIVE_UVM,
+    CUDA_ON_AMD: _BUILD_FOR_AMD,
+    INTEGRATED: _HIDEINTEGRATED,
+}
+"""Fixes where the circumstances tell the cause, and not the message."""
+
+
+def fix_for(cause: str, vendor: Vendor | None) -> Fix | None:
+    """The fix of a cause that the circumstances tell."""
+    fix = _GIVEN.get(cause)
+    return _GIVE_AMD_GPUS if vendor == "amd" and fix is _GIVE_GPUS else fix
+
+
+def override_for_program(situation: Situation, gpus: tuple[Gpu, ...], text: str) -> tuple[Fix, ...]:
+    """The value that makes an AMD GPU run as one of its generation, in the place where a program of its own reads it.
+    `text` may list the targets that the program has code for."""
+    gpu = gpus[0] if gpus else None
+    policy = situation.matrix.amd.override(gpu.arch.value or "") if gpu and gpu.vendor == "amd" else None
+    if policy is None or policy.safety not in ("safe-class", "risky"):
+        return ()
+    named = situation.matrix.amd.gfx_of_override(policy.value)
+    listed = _HAS_CODE_FOR.search(text)
+    if named is None or (listed and named not in listed["all"].split()):
+        return ()
+    setting = f"{OVERRIDE}={policy.value}"
+    place = (
+        f'ollama as a service: `sudo systemctl edit ollama`, under [Service] `Environment="{setting}"`, then '
+        f"`sudo systemctl restart ollama`; a variable in .bashrc does not reach it. A container: `-e {setting}`. "
+        f"A program that you start yourself: `export {setting}` before it."
+    )
+    return (by_hand(f"Make the GPU run as {named} with {setting}", place),)

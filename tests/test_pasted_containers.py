@@ -1,0 +1,114 @@
+"""Pasted texts about containers: what starts them decides what gives them the GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.finding import Finding
+from tests.support.judged_texts import judgement, machine, problems
+
+NO_HIP = "RuntimeError: No HIP GPUs are available\n"
+NO_MODULE = "ROCk module is NOT loaded, possibly no GPU devices\n"
+NVML = (
+    "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object "
+    "file: no such file or directory: unknown\n"
+)
+GIVEN = "docker run -it --device /dev/kfd --device /dev/dri vllm-rocm bash\n"
+SEES = "The host can see the GPUs (2x Radeon PRO W7900), but processes inside Docker cannot.\n"
+
+
+def first(text: str) -> Finding:
+    return judgement(text).findings[0]
+
+
+def advice(text: str) -> str:
+    """The fixes of the first problem, in words."""
+    return " ".join(str(fix) for fix in first(text).fixes)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "I am on Ubuntu with Docker Desktop for Linux.",
+        "We use Docker Desktop on Fedora",
+        "`docker context ls` says desktop-linux *",
+        "uname -r in the container: 6.10.14-linuxkit",
+    ],
+)
+@pytest.mark.parametrize("error", [NO_HIP, NO_MODULE, NO_HIP + NO_MODULE])
+def test_docker_desktop_gives_no_container_an_amd_gpu(told: str, error: str) -> None:
+    text = f"{SEES}{told}\n{GIVEN}{error}"
+    assert problems(text) == ["container-no-gpu"]
+    assert "Docker Engine" in advice(text)
+    for refuted in ("modprobe", "--device"):
+        assert refuted not in advice(text)
+
+
+def test_a_container_of_docker_engine_with_the_nodes_is_not_blamed_for_them() -> None:
+    text = f"Radeon PRO W7900, no Docker Desktop here.\n{GIVEN}{NO_MODULE}"
+    assert problems(text) == ["amd-kfd-missing"]
+    assert "Docker Engine" not in advice(text)
+
+
+WSL = "I'm using WSL2 (latest Docker Desktop), running docker compose in powershell. GPU is RTX3090."
+
+
+@pytest.mark.parametrize("windows", ["Windows 10 Pro, 20H2, 19042.928", "Windows 10 21H1", "Windows build 19041.450"])
+def test_a_windows_without_gpus_in_wsl_is_too_old(windows: str) -> None:
+    text = f"{WSL} {windows}\n\n{NVML}"
+    assert problems(text) == ["wsl-driver"]
+    assert "21H2" in first(text).message
+    assert first(text).fixes[0].title.startswith("Update Windows to 10 21H2")
+    assert "nvidia-ctk" not in advice(text)
+
+
+@pytest.mark.parametrize("windows", ["Windows 10 22H2", "Windows 11", "Windows 10 Pro 21H2 19044.1288"])
+def test_docker_desktop_in_wsl_takes_the_driver_of_windows(windows: str) -> None:
+    text = f"{WSL} {windows}\n\n{NVML}"
+    assert problems(text) == ["wsl-driver"]
+    assert "older" not in first(text).message
+    assert "nvidia-ctk" not in advice(text)
+    assert machine(text).system.wsl.known
+
+
+PLUGIN = (
+    "E0121 12:04:24.666432       1 factory.go:113] If this is a GPU node, did you configure the NVIDIA Container "
+    "Toolkit?\nI0121 12:04:24.666452       1 main.go:287] No devices found. Waiting indefinitely.\n"
+)
+NO_RUNTIME = 'kubelet: failed to get sandbox runtime: no runtime for "nvidia" is configured\n'
+INSUFFICIENT = "Warning  FailedScheduling  0/2 nodes are available: 2 Insufficient nvidia.com/gpu.\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "runtime"),
+    [
+        ("on the node itself nvidia-smi works fine (Tesla T4, 535.129.03), containerd 1.7", "containerd"),
+        ("Kubernetes 1.30 on two nodes with a Tesla T4 each", "containerd"),
+        ("The node has a Tesla T4 and CRI-O as its engine under Kubernetes", "crio"),
+        ("cri-o 1.30, Tesla T4, the device plugin sees nothing", "crio"),
+    ],
+)
+@pytest.mark.parametrize("error", [PLUGIN, NO_RUNTIME, INSUFFICIENT + PLUGIN])
+def test_the_toolkit_is_configured_for_the_engine_of_the_node(told: str, runtime: str, error: str) -> None:
+    text = f"{error}{told}\n"
+    found = first(text)
+    assert found.slug == "container-toolkit-missing"
+    fix = found.fixes[0].title
+    assert f"--runtime={runtime} --set-as-default" in fix
+    assert "docker" not in f"{fix} {found.message.partition('What decides')[2]}".lower()
+
+
+def test_a_question_in_a_programs_line_is_no_remedy() -> None:
+    text = f"{PLUGIN}on the node itself nvidia-smi works fine (Tesla T4)\n"
+    assert "had no NVIDIA Container Toolkit" not in first(text).message
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "We use Kubernetes with containerd (Tesla T4), all GPUs are in use by another team.",
+        "containerd 1.7 with a Tesla T4; on the node nvidia-smi fails",
+    ],
+)
+def test_the_engine_is_not_blamed_without_a_sign(told: str) -> None:
+    assert "containerd on the node" not in first(f"{INSUFFICIENT}{told}\n").message

@@ -1,0 +1,178 @@
+"""Pasted logs of programs with libraries of their own: ollama, llama.cpp and others that use ggml."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.finding import Finding
+from tests.support.judged_texts import judgement, machine, problems
+
+FOUND_ROCM, FOUND_CUDA = "ggml_cuda_init: found 1 ROCm devices:\n", "ggml_cuda_init: found 1 CUDA devices:\n"
+INVALID = (
+    "CUDA error: invalid device function\n"
+    "  current device: 0, in function ggml_cuda_compute_forward at ggml/src/ggml-cuda.cu:2326\n"
+)
+NO_VERSION_FILE = (
+    'level=WARN source=amd_linux.go:59 msg="ollama recommends running the https://www.amd.com/en/support" '
+    'error="amdgpu version file missing: /sys/module/amdgpu/version stat /sys/module/amdgpu/version: no such file"\n'
+)
+
+
+def first(text: str) -> Finding:
+    return judgement(text).findings[0]
+
+
+def advice(text: str) -> str:
+    """The fixes of the first problem, in words."""
+    return " ".join(str(fix) for fix in first(text).fixes)
+
+
+# --- whose GPU it is -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device", "arch"),
+    [
+        ("Radeon RX 7900 XTX, compute capability 11.0, VMM: no", "gfx1100"),
+        ("AMD Radeon RX 7800 XT, compute capability 11.0, VMM: no", "gfx1101"),
+        ("AMD Radeon RX 6700 XT, compute capability 10.3, VMM: no", "gfx1031"),
+        ("AMD Radeon RX 6800, compute capability 10.3, VMM: no", "gfx1030"),
+        ("AMD Radeon VII, compute capability 9.0, VMM: no", "gfx906"),
+        ("AMD Instinct MI100, compute capability 9.0, VMM: no", "gfx908"),
+        ("gfx1151, compute capability 11.5, VMM: no", "gfx1151"),
+        ("AMD Radeon Graphics, compute capability 10.3, VMM: no", None),
+    ],
+)
+def test_a_compute_capability_of_rocm_is_no_architecture_of_nvidia(device: str, arch: str | None) -> None:
+    for head in (FOUND_ROCM, ""):
+        (gpu,) = machine(f"{head}  Device 0: {device}\nllm_load_tensors: offloaded 33/33 layers to GPU\n").gpus
+        assert (gpu.vendor, gpu.arch.value) == ("amd", arch)
+
+
+def test_below_rocm_devices_a_gpu_without_a_makers_name_is_amds() -> None:
+    (gpu,) = machine(f"{FOUND_ROCM}  Device 0: Graphics, compute capability 10.3, VMM: no\n").gpus
+    assert gpu.vendor == "amd"
+
+
+def test_below_cuda_devices_a_compute_capability_is_nvidias() -> None:
+    text = f"{FOUND_ROCM}  Device 0: AMD Radeon RX 6800, compute capability 10.3, VMM: no\n\n{FOUND_CUDA}"
+    gpus = machine(f"{text}  Device 0: NVIDIA GeForce RTX 3060, compute capability 8.6, VMM: yes\n").gpus
+    assert [gpu.arch.value for gpu in gpus] == ["sm_86"]
+
+
+def test_a_healthy_log_of_ollama_on_rocm_is_silent() -> None:
+    log = f"{NO_VERSION_FILE}{FOUND_ROCM}  Device 0: Radeon RX 7900 XTX, compute capability 11.0, VMM: no\n"
+    judged = judgement(f"{log}llm_load_tensors: offloaded 43/43 layers to GPU\n")
+    assert {finding.severity for finding in judged.findings} == {"note"}
+    assert not any(question.matters for question in judged.not_judged)
+
+
+def test_a_program_without_code_for_an_amd_gpu_gets_a_build_for_rocm() -> None:
+    text = f"{FOUND_ROCM}  Device 0: AMD Radeon RX 6700 XT, compute capability 10.3, VMM: no\n{INVALID}"
+    assert problems(text) == ["torch-rocm-no-arch-for-gpu"]
+    assert "AMDGPU_TARGETS" in advice(text)
+    for wrong in ("CMAKE_CUDA_ARCHITECTURES", "nvidia-smi", "torch=="):
+        assert wrong not in f"{advice(text)} {first(text).message}"
+
+
+def test_a_rocblas_without_code_is_named_beside_such_a_device() -> None:
+    text = f"{FOUND_ROCM}  Device 0: AMD Radeon RX 6750 XT, compute capability 10.3, VMM: no\n"
+    error = "rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat: Illegal seek"
+    assert problems(f"{text}{error} for GPU arch : gfx1031\n") == ["rocblas-no-arch"]
+
+
+# --- a driver that is too old ----------------------------------------------------------------------
+
+INSUFFICIENT = (
+    "ggml_cuda_init: failed to initialize CUDA: CUDA driver version is insufficient for CUDA runtime version\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("machine", "needed", "branch"),
+    [
+        ("NVIDIA A100-PCIE-40GB, host driver 515.65.01", "CUDA 12 (driver 525.60.13 or newer)", "580"),
+        ("GTX 1080, driver 470.256.02", "CUDA 12 (driver 525.60.13 or newer)", "580"),
+        ("RTX 3060, driver 550.120", "CUDA 13 (driver 580 or newer)", "580"),
+    ],
+)
+def test_a_known_driver_is_told_what_it_is_too_old_for(machine: str, needed: str, branch: str) -> None:
+    found = first(f"{machine}, ollama\n{INSUFFICIENT}")
+    assert found.slug == "driver-too-old"
+    assert needed in found.message
+    assert found.fixes[0].title.startswith(f"Install NVIDIA driver {branch}")
+    for wrong in ("torch", "nvidia-smi"):
+        assert wrong not in f"{found.message} {found.fixes}"
+
+
+@pytest.mark.parametrize("machine", ["RTX 4070", "Tesla K80, driver 470.256.02", "RTX 3060, driver 580.95.05"])
+def test_no_driver_is_proposed_where_none_is_known_to_help(machine: str) -> None:
+    found = first(f"{machine}, faster-whisper\n{INSUFFICIENT}")
+    assert found.slug == "driver-too-old"
+    assert "Install NVIDIA driver" not in advice(f"{machine}\n{INSUFFICIENT}")
+
+
+# --- a target that a program has no code for -------------------------------------------------------
+
+REFUSED = (
+    'level=WARN source=amd_linux.go:341 msg="amdgpu is not supported" gpu=0 gpu_type={gfx} library=/opt/rocm/lib '
+    'supported_types="[gfx1030 gfx1100 gfx1101 gfx1102 gfx900 gfx906 gfx908 gfx90a]"\n'
+    'level=INFO source=types.go:105 msg="inference compute" id=0 library=cpu compute="" driver=0.0 name=""\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("gfx", "value", "named"), [("gfx1031", "10.3.0", "gfx1030"), ("gfx1032", "10.3.0", "gfx1030")]
+)
+def test_ollama_is_told_the_override_and_its_place(gfx: str, value: str, named: str) -> None:
+    text = f"export HSA_OVERRIDE_GFX_VERSION={value}\n\n{REFUSED.format(gfx=gfx)}"
+    assert problems(text) == ["torch-rocm-no-arch-for-gpu"]  # that it computes on the CPU is the effect
+    assert first(text).fixes[0].title == f"Make the GPU run as {named} with HSA_OVERRIDE_GFX_VERSION={value}"
+    assert "systemctl edit ollama" in advice(text)
+    assert f'Environment="HSA_OVERRIDE_GFX_VERSION={value}"' in advice(text)
+
+
+@pytest.mark.parametrize("gfx", ["gfx803", "gfx1010", "gfx1201"])
+def test_a_target_without_another_of_its_generation_is_told_no_override(gfx: str) -> None:
+    assert "HSA_OVERRIDE_GFX_VERSION=" not in advice(REFUSED.format(gfx=gfx))
+
+
+def test_a_message_is_explained_before_it_is_quoted() -> None:
+    message = first(REFUSED.format(gfx="gfx1031")).message
+    assert message.startswith("On gfx1031, Navi 22 (RX 6700/6750): ollama's ROCm libraries have no code")
+    assert message.index("What was seen: ") < message.index("amdgpu is not supported")
+    told = first(f"RTX 4070, ollama\n{INSUFFICIENT}").message
+    assert told.startswith("The CUDA runtime finds no driver") and told.endswith(
+        f"What was seen: {INSUFFICIENT[:-1]}."
+    )
+
+
+def test_what_the_text_suggests_is_said_with_one_colon() -> None:
+    told = first(f"Ollama uses only the CPU.\n{REFUSED.format(gfx='gfx1031').splitlines()[1]}\n").message
+    assert "suggests that the program computes on the CPU: it has no library" in told
+
+
+# --- texts that leave all open ---------------------------------------------------------------------
+
+GATED = "huggingface_hub.errors.GatedRepoError: 401 Client Error.\nCannot access gated repo, please log in.\n"
+UNBOUND = (
+    "  Warning  FailedScheduling  3m4s  default-scheduler  0/3 nodes are available: pod has unbound immediate "
+    "PersistentVolumeClaims.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "begin"),
+    [
+        (GATED, "nothing in this text is about a GPU. If there is a GPU problem, add its message and"),
+        (f"vLLM on MI300X does not start:\n{GATED}", "no error in this text is about a GPU. If there is"),
+        (f"limits nvidia.com/gpu: 1\n{UNBOUND}", "no error in this text is about a GPU. If there is"),
+        ("GPU: NVIDIA GeForce RTX 3060", "the text does not say which driver and torch. Send "),
+        ("RuntimeError: ggml CUDA frobnication failed", "could not judge this error, whose cause is not known: "),
+    ],
+)
+def test_what_is_open_is_said_in_plain_words(text: str, begin: str) -> None:
+    judged = judgement(text)
+    (open_,) = [question for question in judged.not_judged if question.matters]
+    assert open_.why.startswith(begin)
+    assert not judged.findings
