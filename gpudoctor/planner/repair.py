@@ -96,6 +96,7 @@ def repair(
     in vain: no fix that runs only these is proposed again, unless `only` names the problem. Raises NoSuchFixError.
     """
     ids, noted = frozenset(only), frozenset(also)
+    ids |= {id for one in findings if one.id in ids and not one.fixes for id in one.caused_by}
     chosen = _chosen(_to_fix(findings, ids, noted), bool(ids), alternative)
     here, tried = place(situation.machine), unhelpful or {}
 
