@@ -16,7 +16,7 @@ from gpudoctor.records import in_form
 from gpudoctor.render.lines import Line, printable
 from gpudoctor.render.next_command import NEXT, ON_THAT_MACHINE, next_line
 from gpudoctor.render.steps import command_line, step_spans, undo_lines
-from gpudoctor.step import RunStep, Step
+from gpudoctor.step import ManualStep, RunStep, Step
 
 if TYPE_CHECKING:
     from gpudoctor.fix.apply import ApplyResult
@@ -71,9 +71,10 @@ def _of_checks(plan: Repair) -> dict[str, str]:
 def plan_lines(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator[Line]:
     """The plan for these problems."""
     names = {**_of_checks(plan), **{finding.id: finding.slug for finding in findings}}
+    by_hand = all(isinstance(planned.step, ManualStep) for planned in plan.steps)
     if plan.steps:
         steps = number_of(len(plan.steps), "step")
-        shown = "" if plan.to_run else " (shown only)"
+        shown = ", by hand" if by_hand else "" if plan.to_run else " (shown only)"
         yield [(f"Plan: {steps}{shown}", "bold"), (f", {around.subject}", "")]
         yield []
     if plan.pinned:
@@ -81,7 +82,7 @@ def plan_lines(plan: Repair, findings: Sequence[Finding], around: Around) -> Ite
         yield from ([("    ", ""), (package, "")] for package in plan.pinned)
         yield []
     for number, planned in enumerate(plan.steps, 1):
-        said = planned.why_not == OF_ALL and not plan.to_run  # by the first line and the last
+        said = by_hand or (planned.why_not == OF_ALL and not plan.to_run)  # by the first line and the last
         yield from _step(number, planned, names, around, "" if said else planned.why_not)
         yield []
     if plan.steps:
