@@ -10,8 +10,9 @@ from gpudoctor.render.steps import step_lines, telling_steps
 from gpudoctor.step import ManualStep, PlannedFix
 
 if TYPE_CHECKING:
-    from gpudoctor.report import ReportedFinding
+    from gpudoctor.report import Report, ReportedFinding
 
+_USER_SITE = r"/\.local/lib/python[\d.]+/site-packages$"
 _PLACE = r"([^/\s:][^\n:]*):(\d{1,7})"
 
 
@@ -34,6 +35,24 @@ def found_and_needed(finding: ReportedFinding) -> Iterator[tuple[str, str]]:
         words = _words(value)
         if value and not (len(words) > 1 and words <= in_message):
             yield label, value
+
+
+def origins(finding: ReportedFinding, report: Report) -> Iterator[str]:
+    """Where packages come from that lie outside of the environment: "torchvision 0.20.1 comes from ~/.local ..."."""
+    environment, named = report.machine.environment.value, report.machine.variables.get("PYTHONPATH", "").split(":")
+    if environment is None or not environment.prefix:
+        return
+    for package in finding.evidence:
+        folder, _, record = package.source.rpartition("/")
+        own = folder.startswith(f"{environment.prefix.rstrip('/')}/")
+        if own or not record.endswith((".dist-info", ".egg-info")):
+            continue
+        where = (
+            "~/.local (pip install --user)" if re.search(_USER_SITE, folder)
+            else f"{folder} (PYTHONPATH)" if folder in named
+            else f"{folder}, outside of this environment"
+        )  # fmt: skip
+        yield f"{package.fact.removesuffix('.version')} {package.value} comes from {where}"
 
 
 def _words(text: str) -> set[str]:

@@ -65,7 +65,7 @@ def _is_named(note: ReportedFinding, shown: list[ReportedFinding]) -> bool:
 
 
 def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: bool) -> Iterator[Line]:
-    from gpudoctor.render.plain import found_and_needed
+    from gpudoctor.render.plain import found_and_needed, origins
 
     mark, style = MARKS[finding.severity]
     subject = f"  {finding.subject}" if finding.subject else ""
@@ -77,6 +77,7 @@ def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: 
         yield [("    Fix: ", "green"), (f"that of {cause.slug} [{cause.id}]: this goes with it", "")]
     for label, value in () if cause else found_and_needed(finding):
         yield [(f"    {label:<8}", "dim"), (value, "")]
+    yield from ([("    from    ", "dim"), (origin, "")] for origin in origins(finding, report))
     if finding.confidence != "certain":
         from gpudoctor.render.certainty import certainty
 
