@@ -397,6 +397,17 @@ def test_a_step_by_hand_in_this_environment_has_one_next_command(tmp_path: Path,
     assert ("possible: it depends on the folder that programs are started in" in report) is (cause == "torch.py")
 
 
+def test_of_described_gpus_in_this_environment_the_last_lines_say_what_was_not_read(tmp_path: Path):
+    venv = tmp_path / "venv"
+    write_torch(write_venv(venv), requires=())
+    screen = piped("check", "--python", str(venv), "--gpu", "RTX 4090", "--driver", "570.133.07", "--ignore", "GPD4")
+    *_, why, last = (" ".join(part.split()) for part in screen.replace("and\n", "and ").splitlines())
+    assert (
+        why == "The GPU and driver were described, not read. Run the same without --gpu and --driver on that machine."
+    )
+    assert last == f"Next, on that machine: gpudoctor check --python {venv}"
+
+
 def test_where_there_is_no_gpu_and_no_torch_fix_recommends_what_check_does(tmp_path: Path):
     empty = Host(tmp_path).ubuntu().venv()
     empty.run()
