@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_dockerfile import dockerfile_report
+from tests.test_dockerfile import dockerfile_report, run
 from tests.test_dockerfile_amd_images import first_fix
 
 OLLAMA = "image: ollama/ollama:rocm"
@@ -63,3 +63,10 @@ def test_a_refused_reservation_is_found_at_its_device(tmp_path: Path):
     (tmp_path / "compose.yaml").write_text(text)
     (found,) = dockerfile_report(tmp_path / "compose.yaml")["findings"]
     assert found["evidence"][0]["source"] == f"{tmp_path}/compose.yaml:9"
+
+
+def test_what_the_message_or_the_fix_says_is_not_said_again(tmp_path: Path):
+    text = f"services:\n  a:\n    {FIXES['no capabilities'][0]}\n"
+    (tmp_path / "compose.yaml").write_text(text)
+    _, screen = run("dockerfile", str(tmp_path / "compose.yaml"))
+    assert "compose-reservation-refused" in screen and not {"found", "needed"} & set(screen.split())

@@ -12,6 +12,8 @@ from gpudoctor.step import ManualStep, PlannedFix
 if TYPE_CHECKING:
     from gpudoctor.report import Report, ReportedFinding
 
+_EMPTY = {"no", "not", "without"}
+"""Words that a message has in another form: "no capabilities" in "without `capabilities`"."""
 _USER_SITE = r"/\.local/lib/python[\d.]+/site-packages$"
 _PLACE = r"([^/\s:][^\n:]*):(\d{1,7})"
 
@@ -29,11 +31,15 @@ def finding_lines(finding: ReportedFinding) -> Iterator[str]:
 
 
 def found_and_needed(finding: ReportedFinding) -> Iterator[tuple[str, str]]:
-    """What was found and what is needed; a list that stands in the message is not told again."""
+    """What was found and what is needed. What stands in the message is not told again, nor is what the fix writes.
+    One word alone may be a part of another value."""
     in_message = _words(finding.message)
+    steps = [step for fix in finding.fixes[:1] for step in fix.steps if isinstance(step, ManualStep)]
+    in_fix = {line.strip() for step in steps for line in step_lines(step)}
     for label, value in (("found", finding.saw), ("needed", finding.want)):
         words = _words(value)
-        if value and not (len(words) > 1 and words <= in_message):
+        repeated = len(words) > 1 and words - _EMPTY <= in_message
+        if value and not repeated and not (label == "needed" and value in in_fix):
             yield label, value
 
 
