@@ -68,5 +68,5 @@ def test_a_refused_reservation_is_found_at_its_device(tmp_path: Path):
 def test_what_the_message_or_the_fix_says_is_not_said_again(tmp_path: Path):
     text = f"services:\n  a:\n    {FIXES['no capabilities'][0]}\n"
     (tmp_path / "compose.yaml").write_text(text)
-    _, screen = run("dockerfile", str(tmp_path / "compose.yaml"))
+    _, screen = run(str(tmp_path / "compose.yaml"))
     assert "compose-reservation-refused" in screen and not {"found", "needed"} & set(screen.split())
