@@ -19,6 +19,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.render.plan import Around, plan_lines
 from tests.support.check_cases import found
 from tests.support.judging import finding, fixes, judged, plan_of, questions, remedies, severity, told
 from tests.support.machines import (
@@ -656,3 +657,13 @@ def test_before_cuda_11_the_toolkits_own_driver_is_the_oldest():
     patient = torch("1.3.0", cuda="10.1", build="cu101")
     machine = nvidia_machine(nvidia_gpu("Tesla T4", "sm_75"), driver="410.104", flavour="proprietary", torch=patient)
     assert "CUDA 10.1 needs driver 418.39 or newer" in finding(machine, "driver-too-old").message
+
+
+def test_a_risk_is_told_once_in_a_plan():
+    both = pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-cudnn-cu13": "9.28.1.4"})
+    plan = plan_of(both)
+    lines = ["".join(text for text, _ in line) for line in plan_lines(plan, (), Around("here", here=True))]
+    assert len(plan.steps) == 2
+    assert [line.split() for line in lines].count(
+        ["risk", "packages", "of", "this", "environment", "are", "replaced"]
+    ) == 1
