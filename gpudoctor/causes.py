@@ -20,7 +20,7 @@ _ALTERNATIVES = 2
 _OWN: tuple[Layer, ...] = ("smoke", "gpudoctor")
 """Questions about the smoke kernels, and about gpudoctor itself: no kernel answers them."""
 
-_SEEN = "What was seen:"
+_SEEN = "Seen:"
 
 
 def drop_fallbacks(

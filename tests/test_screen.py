@@ -461,7 +461,7 @@ def test_what_was_seen_is_said_once(tmp_path: Path):
     )
     (tmp_path / "report.txt").write_text("\n".join(lines))
     screen = " ".join(piped("check", "--from", str(tmp_path / "report.txt")).split())
-    assert screen.count("What was seen:") == 1
+    assert screen.count("Seen:") == 1
     assert "not compatible" in screen and "no kernel image" in screen
 
 
