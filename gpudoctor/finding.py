@@ -272,7 +272,7 @@ def unset(variable: str, why: str = "") -> Fix:
     return Fix(f"Unset {variable}", (UnsetVariable(variable, why=why),))
 
 
-SEEN = "What was seen:"
+SEEN = "Seen:"
 """Stands before what a program printed, at the end of a message."""
 ABSENCE = "absence"
 """Of a symptom: every error of driver and access may be its cause."""

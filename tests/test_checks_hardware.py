@@ -35,7 +35,10 @@ def nvml(*devices: NvmlDevice, status: int = 0, **parts: object):
 def test_a_gpu_whose_registers_read_ff_is_off_the_bus():
     machine = nvidia_machine(nvidia_gpu(off_bus=True))
     assert below_torch(machine)[0] == ("gpu-off-bus", "error")
-    assert remedies(first(machine)) == ["Manual"]
+    assert remedies(first(machine)) == ["Manual"] and not first(machine).want
+    assert (
+        first(machine).fixes[0].remedies[0].text.startswith("First save the report of `sudo nvidia-bug-report.sh`.")
+    )
 
 
 def test_a_gpu_that_must_be_reset_is_not_called_gone():

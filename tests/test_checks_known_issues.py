@@ -433,3 +433,19 @@ def test_basicsr_has_no_release_for_new_torchvisions(torchvision: str, told: lis
     machine = nvidia_machine(packages={"basicsr": "1.4.2", "torchvision": torchvision})
     issues = [one for one in found(machine, "known-issue") if "functional_tensor" in one.message]
     assert [one.severity for one in issues] == told
+
+
+def test_two_issues_of_one_cudnn_are_one_note_that_tells_the_pin():
+    def notes(version: str, *requires: str) -> list[str]:
+        packages = {"nvidia-cudnn-cu12": "9.10.2.21"}
+        machine = nvidia_machine(torch=torch(version, cuda="12.8", build="cu128"), packages=packages)
+        listed = machine.environment.value.distributions
+        own = tuple(change(one, requires=requires) if one.name == "torch" else one for one in listed.value)
+        machine = with_environment(machine, distributions=known(own, listed.source))
+        return [one.message for one in judge(machine, matrix(), machine_checks()).findings if "conv3d" in one.message]
+
+    (note,) = notes("2.9.1", "nvidia-cudnn-cu12==9.10.2.21; platform_system == 'Linux'")
+    assert "several times the memory" in note and "wrong values" in note
+    assert note.endswith("requires nvidia-cudnn-cu12==9.10.2.21: pip warns of that, and installs the newer one.")
+    (older,) = notes("2.8.0")
+    assert "wrong values" in older and "requires" not in older

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from gpudoctor.machine import (
@@ -17,8 +19,9 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.render.plan import Around, plan_lines
 from tests.support.check_cases import found
-from tests.support.judging import finding, fixes, judged, questions, remedies, severity, told
+from tests.support.judging import finding, fixes, judged, plan_of, questions, remedies, severity, told
 from tests.support.machines import (
     LIB,
     amd_gpu,
@@ -415,6 +418,15 @@ def test_cudnn_wheels_by_major_and_minor(version, weight):
         assert remedies(machine, "cudnn-mismatch") == ["ReplacePackage nvidia-cudnn-cu12==9.10.2.21"]
 
 
+def test_the_cudnn_of_another_cuda_in_one_folder_is_removed_and_the_pinned_one_written_once_again():
+    both = pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-cudnn-cu13": "9.28.1.4"})
+    lines = [shlex.join(one.step.argv).partition(" pip ")[2] for one in plan_of(both).steps]
+    assert lines == [
+        "uninstall -y nvidia-cudnn-cu13",
+        "install --force-reinstall --no-deps nvidia-cudnn-cu12==9.10.2.21",
+    ]
+
+
 def test_a_cudnn_on_the_path_that_really_wins():
     assert severity(with_library("libcudnn.so.9", "9.1.0", wins=True), "cudnn-mismatch") == "error"
     assert severity(with_library("libcudnn.so.9", "9.12.0", wins=True), "cudnn-mismatch") is None
@@ -491,7 +503,7 @@ def test_a_cudnn_for_another_cuda_in_the_same_folder_is_a_warning_however_new_it
     assert severity(both, "cudnn-mismatch") == "warning"
     assert remedies(both, "cudnn-mismatch") == [
         "RemovePackage nvidia-cudnn-cu13",
-        "ReplacePackage nvidia-cudnn-cu12==9.10.2.21",
+        "ReinstallPackage nvidia-cudnn-cu129.10.2.21",
     ]
     apart = pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-cudnn-cu11": "8.7.0.84"})
     assert severity(apart, "cudnn-mismatch") is None
@@ -538,7 +550,7 @@ def test_an_older_nccl_or_one_of_another_cuda_is_a_warning():
     assert severity(mixed, "nccl-shadowed") == "warning"
     assert remedies(mixed, "nccl-shadowed") == [
         "RemovePackage nvidia-nccl-cu11",
-        "ReplacePackage nvidia-nccl-cu12==2.27.5",
+        "ReinstallPackage nvidia-nccl-cu122.27.5",
     ]
     assert severity(pinned([NCCL_PIN], {"nvidia-nccl-cu12": "2.30.7"}), "nccl-shadowed") is None
 
@@ -645,3 +657,13 @@ def test_before_cuda_11_the_toolkits_own_driver_is_the_oldest():
     patient = torch("1.3.0", cuda="10.1", build="cu101")
     machine = nvidia_machine(nvidia_gpu("Tesla T4", "sm_75"), driver="410.104", flavour="proprietary", torch=patient)
     assert "CUDA 10.1 needs driver 418.39 or newer" in finding(machine, "driver-too-old").message
+
+
+def test_a_risk_is_told_once_in_a_plan():
+    both = pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-cudnn-cu13": "9.28.1.4"})
+    plan = plan_of(both)
+    lines = ["".join(text for text, _ in line) for line in plan_lines(plan, (), Around("here", here=True))]
+    assert len(plan.steps) == 2
+    assert [line.split() for line in lines].count(
+        ["risk", "packages", "of", "this", "environment", "are", "replaced"]
+    ) == 1

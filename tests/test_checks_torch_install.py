@@ -10,8 +10,9 @@ from gpudoctor.planner.plan import fixes_for
 from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep
 from tests.support.check_cases import matrix
-from tests.support.judging import finding, remedies, severity, told
+from tests.support.judging import finding, plan_of, remedies, severity, told
 from tests.support.machines import change, nvidia_machine, torch, with_environment, with_system, with_torch
+from tests.test_render_formats import given_as
 
 SITE = "/venv/lib/python3.12/site-packages"
 OWN = TorchCopy(path=f"{SITE}/torch", version="2.9.1+cu128", via="site")
@@ -53,15 +54,32 @@ def test_what_is_installed_comes_before_the_torch_of_pythonpath_once_that_is_uns
     shadow = TorchCopy(path="/srv/cpu/torch", version="2.13.0+cpu", via="PYTHONPATH")
     machine = with_torch(nvidia_machine(torch=torch("2.13.0+cpu")), copies=(shadow, change(OWN, version=own)))
     situation = Situation(change(machine, variables={"PYTHONPATH": "/srv/cpu"}), matrix())
-    (other,) = finding(nvidia_machine(torch=torch("2.13.0+cpu")), "torch-cpu-only").fixes[0].remedies[:1]
+    cpu_only = finding(nvidia_machine(torch=torch("2.13.0+cpu")), "torch-cpu-only")
+    (other,) = cpu_only.fixes[0].remedies[:1]
     after = effect(other, situation).machine
     assert told(after) == [] and "PYTHONPATH" not in after.variables
-    unset, install = fixes_for(finding(situation.machine, "torch-cpu-only"), situation)[0].steps
+    unset, install = fixes_for(cpu_only, situation)[0].steps
     assert isinstance(unset, ManualStep) and "unset PYTHONPATH" in unset.text
     assert isinstance(install, RunStep)
     if own != shadow.version:
         (alone,) = finding(situation.machine, "torch-shadowed").fixes[0].remedies
         assert told(effect(alone, situation).machine) == []  # and not "its own files name no CUDA"
+
+
+@pytest.mark.parametrize(("own", "via", "fixless"), [("2.9.1+cu128", "PYTHONPATH", True),
+                                                      ("2.13.0+cu128", "user site", True),
+                                                      ("2.12.0+cpu", "PYTHONPATH", False)])  # fmt: skip
+def test_what_is_wrong_with_the_torch_of_pythonpath_is_an_effect_of_it_and_has_no_other_fix(own, via, fixless):
+    """Where the torch behind it has the same fault, that one has a fix of its own."""
+    folder = "/srv/cpu" if via == "PYTHONPATH" else "/home/u/.local/lib/python3.12/site-packages"
+    shadow = TorchCopy(path=f"{folder}/torch", version="2.13.0+cpu", via=via)
+    machine = with_torch(nvidia_machine(torch=torch("2.13.0+cpu")), copies=(shadow, change(OWN, version=own)))
+    machine = change(machine, variables={"PYTHONPATH": folder} if via == "PYTHONPATH" else {})
+    effect_of_it = finding(machine, "torch-cpu-only")
+    assert ("GPD412" in effect_of_it.caused_by, not effect_of_it.fixes) == (True, fixless)
+    assert ("Fix: that of torch-shadowed [GPD412]: this goes with it" in given_as("text", machine)) is fixless
+    plan = plan_of(machine, only=["GPD405"])
+    assert "GPD412" in {id for step in plan.steps for id in step.because} and not plan.helpless
 
 
 def test_a_torch_that_pythonpath_alone_brings_is_replaced_there_by_a_person():

@@ -92,7 +92,7 @@ def test_an_override_is_judged_without_a_torch(tmp_path: Path):
     (tmp_path / "compose.yaml").write_text(OLLAMA.format("rocm", "HSA_OVERRIDE_GFX_VERSION=11.0.0"))
     (one,) = dockerfile_report(tmp_path, "--gpu", "RX 6600")["findings"]
     assert (one["slug"], one["severity"]) == ("hsa-override-wrong", "error")
-    assert first_fix([one]).endswith("HSA_OVERRIDE_GFX_VERSION: 10.3.0 in the environment of ollama")
+    assert first_fix([one]).endswith("compose.yaml:6: - HSA_OVERRIDE_GFX_VERSION=10.3.0 in the environment of ollama")
     assert dockerfile_report(tmp_path, "--gpu", "RX 7900 XTX")["verdict"] == "ok"
 
 

@@ -166,7 +166,7 @@ def test_the_image_of_a_manifest_is_judged(tmp_path: Path):
 def test_the_gpus_of_a_container_of_a_manifest(tmp_path: Path):
     found = pod(tmp_path, "--gpu", "T4", image="vllm/vllm-openai:v0.8.5", limit="cpu: 1")
     assert [(one["slug"], one["severity"]) for one in found["findings"]] == [("compose-no-device", "warning")]
-    assert fix(found).endswith("below model:\n    resources: {limits: {nvidia.com/gpu: 1}}")
+    assert fix(found).endswith("add to resources.limits of model, inside the brackets:\n    nvidia.com/gpu: 1")
     assert slugs(pod(tmp_path, image="rocm/pytorch:latest", limit="amd.com/gpu: 1")) == []
     assert slugs(pod(tmp_path, image="rocm/pytorch:latest", limit="nvidia.com/gpu: 1")) == ["compose-other-vendor"]
     shared = pod(tmp_path, image="vllm/vllm-openai:v0.8.5", limit="volcano.sh/vgpu-number: 1")

@@ -211,7 +211,7 @@ REFUSED = {
     "no GPU": (REQUIRING, "{}", "warning", "count: all"),
     "behind tini": (REQUIRING.replace('["gpu', '["tini", "--", "gpu'), "{}", "warning", "count: all"),
     "too few": (REQUIRING, "{gpus: [{count: 1}]}", "error", "count: 2"),
-    "too few by their ids": (REQUIRING, "{gpus: [{device_ids: ['0']}]}", "error", "count: 2"),
+    "too few by their ids": (REQUIRING, "{gpus: [{device_ids: ['0']}]}", "error", ":4: 2 GPUs in device_ids"),
     "by its own entrypoint": ("", "{entrypoint: [gpudoctor, preflight, --require, gpu.memory>=8GiB, --, python, a]}",
                               "warning", "count: all"),
     "by its command": ("", "{command: gpudoctor preflight --require any(sm>=8.0) -- python a.py}", "warning", "all"),

@@ -326,6 +326,7 @@ def test_what_is_kept_of_a_repair_is_given_up_when_told_so(tmp_path: Path, monke
     assert (listed["id"], listed["kept_bytes"]) == (run.id, run.kept_bytes)
     code, out, err = invoke("fix", "--forget", run.id)
     assert (code, "keeps 1 MiB" in out, "no terminal to ask on" in err) == (0, True, True)
+    assert "Forgetting it frees 1 MiB on disk. " in out
     invoke("fix", "--forget", run.id, "--dry-run")
     assert os.path.exists(run.begun.kept)
 

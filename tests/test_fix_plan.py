@@ -242,9 +242,10 @@ def test_the_same_version_of_another_build_is_really_replaced() -> None:
     ]
     uv = machine_with(cpu_environment(uv_managed=True))
     assert run(uv, own) == ["uv pip install --python /venv/bin/python --reinstall-package torch torch==2.9.1"]
-    step = plan(machine_with(), own)[0]
+    step, rest = plan(machine_with(), own)
     assert isinstance(step, RunStep)
     assert step.undo[0][-1] == "torch==2.9.1+cpu"
+    assert ("another build would stay" in step.why, rest.why) == (True, "what it requires")
 
 
 def test_of_a_torch_with_two_records_one_is_uninstalled_and_pip_replaces_the_other() -> None:

@@ -130,7 +130,7 @@ def test_an_emptied_file_that_the_import_needs_is_one_problem(tmp_path: Path) ->
     (site / "jax/version.py").write_text("")
     machine = examined(tmp_path)
     assert problems(machine) == ["framework-install-damaged"]
-    assert "What was seen: ImportError" in finding(machine, "framework-install-damaged").message
+    assert "Seen: ImportError" in finding(machine, "framework-install-damaged").message
     assert remedies(machine, "framework-install-damaged") == ["ReinstallPackage jax0.6.2"]
 
 
@@ -319,7 +319,7 @@ def test_what_is_wrong_with_a_required_package_explains_an_error_that_points_at_
 ) -> None:
     machine = tried(failed("ImportError", SuspectFile(OWN, owner="jax", version="0.6.2")), package, needs="numpy")
     assert [slug for slug, severity in told(machine) if severity == "error"] == [slug]
-    assert "What was seen: ImportError" in finding(machine, slug).message
+    assert "Seen: ImportError" in finding(machine, slug).message
 
 
 def test_a_framework_that_was_imported_does_without_what_it_requires() -> None:
@@ -491,9 +491,7 @@ def test_a_backend_that_keras_does_not_find_is_not_to_be_installed(tmp_path: Pat
     assert FAILS not in problems(machine)
     fix = "unset KERAS_BACKEND" if variable else "set KERAS_BACKEND=tensorflow"
     assert remedies(machine, "framework-variable") == [fix]
-    assert (
-        "What was seen: ModuleNotFoundError: No module named 'jax'" in finding(machine, "framework-variable").message
-    )
+    assert "Seen: ModuleNotFoundError: No module named 'jax'" in finding(machine, "framework-variable").message
 
 
 @pytest.mark.parametrize("variable", [True, False])

@@ -309,7 +309,9 @@ def with_tools(installers: Installers, **parts: Any) -> Machine:
 def test_a_plain_version_is_meant_exactly_where_another_index_may_have_another_build() -> None:
     extra = InstallerSettings(extra_indexes=("https://x.example/cpu",))
     assert command(configured(extra), OWN).endswith("torch===2.10.0")
+    assert "=== keeps out the builds" in steps(configured(extra), OWN)[-1].why
     assert command(configured(InstallerSettings()), OWN).endswith("torch==2.10.0")
+    assert "===" not in steps(configured(InstallerSettings()), OWN)[-1].why
     assert command(configured(extra), OTHERS).endswith("torch==2.10.0+cu128")
     uv_made = configured(extra, uv_managed=True)
     assert command(uv_made, OWN).endswith("--index-strategy unsafe-best-match torch===2.10.0")

@@ -140,10 +140,10 @@ def test_a_target_without_another_of_its_generation_is_told_no_override(gfx: str
 def test_a_message_is_explained_before_it_is_quoted() -> None:
     message = first(REFUSED.format(gfx="gfx1031")).message
     assert message.startswith("On gfx1031, Navi 22 (RX 6700/6750): ollama's ROCm libraries have no code")
-    assert message.index("What was seen: ") < message.index("amdgpu is not supported")
+    assert message.index("Seen: ") < message.index("amdgpu is not supported")
     told = first(f"RTX 4070, ollama\n{INSUFFICIENT}").message
     assert told.startswith("The CUDA runtime finds no driver") and told.endswith(
-        f"What was seen: {INSUFFICIENT[:-1]}."
+        f"Seen: {INSUFFICIENT[:-1]}."
     )
 
 

@@ -671,3 +671,14 @@ def test_a_gpu_is_not_left_out_for_what_another_python_or_system_changes(options
 )
 def test_an_older_gpu_is_left_out_and_a_distribution_is_only_judged_by_its_own_kernel(options: str) -> None:
     assert run(*(word.replace("~", " ") for word in options.split()))[0] == 0
+
+
+@pytest.mark.parametrize(("gpu", "second"), [("RX 9070 XT", "rocm7.0"), ("RX 7900 XTX", None)])
+def test_a_build_without_the_known_issue_of_the_best_one_comes_next(gpu: str, second: str | None) -> None:
+    """The one that the issue names: "Use ROCm 10.1 or newer, or 7.0"."""
+    _, answer = described("--gpu", gpu)
+    best, *others = answer["choices"]
+    assert any("known issue" in why for why in best["why"]) is (second is not None)
+    spared = [one for one in others if "without the known issue of the build above" in one["why"]]
+    assert [one["build"] for one in spared] == ([second] if second else [])
+    assert spared == others[: len(spared)]

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from gpudoctor.engine import Ignored, judge
 from gpudoctor.finding import Evidence
-from gpudoctor.machine import Machine, known
+from gpudoctor.machine import Distribution, Machine, known
 from gpudoctor.render.formats import FORMATS, report_text
 from gpudoctor.render.style import ReportStyle
 from gpudoctor.report import Report, ReportedFinding, ReportedQuestion, Subject, make_report
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import matrix
-from tests.support.machines import no_gpu_machine, nvidia_gpu, nvidia_machine, torch
+from tests.support.machines import no_gpu_machine, nvidia_gpu, nvidia_machine, torch, with_environment
 
 BLACKWELL = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120")
 MACHINE_FORMS = [style for style in FORMATS if style != "text"]
@@ -70,6 +70,23 @@ def made_of(text: str) -> Report:
 
 
 # --- JUnit -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("folder", "told"), [
+    ("/home/u/.local/lib/python3.12/site-packages", "~/.local (pip install --user)"),
+    ("/srv/more", "/srv/more (PYTHONPATH)"),
+    ("/usr/lib/python3/dist-packages", "/usr/lib/python3/dist-packages,"),
+    ("/venv/lib/python3.12/site-packages", ""),
+])  # fmt: skip
+def test_a_package_from_outside_of_the_environment_is_told_with_where_it_comes_from(folder: str, told: str):
+    vision = Distribution("torchvision", "0.20.1", f"{folder}/torchvision-0.20.1.dist-info")
+    machine = nvidia_machine(packages={"torchvision": "0.20.1"}, variables={"PYTHONPATH": "/srv/more"})
+    listed = machine.environment.value.distributions  # type: ignore[union-attr]
+    found = tuple(vision if one.name == "torchvision" else one for one in listed.value)  # type: ignore[union-attr]
+    machine = with_environment(machine, prefix="/venv", distributions=known(found, listed.source))
+    screen = given_as("text", machine, "GPD420")
+    assert "torchvision-mismatch" in screen and ("comes from" in screen) is bool(told)
+    assert not told or f"    from    torchvision 0.20.1 comes from {told}" in screen
 
 
 def case(xml: str, id: str) -> ET.Element:

@@ -375,6 +375,39 @@ def test_a_plan_for_a_described_machine_does_not_lead_back_to_the_same_check():
     assert screen.splitlines()[-1] == "Next, on that machine: gpudoctor fix"
 
 
+@pytest.mark.parametrize("cause", ["torch.py", "PYTHONPATH"])
+def test_a_step_by_hand_in_this_environment_has_one_next_command(tmp_path: Path, cause: str):
+    """For described GPUs, too: the file, the variable and the environment are those here."""
+    write_torch(write_venv(tmp_path / "venv"), "2.9.1+cu128", "12.8", requires=())
+    (folder := tmp_path / "project").mkdir()
+    if cause == "torch.py":
+        (folder / "torch.py").touch()
+    else:
+        write_torch(folder, "2.4.0+cpu", None, requires=())
+    variables = {"PYTHONPATH": str(folder)} if cause == "PYTHONPATH" else {}
+    options = ("--python", str(tmp_path / "venv"), "--gpu", "RTX 4090", "--driver", "570.133.07")
+    run = {"cwd": folder if cause == "torch.py" else tmp_path, **variables}
+    plan = piped("fix", "--dry-run", *options, **run)  # type: ignore[arg-type]
+    lines = plan.splitlines()
+    assert re.match(r"Plan: \d steps?, by hand,", lines[0]) and "not run" not in plan
+    assert lines[-2] in ("Do this, then check again.", "Do the steps that are only shown, then check again.")
+    assert lines[-1] == f"Next: gpudoctor check {shlex.join(options)}"
+    report = piped("check", *options, **run)  # type: ignore[arg-type]
+    assert report.count("Start programs from another folder") == (cause == "torch.py")
+    assert ("possible: it depends on the folder that programs are started in" in report) is (cause == "torch.py")
+
+
+def test_of_described_gpus_in_this_environment_the_last_lines_say_what_was_not_read(tmp_path: Path):
+    venv = tmp_path / "venv"
+    write_torch(write_venv(venv), requires=())
+    screen = piped("check", "--python", str(venv), "--gpu", "RTX 4090", "--driver", "570.133.07", "--ignore", "GPD4")
+    *_, why, last = (" ".join(part.split()) for part in screen.replace("and\n", "and ").splitlines())
+    assert (
+        why == "The GPU and driver were described, not read. Run the same without --gpu and --driver on that machine."
+    )
+    assert last == f"Next, on that machine: gpudoctor check --python {venv}"
+
+
 def test_where_there_is_no_gpu_and_no_torch_fix_recommends_what_check_does(tmp_path: Path):
     empty = Host(tmp_path).ubuntu().venv()
     empty.run()
@@ -428,7 +461,7 @@ def test_what_was_seen_is_said_once(tmp_path: Path):
     )
     (tmp_path / "report.txt").write_text("\n".join(lines))
     screen = " ".join(piped("check", "--from", str(tmp_path / "report.txt")).split())
-    assert screen.count("What was seen:") == 1
+    assert screen.count("Seen:") == 1
     assert "not compatible" in screen and "no kernel image" in screen
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Device, Evidence, Finding, Fix, Reboot, by_hand, gpu_subject
-from gpudoctor.machine import Gpu, LogFault
+from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.amdgpu_start import bad_pages
 from gpudoctor.situation.gpu_groups import finding
@@ -67,10 +67,9 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             (gpu,),
             message=message,
             saw=saw or (lines[-1].line if lines else "lost"),
-            want="a GPU that answers",
             confidence="certain" if sure else "likely" if gone else "possible",
             evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(situation, lines)),
-            fixes=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
+            fixes=(reset(gpu),) if asks_for_reset else (_power_cycle(gpu.vendor),) if gone else (),
             supersedes=EFFECTS_OF_A_LOST_GPU,
         )
     lost = next((api for api in (situation.machine.nvidia.nvml, situation.machine.nvidia.smi) if api.value), None)
@@ -84,13 +83,12 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             severity="error",
             message="The NVIDIA driver says that a GPU is lost: it has fallen off the PCI bus.",
             saw=lost.value.message or f"NVML error {_NVML_LOST}",
-            want="GPUs that answer",
             subject="NVIDIA driver",
             evidence=(
                 Evidence.of("nvidia.nvml", lost),
                 *log_evidence(situation, situation.log_faults("gpu-off-bus")),
             ),
-            fixes=(_power_cycle(),),
+            fixes=(_power_cycle("nvidia"),),
             supersedes=EFFECTS_OF_A_LOST_GPU,
         )
 
@@ -108,11 +106,12 @@ def _failed_after(situation: Situation, gpu: Gpu, fall: LogFault) -> bool:
     return bool(lines_about(gpu, tuple(line for line in later if line.kind in _INIT_FAILED)))
 
 
-def _power_cycle() -> Fix:
+def _power_cycle(vendor: Vendor) -> Fix:
+    report = "First save the report of `sudo nvidia-bug-report.sh`. " if vendor == "nvidia" else ""
     text = (
-        "Shut the machine down, disconnect its power for a minute, and start it again. If the GPU is lost again: "
-        "reseat it, check its power cables and temperature, and try another slot without a riser. If that does not "
-        "help, have it replaced."
+        f"{report}Shut the machine down, disconnect its power for a minute, and start it again. If the GPU is lost "
+        "again: reseat it, check its power cables and temperature, and try another slot without a riser. If that "
+        "does not help, have it replaced."
     )
     title = "Power-cycle the machine and check the GPU's seat, power and cooling"
     return by_hand(title, text, "reboot")
@@ -276,7 +275,7 @@ def driver_init_failed_hw(situation: Situation) -> Verdicts:
             gpu,
             lines,
             f"The NVIDIA driver cannot start {gpu.name}: the GPU itself does not come up.",
-            _power_cycle(),
+            _power_cycle(gpu.vendor),
         )
 
 

@@ -110,7 +110,6 @@ def amd_gpu_hang(situation: Situation) -> Verdicts:
             message=f"{what} of {gpu.name} hung in this boot"
             + (", and the GPU has recovered since." if over else ": programs on it hang or fail."),
             saw=lines[hangs[-1]].line,
-            want="a GPU that answers",
             confidence="likely",
             evidence=log_evidence(situation, tuple(lines[place] for place in hangs)),
             fixes=(

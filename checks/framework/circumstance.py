@@ -9,7 +9,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
 from gpudoctor.frameworks.torch.told_causes import tells_of
 from gpudoctor.machine import Told
-from gpudoctor.plain_text import sentence
+from gpudoctor.plain_text import how_to_decide, sentence
 from gpudoctor.situation import Situation
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.seen_errors import seen_errors, tells_a_fault
@@ -43,7 +43,7 @@ def circumstance_told(situation: Situation) -> Verdicts:
             slug=row.slug,
             subject="what the text tells",
             message=f"The text says: \u201c{said.text.rstrip('.')}\u201d. It may mean: {row.meaning}. "
-            f"What decides: {sentence(row.ask)}",
+            f"{how_to_decide(row.ask)} {sentence(row.ask)}",
             saw=said.text,
             confidence="possible",
             evidence=(Evidence("told", said.text, f"text, line {said.line}"),),

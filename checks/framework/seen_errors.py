@@ -26,7 +26,7 @@ from gpudoctor.frameworks.torch.told_fixes import (
 from gpudoctor.machine import Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.versions import minor
-from gpudoctor.plain_text import capital, sentence, with_code
+from gpudoctor.plain_text import capital, how_to_decide, sentence, with_code
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.busy_gpus import why_busy
@@ -103,7 +103,7 @@ def error_seen(situation: Situation) -> Verdicts:
             yield _about_the_program(situation, row, text)
         elif _lacks_no_code(situation, row):
             why = f"{_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
-            yield NotJudged(why=f"{why}. What decides: {with_code(row.ask)}", matters=True)
+            yield NotJudged(why=f"{why}. {how_to_decide(row.ask)} {with_code(row.ask)}", matters=True)
         else:
             found = _explained(situation, row, text)
             guessed = found.severity != "note" and len(found.possible_causes) > 1 and _is_of_elsewhere(situation)
@@ -306,7 +306,7 @@ def _ranked(ask: str, causes: tuple[str, ...], likeliest: str) -> str:
         return ""
     which = "Other possible" if likeliest in causes else "Possible"
     named = ", ".join(slug for slug in causes[:_NAMED] if slug != likeliest)
-    return f" {which} causes, most likely first: {named}. What decides: {sentence(with_code(ask))}"
+    return f" {which} causes, most likely first: {named}. {how_to_decide(ask)} {sentence(with_code(ask))}"
 
 
 def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Finding:

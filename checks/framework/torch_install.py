@@ -150,16 +150,16 @@ def _shadowed(torch: Torch, first: TorchCopy, hidden: tuple[TorchCopy, ...]) -> 
 
 
 def _in_working_folder(torch: Torch, copy: TorchCopy) -> Finding:
-    text = f"Start programs from another folder, or rename {copy.path}."
+    title = f"Start programs from another folder, or rename {copy.path}"
     return Finding(
         severity="warning",
         message=f"Programs started in this folder import {copy.path} before torch {torch.version}.",
         saw=copy.path,
         want="no torch in the folder where programs are started",
-        subject=f"torch {torch.version}",
+        subject=copy.path,
         confidence="possible",
         evidence=(Evidence("torch.copy", copy.via, copy.path),),
-        fixes=(by_hand("Start from another folder", text, "safe"),),
+        fixes=(by_hand(title, f"{title}.", "safe"),),
     )
 
 

@@ -12,19 +12,14 @@ from gpudoctor.dockerfile.variables import VISIBLE
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.machine import Vendor
 
-_NVIDIA = """    deploy:
-      resources:
-        reservations:
-          devices: [{driver: nvidia, count: all, capabilities: [gpu]}]"""
+_NODES = ("/dev/kfd", "/dev/dri")
+_NUMBER = re.compile(
+    r"(?:gpus|deploy\.resources\.reservations\.devices)\.\d+\.(count|device_ids)"
+    r"|resources\.(?:limits|requests)\.((?:nvidia|amd)\.com/gpu)"
+)
+"""The keys that say how many GPUs a service is given."""
 _HIDING = ("NVIDIA_VISIBLE_DEVICES", *VISIBLE)
-_AMD = """    devices: [/dev/kfd, /dev/dri]"""
-_CLUSTER: dict[Vendor, str] = {
-    "nvidia": "    resources: {limits: {nvidia.com/gpu: 1}}",
-    "amd": "    resources: {limits: {amd.com/gpu: 1}}",
-}
-_CLUSTER_SHM = """    volumeMounts: [{name: shm, mountPath: /dev/shm}]
-and of the pod:
-  volumes: [{name: shm, emptyDir: {medium: Memory}}]"""
+_POD_SHM = ("and in the volumes of the pod:", "  - {name: shm, emptyDir: {medium: Memory}}")
 _DEVELOPMENT: dict[Vendor, tuple[str, ...]] = {
     "nvidia": ("--gpus", "all"),
     "amd": ("--device=/dev/kfd", "--device=/dev/dri"),
@@ -82,7 +77,6 @@ def no_device(recipe: Recipe) -> Verdicts:
         if service.cluster and service.devices:
             yield _without_permission(service, vendor)
             continue
-        lines = _lines(service, vendor)
         what = "CUDA" if vendor == "nvidia" else "ROCm"
         missing = "/dev/kfd" if vendor == "amd" and service.render else "/dev/dri" if service.kfd else "a GPU"
         yield about_service(
@@ -91,8 +85,8 @@ def no_device(recipe: Recipe) -> Verdicts:
             confidence="likely",
             message=f"{service.title} runs an image for {what} but is not given {missing}.",
             saw="no device lines" if missing == "a GPU" else f"devices without {missing}",
-            want=re.sub(r"\s+", " ", lines).strip(),
-            fixes=(change(f"Give the {service.kind} a GPU", service.below, *lines.split("\n")),),
+            want=_wanted(service, vendor),
+            fixes=(change(f"Give the {service.kind} a GPU", *_giving(service, vendor)),),
         )
 
 
@@ -105,7 +99,8 @@ def _refused(recipe: Recipe, started: RecipeService) -> Finding | None:
     if service.given_gpus and not few:
         return None
     given = f"{service.gpu_count}" if few else "no GPU"
-    lines = _lines(service, _vendor(recipe, started) or ("amd" if service.amd else "nvidia"), needed.count)
+    vendor = _vendor(recipe, started) or ("amd" if service.amd else "nvidia")
+    lines = _counting(service, needed.count) if few else _giving(service, vendor, needed.count)
     return about_service(
         service,
         severity="error" if few or (recipe.gpus and not service.cluster) else "warning",
@@ -114,19 +109,44 @@ def _refused(recipe: Recipe, started: RecipeService) -> Finding | None:
         f"it is given {given}: the program is not started (exit code 121).",
         saw=given,
         want=needed.requirement,
-        fixes=(change(f"Give the {service.kind} what it requires", service.below, *lines.split("\n")),),
+        fixes=(change(f"Give the {service.kind} what it requires", *lines),),
     )
 
 
-def _lines(service: Service, vendor: Vendor, count: int = 1) -> str:
-    """The lines that give a service GPUs."""
+def _wanted(service: Service, vendor: Vendor) -> str:
+    """What a service without a GPU needs, on one line."""
     if service.development:
         return _run_args(service, *_DEVELOPMENT[vendor])
     if service.cluster:
-        return _CLUSTER[vendor].replace(": 1}", f": {count}}}")
+        return f"{vendor}.com/gpu: 1 in its limits"
+    return " and ".join(_NODES) if vendor == "amd" else "a reservation of GPUs"
+
+
+def _giving(service: Service, vendor: Vendor, count: int = 1) -> tuple[str, ...]:
+    """The lines of a fix that gives a service GPUs."""
+    if service.development:
+        return service.below, _run_args(service, *_DEVELOPMENT[vendor])
+    if service.cluster:
+        return service.adding("resources.limits", "{}", f"{vendor}.com/gpu: {count}")
     if vendor == "amd":
-        return _AMD
-    return _NVIDIA if service.gpu_count is None else _NVIDIA.replace("count: all", f"count: {count}")
+        missing = [node for node, given in zip(_NODES, (service.kfd, service.render), strict=True) if not given]
+        return service.adding("devices", "[]", *missing)
+    return service.adding(
+        "deploy.resources.reservations.devices", "[]", "{driver: nvidia, count: all, capabilities: [gpu]}"
+    )
+
+
+def _counting(service: Service, count: int) -> tuple[str, ...]:
+    """The lines of a fix that gives a service more GPUs than it has: where their number is written."""
+    written = [
+        (name[1] or name[2], key.line) for path, key in service.keys.items() if (name := _NUMBER.fullmatch(path))
+    ]
+    if not written or (len(written) > 1 and not service.cluster):
+        return (f"{service.place}: {count} GPUs, all reservations of {service.name} together",)
+    return tuple(
+        f"{service.file}:{line}: {f'{count} GPUs in device_ids' if name == 'device_ids' else f'{name}: {count}'}"
+        for name, line in written
+    )
 
 
 def _without_permission(service: Service, vendor: Vendor) -> Finding:
@@ -138,12 +158,10 @@ def _without_permission(service: Service, vendor: Vendor) -> Finding:
         message=f"{service.title} mounts {node} of the host and is not privileged: it sees the node, and opening it "
         'fails with "Operation not permitted".',
         saw=f"hostPath {node}",
-        want=re.sub(r"\s+", " ", _CLUSTER[vendor]).strip(),
+        want=_wanted(service, vendor),
         fixes=(
-            change(
-                "Ask the device plugin for a GPU", service.below, _CLUSTER[vendor], "in place of the hostPath volumes"
-            ),
-            change("Make it privileged", service.below, "    securityContext: {privileged: true}"),
+            change("Ask the device plugin for a GPU", *_giving(service, vendor), "in place of the hostPath volumes"),
+            change("Make it privileged", *service.adding("securityContext", "{}", "privileged: true")),
         ),
     )
 
@@ -155,10 +173,13 @@ def _run_args(service: Service, *words: str) -> str:
     return f'"runArgs": {json.dumps(every, ensure_ascii=False)}'
 
 
-def _shm(service: Service) -> str:
+def _shm(service: Service) -> tuple[str, ...]:
+    """The lines of a fix that gives a service more shared memory."""
     if service.cluster:
-        return _CLUSTER_SHM
-    return _run_args(service, "--shm-size=8gb") if service.development else "    shm_size: 8gb"
+        return (*service.adding("volumeMounts", "[]", "{name: shm, mountPath: /dev/shm}"), *_POD_SHM)
+    if service.development:
+        return service.below, _run_args(service, "--shm-size=8gb")
+    return service.below, "    shm_size: 8gb"
 
 
 @check("GPD621", "compose-device-access", "image")
@@ -198,10 +219,12 @@ def device_access(recipe: Recipe) -> Verdicts:
             fixes=(
                 change(
                     "Add the groups of the device nodes",
-                    f"{service.below.removesuffix(':')}, with the host's numbers (stat -c %g /dev/kfd):",
-                    "    securityContext of the pod: {supplementalGroups: [GID of /dev/kfd]}"
-                    if service.cluster
-                    else '    group_add: [video, "GID of /dev/kfd"]',
+                    *(
+                        (service.below, "    securityContext of the pod: {supplementalGroups: [GID of /dev/kfd]}")
+                        if service.cluster
+                        else service.adding("group_add", "[]", "video", '"GID of /dev/kfd"')
+                    ),
+                    "with the host's number: stat -c %g /dev/kfd",
                 ),
             ),
         )
@@ -238,13 +261,7 @@ def small_shm(recipe: Recipe) -> Verdicts:
                 message=f"{service.title} has 64 MiB of shared memory: DataLoader workers and NCCL need more.",
                 saw="no volume at /dev/shm" if service.cluster else "no shm_size, no ipc",
                 want="a volume in memory at /dev/shm" if service.cluster else "shm_size: 8gb, or ipc: host",
-                fixes=(
-                    change(
-                        f"Give the {service.kind} more shared memory",
-                        service.below,
-                        _shm(service),
-                    ),
-                ),
+                fixes=(change(f"Give the {service.kind} more shared memory", *_shm(service)),),
             )
 
 
@@ -267,13 +284,17 @@ def device_misnamed(recipe: Recipe) -> Verdicts:
         for device in service.devices:
             if found := re.fullmatch(r"/dev/dri/render(\d+)", device):
                 right = f"/dev/dri/renderD{found[1]}"
+                at = next((path for path in service.keys if path.startswith(f"devices.{device}")), "")
                 yield about_service(
                     service,
+                    at=at,
                     severity="error",
                     message=f"{service.title} asks for {device}: no host has a node of that name.",
                     saw=device,
                     want=right,
-                    fixes=(change(f"Write {right}", f"{service.place}: {right} in the devices of {service.name}"),),
+                    fixes=(
+                        change(f"Write {right}", f"{service.place_of(at)}: {right} in the devices of {service.name}"),
+                    ),
                 )
 
 

@@ -9,10 +9,6 @@ _MESSAGES = {
     "no capabilities": "reserves a device without `capabilities`",
     "count and device_ids": "names both `count` and `device_ids`, which exclude each other",
 }
-_FIXES = {
-    "no capabilities": ("Name the capability", "        capabilities: [gpu]"),
-    "count and device_ids": ("Leave out one of them", "leave out count, or device_ids"),
-}
 
 
 @check("GPD632", "compose-reservation-refused", "image")
@@ -32,13 +28,19 @@ def reservation_refused(recipe: Recipe) -> Verdicts:
     for started in recipe.services:
         service = started.service
         if service.refused:
-            title, line = _FIXES[service.refused]
+            named = service.refused == "no capabilities"
+            fix = (
+                change("Name the capability", *service.adding(service.refused_at, "{}", "capabilities: [gpu]"))
+                if named
+                else change("Leave out one of them", f"{service.place_of(service.refused_at)}: count, or device_ids")
+            )
             yield about_service(
                 service,
+                at=service.refused_at,
                 severity="error",
                 message=f"{service.title} {_MESSAGES[service.refused]}: compose refuses the file.",
                 saw=service.refused,
-                want="one of them" if "and" in service.refused else "capabilities: [gpu]",
-                fixes=(change(title, f"{service.place}: in the devices of {service.name}:", line),),
+                want="capabilities: [gpu]" if named else "one of them",
+                fixes=(fix,),
                 refs=("Compose Deploy Specification: devices",),
             )

@@ -35,7 +35,13 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
                     message=f"{service.title} sets {name}={value}, which hides every GPU: {why}.",
                     saw=f"{name}={value}",
                     want="not set, or numbers without quotes",
-                    fixes=(change("Remove the variable", *service.written_anew(name, 0)),),
+                    fixes=(
+                        change(
+                            "Remove the variable",
+                            f"{service.place_of_variable(name)}: leave out {name}, or write numbers:",
+                            f"    {service.written_variable(name, 0)}",
+                        ),
+                    ),
                     refs=(
                         "pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices",
                         "ROCm/ROCR-Runtime amd_filter_device.cpp, RvdFilter; ROCm/clr rocdevice.cpp, Device::init",

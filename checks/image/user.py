@@ -191,10 +191,10 @@ def _of_service(recipe: Recipe, started: RecipeService) -> Iterator[Finding]:
     what = f"{named[0]}={named[1]}" if named else f"what is mounted at {mount}"
     folder = named[1] if named else mount or ""
     other = posixpath.join("/data", posixpath.basename(folder.rstrip("/")).lstrip("."))
-    lines = [f"    {'mountPath' if service.cluster else 'volumes'}: {other} in place of {mount}"] if mount else []
+    volumes = f"    {'mountPath' if service.cluster else 'volumes'}: {other} in place of {mount}"
+    lines = [service.below, volumes] if mount else []
     if named or re.search(r"huggingface|\bhf\b", folder):
-        lines.append(f"    {'env' if service.cluster else 'environment'}:")
-        lines.append(f"      {service.written_variable(named[0] if named else 'HF_HOME', other)}")
+        lines += service.giving(named[0] if named else "HF_HOME", other)
     yield about_service(
         service,
         severity="warning",
@@ -202,7 +202,7 @@ def _of_service(recipe: Recipe, started: RecipeService) -> Iterator[Finding]:
         message=f"{service.title} runs as {service.user}, who cannot enter /root: {what} is out of reach.",
         saw=folder,
         want="a folder outside /root",
-        fixes=(change("Use a folder outside /root", service.below, *lines),),
+        fixes=(change("Use a folder outside /root", *lines),),
     )
 
 

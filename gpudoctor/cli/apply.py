@@ -17,6 +17,7 @@ from gpudoctor.command_line.options import REQUIRE
 from gpudoctor.command_line.reading import words
 from gpudoctor.command_line.running import tell
 from gpudoctor.machine import Machine
+from gpudoctor.step import ManualStep, Step
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Diagnosis, Examination
@@ -101,8 +102,18 @@ def _next(plan: Repair, look: Diagnosis, examination: Examination, request: FixR
 
 
 def _is_for_another(plan: Repair, examination: Examination) -> bool:
-    """Whether the plan can only be applied on the machine that is described: checking again here tells nothing."""
-    return bool(plan.steps) and not plan.to_run and examination.is_described
+    """Whether the plan can only be applied on the machine that is described: checking again here tells nothing. What
+    a person does to the environment is done here."""
+    own = (
+        examination.here
+        and not examination.sources.description.torch
+        and all(_is_of_environment(planned.step) for planned in plan.steps)
+    )
+    return bool(plan.steps) and not plan.to_run and examination.is_described and not own
+
+
+def _is_of_environment(step: Step) -> bool:
+    return isinstance(step, ManualStep) and step.risk not in ("root", "reboot")
 
 
 def _same(look: Diagnosis, examination: Examination) -> tuple[str, ...]:

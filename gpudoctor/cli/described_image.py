@@ -136,8 +136,9 @@ def _variable(recipe: Recipe, image: Image, remedy: VariableRemedy) -> str:
         return f"{image.place_of(setting)}: {what}"
     service = service or next(iter(services), None)
     if service is not None:
-        what = f"leave out {name}" if value is None else service.written_variable(name, value)
-        return f"{service.set_in.get(name, service.place)}: {what} in the environment of {service.name}"
+        if value is not None:
+            return "\n".join(service.giving(name, value))
+        return f"{service.place_of_variable(name)}: leave out {name} in the environment of {service.name}"
     if value is None:
         return f"unset {name}"
     line = image.written_env(name, value)

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from gpudoctor.bounded_yaml import YamlError, read_yaml
 from gpudoctor.dockerfile.bounds import Bounds
+from gpudoctor.dockerfile.keys import Key, added, keys_of
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.dockerfile.variables import expanded
 
@@ -27,6 +28,8 @@ class Service(Struct, frozen=True):
     file: str
     name: str
     line: int
+    keys: dict[str, Key] = {}
+    """Where its keys are written, by their paths."""
     image: str | None = None
     context: str | None = None
     """The folder of its build context, relative to the compose file."""
@@ -41,6 +44,8 @@ class Service(Struct, frozen=True):
     """How many GPUs it is given; None where that is not written as a number."""
     refused: str = ""
     """What is wrong with its reservations, so that compose refuses the file."""
+    refused_at: str = ""
+    """The path of the device that is wrong."""
     kfd: bool = False
     render: bool = False
     """/dev/dri, or a node in it."""
@@ -98,21 +103,44 @@ class Service(Struct, frozen=True):
             return f"{self.file}:{self.run_args_line}: in place of its runArgs:"
         return f"{self.place}: beside it:" if self.development else f"{self.place}: below {self.name}:"
 
-    def written_variable(self, name: str, value: object) -> str:
-        """How its environment is given a variable."""
-        return f'- {{name: {name}, value: "{value}"}}' if self.cluster else f"{name}: {value}"
+    def adding(self, path: str, brackets: str, *entries: str) -> tuple[str, ...]:
+        """The lines of a fix that adds entries to a list "[]" or a mapping "{}": below what the file has of its
+        path."""
+        key, there, lines = added(self.keys, path, brackets, entries)
+        if key is None:
+            return self.below, *lines
+        inside = ", inside the brackets" if key.flow else ""
+        there = re.sub(r"\.(\d+)\b", r"[\1]", there)
+        return f"{self.file}:{key.line}: add to {there} of {self.name}{inside}:", *lines
 
-    def written_anew(self, name: str, value: object) -> tuple[str, ...]:
-        """Where a variable of its environment is written, and how it is written with another value."""
-        place = self.set_in.get(name)
-        if place is not None:
-            return f"{place}: leave out {name}, or write numbers:", f"    {name}={value}"
-        where = f"{self.place}: below {self.name}, leave out {name}, or write numbers:"
-        return (
-            where,
-            f"    {'env' if self.cluster else 'environment'}:",
-            f"      {self.written_variable(name, value)}",
-        )
+    def place_of(self, path: str) -> str:
+        """The line of a key; its own where that is unknown."""
+        key = self.keys.get(path)
+        return f"{self.file}:{key.line if key else self.line}"
+
+    def place_of_variable(self, name: str) -> str:
+        """The line that gives it a variable; its own where none does."""
+        return self.set_in.get(name) or self.place_of(f"{'env' if self.cluster else 'environment'}.{name}")
+
+    def written_variable(self, name: str, value: object) -> str:
+        """How its environment, or the file that sets the variable, is given a variable."""
+        if self.cluster:
+            return f'- {{name: {name}, value: "{value}"}}'
+        if name in self.set_in:
+            return f"{name}={value}"
+        return f"- {name}={value}" if self._lists_variables else f"{name}: {value}"
+
+    @property
+    def _lists_variables(self) -> bool:
+        return self.cluster or ("environment" in self.keys and self.keys["environment"].listed)
+
+    def giving(self, name: str, value: object) -> tuple[str, ...]:
+        """The lines of a fix that gives it a variable: in place of what it has, or below its other variables."""
+        entry = self.written_variable(name, value)
+        if name in self.environment:
+            return (f"{self.place_of_variable(name)}: {entry} in the environment of {self.name}",)
+        brackets = "[]" if self._lists_variables else "{}"
+        return self.adding("env" if self.cluster else "environment", brackets, entry.removeprefix("- "))
 
     @property
     def given_gpus(self) -> bool:
@@ -139,23 +167,24 @@ def read_compose(
         raise RecipeError("has no `services`: this is not a compose file")
     if len(services) > _SERVICES:
         raise RecipeError(f"has more than {_SERVICES:,} services")
-    lines = _lines(document.node)
+    nodes = _nodes(document.node)
     return tuple(
-        _service(file, str(name), content, lines.get(str(name), 1), variables, bounds)
+        _service(file, str(name), content, nodes.get(str(name)), variables, bounds)
         for name, content in services.items()
         if isinstance(content, dict)
     )
 
 
-def _lines(tree: Any) -> dict[str, int]:
+def _nodes(tree: Any) -> dict[str, tuple[Any, Any]]:
+    """The nodes of every service: its name and its content."""
     for key, value in tree.value:
         if key.value == "services" and isinstance(value.value, list):
-            return {name.value: name.start_mark.line + 1 for name, _ in value.value if isinstance(name.value, str)}
+            return {name.value: (name, content) for name, content in value.value if isinstance(name.value, str)}
     return {}
 
 
 def _service(
-    file: str, name: str, given: dict[str, Any], line: int, variables: Mapping[str, str], bounds: Bounds
+    file: str, name: str, given: dict[str, Any], nodes: Any, variables: Mapping[str, str], bounds: Bounds
 ) -> Service:
     build = given.get("build")
     build = {"context": build} if isinstance(build, str) else build if isinstance(build, dict) else {}
@@ -164,11 +193,13 @@ def _service(
     devices = [_device(device) for device in _list(given.get("devices"))]
     environment = _mapping(given.get("environment"))
     reserved = _reserved_vendors(given, deploy)
+    refused, refused_at = _refused(given, deploy)
     image = given.get("image")
     return Service(
         file=file,
         name=name,
-        line=line,
+        line=nodes[0].start_mark.line + 1 if nodes else 1,
+        keys=keys_of(nodes[1]) if nodes else {},
         image=expanded(image, variables, bounds) if isinstance(image, str) else None,
         context=expanded(str(build["context"]), variables, bounds) if "context" in build else None,
         dockerfile=str(build.get("dockerfile") or ""),
@@ -179,7 +210,8 @@ def _service(
         or any("nvidia" in device or device.startswith("/dev/dxg") for device in devices),
         amd="amd" in reserved,
         gpu_count=_count(given, deploy),
-        refused=_refused(given, deploy),
+        refused=refused,
+        refused_at=refused_at,
         kfd=any(device in ("/dev/kfd", "/dev", "/dev/dxg") or "amd.com/gpu" in device for device in devices),
         render=any(device.startswith(("/dev/dri", "/dev/dxg")) or device == "/dev" for device in devices),
         devices=tuple(devices),
@@ -227,17 +259,21 @@ def _reservations(deploy: dict[str, Any]) -> dict[str, Any]:
     return reservations if isinstance(reservations, dict) else {}
 
 
-def _refused(given: dict[str, Any], deploy: dict[str, Any]) -> str:
-    """Why compose refuses the reservations of a service; "" if it takes them."""
-    reserved = _dicts(_list(_reservations(deploy).get("devices")))
-    if any(one.get("count") is not None and one.get("device_ids") for one in (*_dicts(_wanted(given)), *reserved)):
-        return "count and device_ids"
-    named = all("capabilities" in one or one.get("driver") == "cdi" for one in reserved)
-    return "" if named else "no capabilities"
+def _refused(given: dict[str, Any], deploy: dict[str, Any]) -> tuple[str, str]:
+    """Why compose refuses the reservations of a service, and the path of the first device that it refuses."""
+    reserved = _numbered("deploy.resources.reservations.devices", _list(_reservations(deploy).get("devices")))
+    for path, one in (*_numbered("gpus", _wanted(given)), *reserved):
+        if one.get("count") is not None and one.get("device_ids"):
+            return "count and device_ids", path
+    for path, one in reserved:
+        if "capabilities" not in one and one.get("driver") != "cdi":
+            return "no capabilities", path
+    return "", ""
 
 
-def _dicts(values: list[Any]) -> list[dict[str, Any]]:
-    return [one for one in values if isinstance(one, dict)]
+def _numbered(path: str, values: list[Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The mappings of a list with their paths."""
+    return [(f"{path}.{number}", one) for number, one in enumerate(values) if isinstance(one, dict)]
 
 
 def _count(given: dict[str, Any], deploy: dict[str, Any]) -> int | None:

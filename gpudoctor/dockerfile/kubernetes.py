@@ -10,6 +10,7 @@ from typing import Any
 from gpudoctor.bounded_yaml import YamlError, read_yaml
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.compose import Service
+from gpudoctor.dockerfile.keys import keys_of
 from gpudoctor.dockerfile.syntax import RecipeError
 
 _DOCUMENTS = 200
@@ -47,12 +48,12 @@ def read_manifests(file: str, text: str, bounds: Bounds | None = None) -> tuple[
             place = f"line {before + error.line}: " if error.line else ""
             raise RecipeError(f"{place}{error}") from None
         bounds.values.spend(document.size)
-        lines: dict[str, int] = {}
-        for named, line in _lines(document.node):
-            lines.setdefault(named, before + line)
+        nodes: dict[str, Any] = {}
+        for named, node in _nodes_of_containers(document.node):
+            nodes.setdefault(named, node)
         for pod, container in _containers(document.value):
             name = str(container.get("name") or "")
-            found.append(_container(file, name, lines.get(name, before + 1), pod, container))
+            found.append(_container(file, name, nodes.get(name), before, pod, container))
             if len(found) > _CONTAINERS:
                 raise RecipeError(f"has more than {_CONTAINERS:,} containers")
     return tuple(found)
@@ -79,20 +80,20 @@ def _containers(value: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         yield from _containers(one)
 
 
-def _lines(node: Any) -> Iterator[tuple[str, int]]:
-    """The names of containers with the lines where they begin."""
+def _nodes_of_containers(node: Any) -> Iterator[tuple[str, Any]]:
+    """The names of containers with their nodes."""
     pairs = node.value if node is not None and node.id == "mapping" else ()
     for key, value in pairs:
         for one in value.value if key.value in _LISTS and value.id == "sequence" else ():
             named = (pair[1].value for pair in one.value if pair[0].value == "name") if one.id == "mapping" else ()
-            yield from ((name, one.start_mark.line + 1) for name in named if isinstance(name, str))
-        yield from _lines(value)
+            yield from ((name, one) for name in named if isinstance(name, str))
+        yield from _nodes_of_containers(value)
     if node is not None and node.id == "sequence":
         for one in node.value:
-            yield from _lines(one)
+            yield from _nodes_of_containers(one)
 
 
-def _container(file: str, name: str, line: int, pod: dict[str, Any], given: dict[str, Any]) -> Service:
+def _container(file: str, name: str, node: Any, before: int, pod: dict[str, Any], given: dict[str, Any]) -> Service:
     resources = _dict(given.get("resources"))
     limits, requests = _quantities(resources.get("limits")), _quantities(resources.get("requests"))
     wanted = [name for name, amount in {**requests, **limits}.items() if quantity(amount) != 0]
@@ -120,7 +121,8 @@ def _container(file: str, name: str, line: int, pod: dict[str, Any], given: dict
     return Service(
         file=file,
         name=name,
-        line=line,
+        line=before + (node.start_mark.line if node is not None else 0) + 1,
+        keys=keys_of(node, before) if node is not None else {},
         image=given["image"].strip(),
         nvidia=nvidia,
         amd=amd,

@@ -134,7 +134,7 @@ def about_line(image: Image, line: int, text: str, **parts: Any) -> Finding:
     return Finding(confidence="likely", subject=image.place(line), evidence=evidence, **parts)
 
 
-def about_service(service: Service, **parts: Any) -> Finding:
-    """A finding about a service; `parts` are the other fields of a Finding."""
-    evidence = (Evidence(service.kind, service.name, service.place),)
+def about_service(service: Service, at: str = "", **parts: Any) -> Finding:
+    """A finding about a service, or about one of its keys; `parts` are the other fields of a Finding."""
+    evidence = (Evidence(service.kind, service.name, service.place_of(at)),)
     return Finding(subject=service.subject, evidence=evidence, **parts)

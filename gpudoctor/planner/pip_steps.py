@@ -66,11 +66,14 @@ def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, 
     kept = torch_to_keep(situation, wanted) if not index else ()
     commands = install_argvs(place, (*wanted, *kept), index, again=again, machine=situation.machine)
     why += _constrained(place, situation.machine)
+    if any("===" in word for word in commands[-1]):
+        why += "; === keeps out the builds that another index has of that version, such as +cpu"
+    last_why = "what it requires" if len(commands) > 1 and again == wanted else why
     steps = tuple(
         RunStep(
             argv=argv,
             env=variables(place),
-            why=why if number == len(commands) - 1 else "the same version of another build: it would stay",
+            why=f"{why}; the same version of another build would stay" if number < len(commands) - 1 else last_why,
             risk="replaces" if replaced else "safe",
             undo=undo if number == 0 and not removed else (),
         )

@@ -96,6 +96,7 @@ def repair(
     in vain: no fix that runs only these is proposed again, unless `only` names the problem. Raises NoSuchFixError.
     """
     ids, noted = frozenset(only), frozenset(also)
+    ids |= {id for one in findings if one.id in ids and not one.fixes for id in one.caused_by}
     chosen = _chosen(_to_fix(findings, ids, noted), bool(ids), alternative)
     here, tried = place(situation.machine), unhelpful or {}
 
@@ -249,7 +250,7 @@ def _after(plan: Repair, allowed: Permissions, here: Place) -> Iterable[str]:
         said.append("Then gpudoctor checks again.")
     elif allowed.why_not and any(isinstance(planned.step, RunStep) for planned in shown):
         said.append(allowed.why_not)
-    said += _by_a_person(shown, allowed, here)
+    said += _by_a_person(plan, shown, allowed, here)
     if any(isinstance(planned.step, EnvStep) for planned in shown):
         said.append(
             'To set the variables, run `eval "$(gpudoctor env)"` in a shell, or `gpudoctor preflight --set-env -- '
@@ -263,7 +264,7 @@ def _open(unanswered: tuple[str, ...]) -> Iterable[str]:
         yield f"An important check could not be completed: {'; '.join(unanswered)}."
 
 
-def _by_a_person(shown: Sequence[PlannedStep], allowed: Permissions, here: Place) -> Iterable[str]:
+def _by_a_person(plan: Repair, shown: Sequence[PlannedStep], allowed: Permissions, here: Place) -> Iterable[str]:
     risks = {planned.step.risk for planned in shown}
     as_root = any(isinstance(planned.step, RunStep) and planned.step.risk == "root" for planned in shown)
     if as_root and allowed.system_why_not == Permissions().system_why_not and not allowed.system:
@@ -271,6 +272,10 @@ def _by_a_person(shown: Sequence[PlannedStep], allowed: Permissions, here: Place
     if "reboot" in risks:
         yield "After the reboot run `gpudoctor check`, which plans the remaining steps."
     elif as_root or any(isinstance(planned.step, ManualStep) for planned in shown):
-        yield "Do the steps that are only shown, then run `gpudoctor check`."
+        yield (
+            "Do the steps that are only shown, then check again."
+            if plan.to_run or len(plan.steps) > 1
+            else "Do this, then check again."
+        )
     if here.tool == "managed" and allowed.packages:
         yield "Then check the new environment with `gpudoctor check --python .venv-gpu`."

@@ -27,6 +27,7 @@ from gpudoctor.finding import (
     ReplacePackage,
     ReplaceTorch,
     SetVariable,
+    UnsetVariable,
     VariableRemedy,
 )
 from gpudoctor.machine import Torch
@@ -34,6 +35,7 @@ from gpudoctor.matrix.versions import public_version
 from gpudoctor.planner.foresight import Foresight, Judge, Outlook, key_of
 from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.situation import Situation
+from gpudoctor.situation.import_order import NO_USER_SITE
 
 _MOST_JUDGED = 60
 """Judgements in one search: about half a second."""
@@ -271,9 +273,39 @@ def with_ranked_fixes(findings: Iterable[Finding], situation: Situation, judge: 
     """The findings, each with its fixes in the order in which they are offered."""
     findings = tuple(findings)
     foresight = Foresight(situation, judge, findings)
-    return tuple(
+    ranked = (
         replace(finding, fixes=_ranked(finding, foresight)) if finding.severity != "note" else finding
         for finding in findings
+    )
+    return _without_effects(tuple(ranked), foresight, situation)
+
+
+def _without_effects(
+    findings: tuple[Finding, ...], foresight: Foresight, situation: Situation
+) -> tuple[Finding, ...]:
+    """The findings, in their order: what goes with a variable of another one is its effect, and needs no fix of its
+    own. Of a fix that installs something that cannot be told: it may repair both."""
+    shown = list(findings)
+    for cause in findings:
+        if cause.severity == "note" or not cause.fixes or not _takes_back(cause.fixes[0], situation):
+            continue
+        if cause not in shown or foresight.judged >= _MOST_RANKED:
+            continue
+        after = foresight.outlook_after(foresight.now, cause, cause.fixes[0])
+        for place in range(shown.index(cause) + 1, len(shown)):
+            effect = shown[place]
+            if effect.severity != "note" and effect.fixes and not after.has(effect):
+                causes = tuple(dict.fromkeys((*effect.caused_by, cause.id)))
+                shown[place] = replace(effect, fixes=(), caused_by=causes)
+    return tuple(shown)
+
+
+def _takes_back(fix: Fix, situation: Situation) -> bool:
+    """Whether a fix only changes what variables say, or takes the user's own packages away."""
+    return bool(fix.remedies) and all(
+        isinstance(one, UnsetVariable)
+        or (isinstance(one, SetVariable) and (one.name == NO_USER_SITE or situation.variable(one.name) is not None))
+        for one in fix.remedies
     )
 
 

@@ -6,7 +6,7 @@ separately what another driver would allow.
 
 from __future__ import annotations
 
-from gpudoctor.finding import AnyRemedy, Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
+from gpudoctor.finding import Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
 from gpudoctor.frameworks.torch.builds import Choice, RejectedCandidate, candidates, gpus_to_serve
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, without_overrides
@@ -18,10 +18,10 @@ from gpudoctor.frameworks.torch.replacements import on_another_system, replaceme
 from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import commands_for
-from gpudoctor.planner.effects import effect
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.recommend.companions import instructions, left_out, with_companions
+from gpudoctor.recommend.later import after, without_its_issues
 from gpudoctor.recommend.records import Out, Recommendation, Recommended
 from gpudoctor.recommend.starting_point import (
     archs_of,
@@ -113,6 +113,8 @@ class _Choosing:
         best = next(iter(sound), None)
         newest = "newest release that works" + (" for all these GPUs" if len(self.gpus) > 1 else " here")
         found: list[tuple[Choice, str]] = [(best, newest)] if best else []
+        spared = without_its_issues(self.situation, best, sound) if best else ()
+        found += [(choice, "without the known issue of the build above") for choice in spared]
         kinds = (
             ("the driver fully supports its CUDA", [c for c in sound if c.driver == "serves"]),
             ("all of torch.linalg runs on it", [c for c in sound if c.linalg != "no"]),
@@ -153,10 +155,10 @@ class _Choosing:
         before = without_overrides(self.situation) if choice.rocm else self.situation
         if overrides := sorted(self.machine.variables.keys() - before.machine.variables.keys()):
             why.append(f"unset {', '.join(overrides)}: native code is not used under an override")
-        after = _after(before, remedies)
+        changed = after(before, remedies)
         if choice.level != "cpu":
-            why += self._remarks(after, choice.fault)
-        hiding, reason = self._hiding(after)
+            why += self._remarks(changed, choice.fault)
+        hiding, reason = self._hiding(changed)
         behind_windows, beside = needed_in_wsl(self.situation, choice.rocm) if choice.rocm else ({}, ())
         env = dict(choice.fault_variables) | behind_windows | hiding
         return Recommended(
@@ -210,7 +212,7 @@ class _Choosing:
             else:
                 remedies = with_companions(self.situation, remedies, torch, self.companions)
                 why += left_out(self.situation, torch.version, remedies, self.companions)
-            hiding, reason = self._hiding(_after(self.situation, remedies))
+            hiding, reason = self._hiding(after(self.situation, remedies))
             env |= hiding
             why += reason
             found.append(
@@ -383,13 +385,6 @@ class _Choosing:
             return why
         others = ", and no single driver supports all GPUs" if driver_options(self.situation) else ""
         return f"{why}; it needs {driver_needs(self.matrix, gpu)}{others}"
-
-
-def _after(situation: Situation, remedies: tuple[AnyRemedy, ...]) -> Situation:
-    """The situation once a build is installed."""
-    for remedy in remedies:
-        situation = situation.on(effect(remedy, situation).machine)
-    return situation
 
 
 def _named(torch: Torch | None) -> tuple[str | None, str | None]:

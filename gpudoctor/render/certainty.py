@@ -33,5 +33,6 @@ def _reason(finding: ReportedFinding, report: Report) -> str:
         return f"known from reports ({finding.refs[0]}), not seen here"
     if finding.id[3:4] in _SYSTEM and report.machine.level == "static":
         return "read from files, the driver was not asked"
-    facts = ", ".join(dict.fromkeys(evidence.fact for evidence in finding.evidence[:3]))
-    return f"concluded from {facts}" if facts else "concluded, not seen to fail"
+    if any(evidence.value == "working folder" for evidence in finding.evidence):
+        return "it depends on the folder that programs are started in"
+    return "concluded from what was read (-v shows it), not seen to fail"

@@ -117,6 +117,10 @@ def size(count: int) -> str:
     return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{-(-count >> 20)} MiB"
 
 
+def _room(count: int) -> str:
+    return f"{size(count)} on disk" if count else "no room: nothing is kept that the environment does not hold"
+
+
 def kept_lines(run: Run) -> Iterator[Line]:
     """What forgetting a run means, before it is asked for."""
     yield [
@@ -125,12 +129,12 @@ def kept_lines(run: Run) -> Iterator[Line]:
         (f", {when(run.when)}, {_STATES[run.state]}:", ""),
     ]
     yield from _of_run(run)
-    yield [("Forgetting it frees that room. It cannot be undone or continued after that.", "")]
+    yield [(f"Forgetting it frees {_room(run.kept_bytes)}. It cannot be undone or continued after that.", "")]
 
 
 def forgotten_lines(run: Run, freed: int) -> Iterator[Line]:
     """That a run was forgotten."""
-    yield [("✓ forgotten  ", "bold green"), (f"{run.id}: {size(freed)} freed.", "")]
+    yield [("✓ forgotten  ", "bold green"), (f"{run.id}: frees {_room(freed)}.", "")]
 
 
 def undone_lines(told: Undone) -> Iterator[Line]:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _THERE = ("gpudoctor", "check")
 """What a description ends in: the machine itself tells what is only described here."""
 
+_DESCRIBED = {"--gpu": "GPU", "--driver": "driver", "--kernel": "kernel", "--os": "system", "--torch": "torch"}
+"""The options that describe a machine, and what they describe."""
+_CHOOSING = ("--python", "--env", "--matrix")
+
 _TAKES = {"snapshot": ("--python", "--root", "--env"), "smoke": ("--python", "--env", "--matrix"), "recommend": None}
 """The options that choose a machine, of those that a command takes; None: all of them."""
 
@@ -39,7 +43,8 @@ def next_lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     of_another = report.subject.kind in ("root", "snapshot", "text") and argv[:2] != ("gpudoctor", "explain")
     elsewhere = of_another and "--root" not in argv and "--from" not in argv
     yield [(why, "")]
-    elsewhere = elsewhere or (argv == _THERE and (report.subject.kind != "machine" or is_described(report)))
+    of_description = report.subject.kind != "machine" or is_described(report)
+    elsewhere = elsewhere or (argv in (_THERE, _undescribed(look.again)) and of_description)
     yield next_line(argv, ON_THAT_MACHINE if elsewhere else NEXT)
 
 
@@ -75,6 +80,11 @@ def _next(report: Report, look: ReportStyle) -> tuple[str, tuple[str, ...]]:
             return why, ("gpudoctor", "fix", "--install", "torch", *again, *look.require)
         names = "`gpudoctor recommend` names the best PyTorch build and the reasons."
         return names, _same("recommend", again if kind != "snapshot" else ())
+    if not computed and is_described(report) and kind == "machine":
+        named = [name for name in _DESCRIBED if name in again] or ["--gpu"]
+        what = " and ".join(_DESCRIBED[name] for name in named)
+        why = f"The {what} {'were' if len(named) > 1 else 'was'} described, not read. "
+        return f"{why}Run the same without {' and '.join(named)} on that machine.", _undescribed(again)
     if not computed and is_described(report):
         return "`gpudoctor check` tells what is really there, `gpudoctor smoke` whether it computes right.", _THERE
     if not computed:
@@ -85,6 +95,12 @@ def _next(report: Report, look: ReportStyle) -> tuple[str, tuple[str, ...]]:
         more = f"`gpudoctor smoke --level {deeper_level}` runs more kernels."
         return more, (*_same("smoke", again), "--level", deeper_level)
     return _to_keep(report, again)
+
+
+def _undescribed(again: tuple[str, ...]) -> tuple[str, ...]:
+    """The same check, of what is there in place of what was described."""
+    pairs = (pair for pair in zip(again[::2], again[1::2], strict=False) if pair[0] in _CHOOSING)
+    return (*_THERE, *(word for pair in pairs for word in pair))
 
 
 def _to_keep(report: Report, again: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

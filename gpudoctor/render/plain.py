@@ -10,8 +10,11 @@ from gpudoctor.render.steps import step_lines, telling_steps
 from gpudoctor.step import ManualStep, PlannedFix
 
 if TYPE_CHECKING:
-    from gpudoctor.report import ReportedFinding
+    from gpudoctor.report import Report, ReportedFinding
 
+_EMPTY = {"no", "not", "without"}
+"""Words that a message has in another form: "no capabilities" in "without `capabilities`"."""
+_USER_SITE = r"/\.local/lib/python[\d.]+/site-packages$"
 _PLACE = r"([^/\s:][^\n:]*):(\d{1,7})"
 
 
@@ -28,12 +31,34 @@ def finding_lines(finding: ReportedFinding) -> Iterator[str]:
 
 
 def found_and_needed(finding: ReportedFinding) -> Iterator[tuple[str, str]]:
-    """What was found and what is needed; a list that stands in the message is not told again."""
+    """What was found and what is needed. What stands in the message is not told again, nor is what the fix writes.
+    One word alone may be a part of another value."""
     in_message = _words(finding.message)
+    steps = [step for fix in finding.fixes[:1] for step in fix.steps if isinstance(step, ManualStep)]
+    in_fix = {line.strip() for step in steps for line in step_lines(step)}
     for label, value in (("found", finding.saw), ("needed", finding.want)):
         words = _words(value)
-        if value and not (len(words) > 1 and words <= in_message):
+        repeated = len(words) > 1 and words - _EMPTY <= in_message
+        if value and not repeated and not (label == "needed" and value in in_fix):
             yield label, value
+
+
+def origins(finding: ReportedFinding, report: Report) -> Iterator[str]:
+    """Where packages come from that lie outside of the environment: "torchvision 0.20.1 comes from ~/.local ..."."""
+    environment, named = report.machine.environment.value, report.machine.variables.get("PYTHONPATH", "").split(":")
+    if environment is None or not environment.prefix:
+        return
+    for package in finding.evidence:
+        folder, _, record = package.source.rpartition("/")
+        own = folder.startswith(f"{environment.prefix.rstrip('/')}/")
+        if own or not record.endswith((".dist-info", ".egg-info")):
+            continue
+        where = (
+            "~/.local (pip install --user)" if re.search(_USER_SITE, folder)
+            else f"{folder} (PYTHONPATH)" if folder in named
+            else f"{folder}, outside of this environment"
+        )  # fmt: skip
+        yield f"{package.fact.removesuffix('.version')} {package.value} comes from {where}"
 
 
 def _words(text: str) -> set[str]:

@@ -16,7 +16,7 @@ from gpudoctor.records import in_form
 from gpudoctor.render.lines import Line, printable
 from gpudoctor.render.next_command import NEXT, ON_THAT_MACHINE, next_line
 from gpudoctor.render.steps import command_line, step_spans, undo_lines
-from gpudoctor.step import RunStep, Step
+from gpudoctor.step import ManualStep, RunStep, Step
 
 if TYPE_CHECKING:
     from gpudoctor.fix.apply import ApplyResult
@@ -70,18 +70,20 @@ def _of_checks(plan: Repair) -> dict[str, str]:
 def plan_lines(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator[Line]:
     """The plan for these problems."""
     names = {**_of_checks(plan), **{finding.id: finding.slug for finding in findings}}
+    by_hand = all(isinstance(planned.step, ManualStep) for planned in plan.steps)
     if plan.steps:
         steps = number_of(len(plan.steps), "step")
-        shown = "" if plan.to_run else " (shown only)"
+        shown = ", by hand" if by_hand else "" if plan.to_run else " (shown only)"
         yield [(f"Plan: {steps}{shown}", "bold"), (f", {around.subject}", "")]
         yield []
     if plan.pinned:
         yield [("! These installed packages do not go with the torch that comes:", "bold yellow")]
         yield from ([("    ", ""), (package, "")] for package in plan.pinned)
         yield []
+    risks = set[str]()
     for number, planned in enumerate(plan.steps, 1):
-        said = planned.why_not == OF_ALL and not plan.to_run  # by the first line and the last
-        yield from _step(number, planned, names, around, "" if said else planned.why_not)
+        said = by_hand or (planned.why_not == OF_ALL and not plan.to_run)  # by the first line and the last
+        yield from _step(number, planned, names, around, "" if said else planned.why_not, risks)
         yield []
     if plan.steps:
         yield [(_foreseen(plan, names), "bold")]
@@ -116,23 +118,29 @@ def _named(ids: Iterable[str], names: dict[str, str]) -> str:
     return ", ".join(f"{names.get(id, '')} [{id}]".strip() for id in ids)
 
 
-def _step(number: int, planned: PlannedStep, names: dict[str, str], around: Around, why_not: str) -> Iterator[Line]:
+def _step(
+    number: int, planned: PlannedStep, names: dict[str, str], around: Around, why_not: str, risks: set[str]
+) -> Iterator[Line]:
+    """A step; `risks` are those that were told before it, each once."""
     step = planned.step
     mark = [(f"   not run: {why_not}", "yellow")] if why_not else []
     because = ", ".join(f"{names.get(id, id)} [{id}]" for id in planned.because)
     yield [(f"{number}. ", "bold"), (because, "bold"), *mark]
     yield from ([("     ", ""), span] for span in step_spans(step))
-    yield from _details(planned, around)
+    yield from _details(planned, around, risks)
 
 
-def _details(planned: PlannedStep, around: Around) -> Iterator[Line]:
+def _details(planned: PlannedStep, around: Around, risks: set[str]) -> Iterator[Line]:
     step = planned.step
     if step.why:
         yield _detail("why", step.why)
     if planned.replaces:
         yield _detail("replaces", ", ".join(planned.replaces))
     if step.risk != "safe" or isinstance(step, RunStep):
-        yield _detail("risk", _RISKS[step.risk] if planned.replaces or step.risk != "replaces" else _risk(step))
+        risk = _RISKS[step.risk] if planned.replaces or step.risk != "replaces" else _risk(step)
+        if step.risk != "replaces" or risk not in risks:
+            yield _detail("risk", risk)
+        risks.add(risk)
     if not isinstance(step, RunStep):
         return
     if planned.state == "will run" and step.risk not in ("root", "reboot"):

@@ -65,7 +65,7 @@ def _is_named(note: ReportedFinding, shown: list[ReportedFinding]) -> bool:
 
 
 def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: bool) -> Iterator[Line]:
-    from gpudoctor.render.plain import found_and_needed
+    from gpudoctor.render.plain import found_and_needed, origins
 
     mark, style = MARKS[finding.severity]
     subject = f"  {finding.subject}" if finding.subject else ""
@@ -73,8 +73,11 @@ def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: 
     yield [("    ", ""), (finding.message, "")]
     for number, fix in enumerate(finding.fixes if first or verbose else finding.fixes[:1]):
         yield from fix_lines(fix, "Alternative" if number else "Fix")
-    for label, value in found_and_needed(finding):
+    if cause := _its_cause(finding, report):
+        yield [("    Fix: ", "green"), (f"that of {cause.slug} [{cause.id}]: this goes with it", "")]
+    for label, value in () if cause else found_and_needed(finding):
         yield [(f"    {label:<8}", "dim"), (value, "")]
+    yield from ([("    from    ", "dim"), (origin, "")] for origin in origins(finding, report))
     if finding.confidence != "certain":
         from gpudoctor.render.certainty import certainty
 
@@ -87,6 +90,13 @@ def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: 
         yield [("    read    ", "dim"), (f"{evidence.fact} = {evidence.value}{source}", "dim")]
     if finding.refs:
         yield [("    see     ", "dim"), (", ".join(finding.refs), "dim")]
+
+
+def _its_cause(finding: ReportedFinding, report: Report) -> ReportedFinding | None:
+    """The problem whose fix ends one that has no fix of its own."""
+    return next(
+        (one for one in report.findings if one.id in finding.caused_by and one.fixes and not finding.fixes), None
+    )
 
 
 def _unanswered(report: Report, look: ReportStyle) -> Iterator[Line]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpudoctor.dependencies import parsed
 from gpudoctor.finding import (
     Device,
     Evidence,
@@ -138,7 +139,7 @@ def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ..
     devices = tuple(Device.of(gpu) for gpu in gpus) if row.when.vendor else ()
     return Finding(
         severity=_severity(situation, row, bool(symptoms)),
-        message=f"{leads[row.trigger]}: {text} {row.workaround}".strip(),
+        message=" ".join(filter(None, (f"{leads[row.trigger]}:", text, row.workaround, _pins(situation, row)))),
         saw=symptoms[-1].line if symptoms else _saw(situation, row),
         want=row.workaround,
         subject=row.id,
@@ -149,6 +150,17 @@ def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ..
         fixes=_fixes(situation, row),
         refs=row.refs,
     )
+
+
+def _pins(situation: Situation, row: KnownIssue) -> str:
+    """What torch pins of the packages that another release of would help: pip warns, and installs it all the same."""
+    torch = situation.machine.installed("torch")
+    lines = (parsed(line) for line in torch.requires) if torch else ()
+    named = [wanted.package for wanted in row.when.packages if wanted.package in row.workaround]
+    pins = [f"{one.name}{one.specifier}" for one in lines if one and one.name in named and "==" in one.specifier]
+    if torch is None or not pins:
+        return ""
+    return f"torch {torch.version} requires {', '.join(pins)}: pip warns of that, and installs the newer one."
 
 
 def _saw(situation: Situation, row: KnownIssue) -> str:

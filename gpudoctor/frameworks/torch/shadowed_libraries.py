@@ -14,6 +14,7 @@ from gpudoctor.finding import (
     Evidence,
     Finding,
     Fix,
+    ReinstallPackage,
     RemovePackage,
     ReplacePackage,
     SetVariable,
@@ -170,9 +171,12 @@ def clear_the_way(situation: Situation, library: Library) -> Fix:
 
 
 def pinned_again(situation: Situation, base: str, version: str, why: str) -> Fix:
-    """Install the pinned version of one of NVIDIA's wheels again."""
+    """Install the pinned version of one of NVIDIA's wheels; where that is installed, write its files again."""
     suffix = (pin_of(situation, base) or ("", ""))[0]
     name = _for_cuda(base, suffix)
+    found = situation.machine.installed(name)
+    if found is not None and found.version == version:
+        return Fix(f"Install {name} {version} again", (ReinstallPackage(name, version, why=why),))
     return Fix(f"Install {name} {version.removesuffix('.*')}", (ReplacePackage(name, f"=={version}", why=why),))
 
 
