@@ -58,6 +58,7 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
         severity=severity,
         message=message,
         saw="CPU build",
+        want="CUDA build" if (served or gpus)[0].vendor == "nvidia" else "ROCm build",
         subject=f"torch {torch.version}",
         evidence=(
             Evidence.of_torch(torch),
