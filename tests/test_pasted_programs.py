@@ -142,9 +142,7 @@ def test_a_message_is_explained_before_it_is_quoted() -> None:
     assert message.startswith("On gfx1031, Navi 22 (RX 6700/6750): ollama's ROCm libraries have no code")
     assert message.index("Seen: ") < message.index("amdgpu is not supported")
     told = first(f"RTX 4070, ollama\n{INSUFFICIENT}").message
-    assert told.startswith("The CUDA runtime finds no driver") and told.endswith(
-        f"Seen: {INSUFFICIENT[:-1]}."
-    )
+    assert told.startswith("The CUDA runtime finds no driver") and told.endswith(f"Seen: {INSUFFICIENT[:-1]}.")
 
 
 def test_what_the_text_suggests_is_said_with_one_colon() -> None:
