@@ -64,7 +64,8 @@ def _matters(situation: Situation) -> Iterator[_Complaint]:
         if said.complains and not (row.of_message or (text.works and row.of_torch))
     ]
     if tells_a_fault(situation):
-        found, complaints, areas = [], *_beside_messages(situation, complaints, text.error_lines)
+        found: list[_Complaint] = []
+        complaints, areas = _beside_messages(situation, complaints, text.error_lines)
     else:
         # What the facts of the text bear out tells the cause of the complaint, and what helped still more so.
         exact = [one for one in complaints if one[0].where]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, UnsetVariable, by_hand, unset
@@ -59,46 +59,45 @@ def framework_variable(situation: Situation) -> Verdicts:
         yield from _refused(situation, flags)
 
 
+def _about(row: FrameworkVariable | FrameworkFlags, variable: str, **parts: Any) -> Finding:
+    """A finding about a variable of a framework; `parts` are the other fields of a Finding."""
+    return Finding(severity=row.severity, subject=variable, framework=row.framework, refs=(row.source,), **parts)
+
+
 def _finding(row: FrameworkVariable, name: str, value: str, one: InstalledFramework) -> Finding:
-    return Finding(
-        severity=row.severity,
+    return _about(
+        row,
+        name,
         message=f"{name}={value}: {row.meaning}.",
         saw=f"{name}={value}",
         want=f"{name} unset",
-        subject=name,
-        framework=row.framework,
         evidence=(Evidence(name, value, "environment"), Evidence(row.framework, one.version, one.source)),
         fixes=(unset(name, f"{one.title} chooses itself"),),
-        refs=(row.source,),
         supersedes=("torch-import-fails",) if row.framework == "torch" else ("framework-import-fails",),
     )
 
 
 def _missed(row: FrameworkVariable, name: str) -> Finding:
-    return Finding(
-        severity=row.severity,
+    return _about(
+        row,
+        name,
         message=f"{name} is not set: {row.meaning}.",
         saw=f"no {name}",
         want=f"{name} set",
-        subject=name,
-        framework=row.framework,
         evidence=(Evidence("system.user", "no account", "the running process"),),
         fixes=(Fix(f"Set {name}", (SetVariable(name, "user", why="any name will do"),)),),
-        refs=(row.source,),
     )
 
 
 def _without_its_file(row: FrameworkFlags, path: str) -> Finding:
-    return Finding(
-        severity=row.severity,
+    return _about(
+        row,
+        row.variable,
         message=f"{row.variable} names the file {path}, which is not there: {row.meaning}.",
         saw=f"no {path}",
         want="a file with flags, or the flags themselves",
-        subject=row.variable,
-        framework=row.framework,
         evidence=(Evidence(row.variable, path, "environment"),),
         fixes=(unset(row.variable),),
-        refs=(row.source,),
         supersedes=("framework-import-fails",),
     )
 
@@ -112,16 +111,14 @@ def _in_a_file(situation: Situation, variable: str) -> FileSetting | None:
 def _set_by_file(row: FrameworkVariable, name: str, one: InstalledFramework, value: str, file: str) -> Finding:
     own = SetVariable(name, row.framework, why=f"it takes precedence over {file}")
     text = f'Write "backend": "{row.framework}" into {file}, or remove the file.'
-    return Finding(
-        severity=row.severity,
+    return _about(
+        row,
+        name,
         message=f"{file} names the backend {value}: {row.meaning}.",
         saw=value,
         want=row.framework,
-        subject=name,
-        framework=row.framework,
         evidence=(Evidence(name, value, file), Evidence(row.framework, one.version, one.source)),
         fixes=(Fix(f"Set {name}={row.framework}", (own,)), by_hand("Change the file", text)),
-        refs=(row.source,),
         supersedes=("framework-import-fails",),
     )
 
@@ -146,16 +143,14 @@ def _refused(situation: Situation, row: FrameworkFlags) -> Iterator[Finding]:
     change: SetVariable | UnsetVariable = UnsetVariable(row.variable)
     if kept:
         change = SetVariable(row.variable, kept, why=f"without what {one.named} does not {knows}")
-    yield Finding(
-        severity=row.severity,
+    yield _about(
+        row,
+        row.variable,
         message=f"{row.variable} has {names}, which {one.named} does not {knows}: {row.meaning}.",
         saw=" ".join(refused),
         want=f"flags that {one.named} {knows}s",
-        subject=row.variable,
-        framework=row.framework,
         evidence=tuple(Evidence(row.variable, flag, unknown.get(name_of(flag), one.source)) for flag in refused[:3]),
         fixes=(Fix(f"Take {names} out of {row.variable}", (change,)),),
-        refs=(row.source,),
         supersedes=("framework-import-fails",),
     )
 

@@ -162,13 +162,16 @@ class InstalledModule(Record, frozen=True):
     flavour: Literal["open", "proprietary"] | None = None
 
 
+DkmsStatus = Literal["added", "built", "installed", "broken"]
+
+
 class DkmsModule(Record, frozen=True):
     """A DKMS tree: `status` is added, built or installed for `kernel`."""
 
     name: str
     version: str
     kernel: str
-    status: Literal["added", "built", "installed", "broken"]
+    status: DkmsStatus
     source: str
     failed: bool = False
     """Its last build for that kernel ended with an error."""

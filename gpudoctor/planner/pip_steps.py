@@ -281,15 +281,18 @@ def _beside_the_environment(place: Place, situation: Situation, wanted: Wanted) 
     torch, folder = situation.torch, place.pythonpath
     there = f"--upgrade --target {shlex.quote(folder)}" if folder else "--user"
     lies = f"in {folder}, by PYTHONPATH" if folder else "in the user's own site folder"
-    options = f" --index-url {wanted.index}" if wanted.index else ""
-    install, make = f"-m pip install{options} {quoted(wanted.packages)}", f"{place.python} -m venv {NEW_VENV}"
-    inside = f"{make}\n{'unset PYTHONPATH' + chr(10) if folder else ''}{NEW_VENV}/bin/python {install}"
+    packages = f"--index-url {wanted.index} {quoted(wanted.packages)}" if wanted.index else quoted(wanted.packages)
+    inside = (
+        f"{place.python} -m venv {NEW_VENV}",
+        *(("unset PYTHONPATH",) if folder else ()),
+        f"{NEW_VENV}/bin/python -m pip install {packages}",
+    )
     if folder and torch and torch.origin not in _OF_WHEELS:
-        text = f"In a venv of its own:\n{inside}"
+        lines = ("In a venv of its own:", *inside)
     else:
-        over = install.replace("install", f"install {there}", 1)
-        text = f"{place.python} {over}\nor, better, in a venv of its own:\n{inside}"
-    return ManualStep(text=text, why=f"{wanted.why}; the old torch lies {lies}", risk="replaces")
+        over = f"{place.python} -m pip install {there} {packages}"
+        lines = (over, "or, better, in a venv of its own:", *inside)
+    return ManualStep(text="\n".join(lines), why=f"{wanted.why}; the old torch lies {lies}", risk="replaces")
 
 
 def _in_a_new_venv(place: Place, situation: Situation, wanted: Wanted) -> tuple[Step, ...]:

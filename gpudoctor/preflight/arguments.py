@@ -1,4 +1,4 @@
-"""The options of `gpudoctor preflight`, and its exit codes."""
+"""The options of `gpudoctor preflight`."""
 
 from __future__ import annotations
 

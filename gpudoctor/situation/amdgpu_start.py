@@ -7,14 +7,14 @@ import re
 from gpudoctor.finding import Fix, InstallSystemPackage, Manual, Reboot, by_hand
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
-from gpudoctor.situation.kernel_log import lines_about, lines_of
+from gpudoctor.situation.kernel_log import lines_of
 
 _NO_VBIOS = ("amdgpu-no-vbios",)
 _FIRMWARE_REFUSED = ("amdgpu-firmware-refused", "amdgpu-firmware-not-loaded")
 _FIRMWARE_MISSING = ("amdgpu-firmware-missing",)
 _SILENT = ("amdgpu-psp-failed", "amdgpu-block-failed")
 """A part of the GPU does not answer. A missing or refused file has this effect, too."""
-_BAD_PAGES = "amdgpu-bad-pages"
+_BAD_PAGES = ("amdgpu-bad-pages",)
 _KINDS = (*_NO_VBIOS, *_FIRMWARE_REFUSED, *_FIRMWARE_MISSING, *_SILENT, "amdgpu-init-failed")
 
 _GIVE_VBIOS = (
@@ -42,8 +42,7 @@ def start_failures(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
 
 def bad_pages(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
     """Log lines in which amdgpu does not start a GPU because too much of its memory is bad."""
-    faults = tuple(fault for fault in situation.log_faults("gpu-ecc") if fault.kind == _BAD_PAGES)
-    return lines_about(gpu, faults) if gpu.driver.absent else ()
+    return lines_of(situation, gpu, _BAD_PAGES) if gpu.driver.absent else ()
 
 
 def start_reason(lines: tuple[LogFault, ...]) -> str:

@@ -44,7 +44,7 @@ _BUILD_FOR_AMD = by_hand(
     "For torch, take a ROCm build: `gpudoctor recommend --gpu NAME` names it and its index. A program that "
     "exists for CUDA only cannot use an AMD GPU: use the CPU there, or another program.",
 )
-_HIDEINTEGRATED = by_hand(
+_HIDE_INTEGRATED = by_hand(
     "Hide the integrated GPU",
     "Set HIP_VISIBLE_DEVICES to the number of the other GPU (0, or 1 where the integrated one comes first), "
     "or switch the integrated GPU off in the BIOS.",
@@ -64,9 +64,8 @@ _GIVEN = {
     NO_GPU_ASKED_FOR: _ASK_FOR_GPUS,
     "nvidia-uvm-missing": _GIVE_UVM,
     CUDA_ON_AMD: _BUILD_FOR_AMD,
-    INTEGRATED: _HIDEINTEGRATED,
+    INTEGRATED: _HIDE_INTEGRATED,
 }
-"""Fixes where the circumstances tell the cause, and not the message."""
 
 
 def fix_for(cause: str, vendor: Vendor | None) -> Fix | None:

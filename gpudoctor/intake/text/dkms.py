@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -11,7 +12,7 @@ from gpudoctor.intake.described_log import without_module
 from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import decided, decided_with
-from gpudoctor.machine import DkmsModule, Machine, Vendor, absent, known, unknown
+from gpudoctor.machine import DkmsModule, DkmsStatus, Machine, Vendor, absent, known, unknown
 from gpudoctor.matrix.questions import Matrix
 
 _TREE = re.compile(
@@ -78,4 +79,4 @@ def _finds_none(facts: Facts, vendor: Vendor, matrix: Matrix) -> bool:
 
 def _tree(described: str, said: Statement) -> DkmsModule:
     name, version, kernel = described.split(" ")
-    return DkmsModule(name, version, kernel, said.value, f"text, line {said.line}")  # type: ignore[arg-type]
+    return DkmsModule(name, version, kernel, cast("DkmsStatus", said.value), f"text, line {said.line}")
