@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 FailOn = Literal["error", "warning", "never"]
 
 USAGE, INTERNAL_FAULT, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
+_SIGNALS = 128
 REFUSALS = {1: 121, USAGE: 122, 3: 123, INTERNAL_FAULT: 123}
 """What `preflight` ends with if it refuses to start a command: distinct from the command's own codes."""
 
@@ -19,6 +20,16 @@ def exit_code(verdict: Verdict, fail_on: FailOn) -> int:
     if verdict == "warning":
         return 1 if fail_on == "warning" else 0
     return 0 if fail_on == "never" else {"ok": 0, "error": 1, "unknown": 3}[verdict]
+
+
+def of_signal(number: int) -> int:
+    """What an end by a signal gives, as in a shell."""
+    return _SIGNALS + number
+
+
+def of_failure(signal: int) -> int:
+    """What a fix or an undo ends with that failed, or that a signal interrupted (0: none did)."""
+    return of_signal(signal) if signal else 1
 
 
 def of_refusal(code: int, command: tuple[str, ...]) -> int:

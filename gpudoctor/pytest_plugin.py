@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 _LEVELS = ("static", "driver", "quick", "standard", "full")
 _ON, _OFF = ("on", "true", "yes", "1"), ("off", "false", "no", "0", "")
-_REFUSALS = {1: 121, 2: 122, 3: 123, 70: 123}
-"""As `gpudoctor preflight` has them: told from the exit codes of pytest."""
 
 # A module of the folder where pytest was started must not take the place of one that gpudoctor imports.
 _PROGRAM = "import sys; sys.path[:] = filter(None, sys.path); from gpudoctor.__main__ import program; program()"
@@ -59,6 +57,8 @@ class _Check:
 
         import pytest
 
+        from gpudoctor.exit_codes import REFUSALS  # those of preflight differ from the exit codes of pytest
+
         # The tests' own environment, unless another machine or environment is named.
         elsewhere = os.environ.get("GPUDOCTOR_PYTHON") or os.environ.get("GPUDOCTOR_FROM")
         examined = [] if elsewhere else ["--python", sys.executable]
@@ -77,7 +77,7 @@ class _Check:
             session.config.get_terminal_writer().line(done.stdout.strip())
             pytest.exit(
                 f"gpudoctor: no test was run (exit code {done.returncode} of the check)",
-                returncode=_REFUSALS.get(done.returncode, done.returncode),
+                returncode=REFUSALS.get(done.returncode, done.returncode),
             )
 
     def pytest_report_header(self) -> list[str]:

@@ -16,6 +16,7 @@ from gpudoctor.cli.output import place_of, print_json, print_text, teller
 from gpudoctor.command_line.options import REQUIRE
 from gpudoctor.command_line.reading import words
 from gpudoctor.command_line.running import tell
+from gpudoctor.exit_codes import of_failure
 from gpudoctor.machine import Machine
 from gpudoctor.step import ManualStep, Step
 
@@ -185,7 +186,7 @@ def _conclude(
     from gpudoctor.render.plan import outcome, outcome_lines
 
     if applied.interrupted or applied.run is None:
-        proof, exit_code = None, 128 + applied.interrupted if applied.interrupted else 1
+        proof, exit_code = None, of_failure(applied.interrupted)
     else:
         proof, code = _prove(examination, before, predicted if applied.ok else None)
         _note_what_is_left(applied.run, proof)

@@ -10,6 +10,7 @@ import click
 from gpudoctor.cli.journal import readable_runs
 from gpudoctor.cli.output import asked_for, print_json, print_text, teller
 from gpudoctor.command_line.running import tell
+from gpudoctor.exit_codes import of_failure
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.records import in_form
 from gpudoctor.render.steps import command_line
@@ -49,7 +50,7 @@ def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: boo
         print_json(in_form(Undo, told, run=run.id), shown)
     else:
         print_text(undone_lines(told), shown)
-    return 0 if told.ok else 128 + told.interrupted if told.interrupted else 1
+    return 0 if told.ok else of_failure(told.interrupted)
 
 
 def _nothing(elsewhere: list[Run]) -> str:

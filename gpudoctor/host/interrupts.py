@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from gpudoctor.exit_codes import of_signal
+
 _ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -20,9 +22,8 @@ class Interrupted(SystemExit):
     """A signal asked for the end: clean up and end, with the status that a shell gives such an end."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(128 + number)
-        self.number = number
-        self.exit_code = 128 + number
+        self.number, self.exit_code = number, of_signal(number)
+        super().__init__(self.exit_code)
 
 
 @contextmanager
