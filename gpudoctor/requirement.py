@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import first_figures
 
 Kind = Literal["count", "size", "version", "build", "text", "arch", "flag"]
 Operator = Literal[">=", "<=", "==", "!=", "~=", ">", "<", "in", ""]
@@ -140,8 +140,7 @@ class Requirement(Struct, frozen=True):
         if not version or not self.operator:
             return bool(version)
         wanted = tuple(int(part) for part in self.values[0].split("."))
-        found = (*figures(version), *([0] * len(wanted)))[: len(wanted)]
-        return self.compares(found, wanted)
+        return self.compares(first_figures(version, len(wanted)), wanted)
 
 
 def each(text: str) -> tuple[str, ...]:

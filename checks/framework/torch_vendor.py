@@ -10,7 +10,6 @@ from gpudoctor.finding import Device, Evidence, Finding, Severity, by_hand
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
 from gpudoctor.machine import Gpu, Library, Torch, Vendor
-from gpudoctor.matrix.versions import public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.situation.wsl import of_another_vendor
@@ -310,7 +309,7 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
 def _never_published(situation: Situation, torch: Torch) -> Finding:
     from gpudoctor.frameworks.torch.coverage import rocm_exists
 
-    version = public_version(torch.version)
+    version = torch.release
     builds_of_it = situation.matrix.torch.published_builds(version, situation.platform)
     alike = sorted(build for build in builds_of_it if build[:2] == (torch.build or "")[:2])
     what = f"has no build {torch.build} for {situation.platform}" if builds_of_it else "was never released"

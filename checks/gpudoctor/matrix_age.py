@@ -25,7 +25,7 @@ def matrix_older_than_torch(situation: Situation) -> Verdicts:
     torch = situation.torch
     if torch is None:
         return
-    release, newest = figures(torch.version.partition("+")[0])[:2], figures(situation.matrix.torch.newest_torch())[:2]
+    release, newest = figures(torch.release)[:2], figures(situation.matrix.torch.newest_torch())[:2]
     if not release or release <= newest:
         return
     yield Finding(

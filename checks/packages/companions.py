@@ -11,7 +11,7 @@ from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, version_evidence
 from gpudoctor.machine import Torch
 from gpudoctor.machine.torch import CompanionName
-from gpudoctor.matrix.versions import figures, local_version, public_version
+from gpudoctor.matrix.versions import figures, local_version
 from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def triton_too_old(situation: Situation) -> Verdicts:
     if figures(installed.version)[:2] >= figures(release.triton)[:2]:
         return
     pin = release.triton
-    remedy = ReplacePackage("triton", pin, why=f"torch {public_version(torch.version)} pins it")
+    remedy = ReplacePackage("triton", pin, why=f"torch {torch.release} pins it")
     yield Finding(
         severity="warning",
         message=f"triton {installed.version} is older than the one torch {torch.version} pins ({pin}): "
@@ -132,7 +132,7 @@ def _offered(situation: Situation, version: str, build: TorchBuild) -> bool:
 
 def _pair(situation: Situation, torch: Torch, package: CompanionName, wanted: str | None) -> Fix:
     if wanted is None:
-        text = f"Install the {package} that was released with torch {public_version(torch.version)}."
+        text = f"Install the {package} that was released with torch {torch.release}."
         return by_hand(f"Install the {package} of this torch", text, "replaces")
     row = situation.build_of(torch)
     local = torch.build or ""
@@ -147,10 +147,10 @@ def _pair(situation: Situation, torch: Torch, package: CompanionName, wanted: st
     ):
         text = (
             f"There is no {package} {wanted} for {row.build}: uninstall {package}, or install torch "
-            f"{public_version(torch.version)} and {package} {wanted} for a CUDA that has both."
+            f"{torch.release} and {package} {wanted} for a CUDA that has both."
         )
         return by_hand(f"Do without {package}, or use another CUDA", text, "replaces")
     remedy = ReplacePackage(
-        package, f"=={wanted}", index_url=url, local=local, why=f"it matches torch {public_version(torch.version)}"
+        package, f"=={wanted}", index_url=url, local=local, why=f"it matches torch {torch.release}"
     )
     return Fix(f"Install {package} {wanted}", (remedy,))

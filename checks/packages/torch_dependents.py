@@ -8,7 +8,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Repl
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import version_evidence
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.versions import package_matches, public_version
+from gpudoctor.matrix.versions import package_matches
 from gpudoctor.situation import Situation
 
 # --- NumPy -----------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def _dependent(situation: Situation, name: str, refs: tuple[str, ...], compiled:
     if severity is None or supports_none(situation, installed):  # no torch helps there
         return
     wanted, source = built_for(situation, installed)
-    release = public_version(torch.version)
+    release = torch.release
     lacking = tuple(one for package in (name, *compiled) for one in unloadable(situation, package))
     if lacking and wanted and package_matches(wanted, release):
         wanted = ""  # what it says of itself does not hold

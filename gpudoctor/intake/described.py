@@ -50,7 +50,7 @@ from gpudoctor.machine import (
 from gpudoctor.machine.system import JETSON_DRIVER
 from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.questions import Matrix
-from gpudoctor.matrix.versions import figures, public_version
+from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.batch_job import job_of
 from gpudoctor.probes.load_path import DRIVER_OWN
 from gpudoctor.situation import Situation
@@ -339,7 +339,7 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
             packages = (*packages, *devices)
             assumed += tuple(f"torch's package for {one.name.removeprefix(DEVICE_WHEEL)}" for one in devices)
         # The package index's wheel has the local part in torch.__version__ alone: no index installs it by that name.
-        version = public_version(torch.version) if torch.origin == "pypi" else torch.version
+        version = torch.release if torch.origin == "pypi" else torch.version
         packages = (Distribution("torch", version, path=SOURCE), *packages)
         if environment.python.source in (SOURCE, ASSUMED):
             python = python_for(torch, matrix, machine.system.platform)

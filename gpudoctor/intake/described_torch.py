@@ -129,7 +129,7 @@ def device_packages(torch: Torch, machine: Machine, matrix: Matrix) -> tuple[Dis
     if row is None or not row.extra:
         return ()
     targets = sorted({gpu.arch.value.partition(":")[0] for gpu in machine.of_vendor("amd") if gpu.arch.value})
-    version = public_version(torch.version)
+    version = torch.release
     return tuple(
         Distribution(f"{DEVICE_WHEEL}{gfx}", version, path=SOURCE) for gfx in targets if gfx in (row.archs or ())
     )

@@ -178,3 +178,12 @@ class Torch(Record, frozen=True):
     """Whether a libhsa-runtime64 is in torch/lib, as in ROCm wheels (None: folder not readable)."""
     trial: Fact[ImportTrial] = unknown("not started at this level")
     source: str = ""
+
+    @property
+    def release(self) -> str:
+        """Its version without the local part: "2.9.1"."""
+        return self.version.partition("+")[0]
+
+    def is_build(self, version: str, build: str | None) -> bool:
+        """Whether it is this build of this release."""
+        return (version, build) == (self.release, self.build)

@@ -56,7 +56,7 @@ class TorchQuestions:
         of its release (for a nightly, a candidate, a patch release); for a nightly also of the release before."""
         if torch.origin not in ("nightly", *_INDEX_ORIGINS):
             return None
-        own = minor(torch.version.partition("+")[0])
+        own = minor(torch.release)
         releases = (own, (own[0], own[1] - 1)) if torch.origin == "nightly" else (own,)
         rows = [
             row

@@ -66,7 +66,12 @@ def at_least(version: str, floor: str) -> bool:
 @lru_cache(maxsize=1024)
 def minor(version: str) -> Figures:
     """Major and minor release: (6, 4) of "6.4.3"."""
-    return (*figures(version), 0, 0)[:2]
+    return first_figures(version, 2)
+
+
+def first_figures(version: str, count: int) -> Figures:
+    """So many of its leading numbers; zeros follow those that it has."""
+    return (*figures(version), *[0] * count)[:count]
 
 
 def matches(specifier: str, version: str) -> bool:
@@ -135,12 +140,12 @@ def _clause(clause: str, version: str) -> bool:
         return False
     if wanted.endswith(".*"):
         prefix = _parts(wanted[:-2])
-        same = (*figures(version), *([0] * len(prefix)))[: len(prefix)] == prefix
+        same = first_figures(version, len(prefix)) == prefix
         return same if sign == "==" else not same
     have, want = figures(version), figures(wanted)
     if sign == "~=":
         prefix = _parts(wanted)[:-1]
-        return have >= want and (*have, *([0] * len(prefix)))[: len(prefix)] == prefix
+        return have >= want and first_figures(version, len(prefix)) == prefix
     return bool(COMPARE[sign](have, want))
 
 

@@ -31,7 +31,6 @@ from gpudoctor.finding import (
     VariableRemedy,
 )
 from gpudoctor.machine import Torch
-from gpudoctor.matrix.versions import public_version
 from gpudoctor.planner.foresight import Foresight, Judge, Outlook, key_of
 from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.situation import Situation
@@ -251,10 +250,7 @@ def _cost(remedy: AnyRemedy, peer_torch: Torch | None) -> float:
             else _VARIABLE
         )
     if isinstance(remedy, ReplaceTorch):
-        leaves = peer_torch and (remedy.version, remedy.build) != (
-            public_version(peer_torch.version),
-            peer_torch.build,
-        )
+        leaves = peer_torch and not peer_torch.is_build(remedy.version, remedy.build)
         return _FRAMEWORK + (_NO_GPU if remedy.build == "cpu" else 0) + (_LEAVES_PEERS if leaves else 0)
     if isinstance(remedy, AllowExecution):
         return _PACKAGE

@@ -12,7 +12,7 @@ from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, without_overrides
 from gpudoctor.frameworks.torch.gpu_coverage import disturbs, fits, visible_as
 from gpudoctor.frameworks.torch.hsa_override import override_fixes
-from gpudoctor.frameworks.torch.nearest_build import is_build, nearest, replace_torch
+from gpudoctor.frameworks.torch.nearest_build import nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import Place, conda_cuda, fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.replacements import on_another_system, replacements
 from gpudoctor.machine import Gpu, Torch
@@ -139,8 +139,7 @@ class _Choosing:
     def _same_version(self) -> tuple[Choice, ...]:
         if self.keep is None:
             return ()
-        version = self.keep.version.partition("+")[0]
-        kept = tuple(c for c in self.native if c.version == version)
+        kept = tuple(c for c in self.native if c.version == self.keep.release)
         return nearest(self.situation, kept, self.keep)
 
     def _build(self, choice: Choice, *remarks: str) -> Recommended:
@@ -150,7 +149,7 @@ class _Choosing:
             why.append(f"the package index's own {choice.version} is the build for CUDA {choice.cuda}")
         if choice.origin == "amd":
             why.append(f"AMD's own index; the extra {choice.extra} chooses the device code")
-        if self.keep and is_build(choice, self.keep):
+        if self.keep and self.keep.is_build(choice.version, choice.build):
             why.append("this build is installed")
         before = without_overrides(self.situation) if choice.rocm else self.situation
         if overrides := sorted(self.machine.variables.keys() - before.machine.variables.keys()):
@@ -388,4 +387,4 @@ class _Choosing:
 
 
 def _named(torch: Torch | None) -> tuple[str | None, str | None]:
-    return (torch.version.partition("+")[0], torch.build) if torch else (None, None)
+    return (torch.release, torch.build) if torch else (None, None)

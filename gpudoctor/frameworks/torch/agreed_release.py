@@ -11,7 +11,7 @@ from gpudoctor.frameworks.torch.installed_build import gpus_meant
 from gpudoctor.frameworks.torch.nearest_build import nearest
 from gpudoctor.machine import Torch
 from gpudoctor.machine.torch import COMPANIONS
-from gpudoctor.matrix.versions import figures, package_matches, public_version
+from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation, answer_once
 
 
@@ -37,7 +37,7 @@ def agreed_torch(situation: Situation) -> tuple[Fix, ...]:
     torch = situation.torch
     if torch is None:
         return ()
-    release = public_version(torch.version)
+    release = torch.release
     compiled = [name for name, _ in _compiled(situation)]
     for other in dict.fromkeys(_releases(situation)):
         judged = tuple(_judged(situation, release, other))

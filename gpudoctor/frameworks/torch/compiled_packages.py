@@ -75,7 +75,7 @@ def torch_mismatch(situation: Situation, package: str, compiled: tuple[str, ...]
         return None
     if any(unloadable(situation, one) for one in (package, *compiled)):
         return "error"
-    release = public_version(torch.version)
+    release = torch.release
     wanted = built_for(situation, installed)[0] if re.fullmatch(r"[\d.]+", release) else ""
     if not wanted or package_matches(wanted, release):
         return "error" if installed.only_named and needs_other_cuda(situation, installed, torch) else None

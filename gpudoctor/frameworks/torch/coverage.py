@@ -14,7 +14,7 @@ from gpudoctor.machine import Gpu, Torch, Vendor
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.gpus import GfxTarget
 from gpudoctor.matrix.rows.torch import TorchBuild
-from gpudoctor.matrix.versions import figures, minor, public_version
+from gpudoctor.matrix.versions import figures, minor
 from gpudoctor.records import in_form
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.nvidia_driver import driver_verdict, has_server_stack
@@ -193,7 +193,7 @@ def never_published(situation: Situation) -> bool:
         return True
     if torch.origin not in ("pypi", "download.pytorch.org"):
         return False
-    version, build = public_version(torch.version), torch.build or ""
+    version, build = torch.release, torch.build or ""
     return build != "xpu" and situation.matrix.torch.is_published(version, build, situation.platform) is False
 
 

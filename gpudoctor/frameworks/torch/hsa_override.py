@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpudoctor.finding import AnyRemedy, Fix, SetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, candidates
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, carries, without_overrides
-from gpudoctor.frameworks.torch.nearest_build import is_build, nearest, replace_torch, settings_in_wsl
+from gpudoctor.frameworks.torch.nearest_build import nearest, replace_torch, settings_in_wsl
 from gpudoctor.machine import Gpu, Torch, known
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.gpus import Override
@@ -48,7 +48,7 @@ def override_fixes(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | No
         native, _ = candidates(plain, gpus)
         if best is None or any(_is_sound(choice, best) for choice in native):
             return []
-        remedies = () if keep and is_build(best, keep) else replace_torch(situation, best)
+        remedies = () if keep and keep.is_build(best.version, best.build) else replace_torch(situation, best)
         rocm = best.rocm
     if not variables and not remedies:
         return []

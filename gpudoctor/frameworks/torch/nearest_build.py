@@ -25,7 +25,8 @@ def nearest(situation: Situation, choices: tuple[Choice, ...], keep: Torch | Non
     that nobody supports, if only that keeps the version or nothing else exists.
     """
     keep, matrix = situation.peer_torch or keep, situation.matrix
-    if peers := [choice for choice in choices if situation.peer_torch and is_build(choice, situation.peer_torch)]:
+    peer = situation.peer_torch
+    if peers := [choice for choice in choices if peer and peer.is_build(choice.version, choice.build)]:
         choices = tuple(peers)
     own = project_indexes(situation)
     offered = [_sound(matrix, [c for c in choices if not merely_built(c)], keep, own)]
@@ -66,16 +67,11 @@ def _nearest(matrix: Matrix, choices: list[Choice], keep: Torch | None, own: fro
     pool = [choice for choice in choices if _distance(choice, keep) == closest]
     ranked = ((within_version(matrix, choice), choice) for choice in pool)
     best = min(ranked, key=lambda one: (one[0][0], one[1].index_url.rstrip("/") not in own, one[0]))[1]
-    if best.index_url or best.version != keep.version.partition("+")[0]:
+    if best.index_url or best.version != keep.release:
         return best
     # A plain ==X over another build of X changes nothing: take the same build from the index that names it.
     named = [choice for choice in pool if choice.index_url and choice.build == best.build]
     return named[0] if named else best
-
-
-def is_build(choice: Choice, torch: Torch) -> bool:
-    """Whether a choice is the installed build."""
-    return (choice.version, choice.build) == (torch.version.partition("+")[0], torch.build)
 
 
 def _distance(choice: Choice, keep: Torch) -> tuple[int, tuple[int, ...]]:
@@ -116,7 +112,7 @@ def fix_by(situation: Situation, choice: Choice, keep: Torch | None) -> Fix:
     instead = f"; not {choice.passed_over}" if choice.passed_over else ""
     remark = f" ({choice.carries or 'CPU'}{untested}{fault}{instead})"
     verb = f"Replace torch {keep.version} by" if keep else "Install"
-    if keep and is_build(choice, keep):
+    if keep and keep.is_build(choice.version, choice.build):
         verb = "Complete"
     return Fix(title=f"{verb} {name}{place}{remark}", remedies=remedies)
 

@@ -128,7 +128,7 @@ def _conda(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> t
     cuda = conda_cuda(situation, gpus)
     if cuda is None or keep is None:
         return ()
-    version = keep.version.partition("+")[0]
+    version = keep.release
     lacks_code = keep.cuda is not None
     # The present release may have no build for a newer CUDA: then the solver takes a newer release.
     remedy = ReplaceTorch(

@@ -53,5 +53,5 @@ def _same_build(situation: Situation, torch: Torch, why: str) -> AnyRemedy:
     url = situation.matrix.torch.index_url(row) if row else ""
     if not url and torch.origin != "pypi" and (row is None or row.origin != "pypi"):
         return Manual(f"Install torch {torch.version} again from the index that it came from.", risk="replaces")
-    version = torch.version if url else torch.version.partition("+")[0]
+    version = torch.version if url else torch.release
     return ReinstallPackage("torch", version, index_url=url, why=why)

@@ -11,7 +11,7 @@ from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.rows.packages import TorchDependent
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.matrix.versions import figures, package_matches, public_version
+from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
 
 
@@ -19,7 +19,7 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
     """The release of a package that was built for the installed torch, as far as the matrix knows one, and the torch
     `wanted` that the package was built for, if that is known. Where that torch suits other packages here, too, or the
     package chooses its torch, it comes first."""
-    release = public_version(torch.version)
+    release = torch.release
     fixes: list[Fix] = []
     for row in reversed(situation.matrix.tables.torch_dependents):
         if row.package == name and row.version.startswith("==") and package_matches(row.torch, release):
@@ -55,7 +55,7 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
 def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> str:
     """The index of a torch's own build, where that has a wheel of the package; "" where the package index has it.
     The package index's wheel goes with the package index's own build of that torch."""
-    own = situation.matrix.torch.pypi_build(public_version(torch.version), situation.platform)
+    own = situation.matrix.torch.pypi_build(torch.release, situation.platform)
     build = situation.build_of(torch)
     if build is None or torch.build not in row.builds or torch.build == own:
         return ""

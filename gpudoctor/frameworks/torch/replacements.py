@@ -14,12 +14,12 @@ from gpudoctor.frameworks.torch.candidates import Choice, RejectedCandidate, can
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
 from gpudoctor.frameworks.torch.hsa_override import override_fixes
-from gpudoctor.frameworks.torch.nearest_build import fix_by, is_build, nearest, replace_torch
+from gpudoctor.frameworks.torch.nearest_build import fix_by, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
 from gpudoctor.machine import Gpu, Torch, unknown
 from gpudoctor.matrix.questions import Matrix
-from gpudoctor.matrix.versions import figures, public_version
+from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.c_library import MUSL, c_library
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
@@ -52,7 +52,9 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     if keep and any("no" in (item.runs, item.blas) for item in found):
         # Files weigh more than a row of the matrix: the present build cannot fix its own fault, unless device code
         # can be added to it.
-        choices = tuple(choice for choice in choices if choice.extra or not is_build(choice, keep))
+        choices = tuple(
+            choice for choice in choices if choice.extra or not keep.is_build(choice.version, choice.build)
+        )
     hide = _hiding_the_others(situation, gpus)
     if place in ("jetson", "conda"):
         native = [
@@ -129,7 +131,7 @@ def without_issue(situation: Situation, found: Finding) -> Finding:
     only_by_hand = all(fix.by_hand for fix in found.fixes)
     if found.severity == "note" or not only_by_hand or not (row.when.torch or row.when.rocm or row.when.cuda):
         return found
-    own = public_version(situation.torch.version) if situation.torch and row.when.torch else ""
+    own = situation.torch.release if situation.torch and row.when.torch else ""
     others = without_fault(situation, lambda choice: choice.version == own or speaks_against(row, situation, choice))
     return replace(found, fixes=(*others, *found.fixes))
 
@@ -259,9 +261,7 @@ def for_each_kind(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | Non
     needs = []
     for kind in _kinds(gpus).values():
         choices, _ = candidates(situation, tuple(kind))
-        present = (
-            c for c in choices if keep and (c.version, c.build) == (keep.version.partition("+")[0], keep.build)
-        )
+        present = (choice for choice in choices if keep and keep.is_build(choice.version, choice.build))
         best = next(present, None) or next(iter(nearest(situation, choices, keep)), None)
         needs.append(f"{gpu_names(kind)}: {f'torch {best.version}+{best.build}' if best else 'no build at all'}")
     together, _ = candidates(situation, gpus)

@@ -90,9 +90,7 @@ def _with_code(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
 def _changes_nothing(situation: Situation, fix: Fix) -> bool:
     torch = situation.torch
     return torch is not None and all(
-        isinstance(remedy, ReplaceTorch)
-        and (remedy.version, remedy.build) == (torch.version.partition("+")[0], torch.build)
-        and not remedy.extra
+        isinstance(remedy, ReplaceTorch) and torch.is_build(remedy.version, remedy.build) and not remedy.extra
         for remedy in fix.remedies
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.finding import Fix, ReplaceTorch, by_hand
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import Torch
-from gpudoctor.matrix.versions import at_least, figures, public_version
+from gpudoctor.matrix.versions import at_least, figures
 from gpudoctor.situation import Situation
 
 
@@ -28,7 +28,7 @@ def ptxas_fixes(situation: Situation, variable: Fix) -> tuple[Fix, ...]:
 
 def _installs_another(fix: Fix, torch: Torch) -> bool:
     installs = [remedy for remedy in fix.remedies if isinstance(remedy, ReplaceTorch)]
-    return any((remedy.version, remedy.build) != (public_version(torch.version), torch.build) for remedy in installs)
+    return any(not torch.is_build(remedy.version, remedy.build) for remedy in installs)
 
 
 def _cuda_needed(situation: Situation) -> str | None:

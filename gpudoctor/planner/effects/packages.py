@@ -232,7 +232,7 @@ def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> Py
 def _whole(environment: PythonEnvironment, remedy: ReinstallPackage) -> Torch:
     torch = environment.torch.value
     # The package index names its own builds without the local part: 2.9.1 brings the files of 2.9.1+cu128 back.
-    if torch is None or remedy.version not in (torch.version, torch.version.partition("+")[0]):
+    if torch is None or remedy.version not in (torch.version, torch.release):
         build = remedy.version.partition("+")[2] or None
         origin: TorchOrigin = "unknown" if build else "pypi"
         rocm = rocm_of(build or "")

@@ -11,7 +11,6 @@ from gpudoctor.dependencies import parsed
 from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, Torch
-from gpudoctor.matrix.versions import public_version
 from gpudoctor.probes.elf_files import ask_elf
 from gpudoctor.probes.library_search import Asker
 
@@ -33,7 +32,7 @@ def undefined_symbols(
 
 def _pins(package: Distribution, torch: Torch) -> bool:
     asked = (parsed(line) for line in package.requires)
-    return any(one.specifier == f"=={public_version(torch.version)}" for one in asked if one and one.name == "torch")
+    return any(one.specifier == f"=={torch.release}" for one in asked if one and one.name == "torch")
 
 
 class _Tables:
