@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from gpudoctor.machine import Distribution, Fact, Gpu, Torch, Vendor
+from gpudoctor.machine import Distribution, Fact, Gpu, Torch, TorchCopy, Vendor
 
 Severity = Literal["error", "warning", "note"]
 Verdict = Literal["ok", "warning", "error", "unknown"]
@@ -48,6 +48,10 @@ class Evidence(Struct, frozen=True):
     @classmethod
     def of_torch(cls, torch: Torch) -> Evidence:
         return cls(fact="torch.version", value=torch.version, source=torch.source)
+
+    @classmethod
+    def of_copy(cls, copy: TorchCopy) -> Evidence:
+        return cls(fact="torch.copy", value=f"{copy.version or 'no version'} ({copy.via})", source=copy.path)
 
     @classmethod
     def of_package(cls, package: Distribution) -> Evidence:

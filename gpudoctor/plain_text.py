@@ -81,6 +81,11 @@ def number_of(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
+def size(number: int) -> str:
+    """Bytes: "64 MiB", "8 KiB"."""
+    return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
+
+
 def without_controls(text: str, instead: str = "?") -> str:
     """One line: no control characters, escapes, line breaks, direction overrides or invisible characters."""
     return text if text.isprintable() else "".join(char if char.isprintable() else instead for char in text)

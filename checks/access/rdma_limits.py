@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Severity, by_hand
-from gpudoctor.plain_text import enumeration
+from gpudoctor.plain_text import enumeration, size
 from gpudoctor.situation import Situation
 from gpudoctor.situation.network import SelectedPort, active_ports, all_ports, setting, uses_own_transport
 
@@ -40,18 +40,18 @@ def rdma_memlock_small(situation: Situation) -> Verdicts:
     asked = next((found for name in _ASKING if (found := setting(situation.machine, name))), None)
     meant = asked is not None or any(one.port.link_layer == "InfiniBand" or one.device.is_efa for one in ports)
     severity: Severity = "warning" if meant else "note"
-    size = _size(limits.value.locked_memory)
+    locked = size(limits.value.locked_memory)
     names = enumeration([one.name for one in ports], 4)
     yield Finding(
         severity=severity,
-        message=f"Programs may lock {size} of memory here (`ulimit -l`), which is too little for RDMA ({names}). "
+        message=f"Programs may lock {locked} of memory here (`ulimit -l`), which is too little for RDMA ({names}). "
         'Runs on several nodes fail with "Cannot allocate memory".',
-        saw=size,
+        saw=locked,
         want="unlimited",
         subject="limit of locked memory",
         confidence="likely",
         evidence=(
-            Evidence("system.limits.locked_memory", size, limits.source),
+            Evidence("system.limits.locked_memory", locked, limits.source),
             Evidence("RDMA port", f"{ports[0].name} {ports[0].port.state}", situation.machine.network.rdma.source),
             *((Evidence(asked.name, asked.value, asked.source),) if asked else ()),
         ),
@@ -81,7 +81,3 @@ def _without_limit(situation: Situation) -> Fix:
         "log in again. What a service starts needs LimitMEMLOCK=infinity in its unit: slurmd, for example."
     )
     return by_hand("Remove the limit of locked memory", text, "root")
-
-
-def _size(number: int) -> str:
-    return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, by_hand, gpu_subject
+from gpudoctor.finding import Evidence, Finding, by_hand
 from gpudoctor.machine import Gpu
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
-from gpudoctor.situation.gpu_groups import called, finding, group_by
+from gpudoctor.situation.gpu_groups import finding, group_by, subject_of
 from gpudoctor.situation.network import active_ports
 
 _ENOUGH = 3
@@ -96,7 +96,6 @@ def nvlink_down(situation: Situation) -> Verdicts:
 
 def _fewer_links(situation: Situation, odd: tuple[Gpu, ...], usual: int, count: int) -> Finding:
     up = ", ".join(str(gpu.board.links_up) for gpu in odd)
-    who = gpu_subject(odd[0]) if len(odd) == 1 else called(odd)
     text = (
         "End all programs on the GPUs, then reset all of them together as root (`nvidia-smi --gpu-reset`), or "
         "reboot. See the links with `nvidia-smi nvlink -s` and `--errorcounters`, and the kernel log for Xid 74. "
@@ -105,7 +104,8 @@ def _fewer_links(situation: Situation, odd: tuple[Gpu, ...], usual: int, count: 
     return finding(
         "warning",
         odd,
-        message=f"{who} has {up} active NVLinks; most of the {count} GPUs of its model here have {usual}.",
+        message=f"{subject_of(odd)} has {up} active NVLinks; most of the {count} GPUs of its model here have "
+        f"{usual}.",
         saw=f"{up} NVLinks up",
         want=f"{usual}, as the others have",
         confidence="likely",

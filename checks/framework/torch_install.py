@@ -141,9 +141,7 @@ def _shadowed(torch: Torch, first: TorchCopy, hidden: tuple[TorchCopy, ...]) -> 
         saw=f"{first.path} ({first.version or 'no version'})",
         want=f"{also.path} ({also.version or 'no version'})" if also else "the torch package",
         subject=f"torch {torch.version}",
-        evidence=tuple(
-            Evidence("torch.copy", f"{c.version or 'no version'} ({c.via})", c.path) for c in (first, *hidden)
-        ),
+        evidence=tuple(map(Evidence.of_copy, (first, *hidden))),
         fixes=(_own_torch_first(first),),
         supersedes=_WRONG_COPY,
     )
@@ -233,7 +231,7 @@ def _note(message: str, copies: tuple[TorchCopy, ...]) -> Finding:
         message=message,
         saw=", ".join(copy.path for copy in copies),
         subject="torch",
-        evidence=tuple(Evidence("torch.copy", f"{c.version or 'no version'} ({c.via})", c.path) for c in copies),
+        evidence=tuple(map(Evidence.of_copy, copies)),
     )
 
 

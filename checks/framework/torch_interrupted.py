@@ -81,9 +81,7 @@ def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
         saw=", ".join(trace.path for trace in remains),
         want="a whole torch, or none",
         subject="Python environment",
-        evidence=tuple(
-            Evidence("torch.copy", f"{one.version or 'no version'} ({one.via})", one.path) for one in remains
-        ),
+        evidence=tuple(map(Evidence.of_copy, remains)),
         fixes=_new_torch(situation, named),
         supersedes=("torch-missing",),
     )

@@ -19,7 +19,7 @@ from gpudoctor.frameworks.torch.compiled_packages import (
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.isa import Runs, capability, dotted
-from gpudoctor.machine import Distribution, Extension, Gpu, Torch
+from gpudoctor.machine import Distribution, Extension, Gpu, Torch, archs_of
 from gpudoctor.situation import Situation
 from gpudoctor.situation.extensions import by_package, file_of, made_for_gpus, vendor_of
 from gpudoctor.situation.gpu_groups import finding, gpu_names
@@ -66,7 +66,7 @@ def _not_compiled(situation: Situation) -> Iterator[Finding]:
     for row in situation.matrix.tables.extension_builds if gpus else ():
         package = situation.machine.installed(row.package) if row.skip else None
         if package is not None and package.pure and not any(older_than_source(row, gpu) for gpu in gpus):
-            wanted = tuple(dict.fromkeys(gpu.arch.value or "" for gpu in gpus))
+            wanted = archs_of(gpus)
             yield finding(
                 "error",
                 gpus,
@@ -134,7 +134,7 @@ def _without_code(
 ) -> Finding:
     first = extensions[0]
     name = f"{first.package} {first.version}"
-    wanted = tuple(dict.fromkeys(gpu.arch.value or "" for gpu in lacking))
+    wanted = archs_of(lacking)
     carried = tuple(arch for kind in ("sass", "ptx", "gfx") for arch in _all(extensions, kind))
     return finding(
         severity,

@@ -85,8 +85,7 @@ def _sharing(situation: Situation, row: SharedFiles, group: list[Distribution]) 
     names = " and ".join(f"{one.name} {one.version}" for one in group)
     together = "They are installed together, and" if len(group) > 2 else "Both"
     names_of_group = {one.name for one in group}
-    extensions = situation.environment.extensions if situation.environment else ()
-    broken = any(one.package in names_of_group and one.missing for one in extensions)
+    broken = any(one.package in names_of_group and one.missing for one in situation.machine.extensions)
     return Finding(
         severity="note" if not situation.usable else "error" if broken else row.severity if keep else "note",
         message=f"{names} are installed. {together} own {row.what}: a program gets the files of the one that was "

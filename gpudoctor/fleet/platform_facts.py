@@ -17,12 +17,11 @@ from gpudoctor.fleet.readers import (
     of_ports,
     on_gpus,
     own_interfaces,
-    size,
     stated,
     told,
 )
 from gpudoctor.machine import Clock, Gpu, Machine, ProcessLimits, RdmaPort
-from gpudoctor.plain_text import number_of
+from gpudoctor.plain_text import number_of, size
 
 _HEAT = ("hardware", "hardware-thermal", "power-brake", "thermal")
 _SECOND = 1_000_000

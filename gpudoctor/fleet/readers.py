@@ -147,8 +147,3 @@ def of_ports(read: Callable[[RdmaPort], str | None]) -> Read:
         return in_all((text for port in ports if (text := read(port))), "port")
 
     return value
-
-
-def size(number: int) -> str:
-    """Bytes: "64 MiB"."""
-    return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"

@@ -79,6 +79,12 @@ class Machine(Record, frozen=True):
         environment = self.environment.value
         return environment.distributions.value or () if environment else ()
 
+    @property
+    def extensions(self) -> tuple[Extension, ...]:
+        """The compiled libraries of its packages, as far as they were read."""
+        environment = self.environment.value
+        return environment.extensions if environment else ()
+
     def installed(self, name: str) -> Distribution | None:
         """The installed distribution of that normalised name, if one is known."""
         environment = self.environment.value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpudoctor.machine.board import Board
 from gpudoctor.machine.facts import Fact, Record, Vendor, unknown
 from gpudoctor.machine.nvidia import NvmlDevice
@@ -82,3 +84,8 @@ class Gpu(Record, frozen=True):
     def _name(self) -> str:
         number = self.index if self.kfd_node is None else self.kfd_node
         return self.bdf or self.uuid or f"{self.vendor} {'' if number is None else number}".strip()
+
+
+def archs_of(gpus: Iterable[Gpu]) -> tuple[str, ...]:
+    """The architectures of some GPUs, as far as they are known, each once."""
+    return tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))

@@ -73,7 +73,7 @@ class AmdQuestions:
 
     def last_rocblas(self, gfx: str) -> str | None:
         """The last ROCm whose rocBLAS has kernels for a target, "" if none had; None: the newest has, or may have."""
-        rows = sorted((row for row in self.tables.rocm_blas if row.rocblas), key=lambda row: figures(row.rocm))
+        rows = self._with_rocblas()
         having = [row for row in rows if gfx in (*(row.rocblas or ()), *row.rocblas_open)]
         if not having:
             return ""
@@ -83,7 +83,7 @@ class AmdQuestions:
         """The targets that the torch of AMD's images of a ROCm has code for, and those that it may have: the targets
         of rocBLAS that PyTorch's own wheels have, too. Sure are those that the release before had, or that AMD
         supports. Both are empty if that is unknown, as of the releases that are built for each family apart."""
-        rows = sorted((row for row in self.tables.rocm_blas if row.rocblas), key=lambda row: figures(row.rocm))
+        rows = self._with_rocblas()
         own = self.blas(rocm)
         if own not in rows or own.by_family:
             return (), ()
@@ -98,6 +98,10 @@ class AmdQuestions:
         }
         sure = tuple(gfx for gfx in having if gfx in official or (earlier and gfx in earlier[-1]))
         return sure, tuple(gfx for gfx in having if gfx not in sure)
+
+    def _with_rocblas(self) -> list[RocmBlas]:
+        """The releases of ROCm whose rocBLAS is known, oldest first."""
+        return sorted((row for row in self.tables.rocm_blas if row.rocblas), key=lambda row: figures(row.rocm))
 
     def rocm_driver_fits(self, user_space: str, driver: str) -> bool | None:
         """Whether a ROCm user space works on the kernel driver of another ROCm release; None: unknown. `driver` is a

@@ -96,9 +96,8 @@ def torch_to_keep(situation: Situation, wanted: tuple[PackageSpec, ...]) -> tupl
 
 def pinning_another(situation: Situation, version: str) -> list[str]:
     """Installed packages whose requirements the new torch does not meet."""
-    environment = situation.environment
     found: dict[str, str] = {}
-    for one in (environment.distributions.value or ()) if environment else ():
+    for one in situation.machine.packages:
         if one.name in TORCH_AND_COMPANIONS:
             continue
         for dependency in applying(one, situation.markers):
@@ -110,12 +109,12 @@ def pinning_another(situation: Situation, version: str) -> list[str]:
 def compiled_for_another(situation: Situation, remedy: ReplaceTorch) -> list[str]:
     """Installed packages that were compiled here, or for a torch that is unknown: for another release line, or
     another CUDA or ROCm, they must be compiled again."""
-    torch, environment = situation.torch, situation.environment
-    if torch is None or environment is None or not _other_abi(torch, remedy):
+    torch, machine = situation.torch, situation.machine
+    if torch is None or not _other_abi(torch, remedy):
         return []
     names = {row.package for row in situation.matrix.tables.extension_builds}
-    names |= {one.package for one in environment.extensions if one.of_torch}
-    listed = (one for one in environment.distributions.value or () if one.name in names - set(TORCH_AND_COMPANIONS))
+    names |= {one.package for one in machine.extensions if one.of_torch}
+    listed = (one for one in machine.packages if one.name in names - set(TORCH_AND_COMPANIONS))
     return [
         f"{one.name} {one.version} (nothing tells for which torch it was compiled: compile it again for torch "
         f"{remedy.version}, or install a wheel for it)"
@@ -136,9 +135,7 @@ def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ..
     installed anew."""
     own = _own_tritons(remedy, situation.matrix)
     cuda = re.fullmatch(r"cu(\d\d)\d", remedy.build)
-    environment = situation.environment
-    listed = tuple(environment.distributions.value or ()) if environment else ()
-    listed = tuple(one for one in listed if one.installer != "conda")
+    listed = tuple(one for one in situation.machine.packages if one.installer != "conda")
     folder = situation.matrix.shared_folder
     folders: set[str] = set()
     for one in listed:

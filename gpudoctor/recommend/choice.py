@@ -24,7 +24,7 @@ from gpudoctor.recommend.companions import instructions, left_out, with_companio
 from gpudoctor.recommend.later import after, without_its_issues
 from gpudoctor.recommend.records import Out, Recommendation, Recommended
 from gpudoctor.recommend.starting_point import (
-    archs_of,
+    arch_names,
     beside_the_choice,
     driver_fault,
     driver_refusal,
@@ -261,7 +261,7 @@ class _Choosing:
             commands=commands_for((remedy,), self.situation),
             why=(
                 "conda owns the torch of this environment: a wheel over it would mix two installs",
-                f"{cuda}: the CUDA releases that know {archs_of(self.gpus)} and that the driver runs",
+                f"{cuda}: the CUDA releases that know {arch_names(self.gpus)} and that the driver runs",
             ),
         )
 

@@ -30,7 +30,7 @@ from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.recommend.records import INSTRUCTIONS, BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.recommend.starting_point import (
-    archs_of,
+    arch_names,
     beside_the_choice,
     change_before,
     driver_fault,
@@ -75,7 +75,7 @@ class _Choosing:
         known = [row for row in fitting if self._known(row)]
         for row in fitting if known else ():
             if row not in known:
-                self.out[id(row)] = f"not known to have code for {archs_of(self.gpus)}"
+                self.out[id(row)] = f"not known to have code for {arch_names(self.gpus)}"
         fitting = known or fitting
         served = [self._build(row) if row.install else self._by_hand(row) for row in fitting]
         chosen = (*served, *self._on_the_cpu(bool(self.gpus)))
@@ -105,9 +105,9 @@ class _Choosing:
             return f"no wheel for {situation.platform} (only for {', '.join(row.platforms)})"
         lacking = [gpu for gpu in ours if not supports(situation, row, gpu)]
         if lacking:
-            return f"no code for {archs_of(lacking)}"
+            return f"no code for {arch_names(lacking)}"
         if newer := [gpu for gpu in ours if older_than_the_gpu(situation, row, gpu)]:
-            return f"the libraries of CUDA {row.cuda} are older than {archs_of(newer)}"
+            return f"the libraries of CUDA {row.cuda} are older than {arch_names(newer)}"
         if not row.install and any(other.install for other in self.rows if other.vendor == row.vendor):
             return "no package index has all that it needs"
         release = release_for(situation, row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from gpudoctor.finding import Fix
-from gpudoctor.machine import Gpu
+from gpudoctor.machine import Gpu, archs_of
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import choice_before_torch
 from gpudoctor.situation.kernel_modules import (
@@ -29,9 +29,9 @@ def gpus_that_count(situation: Situation) -> tuple[Gpu, ...]:
     )
 
 
-def archs_of(gpus: Iterable[Gpu]) -> str:
+def arch_names(gpus: Iterable[Gpu]) -> str:
     """Their known architectures in words: "sm_86 and sm_120"."""
-    return " and ".join(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
+    return " and ".join(archs_of(gpus))
 
 
 def driver_fault(situation: Situation, gpus: tuple[Gpu, ...]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.finding import Fix, InstallDriver, ModuleFlavour, Reboot, UnblockModule, by_hand
 from gpudoctor.isa import capability, cuda_runs, gfx_runs
-from gpudoctor.machine import Gpu, Os
+from gpudoctor.machine import Gpu, Os, archs_of
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.c_library import MUSL, c_library, too_old_for
@@ -60,7 +60,7 @@ def driver_serving(
     flavours = flavours_serving(matrix, gpus)
     if not flavours:
         return None
-    sms = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
+    sms = archs_of(gpus)
     firsts = [first for gpu in gpus if (first := matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip))]
     first = max(firsts, key=figures, default=None)
     cudas = [one.cuda for one in situation.frameworks if one.cuda and one.meant_for_gpu]

@@ -16,8 +16,7 @@ _NAMED = r"cuda|rocm|gpu|-cu\d\d|migraphx|tensorrt"
 
 def by_package(situation: Situation) -> dict[str, tuple[Extension, ...]]:
     """The extensions of each package."""
-    environment = situation.environment
-    return group_by(environment.extensions if environment else (), lambda one: one.package)
+    return group_by(situation.machine.extensions, lambda one: one.package)
 
 
 def alternatives(extensions: Iterable[Extension]) -> dict[str, tuple[Extension, ...]]:

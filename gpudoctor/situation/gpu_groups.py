@@ -30,6 +30,11 @@ def called(gpus: tuple[Gpu, ...]) -> str:
     return ", ".join(name if count == 1 else f"{name} ({count} GPUs)" for name, count in counts.items())
 
 
+def subject_of(gpus: tuple[Gpu, ...]) -> str:
+    """What a finding about these GPUs is about: one with its number, several by their names."""
+    return gpu_subject(gpus[0]) if len(gpus) == 1 else called(gpus)
+
+
 def gpu_names(gpus: Iterable[Gpu]) -> str:
     """Each name once."""
     return ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
@@ -39,5 +44,4 @@ def finding(severity: Severity, gpus: tuple[Gpu, ...], **parts: Any) -> Finding:
     """A finding about a group of equal GPUs; `parts` are the other fields of a Finding."""
     devices = tuple(Device.of(gpu) for gpu in gpus)
     device = devices[0] if len(gpus) == 1 else None
-    subject = gpu_subject(gpus[0]) if len(gpus) == 1 else called(gpus)
-    return Finding(severity=severity, subject=subject, device=device, devices=devices, **parts)
+    return Finding(severity=severity, subject=subject_of(gpus), device=device, devices=devices, **parts)

@@ -80,8 +80,7 @@ def torch_mismatch(situation: Situation, package: str, compiled: tuple[str, ...]
     if not wanted or package_matches(wanted, release):
         return "error" if installed.only_named and needs_other_cuda(situation, installed, torch) else None
     line = figures(re.sub(r"[^\d.].*$", "", wanted.lstrip("=<>~! ")))[:2]
-    extensions = situation.environment.extensions if situation.environment else ()
-    loads = any(one.of_torch and one.package in compiled for one in extensions)
+    loads = any(one.of_torch and one.package in compiled for one in situation.machine.extensions)
     return "warning" if loads or (wanted.startswith("==") and line == figures(release)[:2]) else "error"
 
 
@@ -89,8 +88,7 @@ def torch_mismatch(situation: Situation, package: str, compiled: tuple[str, ...]
 def unloadable(situation: Situation, package: str) -> tuple[Extension, ...]:
     """Libraries of a package that need symbols which this torch does not define. Where several are made for one
     place, all of them must lack some."""
-    environment = situation.environment
-    own = [one for one in (environment.extensions if environment else ()) if one.package == package and one.of_torch]
+    own = [one for one in situation.machine.extensions if one.package == package and one.of_torch]
     groups = alternatives(own).values()
     return tuple(group[0] for group in groups if all(one.undefined for one in group))
 

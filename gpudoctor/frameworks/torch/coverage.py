@@ -93,9 +93,7 @@ def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
     the build prints; the row of the matrix; for AMD's own wheels without a row, what AMD supports with that ROCm.
     """
     own = torch.archs.value
-    environment = situation.environment
-    distributions = environment.distributions if environment else None
-    wheels = [d.name for d in (distributions.value or ())] if distributions else []
+    wheels = [one.name for one in situation.machine.packages]
     wheels += own.device_packages if own else ()
     device = sorted({name.removeprefix(DEVICE_WHEEL) for name in wheels if name.startswith(DEVICE_WHEEL)})
     exact = tuple(name for name in device if re.match(_ONE_TARGET, name))

@@ -134,8 +134,7 @@ def torch_for_all(situation: Situation) -> tuple[Fix, ...]:
     return tuple(
         fix
         for fix in builds.replacements(situation, usable, keep=situation.torch)[:1]
-        if all(isinstance(remedy, ReplaceTorch | ReplacePackage) for remedy in fix.remedies)
-        and not any(isinstance(remedy, ReplaceTorch) and remedy.build == "cpu" for remedy in fix.remedies)
+        if all(isinstance(remedy, ReplaceTorch | ReplacePackage) for remedy in fix.remedies) and not _for_the_cpu(fix)
     )
 
 

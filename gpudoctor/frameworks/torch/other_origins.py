@@ -6,7 +6,7 @@ from typing import Literal
 
 from gpudoctor.finding import Fix, ReplaceTorch, by_hand
 from gpudoctor.isa import dotted
-from gpudoctor.machine import Gpu, Machine, Torch
+from gpudoctor.machine import Gpu, Machine, Torch, archs_of
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
@@ -36,7 +36,7 @@ def place_of(machine: Machine, keep: Torch | None) -> Place:
 
 def fixes_elsewhere(place: Place, situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> tuple[Fix, ...]:
     """The right fixes for that origin, before or instead of a wheel from an index."""
-    archs = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
+    archs = archs_of(gpus)
     wanted = " and ".join(archs) or "the GPU"
     if place == "jetson":
         return (_jetson(situation, gpus),)

@@ -17,7 +17,7 @@ from gpudoctor.frameworks.torch.hsa_override import override_fixes
 from gpudoctor.frameworks.torch.nearest_build import fix_by, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
-from gpudoctor.machine import Gpu, Torch, unknown
+from gpudoctor.machine import Gpu, Torch, archs_of, unknown
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
@@ -289,7 +289,7 @@ def _name_first(gpu: Gpu, keep: Torch | None) -> Fix:
 def _nothing(matrix: Matrix, gpus: tuple[Gpu, ...]) -> Fix:
     names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.arch.value})" for gpu in gpus)) or "no GPU"
     text = f"No released torch build is known to run on {names} here: build torch from source, or use another GPU."
-    for gfx in dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.vendor == "amd" and gpu.arch.value):
+    for gfx in archs_of(gpu for gpu in gpus if gpu.vendor == "amd"):
         last = matrix.amd.last_rocblas(gfx)
         if last is not None:
             since = f" after ROCm {last}" if last else ""
