@@ -16,7 +16,7 @@ from gpudoctor.cli.completion import checks
 from gpudoctor.cli.options import data_option, matrix_option, plugin_option
 from gpudoctor.engine import Suite
 from gpudoctor.host import InputError
-from gpudoctor.host.input_file import STDIN, read_given
+from gpudoctor.host.input_file import STDIN, read_given, reason_of
 from gpudoctor.plain_text import enumeration, is_command, questions
 from gpudoctor.render.explanation import print_explanation
 from gpudoctor.render.lines import printable
@@ -84,7 +84,7 @@ def _from_stdin() -> str:
     try:
         return read_given(STDIN, _LIMIT, pipes=True)[:_LIMIT].decode("utf-8", "replace")
     except (OSError, ValueError) as error:
-        raise InputError(f"stdin: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(f"stdin: cannot be read: {reason_of(error)}") from None
 
 
 # --- checks -----------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from gpudoctor.exit_codes import FailOn
 from gpudoctor.fleet.engines import ENGINES, engine_of
 from gpudoctor.fleet.engines.order import Order, node_names
 from gpudoctor.host import InputError
+from gpudoctor.host.input_file import reason_of
 from gpudoctor.render.fleet import FORMATS, write_fleet
 from gpudoctor.spelling import is_name
 
@@ -183,7 +184,7 @@ def _folder(keep: str) -> Path | None:
         if any(folder.iterdir()):
             raise InputError(f"--keep {keep}: the folder is not empty")
     except OSError as error:
-        raise InputError(f"--keep {keep}: {(error.strerror or str(error)).lower()}") from None
+        raise InputError(f"--keep {keep}: {reason_of(error)}") from None
     return folder
 
 

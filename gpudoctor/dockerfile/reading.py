@@ -20,7 +20,7 @@ from gpudoctor.dockerfile.recipe import RecipeService
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.host import InputError
-from gpudoctor.host.input_file import read_given
+from gpudoctor.host.input_file import read_given, read_input
 
 if TYPE_CHECKING:
     from gpudoctor.dockerfile.image import Read
@@ -289,13 +289,7 @@ def _place(file: str) -> str:
 
 
 def _text(path: str) -> str:
-    try:
-        content = read_given(path, _LIMIT)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path}: cannot be read: {reason.lower()}") from None
-    if len(content) > _LIMIT:
-        raise InputError(f"{path}: larger than {_LIMIT >> 20} MiB: this is not a Dockerfile or compose file")
+    content = read_input(path, _LIMIT, ": this is not a Dockerfile or compose file")
     try:
         return content.decode()
     except UnicodeDecodeError as error:

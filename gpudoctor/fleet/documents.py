@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from gpudoctor.finding import Severity, Verdict
 from gpudoctor.host import InputError
+from gpudoctor.host.input_file import reason_of
 from gpudoctor.intake.snapshot import SNAPSHOT_LIMIT, machine_of_document, read_content
 from gpudoctor.machine import Machine
 from gpudoctor.step import PlannedFix
@@ -74,7 +75,7 @@ def _folder(path: str) -> Iterator[Document]:
     try:
         names = sorted(os.listdir(path))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {(error.strerror or '').lower()}") from None
+        raise InputError(f"{path}: cannot be read: {reason_of(error)}") from None
     chosen = [name for name in names if name.endswith(_SUFFIXES) and not name.startswith(".")]
     if not chosen:
         raise InputError(f"{path}: no file of it ends in .json or .jsonl")
@@ -91,7 +92,7 @@ def _file(path: str) -> Iterator[Document]:
             with open(path, "rb") as stream:
                 yield from _lines(path, stream)
         except OSError as error:
-            raise InputError(f"{path}: cannot be read: {(error.strerror or '').lower()}") from None
+            raise InputError(f"{path}: cannot be read: {reason_of(error)}") from None
         return
     yield document(read_content(path), _stem(os.path.basename(path)))
 

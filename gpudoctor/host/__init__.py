@@ -5,7 +5,8 @@ container's /host, a recorded machine. Probes use only `Host` and cannot tell th
 Every answer is a `Fact`: nothing here raises because of the state of a machine.
 """
 
-from gpudoctor.host.base import CommandResult, FileStat, Host, InputError, Uname
+from gpudoctor.host.base import CommandResult, FileStat, Host, Uname
+from gpudoctor.host.input_file import InputError
 from gpudoctor.host.live import LiveHost
 
 __all__ = ["CommandResult", "FileStat", "Host", "InputError", "LiveHost", "Uname"]

@@ -23,10 +23,6 @@ _OF_THE_KERNEL = ("/proc/", "/sys/")
 FileKind = Literal["file", "folder", "char", "block", "link", "other"]
 
 
-class InputError(Exception):
-    """A person's input cannot be used: the text says what, where, and what to do."""
-
-
 class FileStat(Struct, frozen=True):
     """The result of stat for a path, links followed. `device` is (major, minor) of a node."""
 

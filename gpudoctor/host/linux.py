@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gpudoctor.host.base import InputError
+from gpudoctor.host.input_file import InputError
 
 _SYSTEMS = {"win32": "Windows", "cygwin": "Windows", "msys": "Windows", "darwin": "macOS"}
 WORKS_ELSEWHERE = (

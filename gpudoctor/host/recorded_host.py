@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gpudoctor.host.base import TEXT_LIMIT, CommandResult, FileStat, Host, InputError, Uname
+from gpudoctor.host.base import TEXT_LIMIT, CommandResult, FileStat, Host, Uname
+from gpudoctor.host.input_file import InputError, reason_of
 from gpudoctor.host.open_file import OpenFile, PiecesOfFile
 from gpudoctor.machine import DeviceNode, Fact, Opening, User, absent, denied, known, unknown
 
@@ -96,8 +97,7 @@ class RecordedHost(Host):
             os.listdir(root)
             self._root = os.path.realpath(root)
         except (OSError, ValueError, RuntimeError) as error:
-            reason = (getattr(error, "strerror", None) or str(error)).lower()
-            raise InputError(f"--root {root}: {reason}") from None
+            raise InputError(f"--root {root}: {reason_of(error)}") from None
         self._nodes: dict[str, RecordedNode] = {}
         self._listings: dict[str, frozenset[str]] = {}
         self._resolved: dict[str, str | None] = {}

@@ -14,7 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from gpudoctor.host.anonymous import Anonymous
-from gpudoctor.host.base import CommandResult, FileStat, InputError
+from gpudoctor.host.base import CommandResult, FileStat
+from gpudoctor.host.input_file import InputError, reason_of
 from gpudoctor.host.planted_links import refuse_planted
 from gpudoctor.host.recorded_host import (
     HOST_FILE,
@@ -48,8 +49,7 @@ def new_folder(path: str) -> str:
         if os.listdir(path):
             raise InputError(f"--files {path}: not empty; name a new folder")
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"--files {path}: {said.lower()}") from None
+        raise InputError(f"--files {path}: {reason_of(error)}") from None
     return os.path.realpath(path)
 
 

@@ -7,7 +7,7 @@ import re
 from msgspec.structs import replace
 
 from gpudoctor.host import InputError
-from gpudoctor.host.input_file import STDIN, read_given
+from gpudoctor.host.input_file import STDIN, read_input
 from gpudoctor.intake.described_gpus import SOURCE
 from gpudoctor.intake.described_torch import plain_version
 from gpudoctor.intake.description import Description
@@ -127,12 +127,6 @@ def _container(kind: str) -> Fact[str]:
 
 def described_log(path: str, matrix: Matrix) -> Fact[KernelLog]:
     """The kernel log in a file, in any form that `dmesg`, the journal or syslog writes. Raises InputError."""
-    try:
-        content = read_given(STDIN if path == "-" else path, _LOG_LIMIT, pipes=True)
-    except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"--kernel-log {path}: cannot be read: {said.lower()}") from None
-    if len(content) > _LOG_LIMIT:
-        raise InputError(f"--kernel-log {path}: larger than {_LOG_LIMIT >> 20} MiB; give the end of it")
-    source = "stdin" if path == "-" else path
+    file, source = (STDIN, "stdin") if path == "-" else (path, path)
+    content = read_input(file, _LOG_LIMIT, "; give the end of it", name=f"--kernel-log {path}", pipes=True)
     return known(log_of_text(content.decode("utf-8", "replace"), matrix.tables.log_patterns, source), source)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gpudoctor import __version__
 from gpudoctor.host import InputError
-from gpudoctor.host.input_file import read_given
+from gpudoctor.host.input_file import read_input
 from gpudoctor.machine import FORMAT, Machine
 
 SNAPSHOT_LIMIT = 64 << 20
@@ -56,15 +56,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 def read_content(path: str) -> bytes:
     """The content of a file that a person names. Raises InputError."""
-    try:
-        # A pipe is welcome; one that nobody writes to is empty, and not waited for.
-        content = read_given(path, SNAPSHOT_LIMIT, pipes=True)
-    except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path}: cannot be read: {said.lower()}") from None
-    if len(content) > SNAPSHOT_LIMIT:
-        raise InputError(f"{path}: larger than {SNAPSHOT_LIMIT >> 20} MiB; give the part about the GPU")
-    return content
+    # A pipe is welcome; one that nobody writes to is empty, and not waited for.
+    return read_input(path, SNAPSHOT_LIMIT, "; give the part about the GPU", pipes=True)
 
 
 def is_document(content: bytes) -> bool:

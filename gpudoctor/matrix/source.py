@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.host import InputError
-from gpudoctor.host.input_file import read_given
+from gpudoctor.host.input_file import read_input
 from gpudoctor.matrix.files import yaml_path
 from gpudoctor.matrix.rows import KEYS, Row, Tables
 
@@ -69,12 +69,7 @@ def read_source(path: str) -> Source:
 
 
 def _text(path: str) -> str:
-    try:
-        content = read_given(path, SIZE_LIMIT)
-    except (OSError, ValueError) as error:
-        raise MatrixError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(content) > SIZE_LIMIT:
-        raise MatrixError(f"{path}: larger than {SIZE_LIMIT >> 20} MiB: this is no matrix")
+    content = read_input(path, SIZE_LIMIT, ": this is no matrix", kind=MatrixError)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

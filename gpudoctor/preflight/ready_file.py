@@ -7,6 +7,7 @@ import stat
 from contextlib import suppress
 
 from gpudoctor.host import InputError
+from gpudoctor.host.input_file import reason_of
 from gpudoctor.host.planted_links import refuse_planted
 
 
@@ -42,5 +43,4 @@ class ReadyFile:
             raise self._failed(error) from None
 
     def _failed(self, error: Exception) -> InputError:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        return InputError(f"--ready-file {self.path}: cannot be written: {reason}")
+        return InputError(f"--ready-file {self.path}: cannot be written: {reason_of(error)}")

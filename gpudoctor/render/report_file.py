@@ -9,7 +9,7 @@ import stat
 import time
 
 from gpudoctor.host import InputError
-from gpudoctor.host.input_file import FULL, WITHOUT_WAITING
+from gpudoctor.host.input_file import FULL, WITHOUT_WAITING, reason_of
 from gpudoctor.host.open_file import closing
 from gpudoctor.host.planted_links import refuse_planted
 
@@ -33,11 +33,10 @@ def write_report_file(path: str | None, text: str) -> None:
                 os.ftruncate(descriptor, 0)
             _write(descriptor, text.encode("utf-8", "replace"))
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        if isinstance(error, OSError) and error.errno == errno.ENXIO:
-            said = "nobody reads this pipe"
-        kind = NoRoomError if isinstance(error, OSError) and error.errno in FULL else InputError
-        raise kind(f"--report-file {path}: cannot be written: {said.lower()}") from None
+        number = error.errno if isinstance(error, OSError) else None
+        said = "nobody reads this pipe" if number == errno.ENXIO else reason_of(error)
+        kind = NoRoomError if number in FULL else InputError
+        raise kind(f"--report-file {path}: cannot be written: {said}") from None
 
 
 def _opened(path: str) -> int:

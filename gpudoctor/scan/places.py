@@ -12,6 +12,7 @@ from gpudoctor.codeobjects import Code
 from gpudoctor.codeobjects.bounded_file import NotReadable
 from gpudoctor.codeobjects.library import read_code
 from gpudoctor.codeobjects.wheel_archive import MAGIC, Archive, Member
+from gpudoctor.host.input_file import reason_of
 
 _NO_CODE_BELOW = frozenset({"__pycache__", "include", ".git", "node_modules"})
 _MOST_FILES = 2_000_000
@@ -35,14 +36,14 @@ class Files:
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
-            return Code(reason=f"cannot be opened: {(error.strerror or str(error)).lower()}")
+            return Code(reason=f"cannot be opened: {reason_of(error)}")
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
             code = read_code(descriptor)
             is_text = code.reason == "not an ELF file" and _TEXT.match(os.pread(descriptor, 64, 0))
         except OSError as error:
-            return Code(reason=f"cannot be read: {(error.strerror or str(error)).lower()}")
+            return Code(reason=f"cannot be read: {reason_of(error)}")
         finally:
             os.close(descriptor)
         return None if is_text else code

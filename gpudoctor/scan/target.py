@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from gpudoctor.codeobjects.bounded_file import NotReadable
 from gpudoctor.host import Host, InputError
+from gpudoctor.host.input_file import reason_of
 from gpudoctor.host.open_file import closing
 from gpudoctor.scan import environment
 from gpudoctor.scan.library import Library, Progress, libraries
@@ -57,7 +58,7 @@ def _scan_one(text: str, host: Host, python: str | None, progress: Progress | No
         try:
             return _scan_file(text, path, progress)
         except OSError as error:
-            raise InputError(f"{text}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+            raise InputError(f"{text}: cannot be read: {reason_of(error)}") from None
     if os.path.isdir(path):
         _check_listable(text, path)
         found = environment.environment_in(host, path)
@@ -81,7 +82,7 @@ def _check_listable(text: str, folder: str) -> None:
     try:
         os.scandir(folder).close()
     except OSError as error:
-        raise InputError(f"{text}: {(error.strerror or str(error)).lower()}") from None
+        raise InputError(f"{text}: {reason_of(error)}") from None
 
 
 def _is_name(text: str) -> bool:
@@ -110,7 +111,7 @@ def open_file(text: str, path: str) -> AbstractContextManager[int]:
     try:
         return closing(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError as error:
-        raise InputError(f"{text}: {(error.strerror or str(error)).lower()}") from None
+        raise InputError(f"{text}: {reason_of(error)}") from None
 
 
 def _scan_environment(found: environment.Environment, label: str, progress: Progress | None) -> ScanResult:
