@@ -7,11 +7,14 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, get_args
 
 if TYPE_CHECKING:
+    from gpudoctor.command_line.arguments import ReportOptions
+    from gpudoctor.command_line.machine_source import Sources
+    from gpudoctor.engine import Judgement
     from gpudoctor.exit_codes import FailOn
-    from gpudoctor.machine import Level
+    from gpudoctor.machine import Level, Machine
+    from gpudoctor.matrix.questions import Matrix
     from gpudoctor.report import Report
     from gpudoctor.requirement import Requirement
-    from gpudoctor.survey import Survey
 
 Path = str | PathLike[str]
 
@@ -48,8 +51,7 @@ def diagnose(
     cannot be used.
     """
     from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
-    from gpudoctor.command_line.machine_source import Sources, surveyed, with_description, with_questions_of_fixes
-    from gpudoctor.command_line.reporting import judgement_of, report_of
+    from gpudoctor.command_line.machine_source import Sources
     from gpudoctor.exit_codes import FailOn
     from gpudoctor.intake.description import Description
     from gpudoctor.machine import Level
@@ -76,17 +78,21 @@ def diagnose(
     shown = ReportOptions(
         style="json", fail_on=fail_on, select=_several(select), ignore=tuple(rules), plugins=_several(plugin)
     )
-    required = _requirements(_several(require))
-    rows = load_matrix(_several(matrix))
+    return _report(sources, shown, _requirements(_several(require)), load_matrix(_several(matrix)))
+
+
+def _report(sources: Sources, shown: ReportOptions, required: tuple[Requirement, ...], rows: Matrix) -> Report:
+    from gpudoctor.command_line.machine_source import surveyed, with_description, with_questions_of_fixes
+    from gpudoctor.command_line.reporting import judgement_of, report_of
+
+    def judge(machine: Machine) -> Judgement:
+        return judgement_of(machine, rows, shown, required, foresee=False)
+
     survey, subject = surveyed(sources, rows)
-    survey = with_description(
-        survey, description, rows, lambda machine: judgement_of(machine, rows, shown, required, foresee=False)
+    survey = with_description(survey, sources.description, rows, judge)
+    report, _ = report_of(
+        survey, subject, rows, shown, required, lambda survey: with_questions_of_fixes(survey, sources, rows)
     )
-
-    def complete(survey: Survey) -> Survey:
-        return with_questions_of_fixes(survey, sources, rows)
-
-    report, _ = report_of(survey, subject, rows, shown, required, complete)
     return report
 
 

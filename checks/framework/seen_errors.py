@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import SEEN, Evidence, Finding, NotJudged, by_hand
+from gpudoctor.finding import SEEN, Evidence, Finding, Fix, NotJudged, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.installed_build import build_name
@@ -136,38 +136,20 @@ def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
 
 
 def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
-    from gpudoctor.frameworks.torch.smoke_fixes import fixes
-
     gpus, line = _gpus(situation, row), _line(text, situation, row)
     vendor = vendor_of_messages(situation) or vendor_named(text)
-    harmless, elsewhere = row.severity == "note", row.slug in NO_CODE and _has_code(situation, gpus)
+    elsewhere = row.slug in NO_CODE and _has_code(situation, gpus)
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
     named = _OLDER if row.slug == _NEWER and _OLDER in row.also and _are_old(gpus) else row.slug
     first = _EXTENSION if elsewhere else named
-    causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
-    causes = _by_place(situation, row, causes, vendor, text)
-    causes = tuple(slug for slug in causes if slug == first or not is_refuted(situation, slug))
-    circumstances = () if harmless else _circumstances(situation, row, causes)
-    causes = _with_told(row, causes, circumstances)
+    causes, circumstances = _causes(situation, row, text, first, vendor)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
-    told = {row.slug, *(one.slug for one in circumstances)}
-    given = tuple(fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, vendor)))
-    # A message that names the same cause knows more of it, but not what a person tried.
-    better: dict[str, ToldCircumstance] = {}
-    for one in circumstances:
-        if one.of_message or one.slug != row.slug:
-            better.setdefault(one.slug, one)  # the rows are in the order of what they tell
-    # No build of torch mends a program with libraries of its own.
-    of_program = row.slug in NO_CODE and (causes[0] == _EXTENSION or not all(one.of_torch for one in circumstances))
-    other_cause = of_program or (bool(better) and is_refuted(situation, named))
     place = f"On {called(gpus)}: " if gpus else ""
     set_here = _hiding(situation) if causes[:1] == (_HIDDEN,) else ""
     ask = circumstances[0].ask if circumstances else row.ask
     slug = causes[0] if open_ or elsewhere else "" if row.slug == CRASH else named
     older = _of_driver(situation) if slug == _OLD_DRIVER and _NO_DRIVER in row.also and not circumstances else ""
     ranked = older or _ranked(ask, causes, slug)
-    own = override_for_program(situation, gpus, text) if of_program or not row.of_torch else ()
-    own = own if not row.of_torch or situation.variable(OVERRIDE) is None else ()
     meaning = f"{row.meaning}.{set_here}{other}{_of_person(circumstances)}{ranked} {SEEN} {sentence(line)}"
     fault = Fault(slug=named, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,), vendor=vendor)
     parts = {
@@ -175,11 +157,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         "saw": line,
         "confidence": "possible" if elsewhere or (open_ and not set_here) else "likely",
         "evidence": (Evidence("error", line, situation.machine.source_of_error(text)),),
-        "fixes": ()
-        if harmless
-        else (FIND_THE_LIBRARY,)
-        if elsewhere
-        else (*own, *map(fix_of, better.values()), *given, *(() if other_cause else fixes(situation, fault))),
+        "fixes": (FIND_THE_LIBRARY,) if elsewhere else _fixes(situation, row, text, fault, causes, circumstances),
         "refs": row.refs,
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,
@@ -189,6 +167,47 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
     return Finding(severity=severity(situation, fault), subject="an error message", **parts)  # type: ignore[arg-type]
+
+
+def _causes(
+    situation: Situation, row: ErrorPattern, text: str, first: str, vendor: Vendor | None
+) -> tuple[tuple[str, ...], tuple[ToldCircumstance, ...]]:
+    """The possible causes of a message, most likely first, and what the person told about it. A harmless message has
+    none."""
+    if row.severity == "note":
+        return (), ()
+    causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH)
+    causes = _by_place(situation, row, causes, vendor, text)
+    causes = tuple(slug for slug in causes if slug == first or not is_refuted(situation, slug))
+    circumstances = _circumstances(situation, row, causes)
+    return _with_told(row, causes, circumstances), circumstances
+
+
+def _fixes(
+    situation: Situation,
+    row: ErrorPattern,
+    text: str,
+    fault: Fault,
+    causes: tuple[str, ...],
+    circumstances: tuple[ToldCircumstance, ...],
+) -> tuple[Fix, ...]:
+    if row.severity == "note":
+        return ()
+    from gpudoctor.frameworks.torch.smoke_fixes import fixes
+
+    told = {row.slug, *(one.slug for one in circumstances)}
+    given = tuple(fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor)))
+    # A message that names the same cause knows more of it, but not what a person tried.
+    better: dict[str, ToldCircumstance] = {}
+    for one in circumstances:
+        if one.of_message or one.slug != row.slug:
+            better.setdefault(one.slug, one)  # the rows are in the order of what they tell
+    # No build of torch mends a program with libraries of its own.
+    of_program = row.slug in NO_CODE and (causes[0] == _EXTENSION or not all(one.of_torch for one in circumstances))
+    other_cause = of_program or (bool(better) and is_refuted(situation, fault.slug))
+    own = override_for_program(situation, fault.gpus, text) if of_program or not row.of_torch else ()
+    own = own if not row.of_torch or situation.variable(OVERRIDE) is None else ()
+    return (*own, *map(fix_of, better.values()), *given, *(() if other_cause else fixes(situation, fault)))
 
 
 def _circumstances(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[ToldCircumstance, ...]:

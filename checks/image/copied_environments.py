@@ -11,7 +11,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.copied_environments import (
     CopiedEnvironment,
     copied_environments,
-    lone_package,
+    lone_torch,
     missing_interpreter,
     of_another_libc,
     origin_of,
@@ -139,7 +139,7 @@ def _packages(image: Image) -> Iterator[Finding]:
                 "the Python that it belongs to",
                 (change("Use the base image of that stage", image.on_base(_base(image, copied))),),
             )
-    lone = lone_package(image, "torch")
+    lone = lone_torch(image)
     if lone is not None and (image.facts is None or not image.facts.has_torch):
         folder = posixpath.dirname(lone.sources[0].rstrip("/"))
         line = f"COPY --from={lone.origin} {folder} {folder}"
@@ -164,6 +164,15 @@ def _commands(recipe: Recipe, image: Image) -> Iterator[Finding]:
     starts = [(ep, cmd) for _, ep, cmd in recipe.starts(image)]
     started = {words[0] for ep, cmd in starts for words in programs(ep, cmd)}
     started |= {ep.words[0] for ep, _ in starts if ep is not None and is_preflight(ep.words) and not ep.shell}
+    yield from _of_another_place(image, started)
+    copies = [each for each in image.copied if each.origin]
+    if not any(each.moved("/usr/local/bin") for each in copies) and not _other_installs(image):
+        yield from _left_behind(image, started)
+        yield from _packages_alone(image, copies, started)
+
+
+def _of_another_place(image: Image, started: set[str]) -> Iterator[Finding]:
+    """Commands of environments that lie elsewhere than they were made."""
     places = {one.place for one in copied_environments(image)}
     for one in copied_environments(image):
         names = [word for word in started if posixpath.basename(word) in _scripts(one.origin)]
@@ -186,10 +195,10 @@ def _commands(recipe: Recipe, image: Image) -> Iterator[Finding]:
                     ),
                 ),
             )
-    copies = [each for each in image.copied if each.origin]
-    if any(each.moved("/usr/local/bin") for each in copies) or _other_installs(image):
-        return
-    yield from _left_behind(image, started)
+
+
+def _packages_alone(image: Image, copies: list[CopyInstruction], started: set[str]) -> Iterator[Finding]:
+    """Commands of site-packages that were copied without /usr/local/bin."""
     listed = [posixpath.basename(source) for each in copies for source in each.sources]
     for copied in copies:
         origin = origin_of(image, copied)

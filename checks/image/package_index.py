@@ -185,20 +185,11 @@ def no_wheel(recipe: Recipe) -> Verdicts:
 
 
 def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Finding]:
-    python = python_of(image)
-    if limit := asked.requirement.excluded_by:
-        advice = (
-            f"{asked.requirement.file or image.place(asked.line)}: ask for torch{limit}, or change the constraint"
-        )
-        yield torch_finding(
-            image, asked, "error",
-            f"A constraint says torch{limit}, and the same command asks for {asked.pinned}: {asked.tool} finds no "
-            "solution, and the build fails here.",
-            f"torch{asked.requirement.specifier}", f"torch{limit}", (change("Ask for one torch", advice),),
-        )  # fmt: skip
+    if asked.requirement.excluded_by:
+        yield _excluded(image, asked, asked.requirement.excluded_by)
         return
     if image.facts is not None and image.facts.musl:
-        glibc = f"python:{python or '3.12'}-slim"
+        glibc = f"python:{python_of(image) or '3.12'}-slim"
         yield torch_finding(
             image, asked, "error",
             f"{image.base} is Alpine with musl, for which no torch wheel exists.", "musl", "glibc",
@@ -216,8 +207,26 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
     if not any(row.build.startswith(kind) for row in of_platform):
         return  # Intel's builds (xpu), of which the matrix has none
     rows = [row for row in of_platform if row.version == asked.pinned]
-    if not rows or (image.facts is not None and image.facts.has_torch):
-        return
+    if rows and not (image.facts is not None and image.facts.has_torch):
+        yield from _missing_build(recipe, image, asked, rows, wanted)
+
+
+def _excluded(image: Image, asked: TorchRequest, limit: str) -> Finding:
+    place = asked.requirement.file or image.place(asked.line)
+    return torch_finding(
+        image, asked, "error",
+        f"A constraint says torch{limit}, and the same command asks for {asked.pinned}: {asked.tool} finds no "
+        "solution, and the build fails here.",
+        f"torch{asked.requirement.specifier}", f"torch{limit}",
+        (change("Ask for one torch", f"{place}: ask for torch{limit}, or change the constraint"),),
+    )  # fmt: skip
+
+
+def _missing_build(
+    recipe: Recipe, image: Image, asked: TorchRequest, rows: list[TorchBuild], wanted: str
+) -> Iterator[Finding]:
+    """Of a release, `rows`: the build that is wanted, or its wheel for this Python."""
+    python = python_of(image)
     if wanted:
         rows_here = [row for row in rows if row.build == wanted]
         if not rows_here and asked.source != "both":

@@ -17,7 +17,7 @@ from gpudoctor.matrix.versions import package_matches
 _MOST_PATCHES = 40
 """More than a Python has patch releases."""
 _PACKAGES = re.compile(r"/python(3\.\d+)/(?:site|dist)-packages/?$")
-_ONE_PACKAGE = re.compile(r"/(?:site|dist)-packages/([A-Za-z_]\w*)/?$")
+_TORCH_ALONE = re.compile(r"/(?:site|dist)-packages/torch/?$")
 _MOST = 100
 """Environments of one image that are compared."""
 _MAY_BRING_PYTHON = re.compile(
@@ -195,12 +195,9 @@ def unread_packages(image: Image, copied: CopyInstruction) -> str:
     return "" if whole or other_python(image, copied) else folder
 
 
-def lone_package(image: Image, name: str) -> CopyInstruction | None:
-    """The COPY that brings one package of site-packages, without what it requires."""
-    whole = any(_PACKAGES.search(source) for copied in image.copied for source in copied.sources if copied.origin)
-    for copied in image.copied:
-        for source in copied.sources if copied.origin and not whole else ():
-            found = _ONE_PACKAGE.search(source)
-            if found and found[1] == name:
-                return copied
-    return None
+def lone_torch(image: Image) -> CopyInstruction | None:
+    """The COPY that brings torch alone of all site-packages, without what it requires."""
+    sources = [(copied, source) for copied in image.copied if copied.origin for source in copied.sources]
+    if any(_PACKAGES.search(source) for _, source in sources):
+        return None
+    return next((copied for copied, source in sources if _TORCH_ALONE.search(source)), None)

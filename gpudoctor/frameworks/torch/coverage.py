@@ -93,37 +93,64 @@ def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
     the build prints; the row of the matrix; for AMD's own wheels without a row, what AMD supports with that ROCm.
     """
     own = torch.archs.value
-    wheels = [one.name for one in situation.machine.packages]
-    wheels += own.device_packages if own else ()
-    device = sorted({name.removeprefix(DEVICE_WHEEL) for name in wheels if name.startswith(DEVICE_WHEEL)})
-    exact = tuple(name for name in device if re.match(_ONE_TARGET, name))
-    read = own and (own.gfx if vendor == "amd" else own.sass or own.ptx)
-    if own and read:
-        library = "libtorch_hip.so" if vendor == "amd" else "libtorch_cuda.so"
-        return Code(
-            archs=own.gfx if vendor == "amd" else own.sass,
-            ptx=own.ptx,
-            partial=own.partial,
-            blas=exact or None if own.blas_gfx is None else own.blas_gfx,
-            source=torch.archs.source or library,
-        )
-    if vendor == "amd" and device:
-        families = len(exact) < len(device)
-        source = f"device distributions ({DEVICE_WHEEL}*)"
-        return Code(archs=exact, blas=None if families else exact, source=source, more=families)
-    trial = torch.trial.value
-    if trial and trial.ok and trial.arch_list:
-        printed = trial.arch_list
-        return Code(
-            archs=tuple(arch for arch in printed if not arch.startswith("compute_")),
-            ptx=tuple(arch for arch in printed if arch.startswith("compute_")),
-            blas=own.blas_gfx if own else None,
-            source="torch.cuda.get_arch_list()",
-        )
+    wheels = [*(one.name for one in situation.machine.packages), *(own.device_packages if own else ())]
+    devices = sorted({name.removeprefix(DEVICE_WHEEL) for name in wheels if name.startswith(DEVICE_WHEEL)})
+    return (
+        _read_code(torch, vendor, devices)
+        or (_code_of_device_wheels(devices) if vendor == "amd" and devices else None)
+        or _printed_code(torch)
+        or (_published_code(situation, torch) if vendor == "nvidia" else None)
+        or _code_of_row(situation, torch, vendor, wheels)
+    )
+
+
+def _read_code(torch: Torch, vendor: Vendor, devices: list[str]) -> Code | None:
+    own = torch.archs.value
+    if own is None or not (own.gfx if vendor == "amd" else own.sass or own.ptx):
+        return None
+    library = "libtorch_hip.so" if vendor == "amd" else "libtorch_cuda.so"
+    return Code(
+        archs=own.gfx if vendor == "amd" else own.sass,
+        ptx=own.ptx,
+        partial=own.partial,
+        blas=_targets(devices) or None if own.blas_gfx is None else own.blas_gfx,
+        source=torch.archs.source or library,
+    )
+
+
+def _targets(devices: list[str]) -> tuple[str, ...]:
+    """The targets among the names of device distributions; the others are whole families."""
+    return tuple(name for name in devices if re.match(_ONE_TARGET, name))
+
+
+def _code_of_device_wheels(devices: list[str]) -> Code:
+    targets = _targets(devices)
+    families = len(targets) < len(devices)
+    source = f"device distributions ({DEVICE_WHEEL}*)"
+    return Code(archs=targets, blas=None if families else targets, source=source, more=families)
+
+
+def _printed_code(torch: Torch) -> Code | None:
+    trial, own = torch.trial.value, torch.archs.value
+    if trial is None or not trial.ok or not trial.arch_list:
+        return None
+    return Code(
+        archs=tuple(arch for arch in trial.arch_list if not arch.startswith("compute_")),
+        ptx=tuple(arch for arch in trial.arch_list if arch.startswith("compute_")),
+        blas=own.blas_gfx if own else None,
+        source="torch.cuda.get_arch_list()",
+    )
+
+
+def _published_code(situation: Situation, torch: Torch) -> Code | None:
     published = situation.matrix.torch.published_archs(torch)
-    if published is not None and vendor == "nvidia":
-        source = f"compat_matrix: published_archs of {published.origin} ({published.basis})"
-        return Code(archs=published.archs, ptx=published.ptx, source=source)
+    if published is None:
+        return None
+    source = f"compat_matrix: published_archs of {published.origin} ({published.basis})"
+    return Code(archs=published.archs, ptx=published.ptx, source=source)
+
+
+def _code_of_row(situation: Situation, torch: Torch, vendor: Vendor, wheels: list[str]) -> Code | None:
     row = situation.build_of(torch)
     basis = row.basis if row else "derived"
     row = row or situation.matrix.torch.kin_of(torch, situation.platform)
@@ -133,7 +160,7 @@ def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
         return None
     if row.extra and torch.source != "description":
         return None  # it lists what is available, not what was installed
-    late = _perhaps_later(row, torch)
+    late, own = _perhaps_later(row, torch), torch.archs.value
     return Code(
         archs=tuple(arch for arch in row.archs if arch not in late),
         ptx=row.ptx or (),

@@ -33,6 +33,10 @@ class VersionFile(Struct, frozen=True):
     rocm: str | None = None
     xpu: str | None = None
 
+    @property
+    def for_amd(self) -> bool:
+        return bool(self.hip or self.rocm)
+
 
 def parse_version_file(text: str) -> VersionFile | None:
     """The texts that the file assigns; None if it names no version."""
@@ -84,7 +88,7 @@ def build_of(file: VersionFile) -> str | None:
         return first
     if file.cuda:
         return "cu" + "".join(file.cuda.split(".")[:2])
-    if file.hip or file.rocm:
+    if file.for_amd:
         rocm = rocm_of(file)
         return "rocm" + ".".join(rocm.split(".")[:2]) if rocm else None
     if file.xpu:

@@ -17,9 +17,19 @@ from gpudoctor.frameworks.torch.probes.files import (
     read_version_file,
     rocm_of,
 )
-from gpudoctor.frameworks.torch.probes.libraries import interpreter_rpath, walk_libraries
+from gpudoctor.frameworks.torch.probes.libraries import LibraryWalk, interpreter_rpath, walk_libraries
 from gpudoctor.host import Host
-from gpudoctor.machine import DamagedFile, Distribution, MissingSymbols, SuspectFile, Torch, TorchCopy, known, unknown
+from gpudoctor.machine import (
+    DamagedFile,
+    Distribution,
+    LoadPath,
+    MissingSymbols,
+    SuspectFile,
+    Torch,
+    TorchCopy,
+    known,
+    unknown,
+)
 from gpudoctor.probes.distributions import channel_of
 from gpudoctor.probes.environment_libraries import (
     cxx_runtime,
@@ -29,7 +39,7 @@ from gpudoctor.probes.environment_libraries import (
     system_libraries,
 )
 from gpudoctor.probes.file_owner import Owners, extension_python, unusable
-from gpudoctor.probes.late_libraries import late_libraries, other_wheels
+from gpudoctor.probes.late_libraries import LateLibraries, late_libraries, other_wheels
 from gpudoctor.probes.python_layout import Layout
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 
@@ -52,25 +62,19 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
     deep = bool(mixed) or on_a_variable(around.environ)
     walk = walk_libraries(host, first.path, around.path, rpath, late.opened, deep=deep)
     system = system_libraries(host, around.environ, walk)
-    foreign = foreign_libraries(host, around.environ, walk, first.path)
-    missing: tuple[MissingSymbols, ...] = ()
-    if mixed or foreign.found:
-        from gpudoctor.probes.library_symbols import missing_symbols, without_unloadable
-
-        missing = missing_symbols(host, walk, foreign, mixed, late.dispatchers)
-        foreign, missing = without_unloadable(walk, foreign, missing)
-    if file.hip or file.rocm:
+    unresolved = missing_libraries(walk, system)
+    foreign, missing = _from_outside(around, first.path, walk, mixed, late)
+    if file.for_amd:
         from gpudoctor.probes.amdsmi_package import amdsmi_misfit
 
         missing += amdsmi_misfit(host, around.path, first.path, around.environ)
-    unresolved = missing_libraries(walk, system)
     damaged = () if unseen else _damage(host, first.path, record)
     found = Torch(
         version=file.version,
         build=build_of(file) or _cpu_build(host, around, first.path, file),
         cuda=file.cuda,
         hip=file.hip,
-        rocm=rocm_of(file) if file.hip or file.rocm else None,
+        rocm=rocm_of(file) if file.for_amd else None,
         origin=origin_of(file, _setting(around, first.path, first.via, record)),
         path=first.path,
         copies=copies.all,
@@ -80,7 +84,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
         needs_libraries=unresolved,
         unloadable=() if unseen else _unloadable_files(around, first.path, walk.unread, unresolved),
         has_cuda_libraries=_has_gpu_libraries(host, around.layout, first.path),
-        own_hsa_runtime=_has_hsa_runtime(host, first.path) if file.hip or file.rocm else None,
+        own_hsa_runtime=_has_hsa_runtime(host, first.path) if file.for_amd else None,
         source=source,
     )
     stdcxx, stdcxx_path = cxx_runtime(host, walk, system, rpath)
@@ -92,6 +96,19 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
         libstdcxx=stdcxx,
         libstdcxx_path=stdcxx_path,
     )
+
+
+def _from_outside(
+    around: Surroundings, torch: str, walk: LibraryWalk, mixed: frozenset[str], late: LateLibraries
+) -> tuple[LoadPath, tuple[MissingSymbols, ...]]:
+    """The libraries that variables lead torch to, and the symbols that they and other wheels' libraries lack."""
+    host = around.host
+    foreign = foreign_libraries(host, around.environ, walk, torch)
+    if not mixed and not foreign.found:
+        return foreign, ()
+    from gpudoctor.probes.library_symbols import missing_symbols, without_unloadable
+
+    return without_unloadable(walk, foreign, missing_symbols(host, walk, foreign, mixed, late.dispatchers))
 
 
 def _version_of(around: Surroundings, copy: TorchCopy) -> VersionFile | None:
@@ -162,7 +179,7 @@ def _has_gpu_libraries(host: Host, layout: Layout, torch: str) -> bool | None:
 
 def _cpu_build(host: Host, around: Surroundings, torch: str, file: VersionFile) -> str | None:
     """cpu, if version.py names no GPU runtime and there are no GPU libraries either."""
-    if file.cuda or file.hip or file.rocm or file.xpu:
+    if file.cuda or file.for_amd or file.xpu:
         return None
     return "cpu" if _has_gpu_libraries(host, around.layout, torch) is False else None
 
