@@ -230,7 +230,7 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
     for severity, gpus in _refused(situation, "nvidia-driver-dropped-gpu"):
         from gpudoctor.situation.driver_choice import install_driver
 
-        last = situation.matrix.nvidia.last_branch(gpus[0].arch.value or "")
+        last = situation.matrix.nvidia.last_branch(gpus[0].arch.value)
         fixes = worthwhile(situation, gpus, (install_driver(situation, gpus),))
         if situation.torch is None and severity == "error" and not has_build(situation, gpus[0]):
             fixes = (_last_branch(last), *fixes)
@@ -314,7 +314,7 @@ def open_module_unsupported_gpu(situation: Situation) -> Verdicts:
             gpus,
             message=f"{called(gpus)} is too old for NVIDIA's open kernel modules ({version}); it needs the "
             f"proprietary ones.{_others(situation, gpus)}"
-            if situation.matrix.nvidia.module_flavour(gpus[0].arch.value or "", gpus[0].name) == "refused"
+            if situation.matrix.nvidia.module_flavour(gpus[0].arch.value, gpus[0].name) == "refused"
             else f"The open kernel modules of driver {version} support only data-centre GPUs, not {called(gpus)}.",
             saw=f"{flavour or 'open'} modules {version}",
             want="proprietary modules, or a newer driver",

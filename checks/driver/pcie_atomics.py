@@ -50,7 +50,7 @@ def amd_pcie_atomics(situation: Situation) -> Verdicts:
 def _atomics_firmware(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...]) -> int | None:
     """First firmware release of the GPU's MEC that works without PCIe atomics, if a newer one fixes the problem. The
     kernel writes "PCI rejects atomics 300<509": the loaded release, and the first that would do; 0 is none."""
-    target = situation.matrix.gpus.target(gpu.arch.value or "")
+    target = situation.matrix.gpus.target(gpu.arch.value)
     releases = re.search(r"atomics (\d{1,9})<(\d{1,9})", lines[-1].line) if lines else None
     if releases:
         return int(releases[2]) or None

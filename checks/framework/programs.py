@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import AnyRemedy, Evidence, Finding, Fix, Manual, by_hand
-from gpudoctor.frameworks.torch.coverage import OVERRIDE, cuda_answer, gfx_answer, within_generation
+from gpudoctor.frameworks.torch.coverage import OVERRIDE, cuda_answer, within_generation
 from gpudoctor.frameworks.torch.gpu_coverage import spelled
 from gpudoctor.isa import capability
 from gpudoctor.machine import Gpu, Program, ProgramBackend
@@ -99,7 +99,7 @@ def _of_library(
         return None
     if gpu.vendor == "amd":
         target = _target(situation, program, gpu)
-        runs = gfx_answer(situation.matrix, target, backend.gfx).runs
+        runs = situation.matrix.gpus.gfx_answer(target, backend.gfx).runs
         solved = backend.blas_gfx is None or target in backend.blas_gfx
         return _Reason("no-code", backend, arch) if runs == "no" or not solved else None
     floor = _floor(situation, row, backend, arch)
@@ -199,11 +199,11 @@ def _fixes(
 
 def _override(situation: Situation, program: Program, reason: _Reason, gpu: Gpu) -> tuple[Fix, ...]:
     """The value that makes the GPU run as one of its generation that the library has code for."""
-    policy = situation.matrix.amd.override(gpu.arch.value or "") if gpu.vendor == "amd" else None
+    policy = situation.matrix.amd.override(gpu.arch.value) if gpu.vendor == "amd" else None
     value = policy.value if policy and policy.safety in ("safe-class", "risky") else None
     named = situation.matrix.amd.gfx_of_override(value)
     backend = reason.backend
-    if not named or backend is None or gfx_answer(situation.matrix, named, backend.gfx).runs != "yes":
+    if not named or backend is None or situation.matrix.gpus.gfx_answer(named, backend.gfx).runs != "yes":
         return ()
     if backend.blas_gfx is not None and named not in backend.blas_gfx:
         return ()

@@ -12,7 +12,7 @@ from gpudoctor.dockerfile.compiled_code import GpuCode, compiled_code
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
 from gpudoctor.finding import Evidence, Finding, Fix, NotJudged
-from gpudoctor.isa import Answer, cuda_runs, dotted, gfx_runs
+from gpudoctor.isa import Answer, cuda_runs, dotted
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import minor
 
@@ -77,7 +77,8 @@ def _answer(recipe: Recipe, image: Image, part: Image, code: GpuCode, gpu: Gpu) 
     own, matrix = gpu.arch.value or "", recipe.matrix
     if code.vendor == "amd":
         given = (matrix.amd.gfx_of_override(value) for value in recipe.overrides(image).values())
-        answers = [_runs_on(recipe, gfx, code) for gfx in given if gfx] or [_runs_on(recipe, own, code)]
+        named = [gfx for gfx in given if gfx] or [own]
+        answers = [matrix.gpus.gfx_answer(gfx, code.gfx) for gfx in named]
         return next((answer for answer in answers if answer.runs == "yes"), answers[0])
     cuda = part.facts.cuda if part.facts else None
     readable: bool | None = True
@@ -86,11 +87,6 @@ def _answer(recipe: Recipe, image: Image, part: Image, code: GpuCode, gpu: Gpu) 
         readable = None if verdict == "unknown" else verdict == "serves"
     chip = matrix.gpus.capability(own)
     return cuda_runs(own, code.sass, code.ptx, ptx_readable=readable, tegra=bool(chip and chip.tegra))
-
-
-def _runs_on(recipe: Recipe, gfx: str, code: GpuCode) -> Answer:
-    target = recipe.matrix.gpus.target(gfx)
-    return gfx_runs(gfx, code.gfx, target.generic if target else ())
 
 
 def _leaves_out(recipe: Recipe, image: Image, part: Image, step: Step, code: GpuCode, gpu: Gpu) -> Finding:
@@ -161,7 +157,7 @@ def _for_amd(recipe: Recipe, image: Image, part: Image, code: GpuCode, own: str,
         return change(f"Add {own}", f"{place}: {_longer(code, own)}")
     below = f"{image.place(image.base_line)}: below it: {image.written_env(_OVERRIDE, policy.value)}"
     given = policy.value in recipe.overrides(image).values()
-    if _runs_on(recipe, other, code).runs == "yes":
+    if recipe.matrix.gpus.gfx_answer(other, code.gfx).runs == "yes":
         return change(f"Work around it with {_OVERRIDE}={policy.value}", below)
     lines = [f"{place}: {_longer(code, other)}", *(() if given else (below,))]
     return change(f"Add {other}, which {own} runs with {_OVERRIDE}={policy.value}", *lines)

@@ -16,7 +16,7 @@ from gpudoctor.frameworks.torch.compiled_packages import (
     torch_mismatch,
     unloadable,
 )
-from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
+from gpudoctor.frameworks.torch.coverage import cuda_answer
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.isa import Runs, capability, dotted
 from gpudoctor.machine import Distribution, Extension, Gpu, Torch, archs_of
@@ -119,7 +119,7 @@ def _runs(situation: Situation, extensions: list[Extension], gpu: Gpu) -> Runs:
         fit = next((fit for fit in fits(situation) if fit.gpu.key == gpu.key), None)
         value = fit.carried.via_override if fit else situation.variable("HSA_OVERRIDE_GFX_VERSION")
         named = situation.matrix.amd.gfx_of_override(value)
-        return gfx_answer(situation.matrix, named or arch, _all(extensions, "gfx")).runs
+        return situation.matrix.gpus.gfx_answer(named or arch, _all(extensions, "gfx")).runs
     of_torch = any(one.of_torch for one in extensions)
     cuda = situation.torch.cuda if situation.torch and of_torch else None
     return cuda_answer(situation, arch, _all(extensions, "sass"), _all(extensions, "ptx"), cuda=cuda).runs

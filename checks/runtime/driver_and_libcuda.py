@@ -110,7 +110,7 @@ def _gpu_needs_newer(situation: Situation, severity: Weight, gpus: tuple[Gpu, ..
     from gpudoctor.situation.driver_choice import install_driver
 
     gpu = gpus[0]
-    first = situation.matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip) or ""
+    first = situation.matrix.nvidia.first_driver(gpu.arch.value, gpu.chip) or ""
     return Finding(
         severity=severity,
         message=f"Driver {_driver_text(situation)} is too old for {gpu.name}: {first} is the first that supports it.",

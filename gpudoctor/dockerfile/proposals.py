@@ -22,7 +22,6 @@ from gpudoctor.dockerfile.torch_requests import TorchRequest, build_of_index
 from gpudoctor.dockerfile.torch_wheels import cuda_of, wheels_for
 from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted, torch_and_companions
-from gpudoctor.frameworks.torch.coverage import gfx_answer
 from gpudoctor.isa import cuda_runs
 from gpudoctor.matrix.versions import figures, minor
 
@@ -266,7 +265,7 @@ def _works(recipe: Recipe, row: TorchBuild) -> bool:
 def _has_code(recipe: Recipe, row: TorchBuild, gpu: Gpu) -> bool:
     arch, archs = gpu.arch.value or "", row.archs or ()
     if gpu.vendor == "amd":
-        return bool(row.rocm) and gfx_answer(recipe.matrix, arch, archs).runs != "no"
+        return bool(row.rocm) and recipe.matrix.gpus.gfx_answer(arch, archs).runs != "no"
     return bool(row.cuda) and cuda_runs(arch, archs, row.ptx or (), ptx_readable=True).runs != "no"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from gpudoctor.dependencies import normalised
 from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, by_hand
 from gpudoctor.frameworks.others import in_one_folder, parts_here, written_again
-from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
+from gpudoctor.frameworks.torch.coverage import cuda_answer
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
 from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch, release_for_torch
 from gpudoctor.isa import Answer, capability
@@ -52,7 +52,7 @@ def answer(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> Answer:
     """Which of its code a build runs on a GPU; both architectures are known."""
     arch = gpu.arch.value or ""
     if build.vendor == "amd":
-        return gfx_answer(situation.matrix, arch, build.archs)
+        return situation.matrix.gpus.gfx_answer(arch, build.archs)
     return cuda_answer(situation, arch, build.archs, build.ptx, cuda=build.cuda)
 
 
@@ -224,7 +224,7 @@ def _older_cudnn(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePa
     name = cudnn_wheel(build)
     gpus = situation.usable_of("nvidia") or situation.machine.of_vendor("nvidia")
     served = [gpu for gpu in gpus if supports(situation, build, gpu)] if name else []
-    bounds = [bound for gpu in served if (bound := situation.matrix.nvidia.cudnn_with(gpu.arch.value or ""))]
+    bounds = [bound for gpu in served if (bound := situation.matrix.nvidia.cudnn_with(gpu.arch.value))]
     if name is None or not bounds:
         return ()
     why = "newer releases have no kernels for these GPUs"

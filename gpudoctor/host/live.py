@@ -116,7 +116,7 @@ class LiveHost(Host):
             return DeviceNode(path=path, opened=_opening(error))
         except ValueError:
             return DeviceNode(path=path, opened="ENOENT")
-        opened = _within(NODE_SECONDS, lambda: _try_open(path))
+        opened = _within_time(lambda: _try_open(path))
         return DeviceNode(
             path=path, opened=opened, mode=stat_bits.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid
         )
@@ -181,7 +181,7 @@ def _try_open(path: str) -> Opening:
     return "ok"
 
 
-def _within(seconds: float, attempt: Callable[[], Opening]) -> Opening:
+def _within_time(attempt: Callable[[], Opening]) -> Opening:
     """Run `attempt` in a thread that may be left behind: a driver can hang in open()."""
     import threading
 
@@ -191,5 +191,5 @@ def _within(seconds: float, attempt: Callable[[], Opening]) -> Opening:
         thread.start()
     except RuntimeError:  # this user may have no more threads (RLIMIT_NPROC)
         return attempt()
-    thread.join(seconds)
+    thread.join(NODE_SECONDS)
     return answer[0] if answer else "other"

@@ -298,7 +298,7 @@ def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
 
 
 def _still_runs(matrix: Matrix, driver: str, gpu: Gpu) -> bool:
-    last = matrix.nvidia.last_branch(gpu.arch.value or "")
+    last = matrix.nvidia.last_branch(gpu.arch.value)
     return last is None or figures(driver)[:1] <= figures(last)[:1]
 
 

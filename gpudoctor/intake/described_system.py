@@ -83,7 +83,7 @@ def assumed_kernel(machine: Machine, os: Os, matrix: Matrix) -> tuple[Fact[str],
     that supports its GPUs. If the distribution ships none, its newest is taken for described, and so is judged."""
     module = machine.amd.module.value
     in_tree = (gpu for gpu in machine.of_vendor("amd") if module in (None, "in-tree"))
-    targets = {gpu.name: matrix.gpus.target(gpu.arch.value or "") for gpu in in_tree}
+    targets = {gpu.name: matrix.gpus.target(gpu.arch.value) for gpu in in_tree}
     firsts = {name: target.first_kernel for name, target in targets.items() if target and target.first_kernel}
     needed = max((_USUAL_KERNEL, *firsts.values()), key=figures)
     rows = matrix.distributions.kernels(os)

@@ -111,7 +111,7 @@ def _from_source(version: str, machine: Machine, matrix: Matrix) -> tuple[Torch,
 
 def _toolkit(gpus: tuple[Gpu, ...], machine: Machine, matrix: Matrix) -> str | None:
     """The newest CUDA that the driver runs and that compiles for the GPUs."""
-    rows = [row for gpu in gpus if (row := matrix.gpus.capability(gpu.arch.value or ""))]
+    rows = [row for gpu in gpus if (row := matrix.gpus.capability(gpu.arch.value))]
     releases = {row.cuda for row in matrix.tables.cuda_toolkits if not row.update}
     able = [
         cuda

@@ -25,7 +25,7 @@ class AmdQuestions:
     def __init__(self, tables: Tables, gpus: Gpus) -> None:
         self.tables, self._gpus = tables, gpus
 
-    def override(self, gfx: str) -> Override | None:
+    def override(self, gfx: str | None) -> Override | None:
         """Override policy of a target; None if the target is unknown."""
         row = self._gpus.target(gfx)
         return row.override if row else None
@@ -66,7 +66,7 @@ class AmdQuestions:
             return None
         return any(re.search(rf"\b{re.escape(product)}\b", name) for product in target.official_products)
 
-    def is_for_computing(self, gfx: str) -> bool:
+    def is_for_computing(self, gfx: str | None) -> bool:
         """Whether people buy all products with this target for computing: AMD supports every one of them."""
         target = self._gpus.target(gfx)
         return target is not None and target.official_from is not None and not target.official_products

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpudoctor.isa import dotted
+from gpudoctor.isa import Answer, dotted, gfx_runs
 from gpudoctor.machine import Vendor
 from gpudoctor.matrix import names
 
@@ -51,17 +51,22 @@ class Gpus:
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def capability(self, sm: str) -> Capability | None:
+    def capability(self, sm: str | None) -> Capability | None:
         """The row of "sm_89" (or "8.9")."""
-        return self._capabilities.get(dotted(sm.lower()) or sm)
+        return self._capabilities.get(dotted(sm.lower()) or sm) if sm else None
 
     def chip(self, code: str) -> NvidiaChip | None:
         """The row of a chip ("GB202")."""
         return self._chips.get(code.upper())
 
-    def target(self, gfx: str) -> GfxTarget | None:
+    def target(self, gfx: str | None) -> GfxTarget | None:
         """The row of a gfx target (without xnack and sramecc)."""
-        return self._targets.get(gfx.partition(":")[0])
+        return self._targets.get(gfx.partition(":")[0]) if gfx else None
+
+    def gfx_answer(self, gfx: str, archs: Collection[str]) -> Answer:
+        """`isa.gfx_runs` with the generic targets that a GPU accepts."""
+        target = self.target(gfx)
+        return gfx_runs(gfx, archs, target.generic if target else ())
 
     @cached_property
     def _capabilities(self) -> dict[str, Capability]:

@@ -23,12 +23,12 @@ class NvidiaQuestions:
     def __init__(self, tables: Tables, gpus: Gpus) -> None:
         self.tables, self._gpus = tables, gpus
 
-    def last_branch(self, sm: str) -> str | None:
+    def last_branch(self, sm: str | None) -> str | None:
         """Last driver branch that runs a GPU of this capability ("580"); None: not dropped, or unknown."""
         row = self._gpus.capability(sm)
         return row.last_branch if row else None
 
-    def first_driver(self, sm: str, chip: str | None = None) -> str | None:
+    def first_driver(self, sm: str | None, chip: str | None = None) -> str | None:
         """Oldest driver that knows the chip. Without a row for it: any chip of the capability, else the driver that
         came with the first CUDA for it."""
         if chip is not None and (row := self._gpus.chip(chip)) and row.first_driver:
@@ -47,7 +47,7 @@ class NvidiaQuestions:
         row = self._gpus.chip(chip) if chip else None
         return row is not None and row.display
 
-    def module_flavour(self, sm: str, name: str = "") -> Literal["refused", "supported", "required"] | None:
+    def module_flavour(self, sm: str | None, name: str = "") -> Literal["refused", "supported", "required"] | None:
         """Whether the GPU works with the open kernel modules (`name` decides Grace Hopper)."""
         known = self._gpus.capability(sm)
         for row in self.tables.architectures:
@@ -66,7 +66,7 @@ class NvidiaQuestions:
         newer = (row for row in self.tables.cudnn_floors if own and own < (capability(row.lowest) or own))
         return next((row.lowest for row in newer if matches(row.cudnn, cudnn)), None)
 
-    def cudnn_with(self, sm: str) -> str:
+    def cudnn_with(self, sm: str | None) -> str:
         """Up to which release cuDNN has kernels for a GPU that a newer one has dropped ("<9.11"); "" if none has
         dropped it, or none is known to have some."""
         own, rows = capability(sm) or (0, 0), self.tables.cudnn_floors

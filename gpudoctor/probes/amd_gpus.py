@@ -103,7 +103,7 @@ def _arch(node: KfdNode | None, identity: Identity | None, pci_id: str | None, s
 
 
 def _family(matrix: Matrix, identity: Identity | None, arch: Fact[str]) -> str | None:
-    target = matrix.gpus.target(arch.value) if arch.value else None
+    target = matrix.gpus.target(arch.value)
     return target.family if target else (identity.family if identity else None)
 
 

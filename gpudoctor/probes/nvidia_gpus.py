@@ -135,7 +135,7 @@ def _arch(nvml: NvmlDevice | None, identity: Identity | None, pci_id: str | None
 def _family(matrix: Matrix, identity: Identity | None, arch: Fact[str]) -> str | None:
     if identity is not None:
         return identity.family
-    row = matrix.gpus.capability(arch.value) if arch.value else None
+    row = matrix.gpus.capability(arch.value)
     return row.architecture if row else None
 
 

@@ -32,7 +32,7 @@ def probe_limits(host: Host, *, rdma: bool, in_group: bool) -> Fact[ProcessLimit
         cpus=len(os.sched_getaffinity(0)),
     )
     if rdma and limits.locked_memory is not None:
-        limits = replace(limits, locks_any_memory=_has_ipc_lock(host, "/proc/self"))
+        limits = replace(limits, locks_any_memory=_has_ipc_lock(host))
     if in_group:
         memory = _lowest(host, _own_group(host), "memory", "memory.max", "memory.limit_in_bytes")
         limits = replace(limits, memory=memory)
@@ -64,17 +64,17 @@ def _recorded_limits(host: Host) -> Fact[ProcessLimits]:
             found[_LIMITS[match[1]]] = None if match[2] == "unlimited" else int(match[2])
     if not found:
         return unknown("no limit can be read in it", text.source)
-    exempt = _has_ipc_lock(host, "/proc/self")
+    exempt = _has_ipc_lock(host)
     return known(replace(ProcessLimits(locks_any_memory=exempt), **found), text.source)
 
 
-def _has_ipc_lock(host: Host, process: str) -> bool:
+def _has_ipc_lock(host: Host) -> bool:
     """Whether the kernel applies no limit of locked memory: the capability counts in the first user namespace."""
-    status = host.text(f"{process}/status", 1 << 16).value or ""
+    status = host.text("/proc/self/status", 1 << 16).value or ""
     capabilities = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.MULTILINE)
     if capabilities is None or not int(capabilities[1], 16) & _IPC_LOCK:
         return False
-    return not in_user_namespace(host, process)
+    return not in_user_namespace(host)
 
 
 def in_user_namespace(host: Host, process: str = "/proc/self") -> bool:

@@ -194,7 +194,7 @@ class _Choosing:
     def _overrides(self, needless: bool) -> list[Recommended]:
         """At most one: code for the generation's listed target, with the override that it needs; a risky one
         only if nothing is native."""
-        policies = [self.matrix.amd.override(gpu.arch.value or "") for gpu in self.gpus]
+        policies = [self.matrix.amd.override(gpu.arch.value) for gpu in self.gpus]
         if needless and any(policy is None or policy.safety == "risky" for policy in policies):
             return []
         found = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from gpudoctor.isa import cuda_runs, gfx_runs
+from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Gpu
 from gpudoctor.scan.library import Library, combined_code
 
@@ -131,12 +131,9 @@ def _runs(carried: tuple[str, ...], gpu: Gpu, matrix: Matrix) -> tuple[str, str]
     """Whether it runs, and by which of the architectures in `carried`."""
     arch = gpu.arch.value or ""
     if gpu.vendor == "amd":
-        target = matrix.gpus.target(arch)
-        answer = gfx_runs(
-            arch, [item for item in carried if item.startswith("gfx")], target.generic if target else ()
-        )
+        answer = matrix.gpus.gfx_answer(arch, [item for item in carried if item.startswith("gfx")])
         return answer.runs, answer.by
-    row = matrix.gpus.capability(arch) if arch else None
+    row = matrix.gpus.capability(arch)
     answer = cuda_runs(
         arch,
         [item for item in carried if item.startswith("sm_")],

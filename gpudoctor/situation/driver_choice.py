@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.finding import Fix, InstallDriver, ModuleFlavour, Reboot, UnblockModule, by_hand
-from gpudoctor.isa import capability, cuda_runs, gfx_runs
+from gpudoctor.isa import capability, cuda_runs
 from gpudoctor.machine import Gpu, Os, archs_of
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
@@ -61,7 +61,7 @@ def driver_serving(
     if not flavours:
         return None
     sms = archs_of(gpus)
-    firsts = [first for gpu in gpus if (first := matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip))]
+    firsts = [first for gpu in gpus if (first := matrix.nvidia.first_driver(gpu.arch.value, gpu.chip))]
     first = max(firsts, key=figures, default=None)
     cudas = [one.cuda for one in situation.frameworks if one.cuda and one.meant_for_gpu]
     floors = [floor for one in (*cudas, cuda) if one and (floor := matrix.nvidia.floor(one))]
@@ -86,7 +86,7 @@ def distribution(situation: Situation) -> Os:
 
 def flavours_serving(matrix: Matrix, gpus: tuple[Gpu, ...]) -> tuple[ModuleFlavour, ...]:
     """The kernel-module flavours that support all these GPUs, the better first; none if a GPU is unknown."""
-    rules = {matrix.nvidia.module_flavour(gpu.arch.value or "", gpu.name) for gpu in gpus}
+    rules = {matrix.nvidia.module_flavour(gpu.arch.value, gpu.name) for gpu in gpus}
     if not rules or None in rules or {"required", "refused"} <= rules:
         return ()
     if "refused" in rules:
@@ -301,8 +301,8 @@ def both_parts_of_one_driver(situation: Situation, module: str, libraries: str) 
 def _runs_all(situation: Situation, branch: str, gpus: tuple[Gpu, ...]) -> bool:
     """Whether a branch supports all these GPUs, by their first and last branches."""
     matrix, number = situation.matrix, figures(branch)[:1]
-    firsts = (matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip) for gpu in gpus)
-    lasts = (matrix.nvidia.last_branch(gpu.arch.value or "") for gpu in gpus)
+    firsts = (matrix.nvidia.first_driver(gpu.arch.value, gpu.chip) for gpu in gpus)
+    lasts = (matrix.nvidia.last_branch(gpu.arch.value) for gpu in gpus)
     new_enough = all(first is None or number >= figures(first)[:1] for first in firsts)
     return new_enough and all(last is None or number <= figures(last)[:1] for last in lasts)
 
@@ -330,9 +330,7 @@ def no_build_loads(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
 def _has_code(situation: Situation, build: TorchBuild, gpu: Gpu) -> bool:
     arch = gpu.arch.value or ""
     if gpu.vendor == "amd":
-        target = situation.matrix.gpus.target(arch)
-        generic = target.generic if target else ()
-        return bool(build.rocm) and gfx_runs(arch, build.archs or (), generic).runs == "yes"
+        return bool(build.rocm) and situation.matrix.gpus.gfx_answer(arch, build.archs or ()).runs == "yes"
     return bool(build.cuda) and cuda_runs(arch, build.archs or (), build.ptx or ()).runs == "yes"
 
 

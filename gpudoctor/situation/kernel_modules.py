@@ -129,7 +129,7 @@ def _is_amdgpu(name: str) -> bool:
 def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
     """The first kernel that supports the GPU, if the running one is older and no AMD driver package is installed for
     it."""
-    target = situation.matrix.gpus.target(gpu.arch.value) if gpu.arch.value else None
+    target = situation.matrix.gpus.target(gpu.arch.value)
     first, running = target.first_kernel if target else None, situation.machine.system.kernel.value
     if first is None or running is None:
         return None

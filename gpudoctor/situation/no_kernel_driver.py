@@ -124,13 +124,13 @@ def for_computing(situation: Situation, gpu: Gpu) -> bool:
     (Strix Halo)."""
     if gpu.vendor == "nvidia":
         return True
-    return situation.matrix.amd.is_for_computing(gpu.arch.value or "")
+    return situation.matrix.amd.is_for_computing(gpu.arch.value)
 
 
 def computes(situation: Situation, gpu: Gpu) -> bool:
     """Whether some torch build supports the GPU, or it is too new to be known."""
     if gpu.vendor == "amd":
-        target = situation.matrix.gpus.target(gpu.arch.value) if gpu.arch.value else None
+        target = situation.matrix.gpus.target(gpu.arch.value)
         served = target is None or target.override.value is not None or has_build(situation, gpu)
         return gpu.driver.value != "radeon" and served
     from gpudoctor.situation.driver_choice import runs_some_build
@@ -260,7 +260,7 @@ def without_kfd(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu
 
 
 def _kfd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
-    target = situation.matrix.gpus.target(gpu.arch.value or "")
+    target = situation.matrix.gpus.target(gpu.arch.value)
     others = (one for one in situation.machine.of_vendor("amd") if one.kfd_node is not None)
     knows_chip = any(one.arch.value == gpu.arch.value for one in others)
     if any(names_gpu(fault, gpu) for fault in lines_about(gpu, situation.log_faults("amd-pcie-atomics"))):

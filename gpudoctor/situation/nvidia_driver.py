@@ -184,7 +184,7 @@ def _is_older(situation: Situation, gpu: Gpu) -> bool:
     version, _, _ = kernel_driver(situation)
     if version is None or (gpu.nvml is not None and gpu.nvml.capability is not None):
         return False
-    first = situation.matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip)
+    first = situation.matrix.nvidia.first_driver(gpu.arch.value, gpu.chip)
     there = figures(version)
     return first is not None and there < figures(first)[: len(there)]
 

@@ -51,8 +51,8 @@ def refused_in_guest(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
 def _made_for(situation: Situation, gpu: Gpu, line: LogFault) -> bool:
     """Whether the driver that a line names drives this chip if it is whole."""
     named = re.search(r"not supported by the (?:NVRM: )?(?:NVIDIA )?(\d+\.\d+(?:\.\d+)?)", line.line)
-    first = situation.matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip)
-    last = situation.matrix.nvidia.last_branch(gpu.arch.value or "")
+    first = situation.matrix.nvidia.first_driver(gpu.arch.value, gpu.chip)
+    last = situation.matrix.nvidia.last_branch(gpu.arch.value)
     if named is None:
         return False
     driver = figures(named[1])

@@ -10,8 +10,6 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.survey.gpus import with_gpus
 from gpudoctor.survey.probing import Probing
 
-DRIVER_SECONDS = 20.0
-
 
 def ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: Probing) -> Machine:
     """Level driver: timed children that initialise NVML, libcuda and the HSA runtime."""
@@ -22,12 +20,12 @@ def ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: Probing) 
     recorded = not host.live  # asking a recording costs nothing: what it has of the tools' output is read
     if recorded or _worth_asking_nvidia(machine):
         silent = unknown("not asked")
-        nvml, cuda, smi = probing("nvidia driver", lambda: ask_nvidia(host, DRIVER_SECONDS), (silent, silent, silent))
+        nvml, cuda, smi = probing("nvidia driver", lambda: ask_nvidia(host), (silent, silent, silent))
         machine = replace(machine, nvidia=replace(machine.nvidia, nvml=nvml, cuda=cuda, smi=smi))
         machine = with_gpus(host, matrix, machine, probing)
     if recorded or machine.of_vendor("amd") or machine.load_path.first("libhsa-runtime64.so.1"):
         path, torch = machine.load_path, machine.torch
-        hsa = probing("hsa runtime", lambda: ask_hsa(host, path, DRIVER_SECONDS, torch=torch), unknown("not asked"))
+        hsa = probing("hsa runtime", lambda: ask_hsa(host, path, torch=torch), unknown("not asked"))
         machine = replace(machine, amd=replace(machine.amd, hsa=hsa))
         machine = with_gpus(host, matrix, machine, probing)
     return probing("platform", lambda: with_platform(host, machine), machine)

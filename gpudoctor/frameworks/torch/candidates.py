@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.frameworks.torch.companions import paired_versions
-from gpudoctor.frameworks.torch.coverage import blas_answer, cuda_answer, gfx_answer, without_overrides
+from gpudoctor.frameworks.torch.coverage import blas_answer, cuda_answer, without_overrides
 from gpudoctor.isa import Runs, cuda_runs
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.nvidia import DriverVerdict
@@ -216,7 +216,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
     if row.archs is None:
         return _rejected(row, "unknown", "the architectures it has code for are unknown")
     for gpu in bench.gpus:
-        last = matrix.nvidia.last_branch(gpu.arch.value or "")
+        last = matrix.nvidia.last_branch(gpu.arch.value)
         floor = matrix.nvidia.floor(cuda)
         if last and floor and figures(floor)[:1] > figures(last)[:1]:
             return _rejected(
@@ -254,7 +254,7 @@ def _assess_rocm(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
     if row.archs is None:
         return _rejected(row, "unknown", "the architectures it has code for are unknown")
     for gfx in targets:
-        if gfx_answer(bench.matrix, gfx, row.archs).runs != "yes":
+        if bench.matrix.gpus.gfx_answer(gfx, row.archs).runs != "yes":
             return _rejected(row, "code", f"no code for {gfx}; it has code for {' '.join(row.archs)}")
         blas = blas_answer(bench.matrix, gfx, row.rocm, row.archs if row.extra else None)
         if blas != "yes":

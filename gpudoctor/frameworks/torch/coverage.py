@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.isa import Answer, Runs, capability, cuda_runs, gfx_runs
+from gpudoctor.isa import Answer, Runs, capability, cuda_runs
 from gpudoctor.machine import Gpu, Torch, Vendor
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.gpus import GfxTarget
@@ -326,12 +326,6 @@ def within_generation(matrix: Matrix, real: str, named: str) -> bool:
     return real == named or same_generation(target, matrix.gpus.target(named))
 
 
-def gfx_answer(matrix: Matrix, gfx: str, archs: tuple[str, ...]) -> Answer:
-    """`isa.gfx_runs` with the generic targets that the matrix names for the GPU."""
-    target = matrix.gpus.target(gfx)
-    return gfx_runs(gfx, archs, target.generic if target else ())
-
-
 def blas_answer(matrix: Matrix, gfx: str, rocm: str | None, shipped: tuple[str, ...] | None) -> Runs:
     """Whether rocBLAS has kernels for a target, by the files found, else by what that ROCm ships."""
     if shipped is None:
@@ -356,7 +350,7 @@ def _carries_gfx(situation: Situation, torch: Torch, gpu: Gpu, code: Code) -> Gp
             blas="no",
         )
     gfx = named or real
-    answer = gfx_answer(situation.matrix, gfx, code.archs)
+    answer = situation.matrix.gpus.gfx_answer(gfx, code.archs)
     open_ended = answer.runs == "no" and (code.more or gfx in code.unsure)
     carried = GpuCoverage(
         runs="unknown" if open_ended else answer.runs,

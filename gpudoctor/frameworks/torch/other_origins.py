@@ -139,7 +139,7 @@ def _conda(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> t
 
 def conda_cuda(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
     """The CUDA releases, in conda's spelling, that know all the GPUs and that the driver runs."""
-    rows = [situation.matrix.gpus.capability(gpu.arch.value or "") for gpu in gpus]
+    rows = [situation.matrix.gpus.capability(gpu.arch.value) for gpu in gpus]
     known = [row for row in rows if row is not None]
     if not known or len(known) < len(rows):
         return None

@@ -62,13 +62,11 @@ def _has_no_switches(situation: Situation) -> bool:
 
 
 def _was_never_dropped(situation: Situation) -> bool:
-    return _each(situation, lambda gpu: situation.matrix.nvidia.last_branch(gpu.arch.value or "") is None)
+    return _each(situation, lambda gpu: situation.matrix.nvidia.last_branch(gpu.arch.value) is None)
 
 
 def _takes_either_module(situation: Situation, rule: str) -> bool:
-    return _each(
-        situation, lambda gpu: situation.matrix.nvidia.module_flavour(gpu.arch.value or "", gpu.name) != rule
-    )
+    return _each(situation, lambda gpu: situation.matrix.nvidia.module_flavour(gpu.arch.value, gpu.name) != rule)
 
 
 def _each(situation: Situation, holds: Callable[[Gpu], bool]) -> bool:

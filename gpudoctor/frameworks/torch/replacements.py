@@ -23,7 +23,7 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.c_library import MUSL, c_library
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
-from gpudoctor.situation.gpu_groups import gpu_names
+from gpudoctor.situation.gpu_groups import gpu_names, group_by
 from gpudoctor.situation.known_issues import speaks_against
 from gpudoctor.situation.rocm_driver import current_driver, rocm_driver
 
@@ -106,7 +106,7 @@ def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
     assumed = any(text.startswith("NVIDIA driver") for text in machine.assumed)
     if machine.pasted is None or not assumed or not all(gpu.vendor == "nvidia" for gpu in gpus):
         return None
-    firsts = (matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip) for gpu in gpus)
+    firsts = (matrix.nvidia.first_driver(gpu.arch.value, gpu.chip) for gpu in gpus)
     cuda = situation.torch.cuda if situation.torch else None
     serves = matrix.nvidia.bundled_driver(cuda) if cuda else None
     return max(filter(None, (*firsts, matrix.nvidia.floor("12.0"), serves)), key=figures, default=None)
@@ -249,18 +249,15 @@ def _nearest_python(have: str, pythons: tuple[str, ...]) -> str:
     return min(plain, key=lambda python: abs(figures(python)[-1] - figures(have)[-1]), default="of its release")
 
 
-def _kinds(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
-    kinds: dict[str, list[Gpu]] = {}
-    for gpu in gpus:
-        kinds.setdefault(gpu.arch.value or gpu.name, []).append(gpu)
-    return kinds
+def _kinds(gpus: tuple[Gpu, ...]) -> dict[str, tuple[Gpu, ...]]:
+    return group_by(gpus, lambda gpu: gpu.arch.value or gpu.name)
 
 
 def for_each_kind(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> Fix:
     """No build, or no driver, supports all GPUs: what each needs, in an environment of its own."""
     needs = []
     for kind in _kinds(gpus).values():
-        choices, _ = candidates(situation, tuple(kind))
+        choices, _ = candidates(situation, kind)
         present = (choice for choice in choices if keep and keep.is_build(choice.version, choice.build))
         best = next(present, None) or next(iter(nearest(situation, choices, keep)), None)
         needs.append(f"{gpu_names(kind)}: {f'torch {best.version}+{best.build}' if best else 'no build at all'}")

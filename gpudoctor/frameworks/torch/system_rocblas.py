@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, by_hand
-from gpudoctor.frameworks.torch.coverage import OVERRIDE, gfx_answer, override_in_force
+from gpudoctor.frameworks.torch.coverage import OVERRIDE, override_in_force
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import minor
 from gpudoctor.situation import Situation
@@ -45,12 +45,12 @@ def lacks_kernels(situation: Situation, targets: tuple[str, ...], gpu: Gpu) -> b
         return False
     value = override_in_force(situation, gpu)
     named = situation.matrix.amd.gfx_of_override(value)
-    return gfx_answer(situation.matrix, named or gpu.arch.value, targets).runs == "no"
+    return situation.matrix.gpus.gfx_answer(named or gpu.arch.value, targets).runs == "no"
 
 
 def _run_as_another(situation: Situation, targets: tuple[str, ...], gpu: Gpu) -> Iterator[Fix]:
     """The override by which the GPU runs as one of its generation that rocBLAS has kernels for."""
-    policy = situation.matrix.amd.override(gpu.arch.value or "")
+    policy = situation.matrix.amd.override(gpu.arch.value)
     value = policy.value if policy and policy.safety in ("safe-class", "risky") else None
     named = situation.matrix.amd.gfx_of_override(value)
     if value and named in targets:

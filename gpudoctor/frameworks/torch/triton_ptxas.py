@@ -33,5 +33,5 @@ def _installs_another(fix: Fix, torch: Torch) -> bool:
 
 def _cuda_needed(situation: Situation) -> str | None:
     """The first CUDA that knows all usable NVIDIA GPUs."""
-    rows = [situation.matrix.gpus.capability(gpu.arch.value or "") for gpu in situation.usable_of("nvidia")]
+    rows = [situation.matrix.gpus.capability(gpu.arch.value) for gpu in situation.usable_of("nvidia")]
     return max((row.first_cuda for row in rows if row), key=figures, default=None)
